@@ -1,0 +1,74 @@
+package everonce
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Codec turns results into bytes and back. It is used concurrently.
+//
+// The name under which a result's codec is remembered is its Name method's, where it has one, else
+// "custom": give a codec of your own a name before you ever change it.
+type Codec interface {
+	Marshal(v any) ([]byte, error)
+	// Unmarshal decodes into v, a non-nil pointer. It must not keep or change data.
+	Unmarshal(data []byte, v any) error
+}
+
+// JSON returns the default codec: encoding/json.
+func JSON() Codec { return jsonCodec{} }
+
+// Raw returns the codec for results that are bytes already: []byte, or string. A replay costs one copy.
+func Raw() Codec { return rawCodec{} }
+
+type jsonCodec struct{}
+
+func (jsonCodec) Name() string                       { return "json" }
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "raw" }
+
+func (rawCodec) Marshal(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case []byte:
+		return append([]byte{}, v...), nil
+	case string:
+		return []byte(v), nil
+	}
+	return nil, fmt.Errorf("the raw codec takes []byte or string, not %T", v)
+}
+
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	switch v := v.(type) {
+	case *[]byte:
+		*v = append([]byte{}, data...)
+		return nil
+	case *string:
+		*v = string(data)
+		return nil
+	}
+	return fmt.Errorf("the raw codec takes *[]byte or *string, not %T", v)
+}
+
+func codecName(c Codec) string {
+	if n, ok := c.(interface{ Name() string }); ok {
+		return n.Name()
+	}
+	return "custom"
+}
+
+// codecFor returns the codec that wrote a result: the receiver's own, or a built-in one.
+func codecFor(name string, own Codec, ownName string) (Codec, bool) {
+	switch name {
+	case ownName:
+		return own, true
+	case "json":
+		return jsonCodec{}, true
+	case "raw":
+		return rawCodec{}, true
+	}
+	return nil, false
+}

@@ -1,0 +1,123 @@
+package everonce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Limits of a [PermanentError]: what is longer is cut by [Permanent], and Truncated says so.
+const (
+	maxFailureCode    = 64
+	maxFailureMessage = 1024
+	maxFailureDetail  = 16 << 10
+)
+
+// PermanentError is a failure that is final: saved with the key, and returned equal to the first caller
+// and to every duplicate. So it carries what was saved and no cause.
+type PermanentError struct {
+	// Code is for programs: "card_declined".
+	Code string `json:"code"`
+	// Message is for people.
+	Message string `json:"message,omitempty"`
+	// Detail is the application's own, as it encoded it.
+	Detail []byte `json:"detail,omitempty"`
+	// Truncated says that a part was too long to be kept: the message was cut, or the detail dropped.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+// Error returns code and message.
+func (e *PermanentError) Error() string {
+	if e.Message == "" {
+		return e.Code
+	}
+	return e.Code + ": " + e.Message
+}
+
+// Permanent marks a failure as final. Work that returns it completes the operation: it is refused for
+// good, and the failure is what every duplicate gets. err gives the message and may be nil; detail is
+// kept as it is, up to 16 KiB, and may be nil.
+func Permanent(code string, err error, detail []byte) error {
+	p := &PermanentError{Code: code}
+	if err != nil {
+		p.Message = err.Error()
+	}
+	if len(detail) > 0 {
+		p.Detail = append([]byte(nil), detail...)
+	}
+	return p.normalized()
+}
+
+// normalized returns p as it will be replayed: within the limits, and valid UTF-8.
+func (e *PermanentError) normalized() *PermanentError {
+	n := *e
+	if n.Code == "" {
+		n.Code = "failed"
+	}
+	var cutCode, cutMessage bool
+	n.Code, cutCode = cutText(n.Code, maxFailureCode)
+	n.Message, cutMessage = cutText(n.Message, maxFailureMessage)
+	if len(n.Detail) > maxFailureDetail {
+		n.Detail, n.Truncated = nil, true
+	}
+	if len(n.Detail) == 0 {
+		n.Detail = nil
+	}
+	n.Truncated = n.Truncated || cutCode || cutMessage
+	return &n
+}
+
+func cutText(s string, limit int) (string, bool) {
+	cut := false
+	if !utf8.ValidString(s) {
+		b := make([]rune, 0, len(s))
+		for _, r := range s {
+			b = append(b, r)
+		}
+		s, cut = string(b), true
+	}
+	if len(s) <= limit {
+		return s, cut
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit], true
+}
+
+func (e *PermanentError) save() SavedResult {
+	data, err := json.Marshal(e)
+	if err != nil { // strings, bytes and a bool: it does not happen
+		return SavedResult{Kind: ResultElided, Summary: []byte(e.Code)}
+	}
+	return SavedResult{Kind: ResultFailure, Codec: "failure/1", Data: data, Summary: []byte(e.Code)}
+}
+
+func loadFailure(res SavedResult) (*PermanentError, error) {
+	var p PermanentError
+	if err := json.Unmarshal(res.Data, &p); err != nil {
+		return nil, fmt.Errorf("%w: failure: %w", ErrUndecodable, err)
+	}
+	return &p, nil
+}
+
+// NotDone marks an error as proof that nothing took hold: the attempt is released and the key may be
+// tried again at once. errors.Is and errors.As see through it. NotDone(nil) is an error too.
+func NotDone(err error) error {
+	if err == nil {
+		err = errors.New("everonce: not done")
+	}
+	return &notDoneError{err}
+}
+
+type notDoneError struct{ err error }
+
+func (e *notDoneError) Error() string { return e.err.Error() }
+func (e *notDoneError) Unwrap() error { return e.err }
+
+// IsNotDone reports whether err was marked by [NotDone].
+func IsNotDone(err error) bool {
+	var nd *notDoneError
+	return errors.As(err, &nd)
+}

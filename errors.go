@@ -1,0 +1,125 @@
+package everonce
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Sentinels, for errors.Is. Each says nothing ran, or what did.
+var (
+	// ErrInvalidKey: the key can not name an operation. Nothing ran.
+	ErrInvalidKey = errors.New("everonce: invalid key")
+	// ErrInvalidArgument: a call or a constructor was given something that can not work. Nothing ran.
+	ErrInvalidArgument = errors.New("everonce: invalid argument")
+	// ErrInProgress: another attempt of the operation runs. Come back after [Error.RetryAfter].
+	ErrInProgress = errors.New("everonce: operation in progress")
+	// ErrMismatch: the key was used before with another fingerprint. The record is untouched.
+	ErrMismatch = errors.New("everonce: key reused with a different request")
+	// ErrOutcomeUnknown: an attempt ended and nobody knows whether its effect happened. It stays so until settled.
+	ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
+	// ErrExpired: the operation was done, and its result is no longer kept. [Error.Summary] has what is left.
+	ErrExpired = errors.New("everonce: done, result expired")
+	// ErrResultElided: the operation was done, and its result was not kept. [Error.Summary] has what is left.
+	ErrResultElided = errors.New("everonce: done, result elided")
+	// ErrLeaseLost: another attempt, a reconciler or a settlement has the record. What the record says is the answer.
+	ErrLeaseLost = errors.New("everonce: lease lost")
+	// ErrNotRecorded: the effect happened, and its record could not be saved. The value comes with it.
+	ErrNotRecorded = errors.New("everonce: effect happened, record not saved")
+	// ErrUndecodable: the operation was done, and its saved result can not be decoded. It is never run again for that.
+	ErrUndecodable = errors.New("everonce: saved result can not be decoded")
+	// ErrNested: an operation called itself: the same key, inside of its own work.
+	ErrNested = errors.New("everonce: operation nested in itself")
+	// ErrInTransaction: a claim, step or wait on a store, inside of a transaction that everonce began on it.
+	ErrInTransaction = errors.New("everonce: inside of a transaction on the same store")
+	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
+	ErrTxDoomed = errors.New("everonce: transaction is doomed")
+	// ErrTxTooLong: a transaction exceeded the time that it may hold the store's only writer. It was rolled back.
+	ErrTxTooLong = errors.New("everonce: transaction took too long")
+	// ErrOtherStore: a transactional step was given the receiver of another store.
+	ErrOtherStore = errors.New("everonce: transaction belongs to another store")
+	// ErrStepRepeated: the name of a step was used twice in one attempt.
+	ErrStepRepeated = errors.New("everonce: step name used twice in one attempt")
+	// ErrAttemptEnded: an attempt's method, step or repeated claim came after the attempt had ended.
+	ErrAttemptEnded = errors.New("everonce: attempt has ended")
+	// ErrNotFound: there is no record of the key.
+	ErrNotFound = errors.New("everonce: no record of this key")
+	// ErrNotUnknown: a settlement met a record, or a step, that is not unknown.
+	ErrNotUnknown = errors.New("everonce: nothing to settle")
+)
+
+// What a store says, for errors.Is. Every failure of a store, these included, also is [ErrStore].
+var (
+	// ErrStore: the store failed, or can not be reached. Never read as "not a duplicate".
+	ErrStore = errors.New("everonce: store failed")
+	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
+	ErrSchema = errors.New("everonce: store schema")
+	// ErrNewerRecord: the record was written by a newer version of everonce. Upgrade this process.
+	ErrNewerRecord = errors.New("everonce: record written by a newer version")
+	// ErrCorruptRecord: the record can not be read.
+	ErrCorruptRecord = errors.New("everonce: corrupt record")
+	// ErrStoreFull: the store has no room for another record.
+	ErrStoreFull = errors.New("everonce: store full")
+	// ErrTooLarge: the store refuses a value by its size. The engine elides the value.
+	ErrTooLarge = errors.New("everonce: value too large for the store")
+	// ErrIdentity: the store was set up with another identity secret.
+	ErrIdentity = errors.New("everonce: identity secret does not match the store's")
+	// ErrConflict: a transaction could not complete its key, because another had it first.
+	ErrConflict = errors.New("everonce: key taken by another transaction")
+)
+
+// Error is the one typed error of a call that did not end with a value. It wraps a sentinel and, where
+// there is one, the cause. Its text holds the key's hash, never the key.
+type Error struct {
+	Outcome Outcome
+	// KeyHash is [RecordID.Short] of the key.
+	KeyHash string
+	// RetryAfter is when it is worth to come back; zero where that is not known or pointless.
+	RetryAfter time.Duration
+	// Step is the step that is concerned, if one is.
+	Step string
+	// Summary is what is left of an expired or elided result, and Kind what that result was.
+	Summary []byte
+	Kind    ResultKind
+	// Is is the sentinel, Cause what lies under it.
+	Sentinel error
+	Cause    error
+}
+
+// Error returns a text without key or secret.
+func (e *Error) Error() string {
+	var b strings.Builder
+	switch {
+	case e.Sentinel != nil:
+		b.WriteString(e.Sentinel.Error())
+	default:
+		b.WriteString("everonce: " + e.Outcome.String())
+	}
+	if e.Step != "" {
+		fmt.Fprintf(&b, ": step %q", e.Step)
+	}
+	if e.KeyHash != "" {
+		fmt.Fprintf(&b, " (key %s)", e.KeyHash)
+	}
+	if e.RetryAfter > 0 {
+		fmt.Fprintf(&b, ", retry after %v", e.RetryAfter)
+	}
+	if e.Cause != nil {
+		b.WriteString(": " + e.Cause.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns the sentinel and the cause.
+func (e *Error) Unwrap() []error {
+	switch {
+	case e.Sentinel == nil && e.Cause == nil:
+		return nil
+	case e.Sentinel == nil:
+		return []error{e.Cause}
+	case e.Cause == nil:
+		return []error{e.Sentinel}
+	}
+	return []error{e.Sentinel, e.Cause}
+}

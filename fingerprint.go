@@ -1,0 +1,124 @@
+package everonce
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Fingerprint stands for the parts of a request that must be equal when its key is used again. Alg
+// names what was hashed and how; sums of different Alg are not compared. The zero value is no
+// fingerprint. A Fingerprint is a [CallOption].
+type Fingerprint struct {
+	Alg string // at most 32 bytes
+	Sum [32]byte
+}
+
+// MaxFingerprintAlgLen is the longest Alg, in bytes.
+const MaxFingerprintAlgLen = 32
+
+// IsZero reports whether there is no fingerprint.
+func (f Fingerprint) IsZero() bool { return f.Alg == "" }
+
+// Conflicts reports whether f and saved are of the same Alg and differ.
+func (f Fingerprint) Conflicts(saved Fingerprint) bool {
+	return f.Alg != "" && f.Alg == saved.Alg && f.Sum != saved.Sum
+}
+
+func (f Fingerprint) applyCall(c *call) { c.fingerprint = f }
+
+// FingerprintOf hashes values by type and length, so that neither ("ab", "c") and ("a", "bc") nor 1 and
+// "1" are equal. Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they
+// are, named types of them as their underlying type; anything else as the JSON of encoding/json.
+// A value that has no JSON makes the call fail with [ErrInvalidArgument].
+func FingerprintOf(parts ...any) Fingerprint {
+	var stack [256]byte
+	b := stack[:0]
+	for _, p := range parts {
+		var err error
+		if b, err = appendPart(b, p); err != nil {
+			return Fingerprint{Alg: badFingerprint}
+		}
+	}
+	return Fingerprint{Alg: "parts/1", Sum: sha256.Sum256(b)}
+}
+
+// FingerprintJSON hashes v as encoding/json writes it: the fields of a struct in their order, map keys
+// sorted. If v is a json.RawMessage or []byte it is compacted and keeps the order of its fields and the
+// digits of its numbers. What has no JSON makes the call fail with [ErrInvalidArgument].
+func FingerprintJSON(v any) Fingerprint {
+	var b []byte
+	var err error
+	switch raw := v.(type) {
+	case json.RawMessage:
+		b, err = compactJSON(raw)
+	case []byte:
+		b, err = compactJSON(raw)
+	default:
+		b, err = json.Marshal(v)
+	}
+	if err != nil {
+		return Fingerprint{Alg: badFingerprint}
+	}
+	return Fingerprint{Alg: "json/1", Sum: sha256.Sum256(b)}
+}
+
+// badFingerprint marks a fingerprint that could not be computed; a call with it is refused.
+const badFingerprint = "!"
+
+func (f Fingerprint) validate() error {
+	switch {
+	case f.Alg == badFingerprint:
+		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON", ErrInvalidArgument)
+	case len(f.Alg) > MaxFingerprintAlgLen:
+		return fmt.Errorf("%w: the fingerprint's Alg has %d bytes, the limit is %d", ErrInvalidArgument, len(f.Alg), MaxFingerprintAlgLen)
+	}
+	return nil
+}
+
+func compactJSON(raw []byte) ([]byte, error) {
+	var buf bytes.Buffer
+	err := json.Compact(&buf, raw)
+	return buf.Bytes(), err
+}
+
+func appendPart(b []byte, p any) ([]byte, error) {
+	switch v := p.(type) {
+	case nil:
+		return append(b, 'z'), nil
+	case string:
+		return appendBytes(b, 's', v), nil
+	case []byte:
+		return appendBytes(b, 'b', v), nil
+	case bool:
+		if v {
+			return append(b, 't'), nil
+		}
+		return append(b, 'f'), nil
+	case int:
+		return binary.BigEndian.AppendUint64(append(b, 'i'), uint64(v)), nil //nolint:gosec // two's complement on purpose
+	case int64:
+		return binary.BigEndian.AppendUint64(append(b, 'i'), uint64(v)), nil //nolint:gosec // as above
+	case int32:
+		return binary.BigEndian.AppendUint64(append(b, 'i'), uint64(int64(v))), nil //nolint:gosec // as above
+	case uint64:
+		return binary.BigEndian.AppendUint64(append(b, 'u'), v), nil
+	case uint32:
+		return binary.BigEndian.AppendUint64(append(b, 'u'), uint64(v)), nil
+	case float64:
+		return binary.BigEndian.AppendUint64(append(b, 'd'), math.Float64bits(v)), nil
+	case time.Time:
+		b = binary.BigEndian.AppendUint64(append(b, 'T'), uint64(v.Unix()))  //nolint:gosec // two's complement on purpose
+		return binary.BigEndian.AppendUint32(b, uint32(v.Nanosecond())), nil //nolint:gosec // below 1e9
+	}
+	return appendReflected(b, p)
+}
+
+func appendBytes[S string | []byte](b []byte, tag byte, s S) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, tag), uint64(len(s)))
+	return append(b, s...)
+}

@@ -1,0 +1,8 @@
+module github.com/everonce/everonce
+
+go 1.26
+
+require (
+	github.com/anishathalye/porcupine v1.3.1
+	pgregory.net/rapid v1.3.0
+)

@@ -1,0 +1,150 @@
+package everonce
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// Options are what a receiver may be told. The zero value of each field is its default.
+type Options struct {
+	// Lease is how long a claim holds without renewal; it is renewed at a third of it. Default 30 s.
+	// An operation may run for longer; only a process that died, or can not reach its store, loses it.
+	Lease time.Duration
+	// Lifetime is how long results are kept and keys remembered. Default [ForWeb].
+	Lifetime Lifetime
+	// Wait is how long a duplicate waits for a running attempt. Default 0: it is refused at once.
+	Wait time.Duration
+	// RetryAfter is what a refused duplicate is told, where the lease does not end sooner. Default 1 s.
+	RetryAfter time.Duration
+	// MaxResult is the largest encoded result kept, in bytes; a larger one is elided. Default 1 MiB.
+	MaxResult int
+	// Codec encodes results. Default [JSON].
+	Codec Codec
+	// Classify may mark an error of the work by wrapping it with [NotDone] or [Permanent], where it
+	// knows better than "unknown". Default: none.
+	Classify func(error) error
+	// EffectsInSteps declares for all operations what [EffectsInSteps] declares for one.
+	EffectsInSteps bool
+	// StoreTimeout bounds one store call. Default 5 s.
+	StoreTimeout time.Duration
+	// CompletionLimit is how long a completion is tried, past the lease and the caller's context too,
+	// before the call ends with [ErrNotRecorded]. Default 30 s.
+	CompletionLimit time.Duration
+	// Owner names this process in its records, for operators. Default host name and process ID.
+	Owner string
+	// Observer is told of every operation. Default none.
+	Observer Observer
+	// IdentitySecret keys the record IDs and downstream keys, so that they can not be guessed by
+	// whoever can guess a key. It is set once per store and never changed: the store refuses another
+	// one with [ErrIdentity]. At least 16 bytes. Default none.
+	IdentitySecret []byte
+
+	// TxTimeout bounds a transaction that Transact or StepTx begins. Default 30 s; a store may bound it further.
+	TxTimeout time.Duration
+	// TxRetries is how often a transaction is run again after a deadlock, a serialization failure, a
+	// busy database or a lost commit. Default 10; negative is never.
+	TxRetries int
+	// Optimistic makes Transact look first, work, and insert the record last: fewer statements for
+	// new keys and one for a replay; of two duplicates at once both may work, and one is rolled back.
+	Optimistic bool
+}
+
+// settings are the options with their defaults in place.
+type settings struct {
+	Options
+	codecName string
+}
+
+const (
+	defaultLease           = 30 * time.Second
+	defaultRetryAfter      = time.Second
+	defaultMaxResult       = 1 << 20
+	defaultStoreTimeout    = 5 * time.Second
+	defaultCompletionLimit = 30 * time.Second
+	defaultTxTimeout       = 30 * time.Second
+	defaultTxRetries       = 10
+	minSecretLen           = 16
+	maxOwnerLen            = 128
+)
+
+func (o *Options) settings() (*settings, error) {
+	s := &settings{}
+	if o != nil {
+		s.Options = *o
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"Lease", &s.Lease, defaultLease},
+		{"Wait", &s.Wait, 0},
+		{"RetryAfter", &s.RetryAfter, defaultRetryAfter},
+		{"StoreTimeout", &s.StoreTimeout, defaultStoreTimeout},
+		{"CompletionLimit", &s.CompletionLimit, defaultCompletionLimit},
+		{"TxTimeout", &s.TxTimeout, defaultTxTimeout},
+	} {
+		if *d.value < 0 {
+			return nil, fmt.Errorf("%w: Options.%s is negative (%v)", ErrInvalidArgument, d.name, *d.value)
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if s.Lifetime == (Lifetime{}) {
+		s.Lifetime = ForWeb()
+	}
+	if err := s.Lifetime.validate(); err != nil {
+		return nil, err
+	}
+	if err := validateLease(s.Lease); err != nil {
+		return nil, err
+	}
+	switch {
+	case s.MaxResult < 0:
+		return nil, fmt.Errorf("%w: Options.MaxResult is negative (%d)", ErrInvalidArgument, s.MaxResult)
+	case s.MaxResult == 0:
+		s.MaxResult = defaultMaxResult
+	}
+	switch {
+	case s.TxRetries < 0:
+		s.TxRetries = 0
+	case s.TxRetries == 0:
+		s.TxRetries = defaultTxRetries
+	}
+	if s.Codec == nil {
+		s.Codec = JSON()
+	}
+	s.codecName = codecName(s.Codec)
+	if n := len(s.IdentitySecret); n > 0 && n < minSecretLen {
+		return nil, fmt.Errorf("%w: Options.IdentitySecret has %d bytes, the least is %d", ErrInvalidArgument, n, minSecretLen)
+	}
+	if s.Owner == "" {
+		host, _ := os.Hostname()
+		s.Owner = host + ":" + strconv.Itoa(os.Getpid())
+	}
+	if len(s.Owner) > maxOwnerLen {
+		return nil, fmt.Errorf("%w: Options.Owner has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Owner), maxOwnerLen)
+	}
+	return s, nil
+}
+
+func (l Lifetime) validate() error {
+	if l.Retention <= 0 || l.Remember < 0 {
+		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",
+			ErrInvalidArgument, l.Retention, l.Remember)
+	}
+	return nil
+}
+
+// minLease keeps a third of a lease above what timers and stores resolve.
+const minLease = time.Millisecond
+
+func validateLease(d time.Duration) error {
+	if d < minLease {
+		return fmt.Errorf("%w: the lease is %v, the least is %v", ErrInvalidArgument, d, minLease)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package everonce
+
+import "fmt"
+
+// Outcome is what became of one call. The set is closed; the zero value is not in it.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Executed: the work ran in this call and its result is recorded.
+	Executed Outcome = iota + 1
+	// Replayed: an earlier call executed it; this is its saved result.
+	Replayed
+	// Rejected: a permanent failure, saved now or earlier.
+	Rejected
+	// Failed: the work ran, nothing took hold, and the key may be tried again.
+	Failed
+	// InProgress: another attempt runs.
+	InProgress
+	// Mismatch: the key was used with another fingerprint.
+	Mismatch
+	// Unknown: nobody knows whether the effect happened.
+	Unknown
+	// Expired: it was done; the result is no longer kept.
+	Expired
+	// Elided: it was done; the result was not kept, because of its size or encoding.
+	Elided
+	// NotRecorded: the effect happened and its record could not be saved.
+	NotRecorded
+	// LeaseLost: another attempt, a reconciler or a settlement took the record; its answer counts.
+	LeaseLost
+	// StoreFailed: the store failed before the work was called; nothing ran.
+	StoreFailed
+	// Invalid: the call itself was wrong (key, arguments, place); nothing ran.
+	Invalid
+
+	outcomeEnd
+)
+
+var outcomeNames = [outcomeEnd]string{
+	Executed: "executed", Replayed: "replayed", Rejected: "rejected", Failed: "failed", InProgress: "in_progress",
+	Mismatch: "mismatch", Unknown: "unknown", Expired: "expired", Elided: "elided", NotRecorded: "not_recorded",
+	LeaseLost: "lease_lost", StoreFailed: "store_error", Invalid: "invalid",
+}
+
+// String returns the outcome as metrics and logs spell it: "executed", "in_progress", …
+func (o Outcome) String() string {
+	if o == 0 || o >= outcomeEnd {
+		return fmt.Sprintf("outcome(%d)", uint8(o))
+	}
+	return outcomeNames[o]
+}
+
+// MarshalText writes the name that String returns.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

@@ -1,0 +1,96 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Policy says what happens to an operation whose attempt ended in the unknown: its process died, its
+// lease ran out, or its work failed with an error that says nothing about the effect. There is no
+// default: only the application knows what the other side does with a repeated call.
+type Policy uint8
+
+// The policies.
+const (
+	// Reexecute runs the work again, with the same downstream keys: at least once, and exactly once
+	// where the other side deduplicates them.
+	Reexecute Policy = iota + 1
+	// Refuse never runs it again: at most once. Duplicates get [ErrOutcomeUnknown] until somebody settles it.
+	Refuse
+	// Reconcile asks whether it happened, by the function given with [WithReconcile].
+	Reconcile
+)
+
+// String returns the policy's name.
+func (p Policy) String() string {
+	switch p {
+	case Reexecute:
+		return "reexecute"
+	case Refuse:
+		return "refuse"
+	case Reconcile:
+		return "reconcile"
+	}
+	return "none"
+}
+
+// ParsePolicy reads what String wrote. The error wraps [ErrInvalidArgument].
+func ParsePolicy(s string) (Policy, error) {
+	for _, p := range [...]Policy{Reexecute, Refuse, Reconcile} {
+		if s == p.String() {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: policy %q is none of reexecute, refuse, reconcile", ErrInvalidArgument, s)
+}
+
+func (p Policy) validate() error {
+	if p < Reexecute || p > Reconcile {
+		return fmt.Errorf("%w: choose a policy for the unknown: Reexecute, Refuse or Reconcile", ErrInvalidArgument)
+	}
+	return nil
+}
+
+// Abandoned is what a reconciler is told of the attempt whose outcome is unknown.
+type Abandoned struct {
+	Key     Key
+	Step    string // the step in question; empty for the operation
+	Attempt int    // the attempt that left it
+	Owner   string // who ran it
+	Since   time.Time
+	// LastError is the class of the error that ended it; empty where its process or its lease did.
+	LastError string
+	// Downstream returns the downstream key that the attempt used under that name.
+	Downstream func(name string) string
+}
+
+// Verdict is a reconciler's answer: [Happened], [NotHappened] or [StillUnknown].
+type Verdict[T any] struct {
+	kind  verdictKind
+	value T
+}
+
+type verdictKind uint8
+
+const (
+	verdictUnknown verdictKind = iota
+	verdictHappened
+	verdictNotHappened
+)
+
+// Happened says that the effect took hold and v is its result. The work does not run.
+func Happened[T any](v T) Verdict[T] { return Verdict[T]{kind: verdictHappened, value: v} }
+
+// NotHappened says that it did not, and the work runs. The answer is safe only if the other side also
+// refuses a late arrival of the old call, or deduplicates the downstream key.
+func NotHappened[T any]() Verdict[T] { return Verdict[T]{kind: verdictNotHappened} }
+
+// StillUnknown says that nobody knows yet. The operation stays abandoned.
+func StillUnknown[T any]() Verdict[T] { return Verdict[T]{} }
+
+// errStillUnknown is the cause given where a reconciler answered StillUnknown.
+var errStillUnknown = errors.New("reconciled: still unknown")
+
+type reconciler[T any] = func(context.Context, Abandoned) (Verdict[T], error)

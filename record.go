@@ -1,0 +1,251 @@
+package everonce
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"time"
+)
+
+// FormatVersion is the version of what this package writes into a record. A record with a higher one
+// is refused with [ErrNewerRecord].
+const FormatVersion = 1
+
+// State is where a record stands in its life.
+type State uint8
+
+// The states. What a store keeps is one of these; that a claim's lease ran out is told by time alone:
+// see [Record.StateAt].
+const (
+	// StateClaimed: an attempt runs, or its process died.
+	StateClaimed State = iota + 1
+	// StateReleased: an attempt ended and nothing took hold.
+	StateReleased
+	// StateAbandoned: an attempt ended in the unknown.
+	StateAbandoned
+	// StateCompleted: done; the result is saved.
+	StateCompleted
+	// StateTombstone: done; the result's retention is over. Never stored: told by time.
+	StateTombstone
+)
+
+// String returns the state's name.
+func (s State) String() string {
+	switch s {
+	case StateClaimed:
+		return "claimed"
+	case StateReleased:
+		return "released"
+	case StateAbandoned:
+		return "abandoned"
+	case StateCompleted:
+		return "completed"
+	case StateTombstone:
+		return "tombstone"
+	}
+	return "none"
+}
+
+// MarshalText writes the name that String returns.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Token is the fencing token of an attempt. It is positive and grows strictly with every claim of a
+// key, across release and purge too; hand it downstream where the other side can compare it.
+type Token int64
+
+// Nonce is 128 random bits that an attempt chose, so that a store recognises the attempt's repeated calls.
+type Nonce [16]byte
+
+// NewNonce returns a fresh nonce. It must be unique, not secret: it does not cost a system call.
+func NewNonce() Nonce {
+	var n Nonce
+	binary.LittleEndian.PutUint64(n[:8], rand.Uint64()) //nolint:gosec // unique, not secret: ChaCha8 seeded by the system
+	binary.LittleEndian.PutUint64(n[8:], rand.Uint64()) //nolint:gosec // as above
+	return n
+}
+
+// String returns the nonce in hexadecimal.
+func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
+
+// Record is what a store keeps for a key.
+type Record struct {
+	ID    RecordID
+	Scope Scope
+	// Name is the raw ID of the key, for operators. It never goes into logs, labels or errors.
+	Name string
+
+	State   State
+	Token   Token
+	Nonce   Nonce
+	Owner   string // who claimed it last: Options.Owner
+	Attempt int    // 1 for the first attempt
+	// LeaseUntil is when the claim lapses, by the store's clock; zero unless the state is claimed.
+	LeaseUntil  time.Time
+	Fingerprint Fingerprint
+
+	// Result is what the operation left; its zero value unless the state is completed.
+	Result SavedResult
+	// Steps are the steps that were begun, in the order of their beginning.
+	Steps []StepRecord
+	// UnknownStep is the step whose unknown outcome made the record abandoned, if it was one.
+	UnknownStep string
+	// LastError is the class of the error that ended the latest attempt without completing: a short
+	// word, never the error's text.
+	LastError string
+
+	Format      int
+	CreatedAt   time.Time // the insert of this record
+	ClaimedAt   time.Time // the latest claim
+	UpdatedAt   time.Time // the latest write
+	CompletedAt time.Time
+	// ResultUntil is when the result's retention ends, PurgeAt when the record may be removed; zero is
+	// never. Both by the store's clock.
+	ResultUntil time.Time
+	PurgeAt     time.Time
+}
+
+// StateAt returns the state at a time of the store's clock: a claim whose lease ran out is abandoned,
+// and a completed record whose retention ended is a tombstone.
+func (r *Record) StateAt(now time.Time) State {
+	switch {
+	case r.State == StateClaimed && !now.Before(r.LeaseUntil):
+		return StateAbandoned
+	case r.State == StateCompleted && !r.ResultUntil.IsZero() && !now.Before(r.ResultUntil):
+		return StateTombstone
+	}
+	return r.State
+}
+
+// GoneAt reports whether the record may be removed, and counts as absent, at a time of the store's
+// clock. A live claim never is.
+func (r *Record) GoneAt(now time.Time) bool {
+	if r.PurgeAt.IsZero() || now.Before(r.PurgeAt) {
+		return false
+	}
+	return r.State != StateClaimed || !now.Before(r.LeaseUntil)
+}
+
+// Step returns the record of the step with that name.
+func (r *Record) Step(name string) (StepRecord, bool) {
+	for _, s := range r.Steps {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return StepRecord{}, false
+}
+
+// ResultKind says what a saved result is.
+type ResultKind uint8
+
+// The kinds.
+const (
+	// ResultValue: the work's value, encoded.
+	ResultValue ResultKind = iota + 1
+	// ResultFailure: a [PermanentError].
+	ResultFailure
+	// ResultElided: the work was done; its value could not be kept.
+	ResultElided
+)
+
+// String returns the kind's name.
+func (k ResultKind) String() string {
+	switch k {
+	case ResultValue:
+		return "value"
+	case ResultFailure:
+		return "failure"
+	case ResultElided:
+		return "elided"
+	}
+	return "none"
+}
+
+// MarshalText writes the name that String returns.
+func (k ResultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// SavedResult is how an operation or a step ended, as it is stored. Its slices are read only.
+type SavedResult struct {
+	Kind  ResultKind
+	Codec string // the name of the codec that wrote Data
+	Data  []byte
+	// Summary is a little of the result that outlives it: in an elided result and in a tombstone it is
+	// all that there is. At most [MaxSummaryLen] bytes.
+	Summary []byte
+}
+
+// MaxSummaryLen is the longest summary, in bytes.
+const MaxSummaryLen = 4096
+
+// StepState says how far a step has come.
+type StepState uint8
+
+// The states of a step.
+const (
+	// StepOpen: begun, and not known to have ended.
+	StepOpen StepState = iota + 1
+	// StepDone: ended; its result is saved.
+	StepDone
+	// StepNotDone: ended, and nothing took hold; it may begin again.
+	StepNotDone
+)
+
+// String returns the state's name.
+func (s StepState) String() string {
+	switch s {
+	case StepOpen:
+		return "open"
+	case StepDone:
+		return "done"
+	case StepNotDone:
+		return "not_done"
+	}
+	return "none"
+}
+
+// MarshalText writes the name that String returns.
+func (s StepState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// StepRecord is what the parent's record holds of one step.
+type StepRecord struct {
+	Name    string
+	State   StepState
+	Attempt int // the parent's attempt that wrote it last
+	Result  SavedResult
+	// BeganAt and EndedAt are the store's times of the first and of the latest write.
+	BeganAt time.Time
+	EndedAt time.Time
+}
+
+// Limits of steps.
+const (
+	// MaxStepNameLen is the longest name of a step, in bytes.
+	MaxStepNameLen = 128
+	// MaxSteps is how many steps one operation may have.
+	MaxSteps = 256
+)
+
+// Lifetime says how long a finished operation is remembered. After both, the key is new.
+type Lifetime struct {
+	// Retention is how long the result is kept and replayed.
+	Retention time.Duration
+	// Remember is how long after that a tombstone still says "done".
+	Remember time.Duration
+}
+
+// Total returns Retention + Remember: how long a key is protected after the last write.
+func (l Lifetime) Total() time.Duration { return l.Retention + l.Remember }
+
+// ForWeb returns the lifetime for answers to people and their clients: a day, remembered for another. It is the default.
+func ForWeb() Lifetime { return Lifetime{Retention: 24 * time.Hour, Remember: 24 * time.Hour} }
+
+// ForQueue returns the lifetime for messages: 7 days, remembered for another 7, so that a dead letter
+// replayed after a week is still recognised.
+func ForQueue() Lifetime {
+	return Lifetime{Retention: 7 * 24 * time.Hour, Remember: 7 * 24 * time.Hour}
+}
+
+// ForFinance returns the lifetime for money: 90 days, remembered until a year has passed.
+func ForFinance() Lifetime {
+	return Lifetime{Retention: 90 * 24 * time.Hour, Remember: 275 * 24 * time.Hour}
+}

@@ -1,0 +1,85 @@
+package everonce
+
+import (
+	"context"
+	"time"
+)
+
+// TxStore is a [Store] whose records can commit together with the application's own writes. Tx is the
+// handle that the application's statements go through: pgx.Tx, *sql.Tx.
+type TxStore[Tx any] interface {
+	Store
+	// Begin begins a transaction, bounded by req.Timeout, and claims in it if req.Claim is set. The
+	// transaction outlives the end of ctx: only Begin itself may be cut short. Unless the decision is
+	// DecideClaimed, the transaction has been rolled back and the handle is nil.
+	//
+	// A claim never waits for another transaction of the same key, except as the store declares: it
+	// answers DecideInProgress.
+	Begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error)
+	// Join wraps a transaction of the caller's. The handle's Commit and Rollback are refused.
+	Join(tx Tx) (TxHandle[Tx], error)
+	// ClassifyTx tells what an error of the database, from the application's statements or ours,
+	// means for the transaction in which it happened.
+	ClassifyTx(err error) TxErrorClass
+}
+
+// BeginRequest opens a transaction.
+type BeginRequest struct {
+	Claim *ClaimRequest
+	// Timeout bounds the transaction's life; the store may bound it further. When it has passed, the
+	// handle's methods return [ErrTxTooLong].
+	Timeout time.Duration
+}
+
+// TxHandle is one open transaction. It is not safe for concurrent use.
+type TxHandle[Tx any] interface {
+	// Tx is what the application writes through.
+	Tx() Tx
+	// Claim claims inside of the transaction; as [Store.Claim], with no lease. It leaves the
+	// transaction alive whatever it decides. It must not wait for another transaction of the same key.
+	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
+	// Complete writes the result inside of the transaction. It refuses with [ErrConflict] if another
+	// transaction has completed or claimed the key in between.
+	Complete(ctx context.Context, req CompleteRequest) error
+	// Record writes a completed record without a claim before it, as one statement. It refuses with
+	// [ErrConflict] if there is a record that is neither released nor gone.
+	Record(ctx context.Context, claim ClaimRequest, complete CompleteRequest) error
+	// Get reads inside of the transaction.
+	Get(ctx context.Context, req GetRequest) (GetResult, error)
+	// Renew checks and locks token and nonce inside of the transaction, and renews the lease: as [Store.Renew].
+	Renew(ctx context.Context, req RenewRequest) error
+	// Savepoint, RollbackTo and ReleaseSavepoint work on one savepoint of that name.
+	Savepoint(ctx context.Context, name string) error
+	RollbackTo(ctx context.Context, name string) error
+	ReleaseSavepoint(ctx context.Context, name string) error
+	// Commit does what the request asks as the last statements, and commits: in as few round trips as
+	// the database allows. On any error the transaction is rolled back, except where ClassifyTx says
+	// TxCommitLost.
+	Commit(ctx context.Context, req CommitRequest) error
+	// Rollback ends the transaction. After Commit it does nothing.
+	Rollback(ctx context.Context) error
+}
+
+// CommitRequest is what rides on a commit. Its fields are done in their order.
+type CommitRequest struct {
+	// Record and Complete together are [TxHandle.Record]; Complete alone is [TxHandle.Complete].
+	Record   *ClaimRequest
+	Complete *CompleteRequest
+	// SaveStep writes a step, and checks, locks and renews the parent's token as the very last
+	// statement: [ErrLeaseLost] rolls back.
+	SaveStep *SaveStepRequest
+}
+
+// TxErrorClass is what an error means for the transaction.
+type TxErrorClass uint8
+
+// The classes.
+const (
+	// TxErrorOther: the database, or the application, refused; nothing was committed.
+	TxErrorOther TxErrorClass = iota
+	// TxErrorRetry: deadlock, serialization failure, busy: nothing was committed, and the whole
+	// transaction may be run again.
+	TxErrorRetry
+	// TxCommitLost: the answer to a commit was lost; it may have been committed, and may still be running.
+	TxCommitLost
+)
