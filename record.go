@@ -89,6 +89,8 @@ type Record struct {
 	Steps []StepRecord
 	// UnknownStep is the step whose unknown outcome made the record abandoned, if it was one.
 	UnknownStep string
+	// Previous is what the latest claim found in place of this record's attempt.
+	Previous Previous
 	// LastError is the class of the error that ended the latest attempt without completing: a short
 	// word, never the error's text.
 	LastError string
@@ -102,6 +104,17 @@ type Record struct {
 	// never. Both by the store's clock.
 	ResultUntil time.Time
 	PurgeAt     time.Time
+}
+
+// Previous is what a claim found, kept with the record so that the repeated claim of a lost answer is
+// told the same.
+type Previous struct {
+	// State is zero for a new record, StateReleased, StateAbandoned for one that was taken over (a lapsed
+	// claim too), or StateClaimed for one that was taken over by force.
+	State State
+	// Owner and ClaimedAt tell who had claimed it before, and when.
+	Owner     string
+	ClaimedAt time.Time
 }
 
 // StateAt returns the state at a time of the store's clock: a claim whose lease ran out is abandoned,

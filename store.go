@@ -22,6 +22,8 @@ import (
 //   - Methods are called concurrently, and return promptly when the context ends.
 type Store interface {
 	// Claim begins an attempt, or says why not. What it decides is [Decide], natively or by calling it.
+	// A repeated claim, found by its own nonce, renews the lease and is answered as the first one was,
+	// Record.Previous included.
 	// It refuses with [ErrAttemptEnded] a nonce that has already ended its attempt. All other answers
 	// are a [Decision], with the record as it stands after the call.
 	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
@@ -130,12 +132,6 @@ type ClaimResult struct {
 	// DecideAbandoned. It is the zero Record where the decision is DecideAbsent, and may be where it is
 	// DecideInProgress and the holder is a transaction that has not committed.
 	Record Record
-	// Previous is the state that the claim found: zero for a new record, StateReleased, or
-	// StateAbandoned for one that was taken over (StateClaimed if by force). PreviousOwner and
-	// PreviousClaim tell who left it and since when. Set where the decision is DecideClaimed.
-	Previous      State
-	PreviousOwner string
-	PreviousClaim time.Time
 	// Now is the store's time of the decision.
 	Now time.Time
 }
