@@ -78,9 +78,10 @@ type Record struct {
 	Token   Token
 	Nonce   Nonce
 	Owner   string // who claimed it last: Options.Owner
-	Attempt int    // 1 for the first attempt
+	Attempt int    // 1 for the first attempt; 0 where a release by nonce came before any claim
 	// LeaseUntil is when the claim lapses, by the store's clock; zero unless the state is claimed.
-	LeaseUntil  time.Time
+	LeaseUntil time.Time
+	// Fingerprint is of the latest attempt that gave one.
 	Fingerprint Fingerprint
 
 	// Result is what the operation left; its zero value unless the state is completed.
@@ -225,7 +226,8 @@ type StepRecord struct {
 	State   StepState
 	Attempt int // the parent's attempt that wrote it last
 	Result  SavedResult
-	// BeganAt and EndedAt are the store's times of the first and of the latest write.
+	// BeganAt is the store's time of the first write, EndedAt of the one that ended the step: zero
+	// while it is open.
 	BeganAt time.Time
 	EndedAt time.Time
 }

@@ -13,6 +13,8 @@ import (
 //   - Time is the store's clock. No method takes a time of the caller's.
 //   - Every call may come again, because its answer was lost, or late, because a packet was delayed.
 //     Token and nonce tell the store which attempt speaks.
+//   - A record that is gone by time ([Record.GoneAt]) is absent to claims and readers. Its own attempt
+//     may still write to it, as long as it was not removed.
 //   - A nil error means that the write is as durable as the store promises.
 //   - An error that is not one of the named refusals is a failure of the store; what was asked may or
 //     may not have been done. It wraps [ErrSchema], [ErrNewerRecord], [ErrCorruptRecord], [ErrStoreFull]
@@ -33,13 +35,16 @@ type Store interface {
 	// Release ends the attempt without a result. A repeated release succeeds, and so does one whose
 	// attempt was followed by another claim: then nothing is written, and Superseded is set. Release by
 	// nonce (no token) ends the claim with that nonce, and where there is no record it leaves a released
-	// one, so that the claim is refused when its packet arrives late.
+	// one, so that the claim is refused when its packet arrives late. A claim that took a record over
+	// and is released by nonce leaves it abandoned again, whatever State says: nobody has settled it.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
 	// Renew extends the lease to now + Lease. It refuses with [ErrLeaseLost] unless the attempt with
 	// that token and nonce still holds the record, lapsed or not.
 	Renew(ctx context.Context, req RenewRequest) (RenewResult, error)
 	// SaveStep writes one step of the attempt with that token and nonce, and renews the lease in the
-	// same write. It refuses with [ErrLeaseLost] like Renew. A repeated write succeeds.
+	// same write. It refuses with [ErrLeaseLost] like Renew. A repeated write succeeds. A write that
+	// comes late undoes nothing: a step that is done stays as it is, and one that ended in an attempt
+	// does not open again in the same attempt. A step beyond [MaxSteps] is refused with [ErrTooLarge].
 	SaveStep(ctx context.Context, req SaveStepRequest) (SaveStepResult, error)
 	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found.
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
