@@ -1,0 +1,90 @@
+package transition
+
+import (
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Claim answers a claim: what [everonce.Decide] decides, and the record that follows from it. It
+// refuses with [everonce.ErrAttemptEnded] and [everonce.ErrNewerRecord].
+//
+// A claim that finds its own nonce is the same claim again: its lease is renewed and nothing else
+// changes. Otherwise the token grows, and where there was a record its creation, scope, name, steps and
+// unknown step are kept; so is its fingerprint if the request has none.
+func Claim(rec *everonce.Record, req everonce.ClaimRequest, now time.Time) (next *everonce.Record, res everonce.ClaimResult, err error) {
+	next = new(everonce.Record)
+	if rec != nil {
+		*next = *rec
+	}
+	changed, err := ClaimInPlace(next, rec != nil, &req, now, &res)
+	if !changed {
+		next = nil
+	}
+	return next, res, err
+}
+
+// ClaimInPlace is [Claim] on the record itself. Where exists is false, rec is a zero record to be
+// filled. The answer is written to res, all of it.
+func ClaimInPlace(rec *everonce.Record, exists bool, req *everonce.ClaimRequest, now time.Time, res *everonce.ClaimResult) (changed bool, err error) {
+	present := rec
+	if !exists {
+		present = nil
+	}
+	res.Now = now
+	switch res.Decision = everonce.Decide(present, *req, now); res.Decision {
+	case everonce.DecideClaimed:
+		begin(rec, exists, req, now)
+		changed = true
+	case everonce.DecideAbsent:
+		res.Record = everonce.Record{}
+		return false, nil
+	case everonce.DecideEnded:
+		err = everonce.ErrAttemptEnded
+	case everonce.DecideNewer:
+		err = everonce.ErrNewerRecord
+	default: // the record is the answer
+	}
+	res.Record = *rec
+	return changed, err
+}
+
+// begin makes rec the record of the request's attempt.
+func begin(rec *everonce.Record, exists bool, req *everonce.ClaimRequest, now time.Time) {
+	again := exists && !rec.GoneAt(now)
+	switch {
+	case again && rec.State == everonce.StateClaimed && rec.Nonce == req.Nonce: // the same claim
+	case again:
+		if rec.State == everonce.StateClaimed { // its lease ended it, not an error
+			rec.LastError = ""
+		}
+		rec.Previous = everonce.Previous{State: rec.StateAt(now), Owner: rec.Owner, ClaimedAt: rec.ClaimedAt}
+		if !req.Fingerprint.IsZero() {
+			rec.Fingerprint = req.Fingerprint
+		}
+		take(rec, req, now)
+	default:
+		previous := rec.Token
+		*rec = everonce.Record{
+			ID: req.ID, Scope: req.Scope, Name: req.Name,
+			Token: previous, Fingerprint: req.Fingerprint, CreatedAt: now,
+		}
+		take(rec, req, now)
+	}
+	rec.UpdatedAt = now
+	rec.LeaseUntil = now.Add(req.Lease)
+	rec.PurgeAt = time.Time{}
+	if req.ExpireUnsettled {
+		rec.PurgeAt = now.Add(req.Lifetime.Total())
+	}
+}
+
+func take(rec *everonce.Record, req *everonce.ClaimRequest, now time.Time) {
+	rec.Format = everonce.FormatVersion
+	rec.State = everonce.StateClaimed
+	rec.Token = nextToken(rec.Token, now)
+	rec.Nonce = req.Nonce
+	rec.Owner = req.Owner
+	rec.Attempt++
+	rec.ClaimedAt = now
+}

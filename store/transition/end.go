@@ -1,0 +1,127 @@
+package transition
+
+import (
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Complete saves the result of the attempt that holds the record. It refuses with
+// [everonce.ErrLeaseLost] if another one does, or none; a repeated completion changes nothing.
+func Complete(rec *everonce.Record, req everonce.CompleteRequest, now time.Time) (next *everonce.Record, err error) {
+	return onCopy(rec, func(next *everonce.Record) (bool, error) { return CompleteInPlace(next, &req, now) })
+}
+
+// CompleteInPlace is [Complete] on the record itself.
+func CompleteInPlace(rec *everonce.Record, req *everonce.CompleteRequest, now time.Time) (changed bool, err error) {
+	if rec.State == everonce.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce {
+		return false, nil
+	}
+	if !holds(rec, req.Token, req.Nonce) {
+		return false, everonce.ErrLeaseLost
+	}
+	complete(rec, req, now)
+	return true, nil
+}
+
+func complete(rec *everonce.Record, req *everonce.CompleteRequest, now time.Time) {
+	rec.State = everonce.StateCompleted
+	rec.Result = req.Result
+	rec.UnknownStep = ""
+	rec.LeaseUntil = time.Time{}
+	rec.UpdatedAt = now
+	rec.CompletedAt = now
+	rec.ResultUntil = now.Add(req.Lifetime.Retention)
+	rec.PurgeAt = now.Add(req.Lifetime.Total())
+}
+
+// Record makes a completed record without a claim before it: [everonce.TxHandle] has a method of that
+// name. It refuses with [everonce.ErrConflict] if there is a record that is neither released nor gone,
+// or one that the claim's request could not have been granted.
+func Record(rec *everonce.Record, claim everonce.ClaimRequest, done everonce.CompleteRequest, now time.Time) (next *everonce.Record, err error) {
+	if rec != nil && !rec.GoneAt(now) && rec.State != everonce.StateReleased {
+		return nil, everonce.ErrConflict
+	}
+	next, res, err := Claim(rec, claim, now)
+	if err != nil || res.Decision != everonce.DecideClaimed {
+		return nil, everonce.ErrConflict
+	}
+	complete(next, &done, now)
+	return next, nil
+}
+
+// Release ends an attempt without a result. With a token it is the attempt's own; without, it ends the
+// claim with that nonce, and where there is no record it leaves a released one, so that a delayed
+// packet of the claim is refused. It refuses nothing: what it may not touch it reports as superseded.
+func Release(rec *everonce.Record, req everonce.ReleaseRequest, now time.Time) (next *everonce.Record, res everonce.ReleaseResult, err error) {
+	next = new(everonce.Record)
+	if rec != nil {
+		*next = *rec
+	}
+	changed, res := ReleaseInPlace(next, rec != nil, &req, now)
+	if !changed {
+		next = nil
+	}
+	return next, res, nil
+}
+
+// ReleaseInPlace is [Release] on the record itself. Where exists is false, rec is a zero record to be
+// filled.
+func ReleaseInPlace(rec *everonce.Record, exists bool, req *everonce.ReleaseRequest, now time.Time) (changed bool, res everonce.ReleaseResult) {
+	byNonce := req.Token == 0
+	own := exists && rec.Nonce == req.Nonce && (byNonce || rec.Token == req.Token)
+	switch {
+	case own && rec.State == everonce.StateClaimed:
+		release(rec, req, now)
+		return true, res
+	case own && rec.State != everonce.StateCompleted:
+		return false, res // repeated
+	case byNonce && (!exists || rec.GoneAt(now)):
+		refuseLater(rec, req, now)
+		return true, res
+	}
+	return false, everonce.ReleaseResult{Superseded: true}
+}
+
+func release(rec *everonce.Record, req *everonce.ReleaseRequest, now time.Time) {
+	tookOver := rec.Previous.State == everonce.StateAbandoned || rec.Previous.State == everonce.StateClaimed
+	putBack := req.Token == 0 && tookOver // nobody has settled what the claim found
+	rec.State = req.State
+	if putBack {
+		rec.State = everonce.StateAbandoned
+	}
+	if !putBack || req.Step != "" {
+		rec.UnknownStep = req.Step
+	}
+	rec.LastError = req.ErrorClass
+	rec.LeaseUntil = time.Time{}
+	rec.UpdatedAt = now
+	rec.PurgeAt = time.Time{}
+	if rec.State == everonce.StateReleased || req.ExpireUnsettled {
+		rec.PurgeAt = now.Add(req.Lifetime.Total())
+	}
+}
+
+// refuseLater makes rec a released record that knows the nonce of a claim which did not arrive yet.
+func refuseLater(rec *everonce.Record, req *everonce.ReleaseRequest, now time.Time) {
+	*rec = everonce.Record{
+		ID: req.ID, Scope: req.Scope, Name: req.Name,
+		State: everonce.StateReleased, Token: nextToken(rec.Token, now), Nonce: req.Nonce,
+		LastError: req.ErrorClass, Format: everonce.FormatVersion,
+		CreatedAt: now, UpdatedAt: now, PurgeAt: now.Add(req.Lifetime.Total()),
+	}
+}
+
+// onCopy applies a change to a copy of the record. Without a record there is nothing to hold.
+func onCopy(rec *everonce.Record, change func(*everonce.Record) (bool, error)) (*everonce.Record, error) {
+	if rec == nil {
+		return nil, everonce.ErrLeaseLost
+	}
+	next := new(everonce.Record)
+	*next = *rec
+	changed, err := change(next)
+	if !changed {
+		next = nil
+	}
+	return next, err
+}

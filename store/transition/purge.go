@@ -1,0 +1,51 @@
+package transition
+
+import (
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Action is what a purge does with a record.
+type Action uint8
+
+// The actions.
+const (
+	// Keep leaves the record alone.
+	Keep Action = iota
+	// DropResult drops the result and the steps of a tombstone: see [Drop].
+	DropResult
+	// Remove removes the record.
+	Remove
+)
+
+// Purge says what a purge does with a record at the store's time. The statement that then does it
+// repeats the question: the key may have been claimed anew in between.
+func Purge(rec *everonce.Record, now time.Time) Action {
+	switch {
+	case rec.GoneAt(now):
+		return Remove
+	case rec.StateAt(now) == everonce.StateTombstone && !dropped(rec):
+		return DropResult
+	}
+	return Keep
+}
+
+// Drop returns the record without what ends with its retention: of the result its kind and summary are
+// left, and no steps. It is no write in the sense of Record.UpdatedAt.
+func Drop(rec *everonce.Record) *everonce.Record {
+	next := *rec
+	DropInPlace(&next)
+	return &next
+}
+
+// DropInPlace is [Drop] on the record itself.
+func DropInPlace(rec *everonce.Record) {
+	rec.Result = everonce.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
+	rec.Steps = nil
+}
+
+// dropped is told by the codec, which every result that holds data names, and by the data itself.
+func dropped(rec *everonce.Record) bool {
+	return rec.Result.Codec == "" && len(rec.Result.Data) == 0 && len(rec.Steps) == 0
+}

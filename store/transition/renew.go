@@ -1,0 +1,85 @@
+package transition
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Renew extends the lease of the attempt that holds the record to now + Lease. It refuses with
+// [everonce.ErrLeaseLost] if another one does, or none.
+func Renew(rec *everonce.Record, req everonce.RenewRequest, now time.Time) (next *everonce.Record, err error) {
+	return onCopy(rec, func(next *everonce.Record) (bool, error) { return RenewInPlace(next, &req, now) })
+}
+
+// RenewInPlace is [Renew] on the record itself.
+func RenewInPlace(rec *everonce.Record, req *everonce.RenewRequest, now time.Time) (changed bool, err error) {
+	if !holds(rec, req.Token, req.Nonce) {
+		return false, everonce.ErrLeaseLost
+	}
+	renew(rec, req.Lease, req.Lifetime, now)
+	return true, nil
+}
+
+func renew(rec *everonce.Record, lease time.Duration, life everonce.Lifetime, now time.Time) {
+	rec.LeaseUntil = now.Add(lease)
+	rec.UpdatedAt = now
+	if !rec.PurgeAt.IsZero() { // the claim set ExpireUnsettled
+		rec.PurgeAt = now.Add(life.Total())
+	}
+}
+
+// SaveStep writes a step of the attempt that holds the record: by name, over what stands there. With a
+// lease it renews. It refuses with [everonce.ErrLeaseLost] like [Renew], and with
+// [everonce.ErrTooLarge] where the record has [everonce.MaxSteps] others.
+//
+// What comes late undoes nothing ([StepStands]): the step is left as it is, and the lease is renewed.
+func SaveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time) (next *everonce.Record, err error) {
+	return onCopy(rec, func(next *everonce.Record) (bool, error) { return SaveStepInPlace(next, &req, now) })
+}
+
+// SaveStepInPlace is [SaveStep] on the record itself. The slice of steps is replaced, not written to.
+func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now time.Time) (changed bool, err error) {
+	if !holds(rec, req.Token, req.Nonce) {
+		return false, everonce.ErrLeaseLost
+	}
+	at := len(rec.Steps)
+	for i := range rec.Steps {
+		if rec.Steps[i].Name == req.Step.Name {
+			at = i
+			break
+		}
+	}
+	if at == everonce.MaxSteps {
+		return false, fmt.Errorf("%w: an operation has at most %d steps", everonce.ErrTooLarge, everonce.MaxSteps)
+	}
+	step := req.Step
+	step.BeganAt, step.EndedAt = now, time.Time{}
+	if step.State != everonce.StepOpen {
+		step.EndedAt = now
+	}
+	if at < len(rec.Steps) {
+		if old := &rec.Steps[at]; StepStands(old, &step) {
+			step = *old
+		} else {
+			step.BeganAt = old.BeganAt
+		}
+	}
+	steps := make([]everonce.StepRecord, max(at+1, len(rec.Steps)))
+	copy(steps, rec.Steps)
+	steps[at] = step
+	rec.Steps = steps
+	rec.UpdatedAt = now
+	if req.Lease > 0 {
+		renew(rec, req.Lease, req.Lifetime, now)
+	}
+	return true, nil
+}
+
+// StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and
+// one that ended in an attempt does not open again in the same attempt.
+func StepStands(old, write *everonce.StepRecord) bool {
+	return old.State == everonce.StepDone ||
+		write.State == everonce.StepOpen && old.State != everonce.StepOpen && old.Attempt >= write.Attempt
+}

@@ -1,0 +1,30 @@
+// Package transition is the life of a record as pure functions of the record, the request and the
+// store's time. A store that can read and write one record atomically (memory, SQLite, a file, a
+// replicated state machine) decides with them: it reads the record, calls the function of the method,
+// writes what it returns, and commits. Stores that must decide inside of a database's own statement
+// are compared with them by the suite in store/storetest.
+//
+// The functions never change the record that they are given; a nil next says that there is nothing to
+// write. Those that end in InPlace write into the record itself, for stores that hold it exclusively
+// and count allocations; even these never write into a slice, so a copy of the record that was handed
+// out before stays as it was. All are safe for concurrent use on different records.
+//
+// A record passed to them is the row as it stands, gone by time or not; nil where there is none. So a
+// token grows across a record's end for as long as the row is there, and by the clock afterwards.
+package transition
+
+import (
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// nextToken returns a token above the previous one and not below the store's clock.
+func nextToken(previous everonce.Token, now time.Time) everonce.Token {
+	return max(previous+1, everonce.Token(now.UnixMicro()))
+}
+
+// holds reports whether the attempt with that token and nonce still has the record, lapsed or not.
+func holds(rec *everonce.Record, token everonce.Token, nonce everonce.Nonce) bool {
+	return rec.State == everonce.StateClaimed && rec.Token == token && rec.Nonce == nonce
+}
