@@ -1,0 +1,119 @@
+package sqlstore
+
+// Statements are the texts of the engine. $n below is the n-th argument, of [Dialect.Placeholder]; where
+// [Traits.Clock] is set, each statement marked (now) has the time as one more argument, the last.
+//
+// "The record" as an answer is [RecordColumns], each NULL where there is no record. Times and durations are
+// in microseconds; a time or duration that may be "never" or "none" is NULL then. What locks the key
+// ([Dialect.TryLock]) never waits for another transaction of the same key.
+//
+// Where a transition needs more than these (a record read, decided and written back), the write is
+// Swap: it is conditional on the revision that was read, which grows with every write.
+type Statements struct {
+	// Claim inserts a claimed record unless there is one, and answers one row: the time, whether the key
+	// could be locked, whether it was inserted (0 or 1 each), and the record as it was before. (now)
+	// Where Traits.OneStatement is not set it is a bare INSERT, whose affected rows count; Read follows.
+	//  $1 id, $2 scope, $3 name, $4 nonce, $5 owner, $6 lease, $7 fp_alg, $8 fp_sum, $9 format,
+	//  $10 total lifetime or NULL, $11 time until due to be purged or NULL
+	Claim *Statement
+	// Read answers one row like Claim does, with no lock taken (1) and nothing inserted (0). (now)
+	//  $1 id
+	Read *Statement
+	// ReadLocked is Read that locks the key for the rest of the transaction. (now)
+	//  $1 id
+	ReadLocked *Statement
+	// ReadSteps answers [StepColumns] of each step, in their order.
+	//  $1 id
+	ReadSteps *Statement
+	// Swap writes a whole record over the revision that was read, if it is still that one and the key
+	// could be locked; with $3… = 0 steps it removes them. It affects one row or none.
+	//  $1 id, $2 revision; $3… are [SwapColumns]
+	// Where Traits.OneStatement is not set, DropSteps follows where it is needed.
+	Swap *Statement
+	// Insert writes a whole record unless there is one.
+	//  $1 id, $2 scope, $3 name; $4… are [SwapColumns]
+	Insert *Statement
+	// DropSteps removes the steps of a record. Nil where Traits.OneStatement is set.
+	//  $1 id
+	DropSteps *Statement
+
+	// Complete, Release and Renew change the record if the attempt holds it; they affect one row or none. (now)
+	//  $1 id, $2 token, $3 nonce
+	//  Complete: $4 kind, $5 codec, $6 data, $7 summary, $8 retention, $9 total lifetime
+	//  Release: $4 state, $5 last_error, $6 unknown_step, $7 total lifetime or NULL
+	//  Renew: $4 lease, $5 total lifetime, $6 time until due to be purged
+	Complete *Statement
+	Release  *Statement
+	Renew    *Statement
+	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a
+	// lease, and writes the step, by name, unless what stands there stands. It answers one row or none,
+	// and ends in RETURNING 1 or its like. (now)
+	// Where Traits.OneStatement is not set, it changes the record only, and PutStep follows in the same transaction.
+	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
+	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
+	SaveStep *Statement
+	// PutStep writes a step unless what stands there stands. (now) Nil where Traits.OneStatement is set.
+	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
+	PutStep *Statement
+	// Finish writes a completed record, in a transaction, over nothing, over a record that is released or
+	// gone, or over the revision $2. It affects one row or none, and ends in RETURNING 1. (now)
+	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
+	//  $11 kind, $12 codec, $13 data, $14 summary, $15 retention, $16 total lifetime
+	Finish *Statement
+
+	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1
+	// records that are gone. Both affect what they changed, and repeat their predicate in the write. (now)
+	// Where Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
+	PurgeResults *Statement
+	PurgeSteps   *Statement
+	PurgeRecords *Statement
+	// List answers rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data. (now)
+	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 runes in $5, $7 limit
+	List *Statement
+	// DeleteScope removes up to $7 records that are not live claims. (now)
+	//  $1…$7 as for List
+	DeleteScope *Statement
+	// Health answers one row: the time, the counts of live claims, abandoned, released and completed
+	// records, and when the oldest of the abandoned was last written. (now)
+	Health *Statement
+
+	// CreateMeta creates the table of the following, if it is not there. GetMeta answers the value
+	// (bytes) of a name; PutMeta writes it unless there is one, SetMeta over it.
+	//  $1 name, $2 value
+	CreateMeta *Statement
+	GetMeta    *Statement
+	PutMeta    *Statement
+	SetMeta    *Statement
+}
+
+// Dialect is how the texts of [NewStatements] differ.
+type Dialect struct {
+	// Record, Step and Meta are the tables, quoted and qualified.
+	Record, Step, Meta string
+	// Placeholder is the text of the n-th argument (from 1): "$1::bytea".
+	Placeholder func(n int, kind ArgKind) string
+	// Now is an expression for the database's clock in microseconds, evaluated once where it stands in
+	// a FROM clause. Empty where the time is the last argument: [Traits.Clock].
+	Now string
+	// TryLock returns an expression that locks the key until the end of the transaction and is true, or false at once if
+	// another has it. Nil where the database needs none.
+	TryLock func(id string) string
+	// Greatest is the function for the larger of two numbers: "greatest", "max".
+	Greatest string
+	// OneStatement is Traits.OneStatement.
+	OneStatement bool
+	// Bytes and Text are types of columns: "BYTEA", "BLOB". Whole numbers are BIGINT.
+	Bytes, Text string
+	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
+	SkipLocked string
+}
+
+// ArgKind is the type of an argument.
+type ArgKind uint8
+
+// The kinds.
+const (
+	ArgInt ArgKind = iota
+	ArgText
+	ArgBytes
+)
