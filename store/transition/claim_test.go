@@ -1,0 +1,200 @@
+package transition_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+func TestClaimOfNewKey(t *testing.T) {
+	req := claimBy(mine)
+	got := mustClaim(t, nil, req, t0)
+	equal(t, "record", *got, everonce.Record{
+		ID: req.ID, Scope: req.Scope, Name: req.Name, State: everonce.StateClaimed, Token: everonce.Token(t0.UnixMicro()),
+		Nonce: mine, Owner: "owner-1", Attempt: 1, LeaseUntil: t0.Add(lease), Fingerprint: print1, Format: everonce.FormatVersion,
+		CreatedAt: t0, ClaimedAt: t0, UpdatedAt: t0,
+	})
+}
+
+func TestClaimExpiresOnlyWhereAsked(t *testing.T) {
+	req := claimBy(mine)
+	req.ExpireUnsettled = true
+	got := mustClaim(t, nil, req, t0)
+	equal(t, "PurgeAt", got.PurgeAt, t0.Add(life.Total()))
+
+	// A later attempt of a policy that does not expire takes the date away.
+	rel := mustRelease(t, got, releasing(got, everonce.StateReleased), t0)
+	again := mustClaim(t, rel, claimBy(other), t0)
+	equal(t, "PurgeAt of the second claim", again.PurgeAt, time.Time{})
+}
+
+func TestClaimRepeatedByItsNonce(t *testing.T) {
+	first := claimed(t)
+	for _, after := range []time.Duration{time.Second, 2 * lease} {
+		again := mustClaim(t, first, claimBy(mine), t0.Add(after))
+		want := *first
+		want.UpdatedAt, want.LeaseUntil = t0.Add(after), t0.Add(after).Add(lease)
+		equal(t, "the repeated claim", *again, want)
+	}
+}
+
+func TestClaimRepeatedAfterTakeoverTellsTheSamePrevious(t *testing.T) {
+	first := claimed(t)
+	req := claimBy(other)
+	req.Take = everonce.TakeAbandoned
+	taken := mustClaim(t, first, req, t0.Add(lease))
+	again := mustClaim(t, taken, req, t0.Add(lease+time.Second))
+	want := everonce.Previous{State: everonce.StateAbandoned, Owner: "owner-1", ClaimedAt: t0}
+	equal(t, "Previous", taken.Previous, want)
+	equal(t, "Previous of the repetition", again.Previous, want)
+	equal(t, "Token of the repetition", again.Token, taken.Token)
+	equal(t, "Attempt of the repetition", again.Attempt, 2)
+}
+
+func TestClaimAfterRelease(t *testing.T) {
+	first := claimed(t)
+	first = mustStep(t, first, everonce.StepRecord{Name: "mail", State: everonce.StepDone}, t0)
+	rel := mustRelease(t, first, releasing(first, everonce.StateReleased), t0.Add(time.Second))
+	later := t0.Add(2 * time.Second)
+	second := mustClaim(t, rel, claimBy(other), later)
+	if second.Token <= first.Token {
+		t.Errorf("the token went from %d to %d, want growth", first.Token, second.Token)
+	}
+	equal(t, "Attempt", second.Attempt, 2)
+	equal(t, "CreatedAt", second.CreatedAt, t0)
+	equal(t, "ClaimedAt", second.ClaimedAt, later)
+	equal(t, "Owner", second.Owner, "owner-2")
+	equal(t, "Steps", second.Steps, rel.Steps)
+	equal(t, "LastError", second.LastError, "timeout")
+	equal(t, "Previous", second.Previous, everonce.Previous{State: everonce.StateReleased, Owner: "owner-1", ClaimedAt: t0})
+}
+
+func TestTokenGrowsThoughTheClockStandsOrRunsBack(t *testing.T) {
+	rec := claimed(t)
+	for i, now := range []time.Time{t0, t0.Add(-time.Hour), t0} {
+		rel := mustRelease(t, rec, releasing(rec, everonce.StateReleased), now)
+		next := mustClaim(t, rel, claimBy(everonce.Nonce{byte(10 + i)}), now)
+		equal(t, "Token", next.Token, rec.Token+1)
+		rec = next
+	}
+	// Across the end of the record, too.
+	rel := mustRelease(t, rec, releasing(rec, everonce.StateReleased), t0)
+	rel.Token += everonce.Token(24 * time.Hour / time.Microsecond)
+	gone := mustClaim(t, rel, claimBy(everonce.Nonce{20}), t0.Add(life.Total()))
+	equal(t, "Token of a new record over a gone one", gone.Token, rel.Token+1)
+	equal(t, "Attempt of it", gone.Attempt, 1)
+	equal(t, "Previous of it", gone.Previous, everonce.Previous{})
+}
+
+func TestClaimDecisions(t *testing.T) {
+	held := claimed(t)
+	rel := mustRelease(t, held, releasing(held, everonce.StateReleased), t0)
+	aband := mustRelease(t, held, releasing(held, everonce.StateAbandoned), t0)
+	stepReq := releasing(held, everonce.StateAbandoned)
+	stepReq.Step = "mail"
+	step := mustRelease(t, held, stepReq, t0)
+	done := mustComplete(t, held, t0)
+	newer := *held
+	newer.Format = everonce.FormatVersion + 1
+
+	type take = everonce.TakeOver
+	for _, c := range []struct {
+		name  string
+		rec   *everonce.Record
+		nonce everonce.Nonce
+		take  take
+		print everonce.Fingerprint
+		after time.Duration
+		want  everonce.Decision
+		err   error
+	}{
+		{"absent to settle", nil, other, everonce.TakeToSettle, print1, 0, everonce.DecideAbsent, nil},
+		{"gone to settle", rel, other, everonce.TakeForced, print1, life.Total(), everonce.DecideAbsent, nil},
+		{"live", held, other, everonce.TakeAbandoned, print1, lease - 1, everonce.DecideInProgress, nil},
+		{"live to settle", held, other, everonce.TakeToSettle, print1, 0, everonce.DecideInProgress, nil},
+		{"live by force", held, other, everonce.TakeForced, print1, 0, everonce.DecideClaimed, nil},
+		{"lapsed", held, other, everonce.TakeNone, print1, lease, everonce.DecideAbandoned, nil},
+		{"lapsed, taken", held, other, everonce.TakeAbandoned, print1, lease, everonce.DecideClaimed, nil},
+		{"abandoned", aband, other, everonce.TakeNone, print1, 0, everonce.DecideAbandoned, nil},
+		{"abandoned, taken", aband, other, everonce.TakeAbandoned, print1, 0, everonce.DecideClaimed, nil},
+		{"abandoned, own nonce", aband, mine, everonce.TakeAbandoned, print1, 0, everonce.DecideEnded, everonce.ErrAttemptEnded},
+		{"step unknown", step, other, everonce.TakeAbandoned, print1, 0, everonce.DecideAbandoned, nil},
+		{"step unknown to settle", step, other, everonce.TakeToSettle, print1, 0, everonce.DecideClaimed, nil},
+		{"released", rel, other, everonce.TakeNone, print1, 0, everonce.DecideClaimed, nil},
+		{"released to settle", rel, other, everonce.TakeToSettle, print1, 0, everonce.DecideReleased, nil},
+		{"released, own nonce", rel, mine, everonce.TakeNone, print1, 0, everonce.DecideEnded, everonce.ErrAttemptEnded},
+		{"done", done, other, everonce.TakeForced, print1, life.Retention - 1, everonce.DecideReplay, nil},
+		{"done, own nonce", done, mine, everonce.TakeNone, print1, 0, everonce.DecideReplay, nil},
+		{"tombstone", done, other, everonce.TakeNone, print1, life.Retention, everonce.DecideExpired, nil},
+		{"mismatch", done, other, everonce.TakeForced, print2, 0, everonce.DecideMismatch, nil},
+		{"mismatch, own nonce", held, mine, everonce.TakeNone, print2, 0, everonce.DecideMismatch, nil},
+		{"another alg", done, other, everonce.TakeNone, print3, 0, everonce.DecideReplay, nil},
+		{"newer", &newer, other, everonce.TakeNone, print2, 0, everonce.DecideNewer, everonce.ErrNewerRecord},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			req := claimBy(c.nonce)
+			req.Take, req.Fingerprint = c.take, c.print
+			now := t0.Add(c.after)
+			before := snapshot(c.rec)
+			next, res, err := transition.Claim(c.rec, req, now)
+			unchanged(t, c.rec, before)
+			isErr(t, "Claim", err, c.err)
+			equal(t, "Decision", res.Decision, c.want)
+			equal(t, "as Decide says", res.Decision, everonce.Decide(c.rec, req, now))
+			equal(t, "Now", res.Now, now)
+			equal(t, "written", next != nil, c.want == everonce.DecideClaimed)
+			if c.rec != nil && next == nil && c.want != everonce.DecideAbsent {
+				equal(t, "the answer's record", res.Record, *c.rec)
+			}
+		})
+	}
+}
+
+func TestTakeoverClearsTheErrorOfAnEarlierAttempt(t *testing.T) {
+	first := claimed(t)
+	rel := mustRelease(t, first, releasing(first, everonce.StateReleased), t0)
+	second := mustClaim(t, rel, claimBy(other), t0)
+	req := claimBy(everonce.Nonce{3})
+	req.Take = everonce.TakeAbandoned
+	third := mustClaim(t, second, req, t0.Add(lease))
+	equal(t, "LastError after a lapse", third.LastError, "")
+}
+
+func TestClaimTakesANewFingerprintOverAndKeepsTheOldWithoutOne(t *testing.T) {
+	first := claimed(t)
+	rel := mustRelease(t, first, releasing(first, everonce.StateReleased), t0)
+	req := claimBy(other)
+	req.Fingerprint = print3
+	equal(t, "another Alg", mustClaim(t, rel, req, t0).Fingerprint, print3)
+	req.Fingerprint = everonce.Fingerprint{}
+	equal(t, "none", mustClaim(t, rel, req, t0).Fingerprint, print1)
+}
+
+func TestSettlingKeepsTheUnknownStepUntilItIsSettled(t *testing.T) {
+	first := claimed(t)
+	req := releasing(first, everonce.StateAbandoned)
+	req.Step = "mail"
+	aband := mustRelease(t, first, req, t0)
+	settle := claimBy(other)
+	settle.Take = everonce.TakeToSettle
+	settling := mustClaim(t, aband, settle, t0)
+	equal(t, "UnknownStep", settling.UnknownStep, "mail")
+	// The settler dies: an ordinary takeover is still refused.
+	take := claimBy(everonce.Nonce{3})
+	take.Take = everonce.TakeAbandoned
+	_, res, err := transition.Claim(settling, take, t0.Add(lease))
+	isErr(t, "Claim", err, nil)
+	equal(t, "Decision", res.Decision, everonce.DecideAbandoned)
+}
+
+func TestClaimInPlaceOverwritesTheWholeAnswer(t *testing.T) {
+	res := everonce.ClaimResult{Record: *mustComplete(t, claimed(t), t0), Decision: everonce.DecideReplay}
+	settle := claimBy(other)
+	settle.Take = everonce.TakeToSettle
+	changed, err := transition.ClaimInPlace(new(everonce.Record), false, &settle, t0, &res)
+	isErr(t, "ClaimInPlace", err, nil)
+	equal(t, "changed", changed, false)
+	equal(t, "answer", res, everonce.ClaimResult{Decision: everonce.DecideAbsent, Now: t0})
+}
