@@ -2,6 +2,8 @@ package everonce
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -15,11 +17,11 @@ func (f callOption) applyCall(c *call) { f(c) }
 
 // call is what the options of one call add up to.
 type call struct {
+	given          optionSet
 	fingerprint    Fingerprint
 	policy         Policy
-	reconcile      any // a reconciler[T]
+	reconcile      any // a func(context.Context, Abandoned) (Verdict[T], error)
 	wait           time.Duration
-	waits          bool
 	lease          time.Duration
 	lifetime       Lifetime
 	effectsInSteps bool
@@ -27,37 +29,159 @@ type call struct {
 	optimistic     bool
 }
 
+// optionSet is a set of options.
+type optionSet uint16
+
+const (
+	optFingerprint optionSet = 1 << iota
+	optPolicy
+	optReconcile
+	optWait
+	optLease
+	optLifetime
+	optEffectsInSteps
+	optSummary
+	optOptimistic
+
+	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary
+	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic
+	doTxOptions     = optFingerprint | optLifetime | optSummary
+	stepOptions     = optPolicy | optReconcile
+	stepTxOptions   = optionSet(0)
+)
+
+var optionNames = [...]string{
+	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic",
+}
+
+func (s optionSet) String() string {
+	var names []string
+	for i, n := range optionNames {
+		if s&(1<<i) != 0 {
+			names = append(names, n)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // WithPolicy sets the policy for the unknown of one operation or step.
-func WithPolicy(p Policy) CallOption { return callOption(func(c *call) { c.policy = p }) }
+func WithPolicy(p Policy) CallOption {
+	return callOption(func(c *call) { c.policy = p; c.given |= optPolicy })
+}
 
 // WithReconcile gives the question that the policy [Reconcile] asks about an abandoned attempt. T must
 // be the result's type of the call. ask runs as an attempt of its own, with a renewed lease; if it
 // fails or panics, the operation stays abandoned.
 func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T], error)) CallOption {
-	return callOption(func(c *call) { c.reconcile = ask })
+	return callOption(func(c *call) {
+		c.given |= optReconcile
+		if ask != nil {
+			c.reconcile = ask
+		}
+	})
 }
 
 // Wait makes a duplicate wait up to limit for a running attempt and replay its result, instead of
 // being refused at once. It holds nothing in the store while it waits.
 func Wait(limit time.Duration) CallOption {
-	return callOption(func(c *call) { c.wait, c.waits = limit, true })
+	return callOption(func(c *call) { c.wait = limit; c.given |= optWait })
 }
 
 // WithLease sets the lease of one operation.
-func WithLease(d time.Duration) CallOption { return callOption(func(c *call) { c.lease = d }) }
+func WithLease(d time.Duration) CallOption {
+	return callOption(func(c *call) { c.lease = d; c.given |= optLease })
+}
 
 // WithLifetime sets how long one operation is kept and remembered.
-func WithLifetime(l Lifetime) CallOption { return callOption(func(c *call) { c.lifetime = l }) }
+func WithLifetime(l Lifetime) CallOption {
+	return callOption(func(c *call) { c.lifetime = l; c.given |= optLifetime })
+}
 
 // EffectsInSteps declares that all effects of the work are inside of its steps. Then an error of the
-// work while no step is open proves that nothing was left half done: the attempt is released.
-func EffectsInSteps() CallOption { return callOption(func(c *call) { c.effectsInSteps = true }) }
+// work while no step is open proves that nothing was left half done: the attempt is released. And an
+// attempt whose process died may be followed by another under Refuse too: the steps that it left open are
+// refused, each by its own policy, and not the operation.
+func EffectsInSteps() CallOption {
+	return callOption(func(c *call) { c.effectsInSteps = true; c.given |= optEffectsInSteps })
+}
 
 // WithSummary keeps a little of the result, at most [MaxSummaryLen] bytes, for duplicates that come
-// when the result itself is gone or was elided. T must be the result's type of the call.
+// when the result itself is gone or was elided. T must be the result's type of the call. A longer
+// summary is dropped.
 func WithSummary[T any](summarize func(T) []byte) CallOption {
-	return callOption(func(c *call) { c.summary = summarize })
+	return callOption(func(c *call) {
+		c.given |= optSummary
+		if summarize != nil {
+			c.summary = summarize
+		}
+	})
 }
 
 // Optimistic makes one Transact look first, work, and insert the record last: see Options.Optimistic.
-func Optimistic() CallOption { return callOption(func(c *call) { c.optimistic = true }) }
+func Optimistic() CallOption {
+	return callOption(func(c *call) { c.optimistic = true; c.given |= optOptimistic })
+}
+
+// callFor returns the receiver's defaults with the options of one call over them.
+func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, error) {
+	if len(opts) == 0 {
+		return &r.defaults, nil
+	}
+	c := new(call)
+	*c = r.defaults
+	for _, o := range opts {
+		if isNil(o) {
+			return nil, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
+		}
+		o.applyCall(c)
+	}
+	return c, c.validate(allowed)
+}
+
+func (c *call) validate(allowed optionSet) error {
+	if wrong := c.given &^ allowed; wrong != 0 {
+		return fmt.Errorf("%w: %v can not be used in this call", ErrInvalidArgument, wrong)
+	}
+	if err := c.fingerprint.validate(); err != nil {
+		return err
+	}
+	if c.given&optPolicy != 0 {
+		if err := c.policy.validate(); err != nil {
+			return err
+		}
+	}
+	if c.wait < 0 {
+		return fmt.Errorf("%w: Wait is negative (%v)", ErrInvalidArgument, c.wait)
+	}
+	if c.given&optLease != 0 {
+		if err := validateLease(c.lease); err != nil {
+			return err
+		}
+	}
+	if c.given&optLifetime != 0 {
+		return c.lifetime.validate()
+	}
+	return nil
+}
+
+// reconcilerOf returns the call's question, of the right type, where its policy needs one.
+func reconcilerOf[T any](c *call) (reconciler[T], error) {
+	ask, ok := c.reconcile.(reconciler[T])
+	if c.reconcile != nil && !ok {
+		var v T
+		return nil, fmt.Errorf("%w: WithReconcile has the type %T; the result is a %T", ErrInvalidArgument, c.reconcile, v)
+	}
+	if c.policy == Reconcile && ask == nil {
+		return nil, fmt.Errorf("%w: the policy Reconcile needs WithReconcile: the question to ask", ErrInvalidArgument)
+	}
+	return ask, nil
+}
+
+func summaryOf[T any](c *call) (func(T) []byte, error) {
+	f, ok := c.summary.(func(T) []byte)
+	if c.summary != nil && !ok {
+		var v T
+		return nil, fmt.Errorf("%w: WithSummary has the type %T; the result is a %T", ErrInvalidArgument, c.summary, v)
+	}
+	return f, nil
+}

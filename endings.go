@@ -116,8 +116,56 @@ type notDoneError struct{ err error }
 func (e *notDoneError) Error() string { return e.err.Error() }
 func (e *notDoneError) Unwrap() error { return e.err }
 
-// IsNotDone reports whether err was marked by [NotDone].
-func IsNotDone(err error) bool {
-	var nd *notDoneError
-	return errors.As(err, &nd)
+// IsNotDone reports whether err was marked by [NotDone], and speaks of the whole: the mark of a step's
+// error is the step's alone.
+func IsNotDone(err error) bool { return readMarks(err) == endedNotDone }
+
+// stepError names the step whose function failed.
+type stepError struct {
+	name string
+	err  error
+}
+
+func (e *stepError) Error() string { return fmt.Sprintf("step %q: %v", e.name, e.err) }
+func (e *stepError) Unwrap() error { return e.err }
+
+// readMarks tells what the marks on an error say, outermost first: errors.Is would look through the
+// border of a step.
+func readMarks(err error) ended {
+	switch e := err.(type) { //nolint:errorlint // the walk is by hand: it must see every layer
+	case nil:
+		return endedUnknown
+	case *PermanentError:
+		return endedRejected
+	case *notDoneError:
+		return endedNotDone
+	case *stepError:
+		if readMarks(e.err) == endedRejected {
+			return endedRejected
+		}
+		return endedUnknown
+	case *Error:
+		return endedUnknown // another operation's: what became of that one says nothing of this
+	case interface{ Unwrap() error }:
+		return readMarks(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if how := readMarks(inner); how != endedUnknown {
+				return how
+			}
+		}
+	}
+	return endedUnknown
+}
+
+// failureOf returns the permanent failure in an error that judgeError called rejected.
+func failureOf(err error, classify func(error) error) *PermanentError {
+	var p *PermanentError
+	if !errors.As(err, &p) && classify != nil {
+		errors.As(classify(err), &p)
+	}
+	if p == nil {
+		p = &PermanentError{Message: err.Error()}
+	}
+	return p.normalized()
 }

@@ -1,0 +1,163 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// claimRequest is what a guarded call asks of the store.
+func (op *operation) claimRequest() ClaimRequest {
+	c := op.call
+	req := ClaimRequest{
+		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: NewNonce(), Owner: op.set.Owner,
+		Lease: c.lease, Fingerprint: c.fingerprint, Lifetime: c.lifetime, ExpireUnsettled: c.policy == Reexecute,
+	}
+	if c.policy != Refuse || c.effectsInSteps {
+		req.Take = TakeAbandoned
+	}
+	return req
+}
+
+// acquire claims, waiting for a running attempt where the call asks for it. started is the local time
+// before the claim was first sent.
+func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started time.Time, err error) {
+	req := op.claimRequest()
+	w := waiter{op: op, limit: op.call.wait}
+	defer w.leave()
+	for {
+		if started, err = op.claim(ctx, &req, claim); err != nil {
+			return started, err
+		}
+		if claim.Decision != DecideInProgress || op.call.wait == 0 {
+			return started, nil
+		}
+		again, err := w.wait(ctx, claim.Record.LeaseUntil.Sub(claim.Now))
+		if op.ev != nil {
+			op.ev.Waited = w.waited()
+		}
+		switch {
+		case err != nil:
+			return started, op.fail(InProgress, ErrInProgress, err)
+		case !again:
+			return started, nil
+		}
+	}
+}
+
+// claimTries is how often a claim is sent, with the same nonce, before its failure surfaces.
+const claimTries = 3
+
+// claim sends one claim, and again if its answer may have been lost. A claim that failed for good and
+// may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
+func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (time.Time, error) {
+	started := time.Now()
+	var err error
+	for try := 1; ; try++ {
+		if *claim, err = op.sendClaim(ctx, req); err == nil {
+			break
+		}
+		if op.ev != nil {
+			op.ev.Retries = try
+		}
+		if isFinal(err) {
+			return started, op.fail(StoreFailed, ErrStore, err)
+		}
+		if try == claimTries || ctx.Err() != nil || pause(ctx, backoff(try)) != nil {
+			op.retract(ctx, req)
+			return started, op.fail(StoreFailed, ErrStore, err)
+		}
+	}
+	if claim.Decision == DecideClaimed && time.Since(started) >= req.Lease {
+		op.retract(ctx, req)
+		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
+	}
+	return started, nil
+}
+
+func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest) (ClaimResult, error) {
+	if op.prompt {
+		if ctx.Err() != nil {
+			return ClaimResult{}, context.Cause(ctx)
+		}
+		return op.store.Claim(ctx, *req)
+	}
+	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	defer cancel()
+	return op.store.Claim(ctx, *req)
+}
+
+// retract releases a claim by its nonce: one try, past the end of the caller's context. The work was
+// not called, so nothing took hold.
+func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), op.set.StoreTimeout)
+	defer cancel()
+	_, _ = op.store.Release(ctx, ReleaseRequest{ //nolint:errcheck // the store has failed already, and that is what the caller is told
+		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
+		ErrorClass: "claim", Lifetime: req.Lifetime,
+	})
+}
+
+// isFinal reports whether a store's error will be the same if the call is repeated at once, and proves that
+// nothing was written.
+func isFinal(err error) bool {
+	for _, s := range [...]error{
+		ErrSchema, ErrNewerRecord, ErrCorruptRecord, ErrStoreFull, ErrTooLarge, ErrIdentity, ErrAttemptEnded,
+		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
+	} {
+		if errors.Is(err, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// backoff returns the pause before the try after the nth, with jitter: about 10 ms, doubled up to 1 s.
+func backoff(n int) time.Duration {
+	d := 10 * time.Millisecond << min(n-1, 7)
+	d = min(d, time.Second)
+	return d/2 + rand.N(d) //nolint:gosec // jitter
+}
+
+// pause waits, or returns the context's cause.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.
+func (op *operation) refusal(claim *ClaimResult) *Error {
+	rec := &claim.Record
+	switch claim.Decision {
+	case DecideInProgress:
+		e := op.fail(InProgress, ErrInProgress, nil)
+		e.RetryAfter = op.set.RetryAfter
+		if left := rec.LeaseUntil.Sub(claim.Now); left > 0 && left < e.RetryAfter {
+			e.RetryAfter = left
+		}
+		return e
+	case DecideMismatch:
+		return op.fail(Mismatch, ErrMismatch, nil)
+	case DecideAbandoned:
+		e := op.fail(Unknown, ErrOutcomeUnknown, nil)
+		e.Step = rec.UnknownStep
+		return e
+	case DecideExpired:
+		e := op.fail(Expired, ErrExpired, nil)
+		e.Summary, e.Kind = rec.Result.Summary, rec.Result.Kind
+		return e
+	case DecideAbsent:
+		return op.fail(Invalid, ErrNotFound, nil)
+	case DecideReleased:
+		return op.fail(Failed, ErrNotUnknown, nil)
+	}
+	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store answered a claim with %v", claim.Decision))
+}

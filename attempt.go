@@ -1,0 +1,109 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Attempt is one execution of an operation, from its claim to its completion or release. Do hands it to
+// the work. Its methods may be called concurrently, until the work has returned.
+type Attempt struct {
+	operation
+	ctx    placedContext
+	self   place
+	cancel context.CancelCauseFunc
+
+	token     Token
+	nonce     Nonce
+	number    int
+	previous  Previous
+	lastError string
+
+	beat  heartbeat
+	steps steps
+}
+
+// newAttempt makes the attempt that a claim began. ctx is the caller's: its end is told to the work,
+// and to nothing else.
+func newAttempt(ctx context.Context, op *operation, claim *ClaimResult, started time.Time) *Attempt {
+	rec := &claim.Record
+	a := &Attempt{
+		operation: *op,
+		token:     rec.Token, nonce: rec.Nonce, number: rec.Attempt,
+		previous: rec.Previous, lastError: rec.LastError,
+	}
+	a.self = place{outer: op.place, store: op.store, id: op.id, attempt: a}
+	a.ctx.place = &a.self
+	a.ctx.Context, a.cancel = context.WithCancelCause(ctx)
+	if len(rec.Steps) > 0 {
+		a.steps.recall(rec.Steps, op.call.policy)
+	}
+	if op.ev != nil {
+		op.ev.Attempt = a.number
+		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !rec.Fingerprint.IsZero() && op.call.fingerprint.Alg != rec.Fingerprint.Alg
+	}
+	a.startBeat(started)
+	return a
+}
+
+// Number returns the number of this attempt: 1 for the first.
+func (a *Attempt) Number() int { return a.number }
+
+// Token returns the fencing token. It grows with every attempt of the key: hand it to a downstream that
+// refuses lower tokens than it has seen.
+func (a *Attempt) Token() Token { return a.token }
+
+// Key returns the operation's key.
+func (a *Attempt) Key() Key { return a.key }
+
+// Previous returns what the claim found: the attempt before this one, if there was one.
+func (a *Attempt) Previous() Previous { return a.previous }
+
+// DownstreamKey returns a key for a call to another system: the same in every attempt of the operation,
+// different for every name and every operation, 32 hexadecimal digits. Give each effect its own name.
+func (a *Attempt) DownstreamKey(name string) string {
+	return downstreamKey(a.set.IdentitySecret, a.id, name)
+}
+
+// Lost reports whether the attempt is known to have lost its lease; its context is cancelled then, with
+// the cause [ErrLeaseLost].
+func (a *Attempt) Lost() bool { return errors.Is(context.Cause(&a.ctx), ErrLeaseLost) }
+
+// abandoned describes the attempt that was taken over, for a reconciler.
+func (a *Attempt) abandoned(step string) Abandoned {
+	return Abandoned{
+		Key: a.key, Step: step, Attempt: a.number - 1, Owner: a.previous.Owner, Since: a.previous.ClaimedAt,
+		LastError: a.lastError, Downstream: a.DownstreamKey,
+	}
+}
+
+// tookOver reports whether an attempt before this one ended in the unknown.
+func (a *Attempt) tookOver() bool {
+	return a.previous.State == StateAbandoned || a.previous.State == StateClaimed
+}
+
+// end stops everything that the attempt has running. The record says by now what became of it.
+func (a *Attempt) end() {
+	a.stopBeat()
+	a.steps.close()
+	a.cancel(ErrAttemptEnded)
+	a.hub.wake(a.id)
+}
+
+// detached returns a context for the attempt's own writes: it has the values of the caller's and not its end.
+func (a *Attempt) detached(limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(&a.ctx), limit)
+}
+
+// heartbeat is the renewal of an attempt's lease. Nothing of it runs before the first beat.
+type heartbeat struct {
+	mu       sync.Mutex
+	stopped  bool
+	lost     bool
+	timer    *time.Timer // the next beat
+	expiry   *time.Timer // the local deadline; made at the first beat
+	deadline time.Time   // the lease, counted from before the renewal was sent
+	failures int
+}

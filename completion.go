@@ -1,0 +1,150 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// encode makes a saved result of a value. What can not be kept is elided: the reason is told.
+func encode[T any](r *core, v T, summarize func(T) []byte) (saved SavedResult, elided string) {
+	saved = SavedResult{Kind: ResultValue, Codec: r.set.codecName}
+	if summarize != nil {
+		if saved.Summary = trySummary(v, summarize); len(saved.Summary) > MaxSummaryLen {
+			saved.Summary = nil
+		}
+	}
+	var err error
+	if saved.Data, err = marshal(r.set.Codec, v); err != nil {
+		return saved.elided(), "encoding"
+	}
+	if len(saved.Data) > r.set.MaxResult {
+		return saved.elided(), "size"
+	}
+	return saved, ""
+}
+
+func (s SavedResult) elided() SavedResult {
+	return SavedResult{Kind: ResultElided, Codec: s.Codec, Summary: s.Summary}
+}
+
+// marshal encodes by the codec. A codec that panics has not encoded: the effect is done, and a panic here
+// must not leave it unrecorded.
+func marshal[T any](c Codec, v T) (data []byte, err error) {
+	if _, raw := c.(rawCodec); raw {
+		switch v := any(v).(type) { // no trip through an interface that would copy v to the heap
+		case []byte:
+			return append([]byte{}, v...), nil
+		case string:
+			return []byte(v), nil
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the codec panicked: %T", p)
+		}
+	}()
+	return c.Marshal(v)
+}
+
+func trySummary[T any](v T, summarize func(T) []byte) (b []byte) {
+	defer func() {
+		if recover() != nil {
+			b = nil
+		}
+	}()
+	return summarize(v)
+}
+
+// decode makes a value of a saved result. The error wraps ErrUndecodable.
+func decode[T any](r *core, saved *SavedResult) (v T, err error) {
+	c, ok := codecFor(saved.Codec, r.set.Codec, r.set.codecName)
+	if !ok {
+		return v, fmt.Errorf("%w: it was written by the codec %q", ErrUndecodable, saved.Codec)
+	}
+	if _, raw := c.(rawCodec); raw {
+		if p, ok := any(&v).(*[]byte); ok {
+			*p = append([]byte{}, saved.Data...)
+			return v, nil
+		}
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: the codec panicked: %T", ErrUndecodable, p)
+		}
+	}()
+	if err = c.Unmarshal(saved.Data, &v); err != nil {
+		var zero T
+		return zero, fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
+	return v, nil
+}
+
+// complete saves a result until it is stored or refused, past the lease too, within the completion
+// limit. It returns nil, ErrLeaseLost, or what the store last said.
+func (a *Attempt) complete(saved SavedResult) error {
+	req := CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
+	return a.persist(a.set.CompletionLimit, func(ctx context.Context) error {
+		_, err := a.store.Complete(ctx, req)
+		if errors.Is(err, ErrTooLarge) && req.Result.Kind == ResultValue {
+			req.Result = req.Result.elided()
+			if a.ev != nil {
+				a.ev.Elided = "store"
+			}
+			_, err = a.store.Complete(ctx, req)
+		}
+		return err
+	})
+}
+
+// release ends the attempt without a result. A release that fails leaves the claim to lapse, which is
+// another state than released: so it is tried as long as a completion. To abandon is what lapsing does
+// anyway: that is tried shortly.
+func (a *Attempt) release(state State, class, step string) error {
+	limit := a.set.CompletionLimit
+	if state == StateAbandoned && step == "" {
+		limit = min(limit, a.set.StoreTimeout)
+	}
+	req := ReleaseRequest{
+		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: step,
+		Lifetime: a.call.lifetime, ExpireUnsettled: a.call.policy == Reexecute && step == "",
+	}
+	return a.persist(limit, func(ctx context.Context) error {
+		_, err := a.store.Release(ctx, req)
+		return err
+	})
+}
+
+// persist repeats a write of the attempt until it is done, refused for good, or the limit has passed.
+// It does not end with the caller's context.
+func (a *Attempt) persist(limit time.Duration, write func(context.Context) error) error {
+	if a.prompt { // the first try of a store in memory needs no context of its own
+		err := write(context.Background())
+		if err == nil || isRefusal(err) {
+			return err
+		}
+	}
+	all, cancel := a.detached(limit)
+	defer cancel()
+	for try := 1; ; try++ {
+		one, cancelOne := context.WithTimeout(all, a.set.StoreTimeout)
+		err := write(one)
+		cancelOne()
+		if err == nil || isRefusal(err) {
+			return err
+		}
+		if a.ev != nil {
+			a.ev.Retries++
+		}
+		if pause(all, backoff(try)) != nil {
+			return err
+		}
+	}
+}
+
+// isRefusal reports whether a write's error is the store's last word.
+func isRefusal(err error) bool {
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, ErrTooLarge) ||
+		errors.Is(err, ErrNewerRecord) || errors.Is(err, ErrCorruptRecord)
+}

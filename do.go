@@ -1,0 +1,377 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Result is what a call came to.
+type Result[T any] struct {
+	// Value is the work's value, run now or replayed. It is T's zero value unless the error is nil or
+	// [ErrNotRecorded].
+	Value T
+	// Outcome is always set.
+	Outcome Outcome
+	// Attempt is the number of the attempt that the result belongs to; 0 where none is known.
+	Attempt int
+	// Provisional: the result is in the caller's transaction, and holds once that has committed.
+	Provisional bool
+	// Reconciled: the effect of an earlier attempt was found by asking; the work did not run in this call.
+	Reconciled bool
+}
+
+// Do executes an operation once, however many times it is called with the same key, for effects that
+// lie outside of the store (guarded mode). What it returns:
+//
+//   - The work ran, or had run: the value, with outcome Executed or Replayed.
+//   - The work was refused for good, now or earlier: an equal [*PermanentError], Rejected.
+//   - The work proved that nothing took hold: its error, Failed; the key may be tried again. Under the
+//     policy Reexecute that is so after any error of the work.
+//   - [ErrInProgress] with a retry-after, [ErrMismatch], [ErrExpired], [ErrResultElided]: what the record says.
+//   - [ErrOutcomeUnknown]: an attempt, this one or an earlier, ended and nobody knows whether its
+//     effect happened; under Refuse and Reconcile. This attempt's own error is wrapped.
+//   - [ErrNotRecorded] with the value: the effect happened and could not be recorded.
+//   - [ErrLeaseLost]: another attempt or a settlement took the record; call again for its answer.
+//   - [ErrStore]: the store failed before the work was called. [ErrInvalidKey], [ErrInvalidArgument],
+//     [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
+//
+// Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and
+// the attempt is ended as after an unmarked error.
+//
+// The context given to the work ends with the caller's and when the lease is lost, with that cause. The
+// record does not end with it: an attempt ends only when its work has returned, and its completion does
+// not depend on the caller's context.
+func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Context, *Attempt) (T, error), opts ...CallOption) (res Result[T], err error) {
+	if r == nil || work == nil {
+		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
+	}
+	op, err := r.prepare(ctx, key, opts, doOptions)
+	if err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	ask, err := reconcilerOf[T](op.call)
+	if err != nil {
+		return invalid[T](err)
+	}
+	summarize, err := summaryOf[T](op.call)
+	if err != nil {
+		return invalid[T](err)
+	}
+	if op.set.Observer != nil {
+		var end func(Outcome, error)
+		ctx, end = op.observe(ctx, OpDo)
+		defer func() { end(res.Outcome, err) }()
+	}
+	if err := op.checkPlace(nil); err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if err := op.ready(ctx); err != nil {
+		return Result[T]{Outcome: StoreFailed}, err
+	}
+	var claim ClaimResult
+	started, err := op.acquire(ctx, &claim)
+	if err != nil {
+		return failed[T](err)
+	}
+	if claim.Decision != DecideClaimed {
+		return settled[T](&op, &claim)
+	}
+	return perform(newAttempt(ctx, &op, &claim, started), work, ask, summarize)
+}
+
+func invalid[T any](err error) (Result[T], error) {
+	return Result[T]{Outcome: Invalid}, &Error{Outcome: Invalid, Sentinel: err}
+}
+
+// failed returns an error with the outcome that it carries.
+func failed[T any](err error) (Result[T], error) {
+	var e *Error
+	if errors.As(err, &e) {
+		return Result[T]{Outcome: e.Outcome}, err
+	}
+	return Result[T]{Outcome: Failed}, err
+}
+
+// settled returns what a record says that could not be claimed.
+func settled[T any](op *operation, claim *ClaimResult) (Result[T], error) {
+	rec := &claim.Record
+	if op.ev != nil {
+		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !rec.Fingerprint.IsZero() && op.call.fingerprint.Alg != rec.Fingerprint.Alg
+	}
+	if claim.Decision != DecideReplay {
+		e := op.refusal(claim)
+		return Result[T]{Outcome: e.Outcome, Attempt: rec.Attempt}, e
+	}
+	res := Result[T]{Attempt: rec.Attempt}
+	var err error
+	res.Value, res.Outcome, err = replay[T](op, &rec.Result)
+	return res, err
+}
+
+// replay returns a saved result as the first caller got it.
+func replay[T any](op *operation, saved *SavedResult) (v T, o Outcome, err error) {
+	switch saved.Kind {
+	case ResultValue:
+		if v, err = decode[T](op.core, saved); err != nil {
+			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
+		}
+		return v, Replayed, nil
+	case ResultFailure:
+		p, err := loadFailure(*saved)
+		if err != nil {
+			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
+		}
+		return v, Rejected, p
+	case ResultElided:
+		e := op.fail(Elided, ErrResultElided, nil)
+		e.Summary, e.Kind = saved.Summary, saved.Kind
+		return v, Elided, e
+	}
+	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", ErrCorruptRecord))
+}
+
+// perform runs the work of an attempt and ends it, whichever way the work ends.
+func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error), ask reconciler[T], summarize func(T) []byte) (Result[T], error) {
+	defer a.end()
+	returned := false
+	defer func() {
+		if !returned { // a panic or Goexit, which goes on
+			a.unwound()
+		}
+	}()
+	if a.call.policy == Reconcile && a.tookOver() {
+		verdict, err := ask(&a.ctx, a.abandoned(""))
+		if err != nil || verdict.kind != verdictNotHappened {
+			returned = true
+			return reconciled(a, verdict, err, summarize)
+		}
+	}
+	value, err := work(&a.ctx, a)
+	how := a.judge(err)
+	returned = true
+	return conclude(a, how, value, err, summarize)
+}
+
+// reconciled ends an attempt by a reconciler's answer.
+func reconciled[T any](a *Attempt, verdict Verdict[T], err error, summarize func(T) []byte) (Result[T], error) {
+	if err == nil && verdict.kind == verdictHappened {
+		if a.ev != nil {
+			a.ev.Reconciled = true
+		}
+		res, err := conclude(a, endedDone, verdict.value, nil, summarize)
+		res.Reconciled = true
+		return res, err
+	}
+	if err == nil {
+		err = errStillUnknown
+	}
+	return conclude[T](a, endedUnknown, verdict.value, err, nil)
+}
+
+// ended is how the work of an attempt ended.
+type ended uint8
+
+const (
+	endedDone ended = iota
+	endedRejected
+	endedNotDone
+	endedUnknown
+)
+
+// judge tells how an error of the work ended it.
+func (a *Attempt) judge(err error) ended {
+	if a.steps.refused() != "" {
+		return endedUnknown
+	}
+	how := judgeError(err, a.set.Classify)
+	if how == endedUnknown && a.call.effectsInSteps && !a.steps.anyOpen() {
+		return endedNotDone
+	}
+	return how
+}
+
+// judgeError reads the marks of an error, the classifier's included.
+func judgeError(err error, classify func(error) error) ended {
+	if err == nil {
+		return endedDone
+	}
+	how := readMarks(err)
+	if how == endedUnknown && classify != nil {
+		if marked := classify(err); marked != nil {
+			how = readMarks(marked)
+		}
+	}
+	return how
+}
+
+// conclude writes how an attempt ended, and returns what the caller gets.
+func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func(T) []byte) (Result[T], error) {
+	res := Result[T]{Attempt: a.number}
+	switch how {
+	case endedDone:
+		if a.ev != nil {
+			a.ev.UnusedSteps = a.steps.unused()
+		}
+		saved, elided := encode(a.core, value, summarize)
+		if a.ev != nil {
+			a.ev.Elided = elided
+		}
+		res.Value, res.Outcome = value, Executed
+		if err := a.complete(saved); err != nil {
+			return unrecorded(a, res, err, nil)
+		}
+		return res, nil
+	case endedRejected:
+		res.Outcome = Rejected
+		failure := failureOf(cause, a.set.Classify)
+		if err := a.complete(failure.save()); err != nil {
+			return unrecorded(a, res, err, failure)
+		}
+		return res, failure
+	case endedUnknown:
+		if state, step := a.unknownEnd(); state == StateAbandoned {
+			_ = a.release(StateAbandoned, errorClass(cause), step) //nolint:errcheck // what is not written lapses into the same state
+			res.Outcome = Unknown
+			e := a.fail(Unknown, ErrOutcomeUnknown, cause)
+			e.Step = step
+			return res, e
+		}
+	}
+	res.Outcome = Failed
+	if err := a.release(StateReleased, errorClass(cause), ""); err != nil {
+		return res, a.fail(Failed, ErrStore, errors.Join(cause, err))
+	}
+	return res, cause
+}
+
+// unrecorded is the end of an attempt whose completion was refused or never stored.
+func unrecorded[T any](a *Attempt, res Result[T], err, cause error) (Result[T], error) {
+	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) {
+		return Result[T]{Outcome: LeaseLost, Attempt: res.Attempt}, a.fail(LeaseLost, ErrLeaseLost, nil)
+	}
+	res.Outcome = NotRecorded
+	if cause != nil {
+		err = errors.Join(cause, err)
+	}
+	return res, a.fail(NotRecorded, ErrNotRecorded, err)
+}
+
+// unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and
+// abandoned, naming the step, where a step was refused.
+func (a *Attempt) unknownEnd() (state State, step string) {
+	step = a.steps.refused()
+	if step == "" && a.call.effectsInSteps && a.call.policy != Reexecute {
+		step = a.steps.firstOpen()
+	}
+	if step == "" && a.call.policy == Reexecute {
+		return StateReleased, ""
+	}
+	return StateAbandoned, step
+}
+
+// unwound ends an attempt whose work did not return.
+func (a *Attempt) unwound() {
+	state, step := a.unknownEnd()
+	if step == "" && a.call.effectsInSteps && !a.steps.anyOpen() {
+		state = StateReleased
+	}
+	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses
+	if a.ev != nil {
+		a.ev.Outcome, a.ev.Err = Unknown, errUnwound
+		if state == StateReleased {
+			a.ev.Outcome = Failed
+		}
+	}
+}
+
+var errUnwound = errors.New("everonce: the work panicked or exited its goroutine")
+
+// Classes of errors, as records keep them.
+const (
+	classUnwound  = "panic"
+	classCanceled = "canceled"
+	classDeadline = "deadline"
+	classLease    = "lease_lost"
+	classNotDone  = "not_done"
+	classStep     = "step_unknown"
+	classError    = "error"
+)
+
+func errorClass(err error) string {
+	switch {
+	case IsNotDone(err):
+		return classNotDone
+	case errors.Is(err, ErrOutcomeUnknown):
+		return classStep
+	case errors.Is(err, ErrLeaseLost):
+		return classLease
+	case errors.Is(err, context.DeadlineExceeded):
+		return classDeadline
+	case errors.Is(err, context.Canceled):
+		return classCanceled
+	}
+	return classError
+}
+
+// Lookup tells what is known of a key without claiming it: as Do would for a duplicate. Its outcomes are
+// Replayed, Rejected, InProgress, Unknown, Expired, Elided, Mismatch, each with Do's error; Failed with
+// [ErrNotFound] where there is no record or its last attempt was released.
+func Lookup[T any](ctx context.Context, r *Receiver, key Key, opts ...CallOption) (Result[T], error) {
+	if r == nil {
+		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
+	}
+	op, err := r.prepare(ctx, key, opts, optFingerprint)
+	if err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if err := op.checkPlace(nil); err != nil && errors.Is(err, ErrInTransaction) {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	claim, err := op.peek(ctx)
+	if err != nil {
+		return failed[T](err)
+	}
+	if claim.Decision == DecideAbsent || claim.Decision == DecideReleased {
+		return Result[T]{Outcome: Failed, Attempt: claim.Record.Attempt}, op.fail(Failed, ErrNotFound, nil)
+	}
+	return settled[T](&op, &claim)
+}
+
+// peek reads the record and decides as for a duplicate.
+func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
+	if err := op.ready(ctx); err != nil {
+		return ClaimResult{}, err
+	}
+	got, err := op.get(ctx)
+	if err != nil {
+		return ClaimResult{}, op.fail(StoreFailed, ErrStore, err)
+	}
+	if !got.Found {
+		return ClaimResult{Decision: DecideAbsent, Now: got.Now}, nil
+	}
+	claim := ClaimResult{Record: got.Record, Now: got.Now}
+	claim.Decision = Decide(&got.Record, ClaimRequest{Fingerprint: op.call.fingerprint, Nonce: NewNonce()}, got.Now)
+	switch claim.Decision {
+	case DecideClaimed:
+		claim.Decision = DecideReleased
+	case DecideNewer:
+		return ClaimResult{}, op.fail(StoreFailed, ErrStore, ErrNewerRecord)
+	}
+	return claim, nil
+}
+
+func (op *operation) get(ctx context.Context) (GetResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	defer cancel()
+	var got GetResult
+	var err error
+	for try := 1; ; try++ {
+		if got, err = op.store.Get(ctx, GetRequest{ID: op.id}); err == nil || isFinal(err) || try == claimTries {
+			return got, err
+		}
+		if pause(ctx, backoff(try)) != nil {
+			return got, err
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// DoTx executes an operation once inside of a transaction of the caller's: the work's writes through that
+// transaction, and the record of them, commit when the caller commits. Until then the outcome is
+// provisional: nobody else sees it, and a rollback takes it back. Several DoTx in one transaction are fine.
+//
+// Nothing is ever retried: a deadlock has ended the transaction, and a repeated statement would commit by
+// itself. The work runs behind a savepoint, and what it wrote before an error is undone:
+//
+//   - A permanent failure is recorded, in the caller's transaction too: Rejected.
+//   - Any other error: Failed, and no record remains. The caller's transaction is alive, and may commit
+//     what else it holds.
+//   - [ErrTxDoomed]: the transaction did not survive. Roll it back; every later DoTx on it refuses.
+//   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
+//
+// Options: a Fingerprint, WithLifetime, WithSummary. On SQLite the caller's transaction must have begun
+// IMMEDIATE; each SQL module says how.
+func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, work func(context.Context) (T, error), opts ...CallOption) (res Result[T], err error) {
+	if t == nil || work == nil || isNil(tx) {
+		return invalid[T](fmt.Errorf("%w: the transaction, the receiver or the work is nil", ErrInvalidArgument))
+	}
+	op, err := t.prepare(ctx, key, opts, doTxOptions)
+	if err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	summarize, err := summaryOf[T](op.call)
+	if err != nil {
+		return invalid[T](err)
+	}
+	if op.set.Observer != nil {
+		var end func(Outcome, error)
+		ctx, end = op.observe(ctx, OpDoTx)
+		op.ev.Provisional = true
+		defer func() { end(res.Outcome, err) }()
+	}
+	if err := op.checkPlace(tx); err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if t.doomed.has(tx) {
+		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
+	}
+	j := &joined[Tx]{operation: op, t: t, tx: tx, savepoint: savepointAt(op.place)}
+	return doTx(ctx, j, work, summarize)
+}
+
+// joined is one DoTx: an operation inside of the caller's transaction.
+type joined[Tx any] struct {
+	operation
+	t  *TxReceiver[Tx]
+	tx Tx
+	h  TxHandle[Tx]
+	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside of DoTx.
+	savepoint string
+}
+
+func savepointAt(p *place) string {
+	depth := 0
+	for ; p != nil; p = p.outer {
+		depth++
+	}
+	return "everonce_" + strconv.Itoa(depth)
+}
+
+func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Context) (T, error), summarize func(T) []byte) (res Result[T], err error) {
+	if j.h, err = j.t.txs.Join(j.tx); err != nil {
+		return Result[T]{Outcome: Invalid}, j.fail(Invalid, err, nil)
+	}
+	own := context.WithoutCancel(ctx) // a statement of ours that is cut short would end the caller's transaction
+	if err := j.h.Savepoint(own, j.savepoint); err != nil {
+		return brokenAs[T](j, err)
+	}
+	req := ClaimRequest{
+		ID: j.id, Scope: j.key.Scope, Name: j.key.ID, Nonce: NewNonce(), Owner: j.set.Owner,
+		Fingerprint: j.call.fingerprint, Lifetime: j.call.lifetime,
+	}
+	claim, err := j.h.Claim(own, req)
+	if err != nil {
+		return dissolve[T](own, j, StoreFailed, ErrStore, err)
+	}
+	if claim.Decision != DecideClaimed {
+		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
+			return brokenAs[T](j, err)
+		}
+		if claim.Decision == DecideNewer {
+			return Result[T]{Outcome: StoreFailed}, j.fail(StoreFailed, ErrStore, ErrNewerRecord)
+		}
+		return settled[T](&j.operation, &claim)
+	}
+	res.Attempt, res.Provisional = max(claim.Record.Attempt, 1), true
+	if j.ev != nil {
+		j.ev.Attempt = res.Attempt
+	}
+
+	returned := false
+	defer func() {
+		if !returned { // a panic or Goexit, which goes on
+			_, _ = dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
+			if j.ev != nil {
+				j.ev.Outcome, j.ev.Err = Failed, errUnwound
+			}
+		}
+	}()
+	inside := &placedContext{Context: ctx, place: &place{outer: j.place, store: j.store, id: j.id, tx: j.tx, began: true}}
+	value, workErr := work(inside)
+	returned = true
+
+	complete := CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
+	if workErr == nil {
+		saved, elided := encode(j.core, value, summarize)
+		if j.ev != nil {
+			j.ev.Elided = elided
+		}
+		complete.Result = saved
+		if err := j.h.Complete(own, complete); err != nil {
+			return dissolve[T](own, j, StoreFailed, conflictOr(err), err)
+		}
+		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
+			return brokenAs[T](j, err)
+		}
+		res.Value, res.Outcome = value, Executed
+		return res, nil
+	}
+
+	if err := j.h.RollbackTo(own, j.savepoint); err != nil { // proves that the transaction is alive
+		return brokenAs[T](j, errors.Join(workErr, err))
+	}
+	if judgeError(workErr, j.set.Classify) != endedRejected {
+		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
+			return brokenAs[T](j, errors.Join(workErr, err))
+		}
+		res.Outcome = Failed
+		return res, workErr
+	}
+	failure := failureOf(workErr, j.set.Classify)
+	complete.Result = failure.save()
+	if err := j.h.Record(own, req, complete); err != nil {
+		return dissolve[T](own, j, StoreFailed, conflictOr(err), err)
+	}
+	if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
+		return brokenAs[T](j, err)
+	}
+	res.Outcome = Rejected
+	return res, failure
+}
+
+// conflictOr tells a key that another transaction took in between from a failing store.
+func conflictOr(err error) error {
+	if errors.Is(err, ErrConflict) {
+		return ErrConflict
+	}
+	return ErrStore
+}
+
+// dissolve undoes everything behind the savepoint, and proves by it that the transaction is alive.
+func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel, cause error) (Result[T], error) {
+	err := j.h.RollbackTo(ctx, j.savepoint)
+	if err == nil {
+		err = j.h.ReleaseSavepoint(ctx, j.savepoint)
+	}
+	if err != nil {
+		return brokenAs[T](j, errors.Join(cause, err))
+	}
+	return Result[T]{Outcome: o}, j.fail(o, sentinel, cause)
+}
+
+// brokenAs marks the caller's transaction as doomed.
+func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
+	j.t.doomed.add(j.tx)
+	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, cause)
+}

@@ -1,0 +1,92 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// startBeat arms the first renewal, a third of the lease after the claim was sent.
+func (a *Attempt) startBeat(started time.Time) {
+	b := &a.beat
+	b.deadline = started.Add(a.call.lease)
+	b.mu.Lock()
+	b.timer = time.AfterFunc(time.Until(started.Add(a.call.lease/3)), a.renew)
+	b.mu.Unlock()
+}
+
+func (a *Attempt) stopBeat() {
+	b := &a.beat
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stopped = true
+	b.timer.Stop()
+	if b.expiry != nil {
+		b.expiry.Stop()
+	}
+	if a.ev != nil {
+		a.ev.RenewFailures = b.failures
+	}
+}
+
+// extend moves the local deadline after a write that renewed the lease and was sent at that time.
+func (a *Attempt) extend(sent time.Time) {
+	b := &a.beat
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := sent.Add(a.call.lease); !b.lost && d.After(b.deadline) {
+		b.deadline = d
+	}
+}
+
+// renew is one beat. It runs in the timer's goroutine.
+func (a *Attempt) renew() {
+	b := &a.beat
+	b.mu.Lock()
+	if b.stopped || b.lost {
+		b.mu.Unlock()
+		return
+	}
+	left := time.Until(b.deadline)
+	if b.expiry == nil {
+		b.expiry = time.AfterFunc(left, a.expire)
+	}
+	b.mu.Unlock()
+
+	sent := time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(left, a.set.StoreTimeout))
+	_, err := a.store.Renew(ctx, RenewRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Lease: a.call.lease, Lifetime: a.call.lifetime})
+	cancel()
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.stopped || b.lost:
+	case err == nil:
+		b.deadline = sent.Add(a.call.lease)
+		b.timer.Reset(time.Until(sent.Add(a.call.lease / 3)))
+	case errors.Is(err, ErrLeaseLost):
+		b.lost = true
+		a.cancel(ErrLeaseLost)
+	default: // again soon: the local deadline is what ends it
+		b.failures++
+		b.timer.Reset(a.call.lease / 12)
+	}
+}
+
+// expire runs when the local deadline has passed, answered or not: from then on another may hold the
+// record, and the work must stop.
+func (a *Attempt) expire() {
+	b := &a.beat
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped || b.lost {
+		return
+	}
+	if left := time.Until(b.deadline); left > 0 {
+		b.expiry.Reset(left)
+		return
+	}
+	b.lost = true
+	a.cancel(ErrLeaseLost)
+}

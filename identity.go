@@ -1,0 +1,47 @@
+package everonce
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"sync/atomic"
+)
+
+// identity binds a store to the identity secret of its receivers, at the first call.
+type identity struct {
+	done   *atomic.Bool
+	keeper IdentityKeeper
+	check  [32]byte
+}
+
+func newIdentity(store Store, secret []byte) (identity, error) {
+	id := identity{done: new(atomic.Bool)}
+	id.keeper, _ = store.(IdentityKeeper)
+	switch {
+	case len(secret) > 0 && id.keeper == nil:
+		return id, fmt.Errorf("%w: Options.IdentitySecret needs a store that is an IdentityKeeper; %T is none", ErrInvalidArgument, store)
+	case len(secret) > 0:
+		id.check = keyedSum(secret, []byte("everonce/identity/1"))
+	case id.keeper == nil:
+		id.done.Store(true)
+	}
+	return id, nil
+}
+
+func (id *identity) keep(ctx context.Context) error {
+	if err := id.keeper.KeepIdentity(ctx, id.check); err != nil {
+		return err
+	}
+	id.done.Store(true)
+	return nil
+}
+
+// downstreamKey derives a key for another system from the operation's identity and a name.
+func downstreamKey(secret []byte, id RecordID, name string) string {
+	b := make([]byte, 0, 128)
+	b = append(b, "everonce/downstream/1\x00"...)
+	b = append(b, id[:]...)
+	b = append(b, name...)
+	sum := keyedSum(secret, b)
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,90 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// JanitorOptions are what a janitor may be told. The zero value of each field is its default.
+type JanitorOptions struct {
+	// Every is the pause between two rounds. Default 1 minute.
+	Every time.Duration
+	// Batch is how many records one store call may change: claims are never held up for longer than it
+	// takes. Default 500.
+	Batch int
+	// Rest is the pause between two batches of one round. Default 10 ms.
+	Rest time.Duration
+	// Timeout bounds one batch. Default 30 s.
+	Timeout time.Duration
+	// Report is called after every round with its counts, and with the error that ended it early.
+	Report func(PurgeResult, error)
+}
+
+// StartJanitor removes, from now on and until ctx ends, results whose retention is over and records that
+// are remembered no longer. Several processes may run one on the same store. The channel is closed when
+// the janitor has stopped. The error wraps [ErrInvalidArgument].
+//
+// A round that fails is tried again at the next: nothing depends on it but space.
+func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-chan struct{}, error) {
+	var o JanitorOptions
+	if opts != nil {
+		o = *opts
+	}
+	if isNil(store) {
+		return nil, fmt.Errorf("%w: the store is nil", ErrInvalidArgument)
+	}
+	if o.Every < 0 || o.Batch < 0 || o.Rest < 0 || o.Timeout < 0 {
+		return nil, fmt.Errorf("%w: JanitorOptions has a negative value", ErrInvalidArgument)
+	}
+	if o.Every == 0 {
+		o.Every = time.Minute
+	}
+	if o.Batch == 0 {
+		o.Batch = 500
+	}
+	if o.Rest == 0 {
+		o.Rest = 10 * time.Millisecond
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			total, err := o.round(ctx, store)
+			if o.Report != nil {
+				o.Report(total, err)
+			}
+			if pause(ctx, o.Every/2+rand.N(o.Every)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
+				return
+			}
+		}
+	}()
+	return done, nil
+}
+
+// round purges batch by batch until nothing is left.
+func (o *JanitorOptions) round(ctx context.Context, store Store) (total PurgeResult, err error) {
+	for {
+		one, cancel := context.WithTimeout(ctx, o.Timeout)
+		res, err := store.Purge(one, PurgeRequest{Limit: o.Batch})
+		cancel()
+		total.Results += res.Results
+		total.Records += res.Records
+		if err != nil {
+			if ctx.Err() != nil {
+				err = nil // told to stop
+			} else {
+				err = errors.Join(ErrStore, err)
+			}
+			return total, err
+		}
+		if !res.More || pause(ctx, o.Rest) != nil {
+			return total, nil
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package everonce
+
+import "context"
+
+// place says where in the calls of this package a context stands: inside of which attempts and
+// transactions. It is what makes nesting an error instead of a deadlock.
+type place struct {
+	outer   *place
+	store   Store
+	id      RecordID
+	attempt *Attempt // set for a guarded attempt
+	tx      any      // set inside of a transaction that everonce began
+	began   bool
+}
+
+type placeKey struct{}
+
+func placeOf(ctx context.Context) *place {
+	p, _ := ctx.Value(placeKey{}).(*place)
+	return p
+}
+
+// placedContext adds a place to a context without a search through it.
+type placedContext struct {
+	context.Context
+	place *place
+}
+
+func (c *placedContext) Value(key any) any {
+	if key == (placeKey{}) {
+		return c.place
+	}
+	return c.Context.Value(key)
+}
+
+// check refuses what could only wait for itself: the operation inside of its own work, and any call on
+// a store inside of a transaction that everonce began on it. own is the transaction that the call itself uses.
+func (op *operation) checkPlace(own any) error {
+	for p := op.place; p != nil; p = p.outer {
+		if p.store != op.store {
+			continue
+		}
+		if p.id == op.id && (p.attempt != nil || p.began) {
+			return op.fail(Invalid, ErrNested, nil)
+		}
+		if p.began && (own == nil || p.tx != own) {
+			return op.fail(Invalid, ErrInTransaction, nil)
+		}
+	}
+	return nil
+}
+
+// AttemptFrom returns the innermost attempt whose work ctx belongs to.
+func AttemptFrom(ctx context.Context) (*Attempt, bool) {
+	for p := placeOf(ctx); p != nil; p = p.outer {
+		if p.attempt != nil {
+			return p.attempt, true
+		}
+	}
+	return nil, false
+}

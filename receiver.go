@@ -1,0 +1,157 @@
+package everonce
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Receiver is a store plus the policy: what an application holds for effects that lie outside of its
+// database. Give it to [Do]. It is safe for concurrent use, and one serves a whole process.
+type Receiver struct{ core }
+
+// NewReceiver returns a receiver for guarded operations. The policy for the unknown is required: see
+// [Policy]. The error wraps [ErrInvalidArgument] and says what is missing or wrong.
+func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
+	if err := policy.validate(); err != nil {
+		return nil, err
+	}
+	r := &Receiver{}
+	if err := r.init(store, opts); err != nil {
+		return nil, err
+	}
+	r.defaults.policy = policy
+	return r, nil
+}
+
+// TxReceiver is a store that shares its transactions with the application: what an application holds
+// for effects in its own database. Give it to [Transact] or [DoTx]. It needs no policy for the unknown,
+// because what did not commit did not happen. It is safe for concurrent use.
+type TxReceiver[Tx any] struct {
+	core
+	txs    TxStore[Tx]
+	doomed doomedSet
+}
+
+// NewTxReceiver returns a receiver for transactional operations. The error wraps [ErrInvalidArgument]
+// and says what is missing or wrong.
+func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
+	t := &TxReceiver[Tx]{txs: store}
+	if err := t.init(store, opts); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// core is what both receivers have.
+type core struct {
+	store    Store
+	set      *settings
+	defaults call
+	prompt   bool // the store's calls never block: they need no timeout
+	identity identity
+	hub      hub
+}
+
+func (r *core) init(store Store, opts *Options) error {
+	if isNil(store) {
+		return fmt.Errorf("%w: the store is nil", ErrInvalidArgument)
+	}
+	if !reflect.TypeOf(store).Comparable() {
+		return fmt.Errorf("%w: a store must be a pointer, not a %T", ErrInvalidArgument, store)
+	}
+	set, err := opts.settings()
+	if err != nil {
+		return err
+	}
+	r.store, r.set = store, set
+	if r.identity, err = newIdentity(store, set.IdentitySecret); err != nil {
+		return err
+	}
+	_, r.prompt = store.(promptStore)
+	r.defaults = call{
+		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
+		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic,
+	}
+	return nil
+}
+
+// promptStore is implemented by stores whose calls never block (memory): they are called without a
+// timeout of their own, which costs more than such a call does.
+type promptStore interface{ Prompt() }
+
+func isNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Interface, reflect.Chan, reflect.Slice:
+		return rv.IsNil()
+	}
+	return false
+}
+
+// RecordID returns the identity of the key's record in the receiver's store.
+func (r *core) RecordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
+
+// operation is one call of Do, Transact or DoTx.
+type operation struct {
+	*core
+	call  *call
+	key   Key
+	id    RecordID
+	place *place // where the call stands; nil at the top
+	ev    *Event // nil without an observer
+}
+
+// prepare checks the call and makes it an operation.
+func (r *core) prepare(ctx context.Context, key Key, opts []CallOption, allowed optionSet) (operation, error) {
+	op := operation{core: r, key: key}
+	var err error
+	if op.call, err = r.callFor(opts, allowed); err != nil {
+		return op, &Error{Outcome: Invalid, Sentinel: err}
+	}
+	if err = key.Validate(); err != nil {
+		return op, &Error{Outcome: Invalid, Sentinel: err}
+	}
+	op.id = r.RecordID(key)
+	op.place = placeOf(ctx)
+	return op, nil
+}
+
+// ready binds the store to the identity secret, once.
+func (op *operation) ready(ctx context.Context) error {
+	if op.identity.done.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	defer cancel()
+	if err := op.identity.keep(ctx); err != nil {
+		return op.fail(StoreFailed, ErrStore, err)
+	}
+	return nil
+}
+
+func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
+	return &Error{Outcome: o, KeyHash: op.id.Short(), Sentinel: sentinel, Cause: cause}
+}
+
+// observe starts the observation of the operation; the returned function ends it.
+func (op *operation) observe(ctx context.Context, kind OpKind) (context.Context, func(Outcome, error)) {
+	if op.set.Observer == nil {
+		return ctx, nil
+	}
+	started := time.Now()
+	op.ev = &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope}}
+	ctx = op.set.Observer.Start(ctx, op.ev.Op)
+	observed, ev := ctx, op.ev
+	return ctx, func(o Outcome, err error) {
+		if ev.Outcome == 0 || o != 0 {
+			ev.Outcome, ev.Err = o, err
+		}
+		ev.Duration = time.Since(started)
+		op.set.Observer.End(observed, *ev)
+	}
+}

@@ -1,0 +1,222 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// SettleVerdict says what a settlement found out.
+type SettleVerdict uint8
+
+// The verdicts.
+const (
+	// SettleDone: the effect happened; Value, Encoded or Failure is its result.
+	SettleDone SettleVerdict = iota + 1
+	// SettleNotDone: it did not, and will not: the key, or the step, may be tried again.
+	SettleNotDone
+)
+
+// Settlement ends the unknown of an operation, or of one step of it, by what somebody found out.
+type Settlement struct {
+	// Verdict is required.
+	Verdict SettleVerdict
+	// Step names the step to settle; empty settles the operation. After its unknown step is settled,
+	// the operation is released: the next delivery goes on from there.
+	Step string
+	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same,
+	// as the codec named Codec (default "json") would have written it. Failure is a permanent failure
+	// instead. At most one of the three is set; with none of them the result counts as elided.
+	Value   any
+	Encoded []byte
+	Codec   string
+	Failure *PermanentError
+	// Summary is kept with the result: see WithSummary.
+	Summary []byte
+	// Force settles a live claim too. Its attempt loses the record, and what it does goes on.
+	Force bool
+	// By names who settles, and is kept as the record's owner. Default: the receiver's owner.
+	By string
+	// Lifetime is how long the settled result is kept. Default: the receiver's.
+	Lifetime Lifetime
+}
+
+// Settle settles an operation whose outcome is unknown: abandoned, or with a lapsed lease. It is an
+// attempt of its own, so whatever the old attempt still does is fenced off. Errors: [ErrNotFound],
+// [ErrNotUnknown] (it is completed, released, or that step is not open), [ErrInProgress] (it is live: see
+// Force), [ErrLeaseLost] (somebody else was faster), [ErrInvalidArgument], [ErrStore].
+func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
+	op, err := r.prepare(ctx, key, nil, 0)
+	if err != nil {
+		return err
+	}
+	if s.Lifetime == (Lifetime{}) {
+		s.Lifetime = r.set.Lifetime
+	}
+	if s.By == "" {
+		s.By = r.set.Owner
+	}
+	if s.Value != nil && s.Encoded == nil {
+		if s.Encoded, err = marshal(r.set.Codec, s.Value); err != nil {
+			return op.fail(Invalid, fmt.Errorf("%w: the settlement's value can not be encoded", ErrInvalidArgument), err)
+		}
+		s.Codec = r.set.codecName
+	}
+	s.Value = nil
+	if op.set.Observer != nil {
+		var end func(Outcome, error)
+		ctx, end = op.observe(ctx, OpSettle)
+		op.ev.Step = s.Step
+		err = Settle(ctx, r.store, op.id, s)
+		end(settleOutcome(err), err)
+		return err
+	}
+	return Settle(ctx, r.store, op.id, s)
+}
+
+func settleOutcome(err error) Outcome {
+	var e *Error
+	switch {
+	case err == nil:
+		return Executed
+	case errors.As(err, &e):
+		return e.Outcome
+	}
+	return Invalid
+}
+
+// settleLease is how long a settlement holds its record.
+const settleLease = 30 * time.Second
+
+// Settle is [Receiver.Settle] for whoever has the store and the record's ID, and not the receiver or the
+// key: an operator's tool. Settlement.Value is not used.
+func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
+	op := &operation{id: id}
+	if isNil(store) {
+		return op.fail(Invalid, fmt.Errorf("%w: the store is nil", ErrInvalidArgument), nil)
+	}
+	if err := s.validate(); err != nil {
+		return op.fail(Invalid, err, nil)
+	}
+	for p := placeOf(ctx); p != nil; p = p.outer {
+		if p.began && p.store == store {
+			return op.fail(Invalid, ErrInTransaction, nil)
+		}
+	}
+	if s.Lifetime == (Lifetime{}) {
+		s.Lifetime = ForWeb()
+	}
+	take := TakeToSettle
+	if s.Force {
+		take = TakeForced
+	}
+	claim, err := store.Claim(ctx, ClaimRequest{ID: id, Nonce: NewNonce(), Owner: s.By, Lease: settleLease, Take: take})
+	if err != nil {
+		return op.fail(StoreFailed, ErrStore, err)
+	}
+	switch claim.Decision {
+	case DecideClaimed:
+	case DecideReplay, DecideExpired:
+		return op.fail(Executed, ErrNotUnknown, nil)
+	case DecideInProgress:
+		e := op.fail(InProgress, ErrInProgress, nil)
+		e.RetryAfter = max(claim.Record.LeaseUntil.Sub(claim.Now), 0)
+		return e
+	case DecideAbsent:
+		return op.fail(Failed, ErrNotFound, nil)
+	default:
+		return op.fail(Failed, ErrNotUnknown, nil)
+	}
+	if err := s.write(ctx, store, &claim.Record); err != nil {
+		// Put back as it was; where this fails too, the settlement's lease lapses into the same state.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultStoreTimeout)
+		defer cancel()
+		_, _ = store.Release(ctx, ReleaseRequest{ //nolint:errcheck // see above
+			ID: id, Token: claim.Record.Token, Nonce: claim.Record.Nonce, State: StateAbandoned,
+			ErrorClass: "settle", Step: claim.Record.UnknownStep, Lifetime: s.Lifetime,
+		})
+		switch {
+		case errors.Is(err, ErrLeaseLost):
+			return op.fail(LeaseLost, ErrLeaseLost, nil)
+		case errors.Is(err, ErrNotUnknown):
+			return op.fail(Failed, ErrNotUnknown, err)
+		}
+		return op.fail(StoreFailed, ErrStore, err)
+	}
+	return nil
+}
+
+func (s *Settlement) validate() error {
+	given := 0
+	for _, set := range [...]bool{s.Encoded != nil, s.Failure != nil} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case s.Verdict != SettleDone && s.Verdict != SettleNotDone:
+		return fmt.Errorf("%w: a settlement needs a verdict: SettleDone or SettleNotDone", ErrInvalidArgument)
+	case given > 1:
+		return fmt.Errorf("%w: a settlement has one result: Value, Encoded or Failure", ErrInvalidArgument)
+	case s.Verdict == SettleNotDone && given > 0:
+		return fmt.Errorf("%w: what was not done has no result", ErrInvalidArgument)
+	case s.Value != nil:
+		return fmt.Errorf("%w: without a receiver a settlement's result must be Encoded", ErrInvalidArgument)
+	case len(s.Summary) > MaxSummaryLen:
+		return fmt.Errorf("%w: the summary has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Summary), MaxSummaryLen)
+	case len(s.By) > maxOwnerLen:
+		return fmt.Errorf("%w: By has %d bytes, the limit is %d", ErrInvalidArgument, len(s.By), maxOwnerLen)
+	}
+	if s.Lifetime != (Lifetime{}) {
+		return s.Lifetime.validate()
+	}
+	return nil
+}
+
+func (s *Settlement) result() SavedResult {
+	switch {
+	case s.Failure != nil:
+		res := s.Failure.normalized().save()
+		if s.Summary != nil {
+			res.Summary = s.Summary
+		}
+		return res
+	case s.Encoded != nil:
+		codec := s.Codec
+		if codec == "" {
+			codec = "json"
+		}
+		return SavedResult{Kind: ResultValue, Codec: codec, Data: s.Encoded, Summary: s.Summary}
+	}
+	return SavedResult{Kind: ResultElided, Summary: s.Summary}
+}
+
+// write writes the verdict under the settlement's own token.
+func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error {
+	release := ReleaseRequest{
+		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: StateReleased, ErrorClass: "settled", Lifetime: s.Lifetime,
+	}
+	if s.Step != "" {
+		step, ok := rec.Step(s.Step)
+		if !ok || step.State != StepOpen {
+			return fmt.Errorf("%w: step %q is not open", ErrNotUnknown, s.Step)
+		}
+		step.State, step.Result = StepNotDone, SavedResult{}
+		if s.Verdict == SettleDone {
+			step.State, step.Result = StepDone, s.result()
+		}
+		req := SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: settleLease, Lifetime: s.Lifetime}
+		if _, err := store.SaveStep(ctx, req); err != nil {
+			return err
+		}
+		_, err := store.Release(ctx, release)
+		return err
+	}
+	if s.Verdict == SettleNotDone {
+		_, err := store.Release(ctx, release)
+		return err
+	}
+	_, err := store.Complete(ctx, CompleteRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Result: s.result(), Lifetime: s.Lifetime})
+	return err
+}

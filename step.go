@@ -1,0 +1,344 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Step executes one effect of an operation, once over all attempts of the operation: a step that an
+// earlier attempt finished is answered from its saved result. name identifies it; order is free, and
+// steps may run concurrently.
+//
+// The step is recorded as begun before fn is called, and as ended after. A step that an earlier attempt
+// began and did not end is unknown: the step's policy (WithPolicy, else the operation's) says what is
+// done. Where it refuses, Step returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming
+// the step, until that step is settled.
+//
+// fn's errors are read as Do reads those of the work. They come back wrapped; NotDone speaks of the
+// step alone and does not mark the operation as not done. [ErrNotRecorded] comes with the value.
+// [ErrStepRepeated]: the name was used before in this attempt. [ErrLeaseLost], [ErrAttemptEnded]: stop.
+// Options: WithPolicy, WithReconcile.
+func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
+	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, OpStep)
+	var zero T
+	if err != nil {
+		return zero, err
+	}
+	ask, err := reconcilerOf[T](s.call)
+	if err != nil {
+		return zero, s.finish(Invalid, &Error{Outcome: Invalid, Sentinel: err, Step: name})
+	}
+	s.observe(ctx)
+	v, err := step(ctx, s, fn, ask)
+	return v, s.finish(s.outcome, err)
+}
+
+// step runs one step to its end.
+func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, error), ask reconciler[T]) (v T, err error) {
+	if s.recorded.State == StepDone {
+		v, s.outcome, err = replay[T](&s.a.operation, &s.recorded.Result)
+		return v, s.wrap(err)
+	}
+	if s.recorded.State == StepOpen {
+		switch s.call.policy {
+		case Refuse:
+			return v, s.refuse(nil)
+		case Reconcile:
+			verdict, err := ask(ctx, s.a.abandoned(s.name))
+			switch {
+			case err != nil:
+				return v, s.refuse(err)
+			case verdict.kind == verdictUnknown:
+				return v, s.refuse(errStillUnknown)
+			case verdict.kind == verdictHappened:
+				return endStep(s, verdict.value, nil)
+			}
+		}
+	}
+	if err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout); err != nil {
+		s.outcome = StoreFailed
+		return v, s.fail(StoreFailed, ErrStore, err)
+	}
+	s.a.steps.open(s.name, s.call.policy)
+	v, err = fn(ctx)
+	return endStep(s, v, err)
+}
+
+// endStep records how a step ended.
+func endStep[T any](s *stepRun, v T, err error) (T, error) {
+	var zero T
+	switch judgeError(err, s.a.set.Classify) {
+	case endedDone:
+		saved, elided := encode(s.a.core, v, nil)
+		if s.ev != nil {
+			s.ev.Elided = elided
+		}
+		s.outcome = Executed
+		if err := s.end(StepRecord{State: StepDone, Result: saved}); err != nil {
+			return v, err
+		}
+		return v, nil
+	case endedRejected:
+		failure := failureOf(err, s.a.set.Classify)
+		s.outcome = Rejected
+		if err := s.end(StepRecord{State: StepDone, Result: failure.save()}); err != nil {
+			return zero, errors.Join(err, failure)
+		}
+		return zero, s.wrap(failure)
+	case endedNotDone:
+		s.outcome = Failed
+		if saveErr := s.end(StepRecord{State: StepNotDone}); saveErr != nil {
+			return zero, errors.Join(saveErr, s.wrap(err))
+		}
+	default: // the step stays open; the next attempt meets it so
+		s.outcome = Unknown
+		if s.call.policy == Reexecute {
+			s.a.steps.ended(s.name)
+			s.outcome = Failed
+		}
+	}
+	return zero, s.wrap(err)
+}
+
+// stepRun is one step of one attempt.
+type stepRun struct {
+	a        *Attempt
+	call     *call
+	name     string
+	recorded StepRecord
+	outcome  Outcome
+	ev       *Event
+	kind     OpKind
+	watched  context.Context
+	started  time.Time
+}
+
+// beginStep checks a step's call and reserves its name.
+func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts []CallOption, allowed optionSet, kind OpKind) (*stepRun, error) {
+	if a == nil || nilFunc {
+		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the attempt or the step's function is nil", ErrInvalidArgument)}
+	}
+	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, reconcile: nil}}
+	for _, o := range opts {
+		if isNil(o) {
+			return nil, s.fail(Invalid, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument), nil)
+		}
+		o.applyCall(s.call)
+	}
+	if err := s.call.validate(allowed); err != nil {
+		return nil, s.fail(Invalid, err, nil)
+	}
+	if err := validateName("step's name", name, MaxStepNameLen); err != nil {
+		return nil, &Error{Outcome: Invalid, Sentinel: ErrInvalidArgument, Cause: err}
+	}
+	for p := placeOf(ctx); p != nil; p = p.outer {
+		if p.began && p.store == a.store {
+			return nil, s.fail(Invalid, ErrInTransaction, nil)
+		}
+	}
+	var err error
+	s.recorded, err = a.steps.use(name)
+	if err != nil {
+		return nil, s.fail(Invalid, err, nil)
+	}
+	return s, nil
+}
+
+func (s *stepRun) fail(o Outcome, sentinel, cause error) *Error {
+	e := s.a.fail(o, sentinel, cause)
+	e.Step = s.name
+	return e
+}
+
+// refuse makes the parent abandoned by this step.
+func (s *stepRun) refuse(cause error) error {
+	s.outcome = Unknown
+	s.a.steps.refuse(s.name)
+	return s.fail(Unknown, ErrOutcomeUnknown, cause)
+}
+
+// end saves the end of the step as persistently as a completion.
+func (s *stepRun) end(rec StepRecord) error {
+	err := s.save(rec, s.a.set.CompletionLimit)
+	if errors.Is(err, ErrTooLarge) && rec.Result.Kind == ResultValue {
+		rec.Result = rec.Result.elided()
+		err = s.save(rec, s.a.set.CompletionLimit)
+	}
+	switch {
+	case err == nil:
+		s.a.steps.ended(s.name)
+		return nil
+	case errors.Is(err, ErrLeaseLost):
+		s.outcome = LeaseLost
+		return s.fail(LeaseLost, ErrLeaseLost, nil)
+	}
+	s.outcome = NotRecorded
+	return s.fail(NotRecorded, ErrNotRecorded, err)
+}
+
+// save writes the step, under the parent's token, and renews the lease with it.
+func (s *stepRun) save(rec StepRecord, limit time.Duration) error {
+	rec.Name, rec.Attempt = s.name, s.a.number
+	req := s.a.stepRequest(rec)
+	var sent time.Time
+	err := s.a.persist(limit, func(ctx context.Context) error {
+		sent = time.Now()
+		_, err := s.a.store.SaveStep(ctx, req)
+		return err
+	})
+	if err == nil {
+		s.a.extend(sent)
+	}
+	return err
+}
+
+func (a *Attempt) stepRequest(rec StepRecord) SaveStepRequest {
+	return SaveStepRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Step: rec, Lease: a.call.lease, Lifetime: a.call.lifetime}
+}
+
+// wrap names the step in an error of its function.
+func (s *stepRun) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{name: s.name, err: err}
+}
+
+func (s *stepRun) observe(ctx context.Context) {
+	if s.a.set.Observer == nil {
+		return
+	}
+	s.started = time.Now()
+	s.ev = &Event{Op: Op{Kind: s.kind, KeyHash: s.a.id.Short(), Scope: s.a.key.Scope, Step: s.name}, Attempt: s.a.number}
+	s.watched = s.a.set.Observer.Start(ctx, s.ev.Op)
+}
+
+func (s *stepRun) finish(o Outcome, err error) error {
+	if s.ev != nil {
+		s.ev.Outcome, s.ev.Err, s.ev.Duration = o, err, time.Since(s.started)
+		s.a.set.Observer.End(s.watched, *s.ev)
+	}
+	return err
+}
+
+// steps is what an attempt knows of its steps.
+type steps struct {
+	mu       sync.Mutex
+	closed   bool
+	recorded []StepRecord // by earlier attempts; read only
+	used     map[string]struct{}
+	opened   []openStep
+	unknown  string // the step that was refused
+}
+
+type openStep struct {
+	name   string
+	policy Policy
+}
+
+// recall takes over what earlier attempts recorded. What they left open is open until it is asked for and ended.
+func (s *steps) recall(recorded []StepRecord, p Policy) {
+	s.recorded = recorded
+	for _, r := range recorded {
+		if r.State == StepOpen {
+			s.opened = append(s.opened, openStep{r.Name, p})
+		}
+	}
+}
+
+func (s *steps) use(name string) (StepRecord, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return StepRecord{}, ErrAttemptEnded
+	}
+	if _, twice := s.used[name]; twice {
+		return StepRecord{}, ErrStepRepeated
+	}
+	if s.used == nil {
+		s.used = make(map[string]struct{})
+	}
+	s.used[name] = struct{}{}
+	for _, r := range s.recorded {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return StepRecord{}, nil
+}
+
+func (s *steps) open(name string, p Policy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.opened {
+		if s.opened[i].name == name {
+			s.opened[i].policy = p
+			return
+		}
+	}
+	s.opened = append(s.opened, openStep{name, p})
+}
+
+func (s *steps) ended(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range s.opened {
+		if o.name == name {
+			s.opened = append(s.opened[:i], s.opened[i+1:]...)
+			return
+		}
+	}
+}
+
+func (s *steps) refuse(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unknown == "" {
+		s.unknown = name
+	}
+}
+
+func (s *steps) refused() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unknown
+}
+
+func (s *steps) anyOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.opened) > 0
+}
+
+// firstOpen returns an open step that may not simply run again.
+func (s *steps) firstOpen() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.opened {
+		if o.policy != Reexecute {
+			return o.name
+		}
+	}
+	return ""
+}
+
+func (s *steps) unused() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, r := range s.recorded {
+		if _, ok := s.used[r.Name]; !ok {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+func (s *steps) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}

@@ -1,0 +1,166 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// StepTx executes one step of a guarded operation in a transaction of the database that also holds the
+// operation's record: the step's writes, its result and the check that the attempt still holds the
+// operation are one commit. So such a step is never unknown: what did not commit did not happen. It is
+// how a charge in the database and an e-mail outside of it live in one operation.
+//
+// The transaction is run again after a deadlock, a serialization failure or a busy database, as in
+// [Transact]. [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has
+// the operation; the transaction was rolled back. Errors of fn roll back, and are as in [Step].
+func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
+	var zero T
+	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)
+	if err != nil {
+		return zero, err
+	}
+	if t.store != a.store {
+		return zero, s.fail(Invalid, ErrOtherStore, nil)
+	}
+	s.observe(ctx)
+	v, err := stepTx(ctx, s, t, fn)
+	return v, s.finish(s.outcome, err)
+}
+
+func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn func(context.Context, Tx) (T, error)) (v T, err error) {
+	if s.recorded.State == StepDone {
+		v, s.outcome, err = replay[T](&s.a.operation, &s.recorded.Result)
+		return v, s.wrap(err)
+	}
+	var lost error // the commit's error, where its answer was lost
+	for try := 1; ; try++ {
+		var done bool
+		if lost != nil {
+			if done, err = foundCommitted(s, t); done {
+				s.outcome = Executed
+				return v, nil
+			}
+			if err == nil {
+				lost = nil // it had not committed, and can not any more
+			}
+		}
+		if lost == nil {
+			if v, done, err = stepTxOnce(ctx, s, t, fn); done {
+				return v, err
+			}
+		}
+		class := t.txs.ClassifyTx(err)
+		if lost == nil && class == TxCommitLost {
+			lost = err
+		}
+		var zero T
+		if s.a.ev != nil {
+			s.a.ev.Retries++
+		}
+		waitCtx := ctx
+		if lost != nil {
+			waitCtx = context.WithoutCancel(ctx)
+		}
+		if try > s.a.set.TxRetries || pause(waitCtx, backoff(try)) != nil {
+			if lost != nil { // like a step that was begun and not seen to end
+				s.outcome = Unknown
+				s.a.steps.open(s.name, Reexecute)
+				return zero, s.fail(Unknown, ErrStore, errors.Join(lost, err))
+			}
+			s.outcome = Failed
+			return zero, s.fail(Failed, ErrStore, err)
+		}
+	}
+}
+
+// stepTxOnce runs the step's transaction once. It is done, or may be run again after err.
+func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn func(context.Context, Tx) (T, error)) (v T, done bool, err error) {
+	var zero T
+	beginCtx, cancel := context.WithTimeout(ctx, s.a.set.StoreTimeout)
+	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: s.a.set.TxTimeout})
+	cancel()
+	if err != nil {
+		if ctx.Err() == nil && t.txs.ClassifyTx(err) == TxErrorRetry {
+			return zero, false, err
+		}
+		s.outcome = StoreFailed
+		return zero, true, s.fail(StoreFailed, ErrStore, err)
+	}
+	open := true
+	rollback := func() {
+		open = false
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.a.set.StoreTimeout)
+		defer cancel()
+		_ = h.Rollback(ctx) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+	}
+	defer func() {
+		if open {
+			rollback()
+		}
+	}()
+	op := s.a.operation
+	op.place = placeOf(ctx)
+	v, err = runInTx(ctx, &op, h.Tx(), fn)
+	if err != nil {
+		rollback()
+		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
+			return zero, false, err
+		}
+		v, err = undoneStep[T](s, err)
+		return v, true, err
+	}
+	saved, elided := encode(s.a.core, v, nil)
+	if s.ev != nil {
+		s.ev.Elided = elided
+	}
+	req := s.a.stepRequest(StepRecord{Name: s.name, State: StepDone, Attempt: s.a.number, Result: saved})
+	open = false
+	commitCtx, cancel := s.a.detached(s.a.set.CompletionLimit)
+	defer cancel()
+	err = h.Commit(commitCtx, CommitRequest{SaveStep: &req})
+	switch {
+	case err == nil:
+		s.outcome = Executed
+		return v, true, nil
+	case errors.Is(err, ErrLeaseLost):
+		s.outcome = LeaseLost
+		return zero, true, s.fail(LeaseLost, ErrLeaseLost, nil)
+	case t.txs.ClassifyTx(err) != TxErrorOther:
+		return v, false, err
+	}
+	s.outcome = Failed
+	return zero, true, s.fail(Failed, ErrStore, err)
+}
+
+// undoneStep ends a step whose transaction was rolled back: a permanent failure is recorded, all else has
+// left nothing.
+func undoneStep[T any](s *stepRun, err error) (T, error) {
+	var zero T
+	if judgeError(err, s.a.set.Classify) == endedRejected {
+		return endStep(s, zero, err)
+	}
+	s.outcome = Failed
+	return zero, s.wrap(err)
+}
+
+// foundCommitted finds out what became of a commit whose answer was lost: it locks the parent's token,
+// for which the old transaction must have ended, and reads the step.
+func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
+	ctx, cancel := s.a.detached(s.a.set.StoreTimeout)
+	defer cancel()
+	h, _, err := t.txs.Begin(ctx, BeginRequest{Timeout: s.a.set.StoreTimeout})
+	if err != nil {
+		return false, fmt.Errorf("begin: %w", err)
+	}
+	defer h.Rollback(ctx) //nolint:errcheck // it has only read
+	if err := h.Renew(ctx, RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
+		return false, err
+	}
+	got, err := h.Get(ctx, GetRequest{ID: s.a.id})
+	if err != nil {
+		return false, err
+	}
+	step, ok := got.Record.Step(s.name)
+	return ok && step.State == StepDone && step.Attempt == s.a.number, nil
+}

@@ -1,0 +1,317 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Transact executes an operation once, in a transaction that everonce begins and commits: the work's
+// writes through tx, and the record of them, commit together or not at all (transactional mode). So an
+// operation that did not commit did not happen, and there is no unknown.
+//
+// After a deadlock, a serialization failure or a busy database the whole transaction is run again, the
+// work too, up to Options.TxRetries: the work may run more than once, with effect once, and must have no
+// effects outside of tx. The answers are as for [Do], but for these:
+//
+//   - Any error of the work, [NotDone] or not, rolls back: Failed, and no record remains.
+//   - A permanent failure rolls back, and is then saved by a transaction of its own.
+//   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
+//   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to
+//     find out. Call again with the same key: that finds out.
+//
+// The transaction does not end with ctx; only the work sees its end. Options: a Fingerprint, Wait,
+// WithLifetime, WithSummary, Optimistic.
+func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
+	if t == nil || work == nil {
+		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
+	}
+	op, err := t.prepare(ctx, key, opts, transactOptions)
+	if err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	summarize, err := summaryOf[T](op.call)
+	if err != nil {
+		return invalid[T](err)
+	}
+	if op.set.Observer != nil {
+		var end func(Outcome, error)
+		ctx, end = op.observe(ctx, OpTransact)
+		defer func() { end(res.Outcome, err) }()
+	}
+	if err := op.checkPlace(nil); err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if err := op.ready(ctx); err != nil {
+		return Result[T]{Outcome: StoreFailed}, err
+	}
+	run := &transaction[T, Tx]{operation: op, t: t, work: work, summarize: summarize, optimistic: op.call.optimistic}
+	run.waiter = waiter{op: &run.operation, limit: op.call.wait}
+	defer run.waiter.leave()
+	return run.loop(ctx)
+}
+
+// transaction is one Transact: its transactions, one after the other, until one has answered.
+type transaction[T, Tx any] struct {
+	operation
+	t          *TxReceiver[Tx]
+	work       func(context.Context, Tx) (T, error)
+	summarize  func(T) []byte
+	waiter     waiter
+	nonce      Nonce
+	optimistic bool
+
+	verdict *SavedResult    // what remains to be saved without the work: a permanent failure
+	failure *PermanentError // what verdict stands for
+	elide   bool            // the store has refused the result by its size
+	lost    *T              // the value whose commit's answer was lost
+	lostErr error
+	retries int
+}
+
+// errAgain says that the transaction is to be run again, and because of what.
+type errAgain struct{ cause error }
+
+func (e *errAgain) Error() string { return e.cause.Error() }
+func (e *errAgain) Unwrap() error { return e.cause }
+
+func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
+	r.nonce = NewNonce()
+	for {
+		res, err := r.once(ctx)
+		again, ok := err.(*errAgain) //nolint:errorlint // never wrapped
+		if !ok {
+			r.hub.wake(r.id)
+			return res, err
+		}
+		if again.cause == nil { // a step towards the answer, not a failure
+			continue
+		}
+		if r.ev != nil {
+			r.ev.Retries++
+		}
+		if r.retries++; r.retries > r.set.TxRetries {
+			return r.giveUp(again.cause)
+		}
+		waitCtx := ctx
+		if r.lostErr != nil { // what became of the commit is found out past the caller's end
+			waitCtx = context.WithoutCancel(ctx)
+		}
+		if pause(waitCtx, backoff(r.retries)) != nil {
+			return r.giveUp(again.cause)
+		}
+	}
+}
+
+// giveUp ends the call after the last retry.
+func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
+	if r.lostErr != nil {
+		e := r.fail(Unknown, ErrOutcomeUnknown, errors.Join(r.lostErr, cause))
+		e.RetryAfter = r.set.RetryAfter
+		return Result[T]{Outcome: Unknown}, e
+	}
+	return Result[T]{Outcome: Failed}, r.fail(Failed, ErrStore, cause)
+}
+
+func (r *transaction[T, Tx]) claimRequest() ClaimRequest {
+	return ClaimRequest{
+		ID: r.id, Scope: r.key.Scope, Name: r.key.ID, Nonce: r.nonce, Owner: r.set.Owner,
+		Fingerprint: r.call.fingerprint, Lifetime: r.call.lifetime,
+	}
+}
+
+// once runs one transaction. An *errAgain asks for another.
+func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error) {
+	req := r.claimRequest()
+	begin := BeginRequest{Timeout: r.set.TxTimeout, Claim: &req}
+	late := r.optimistic && r.lostErr == nil
+	if late {
+		if found, res, err := r.look(ctx); found || err != nil {
+			return res, err
+		}
+		begin.Claim = nil
+	}
+	h, claim, err := r.begin(ctx, begin)
+	if err != nil {
+		return Result[T]{Outcome: StoreFailed}, err
+	}
+	if !late && claim.Decision != DecideClaimed {
+		return r.answered(ctx, &claim)
+	}
+	open := true
+	rollback := func() error {
+		open = false
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
+		defer cancel()
+		return h.Rollback(ctx)
+	}
+	defer func() {
+		if open { // a panic or Goexit of the work, which goes on
+			_ = rollback() //nolint:errcheck // the panic is what is told; a connection that can not roll back is closed
+			if r.ev != nil {
+				r.ev.Outcome, r.ev.Err = Failed, errUnwound
+			}
+		}
+	}()
+
+	number := max(claim.Record.Attempt, 1)
+	if r.ev != nil {
+		r.ev.Attempt = number
+	}
+	var value T
+	saved := r.verdict
+	if saved == nil {
+		r.lost, r.lostErr = nil, nil
+		if ctx.Err() != nil {
+			_ = rollback() //nolint:errcheck // nothing was written
+			return Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), nil)
+		}
+		value, err = runInTx(ctx, &r.operation, h.Tx(), r.work)
+		if err != nil {
+			return r.undone(err, rollback())
+		}
+		s, elided := encode(r.core, value, r.summarize)
+		if r.elide && s.Kind == ResultValue {
+			s, elided = s.elided(), "store"
+		}
+		if r.ev != nil {
+			r.ev.Elided = elided
+		}
+		saved = &s
+	}
+
+	commit := CommitRequest{Complete: &CompleteRequest{ID: r.id, Token: claim.Record.Token, Nonce: r.nonce, Result: *saved, Lifetime: r.call.lifetime}}
+	if late {
+		commit.Record = &req
+	}
+	open = false
+	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.CompletionLimit)
+	defer cancel()
+	if err := h.Commit(commitCtx, commit); err != nil {
+		return r.uncommitted(err, value)
+	}
+	return r.committed(value, number)
+}
+
+// runInTx calls the work in its place: inside of a transaction, until the transaction's timeout.
+func runInTx[T, Tx any](ctx context.Context, op *operation, tx Tx, work func(context.Context, Tx) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, op.set.TxTimeout, ErrTxTooLong)
+	defer cancel()
+	inside := &placedContext{Context: ctx, place: &place{outer: op.place, store: op.store, id: op.id, tx: tx, began: true}}
+	v, err := work(inside, tx)
+	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
+		err = errors.Join(ErrTxTooLong, err)
+	}
+	return v, err
+}
+
+func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error) {
+	if r.lostErr != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.set.StoreTimeout)
+	defer cancel()
+	h, claim, err := r.t.txs.Begin(ctx, req)
+	switch {
+	case err == nil:
+		return h, claim, nil
+	case isFinal(err) || ctx.Err() != nil && r.lostErr == nil:
+		return nil, claim, r.fail(StoreFailed, ErrStore, err)
+	case r.lostErr != nil || r.t.txs.ClassifyTx(err) == TxErrorRetry:
+		return nil, claim, &errAgain{err}
+	}
+	return nil, claim, r.fail(StoreFailed, ErrStore, err)
+}
+
+// look is the optimistic way's first statement: a hit is the answer.
+func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T], err error) {
+	got, err := r.get(ctx)
+	if err != nil {
+		return false, Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, err)
+	}
+	if !got.Found {
+		return false, res, nil
+	}
+	claim := ClaimResult{Record: got.Record, Now: got.Now, Decision: Decide(&got.Record, r.claimRequest(), got.Now)}
+	if claim.Decision == DecideClaimed {
+		r.optimistic = false // there is a released record: claim it
+		return false, res, nil
+	}
+	res, err = r.answered(ctx, &claim)
+	return true, res, err
+}
+
+// answered is the end of a transaction that did not get the claim.
+func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (Result[T], error) {
+	if r.lostErr != nil {
+		if claim.Decision == DecideInProgress { // the old transaction may still be open
+			return Result[T]{}, &errAgain{r.lostErr}
+		}
+		if claim.Decision == DecideReplay && claim.Record.Nonce == r.nonce { // it had committed
+			return r.committed(*r.lost, claim.Record.Attempt)
+		}
+	}
+	if claim.Decision == DecideNewer {
+		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, ErrNewerRecord)
+	}
+	if claim.Decision == DecideInProgress && r.call.wait > 0 {
+		again, err := r.waiter.wait(ctx, claim.Record.LeaseUntil.Sub(claim.Now))
+		if r.ev != nil {
+			r.ev.Waited = r.waiter.waited()
+		}
+		if err != nil {
+			return Result[T]{Outcome: InProgress}, r.fail(InProgress, ErrInProgress, err)
+		}
+		if again {
+			return Result[T]{}, &errAgain{}
+		}
+	}
+	return settled[T](&r.operation, claim)
+}
+
+// undone is the end of a transaction whose work failed and which was rolled back.
+func (r *transaction[T, Tx]) undone(err, rollbackErr error) (Result[T], error) {
+	if readMarks(err) != endedRejected && readMarks(err) != endedNotDone && r.t.txs.ClassifyTx(err) == TxErrorRetry {
+		return Result[T]{}, &errAgain{err}
+	}
+	if judgeError(err, r.set.Classify) == endedRejected {
+		failure := failureOf(err, r.set.Classify)
+		saved := failure.save()
+		r.failure, r.verdict = failure, &saved
+		r.optimistic = false
+		return Result[T]{}, &errAgain{} // a transaction of its own saves it
+	}
+	if errors.Is(err, ErrTxTooLong) || errors.Is(rollbackErr, ErrTxTooLong) {
+		return Result[T]{Outcome: Failed}, r.fail(Failed, ErrTxTooLong, err)
+	}
+	return Result[T]{Outcome: Failed}, err
+}
+
+// uncommitted is the end of a transaction whose commit failed.
+func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) {
+	switch {
+	case errors.Is(err, ErrConflict): // another has it: claim, and hear what it says
+		r.optimistic = false
+		return Result[T]{}, &errAgain{err}
+	case errors.Is(err, ErrTooLarge) && !r.elide:
+		r.elide = true
+		return Result[T]{}, &errAgain{}
+	case errors.Is(err, ErrTxTooLong):
+		return Result[T]{Outcome: Failed}, r.fail(Failed, ErrTxTooLong, nil)
+	}
+	switch r.t.txs.ClassifyTx(err) {
+	case TxErrorRetry:
+		return Result[T]{}, &errAgain{err}
+	case TxCommitLost:
+		r.lost, r.lostErr = &value, err
+		return Result[T]{}, &errAgain{err}
+	}
+	return Result[T]{Outcome: Failed}, r.fail(Failed, ErrStore, err)
+}
+
+func (r *transaction[T, Tx]) committed(value T, number int) (Result[T], error) {
+	if r.failure != nil {
+		return Result[T]{Outcome: Rejected, Attempt: number}, r.failure
+	}
+	return Result[T]{Value: value, Outcome: Executed, Attempt: number}, nil
+}
