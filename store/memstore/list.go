@@ -1,0 +1,144 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// defaultPage is the limit of a listing that sets none.
+const defaultPage = 100
+
+// List implements [everonce.Lister]. It looks through the whole store for every page.
+func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+	res.Now = s.now()
+	if req.Limit <= 0 {
+		req.Limit = defaultPage
+	}
+	wanted := func(rec *everonce.Record) bool {
+		return bytes.Compare(rec.ID[:], req.After[:]) > 0 && within(rec, req.Scope) && !rec.GoneAt(res.Now) &&
+			(len(req.States) == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
+	}
+	var ids []everonce.RecordID
+	err = s.each(ctx, func(rec *everonce.Record) {
+		if wanted(rec) {
+			ids = append(ids, rec.ID)
+		}
+	})
+	if err != nil {
+		return everonce.ListResult{}, err
+	}
+	slices.SortFunc(ids, func(a, b everonce.RecordID) int { return bytes.Compare(a[:], b[:]) })
+	if len(ids) > req.Limit {
+		ids = ids[:req.Limit]
+		res.Next = ids[req.Limit-1]
+	}
+	for i := range ids {
+		sh := s.shard(&ids[i])
+		sh.mu.Lock()
+		if rec, exists := sh.records[ids[i]]; exists && wanted(rec) { // it may have changed meanwhile
+			res.Records = append(res.Records, listed(rec, req.Steps))
+		}
+		sh.mu.Unlock()
+	}
+	return res, nil
+}
+
+// listed returns a record without result, and without steps unless they were asked for.
+func listed(rec *everonce.Record, steps bool) everonce.Record {
+	out := *rec
+	out.Result = everonce.SavedResult{}
+	if !steps {
+		out.Steps = nil
+	}
+	return out
+}
+
+// within reports whether the record lies in the scope; no scope is all of them.
+func within(rec *everonce.Record, scope everonce.Scope) bool {
+	return scope == "" || rec.Scope.Within(scope)
+}
+
+// each calls f with every record, under its shard's lock.
+func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
+	for i := range s.shards {
+		if err := ended(ctx); err != nil {
+			return err
+		}
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for _, rec := range sh.records {
+			f(rec)
+		}
+		sh.mu.Unlock()
+	}
+	return nil
+}
+
+// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope
+// deletes nothing.
+func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+	if req.Limit <= 0 {
+		req.Limit = defaultBatch
+	}
+	if req.Scope == "" {
+		return res, ended(ctx)
+	}
+	for i := range s.shards {
+		if err := ended(ctx); err != nil {
+			return res, err
+		}
+		n, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records)
+		s.count.Add(-int64(n))
+		res.Records += n
+		if more {
+			res.More = true
+			break
+		}
+	}
+	return res, nil
+}
+
+func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, more bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for id, rec := range sh.records {
+		if !rec.Scope.Within(scope) || rec.StateAt(now) == everonce.StateClaimed {
+			continue
+		}
+		if n == limit {
+			return n, true
+		}
+		delete(sh.records, id)
+		n++
+	}
+	return n, false
+}
+
+// Health implements [everonce.HealthChecker]. It looks through the whole store.
+func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+	h.Now = s.now()
+	h.Notes = []string{"Records are in the memory of this process: they are lost when it ends."}
+	err = s.each(ctx, func(rec *everonce.Record) {
+		if rec.GoneAt(h.Now) {
+			return
+		}
+		switch rec.StateAt(h.Now) {
+		case everonce.StateClaimed:
+			h.Claimed++
+		case everonce.StateReleased:
+			h.Released++
+		case everonce.StateCompleted, everonce.StateTombstone:
+			h.Completed++
+		case everonce.StateAbandoned:
+			h.Abandoned++
+			if h.OldestAbandoned.IsZero() || rec.UpdatedAt.Before(h.OldestAbandoned) {
+				h.OldestAbandoned = rec.UpdatedAt
+			}
+		}
+	})
+	return h, err
+}

@@ -1,0 +1,137 @@
+// Package memstore keeps records in the memory of this process: it forgets them all at restart, so it
+// is for tests and development, and for effects that die with the process too.
+//
+// It keeps the whole contract of [everonce.Store] otherwise, and the suite in store/storetest proves
+// it. It has no transactions: there is nothing of the application's that could commit with a record.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// DefaultMaxRecords is how many records a store holds if Options do not say.
+const DefaultMaxRecords = 1_000_000
+
+// Options are what a store may be told. The zero value of each field is its default.
+type Options struct {
+	// MaxRecords bounds how many records there are. A claim beyond it is refused with
+	// [everonce.ErrStoreFull], after what is gone by time was removed; a record that still protects
+	// its key is never evicted. Default [DefaultMaxRecords].
+	MaxRecords int
+	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and
+	// from there on its monotonic clock, so that a clock that is set moves no lease.
+	Now func() time.Time
+}
+
+// Store is an [everonce.Store] in memory. It is also an [everonce.Lister], [everonce.ScopeDeleter],
+// [everonce.HealthChecker] and [everonce.IdentityKeeper]. It is safe for concurrent use.
+type Store struct {
+	now    func() time.Time
+	max    int64
+	count  atomic.Int64
+	shards [shardCount]shard
+	// cursor is the shard where the next purge begins.
+	cursor atomic.Uint32
+
+	identityMu sync.Mutex
+	identity   *[32]byte
+}
+
+var (
+	_ everonce.Store          = (*Store)(nil)
+	_ everonce.Lister         = (*Store)(nil)
+	_ everonce.ScopeDeleter   = (*Store)(nil)
+	_ everonce.HealthChecker  = (*Store)(nil)
+	_ everonce.IdentityKeeper = (*Store)(nil)
+)
+
+// shardCount keeps a shard of a full store at a few thousand records, which is what a purge or a count
+// looks through while it holds the shard's lock.
+const shardCount = 256
+
+type shard struct {
+	mu      sync.Mutex
+	records map[everonce.RecordID]*everonce.Record
+	// due is not after the next time at which a record of the shard has something to be purged; zero
+	// where none ever has.
+	due time.Time
+	_   [24]byte // two shards do not share a cache line
+}
+
+// New returns an empty store.
+func New(o *Options) *Store {
+	if o == nil {
+		o = &Options{}
+	}
+	s := &Store{now: o.Now, max: int64(o.MaxRecords)}
+	if s.max <= 0 {
+		s.max = DefaultMaxRecords
+	}
+	if s.now == nil {
+		start := time.Now()
+		wall := start.UTC().Round(0)
+		s.now = func() time.Time { return wall.Add(time.Since(start)) }
+	}
+	for i := range s.shards {
+		s.shards[i].records = make(map[everonce.RecordID]*everonce.Record)
+	}
+	return s
+}
+
+// shard returns the shard of an ID, by its first byte after those that stand for the scope.
+func (s *Store) shard(id *everonce.RecordID) *shard { return &s.shards[id[8]] }
+
+// add returns the record of an ID in a shard that is locked: the one that is there, or a zero one that
+// it puts there, for the caller to fill before unlocking. It may unlock the shard for a while to remove
+// what is gone.
+func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (rec *everonce.Record, exists bool, err error) {
+	if rec, exists = sh.records[id]; exists {
+		return rec, true, nil
+	}
+	if s.count.Add(1) > s.max {
+		s.count.Add(-1)
+		sh.mu.Unlock()
+		s.sweep(now, int(s.max))
+		sh.mu.Lock()
+		if rec, exists = sh.records[id]; exists {
+			return rec, true, nil
+		}
+		if s.count.Add(1) > s.max {
+			s.count.Add(-1)
+			return nil, false, fmt.Errorf("memstore: %w: Options.MaxRecords is %d", everonce.ErrStoreFull, s.max)
+		}
+	}
+	rec = new(everonce.Record)
+	sh.records[id] = rec
+	return rec, false, nil
+}
+
+// ended returns the error of a context that has ended.
+func ended(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memstore: %w", err)
+	}
+	return nil
+}
+
+// KeepIdentity implements [everonce.IdentityKeeper].
+func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
+	if err := ended(ctx); err != nil {
+		return err
+	}
+	s.identityMu.Lock()
+	defer s.identityMu.Unlock()
+	if s.identity == nil {
+		s.identity = &check
+	}
+	if *s.identity != check {
+		return fmt.Errorf("memstore: %w", everonce.ErrIdentity)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// defaultBatch is the limit of a purge or deletion that sets none.
+const defaultBatch = 1000
+
+// Purge implements [everonce.Store]. It locks one shard at a time, and only those where something is
+// due. A Limit of 0 is 1000.
+func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+	if err := ended(ctx); err != nil {
+		return res, err
+	}
+	if req.Limit <= 0 {
+		req.Limit = defaultBatch
+	}
+	return s.sweep(s.now(), req.Limit), nil
+}
+
+// sweep drops results and removes records that time has let go, up to a limit. It goes on where the
+// latest sweep ended, so that bounded sweeps come around to all shards.
+func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
+	first := s.cursor.Load()
+	for i := range uint32(shardCount) {
+		at := (first + i) % shardCount
+		left := limit - res.Results - res.Records
+		if left == 0 {
+			s.cursor.Store(at)
+			res.More = true // perhaps: the next call tells
+			return res
+		}
+		results, records := s.shards[at].sweep(now, left)
+		res.Results += results
+		res.Records += records
+		s.count.Add(-int64(records))
+		if results+records == left {
+			s.cursor.Store(at)
+			res.More = true
+			return res
+		}
+	}
+	return res
+}
+
+func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.due.IsZero() || now.Before(sh.due) {
+		return 0, 0
+	}
+	due := sh.due
+	sh.due = time.Time{}
+	for id, rec := range sh.records {
+		if results+records == limit {
+			sh.due = due // not all was looked at
+			return results, records
+		}
+		switch transition.Purge(rec, now) {
+		case transition.Remove:
+			delete(sh.records, id)
+			records++
+			continue
+		case transition.DropResult:
+			transition.DropInPlace(rec)
+			results++
+		case transition.Keep:
+		}
+		sh.schedule(rec)
+	}
+	return results, records
+}
+
+// schedule moves the shard's due time forward to when this record has something to be purged.
+func (sh *shard) schedule(rec *everonce.Record) {
+	at := rec.PurgeAt
+	if rec.State == everonce.StateClaimed && rec.LeaseUntil.After(at) && !at.IsZero() {
+		at = rec.LeaseUntil
+	}
+	if rec.State == everonce.StateCompleted && (rec.Result.Codec != "" || len(rec.Result.Data) > 0 || len(rec.Steps) > 0) {
+		at = rec.ResultUntil
+	}
+	if !at.IsZero() && (sh.due.IsZero() || at.Before(sh.due)) {
+		sh.due = at
+	}
+}
