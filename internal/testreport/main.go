@@ -1,0 +1,45 @@
+// Command testreport reads the JSON of `go test -json` and writes what a person wants to see: a line for
+// each package, the whole output of what failed, what was skipped and why, and the totals. It exits 1 if
+// anything failed, or if nothing ran at all.
+//
+//	go test -json ./... | testreport [-show REGEXP] [-totals FILE]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+)
+
+func main() {
+	show := flag.String("show", "", "show the output of tests that match `REGEXP`, passed ones too")
+	totals := flag.String("totals", "", "write the totals, one line, to `FILE`")
+	flag.Parse()
+	if err := run(os.Stdin, os.Stdout, *show, *totals); err != nil {
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer, show, totals string) error {
+	r := newReport(out)
+	if show != "" {
+		re, err := regexp.Compile(show)
+		if err != nil {
+			return err
+		}
+		r.show = re
+	}
+	if err := r.read(in); err != nil {
+		return err
+	}
+	r.finish()
+	if totals != "" {
+		if err := os.WriteFile(totals, []byte(r.totals()+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	return r.verdict()
+}

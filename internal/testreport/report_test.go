@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReport(t *testing.T) {
+	for _, tc := range []struct {
+		name, in string
+		want     []string // in the output
+		not      []string
+		err      string
+	}{
+		{
+			name: "passed", err: "",
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a.go:1: twelve kills\n"}
+{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b.go:1: quiet\n"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Elapsed":1.5}
+`,
+			want: []string{"ok   p", "2 tests", "twelve kills", "2 passed, 0 failed, 0 not run"},
+			not:  []string{"quiet", "=== RUN"},
+		},
+		{
+			name: "failed", err: "tests failed",
+			in: `{"Action":"output","Package":"p","Test":"TestA/x","Output":"    a.go:1: got 2, want 1\n"}
+{"Action":"fail","Package":"p","Test":"TestA/x"}
+{"Action":"fail","Package":"p"}
+`,
+			want: []string{"FAIL p", "got 2, want 1", "failed:\n  p TestA/x", "0 passed, 1 failed, 0 not run"},
+		},
+		{
+			name: "did not build", err: "tests failed",
+			in: `{"ImportPath":"p [p.test]","Action":"build-output","Output":"p.go:3: undefined: x\n"}
+{"ImportPath":"p [p.test]","Action":"build-fail"}
+{"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}
+`,
+			want: []string{"undefined: x", "1 packages broken"},
+		},
+		{
+			name: "died", err: "tests failed",
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"    a.go:1: last words\n"}
+{"Action":"output","Package":"p","Output":"panic: test timed out\n"}
+{"Action":"fail","Package":"p"}
+`,
+			want: []string{"test timed out", "did not end: TestA", "last words", "1 packages broken"},
+		},
+		{
+			name: "not run", err: "no test ran",
+			in: `{"Action":"output","Package":"p","Test":"TestA","Output":"    a.go:1: needs\n    root\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p"}
+`,
+			want: []string{"not run:\n  p TestA: a.go:1: needs root", "1 not run"},
+		},
+		{name: "nothing", in: "go: no packages\n", want: []string{"go: no packages"}, err: "no test ran"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			totals := filepath.Join(t.TempDir(), "totals")
+			err := run(strings.NewReader(tc.in), &out, "TestA", totals)
+			if got := errText(err); got != tc.err {
+				t.Errorf("error %q, want %q", got, tc.err)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(out.String(), w) {
+					t.Errorf("%q is not in the output:\n%s", w, &out)
+				}
+			}
+			for _, w := range tc.not {
+				if strings.Contains(out.String(), w) {
+					t.Errorf("%q is in the output:\n%s", w, &out)
+				}
+			}
+			if b, err := os.ReadFile(totals); err != nil || !strings.Contains(out.String(), string(b)) {
+				t.Errorf("totals %q, %v", b, err)
+			}
+		})
+	}
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
