@@ -8,7 +8,8 @@ import (
 )
 
 // Attempt is one execution of an operation, from its claim to its completion or release. Do hands it to
-// the work. Its methods may be called concurrently, until the work has returned.
+// the work; in the other modes [AttemptFrom] finds it. Its methods may be called concurrently, until the
+// work has returned.
 type Attempt struct {
 	operation
 	ctx    placedContext
@@ -26,8 +27,8 @@ type Attempt struct {
 }
 
 // newAttempt makes the attempt that a claim began. ctx is the caller's: its end is told to the work,
-// and to nothing else.
-func newAttempt(ctx context.Context, op *operation, claim *ClaimResult, started time.Time) *Attempt {
+// and to nothing else. Its heartbeat is not started.
+func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt {
 	rec := &claim.Record
 	a := &Attempt{
 		operation: *op,
@@ -44,7 +45,6 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult, started 
 		op.ev.Attempt = a.number
 		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !rec.Fingerprint.IsZero() && op.call.fingerprint.Alg != rec.Fingerprint.Alg
 	}
-	a.startBeat(started)
 	return a
 }
 
@@ -70,6 +70,32 @@ func (a *Attempt) DownstreamKey(name string) string {
 // Lost reports whether the attempt is known to have lost its lease; its context is cancelled then, with
 // the cause [ErrLeaseLost].
 func (a *Attempt) Lost() bool { return errors.Is(context.Cause(&a.ctx), ErrLeaseLost) }
+
+// Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has
+// written them. A step that is open in it was begun and has not been seen to end.
+func (a *Attempt) Steps() []StepRecord { return a.steps.known() }
+
+// Detached returns a context that has the values of the work's, does not end with the caller, and ends
+// when the lease is lost or the attempt is over: for what must be finished though nobody waits, like a
+// compensation.
+func (a *Attempt) Detached() context.Context {
+	if a.cancel == nil { // in a transaction there is no lease to lose
+		return context.WithoutCancel(&a.ctx)
+	}
+	b := &a.beat
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.detached == nil {
+		b.detached, b.cut = context.WithCancelCause(context.WithoutCancel(&a.ctx))
+		switch {
+		case b.lost:
+			b.cut(ErrLeaseLost)
+		case b.stopped:
+			b.cut(ErrAttemptEnded)
+		}
+	}
+	return b.detached
+}
 
 // abandoned describes the attempt that was taken over, for a reconciler.
 func (a *Attempt) abandoned(step string) Abandoned {
@@ -106,4 +132,6 @@ type heartbeat struct {
 	expiry   *time.Timer // the local deadline; made at the first beat
 	deadline time.Time   // the lease, counted from before the renewal was sent
 	failures int
+	detached context.Context
+	cut      context.CancelCauseFunc
 }

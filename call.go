@@ -27,6 +27,8 @@ type call struct {
 	effectsInSteps bool
 	summary        any // a func(T) []byte
 	optimistic     bool
+	codec          Codec
+	codecName      string
 }
 
 // optionSet is a set of options.
@@ -42,16 +44,17 @@ const (
 	optEffectsInSteps
 	optSummary
 	optOptimistic
+	optCodec
 
-	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary
-	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic
-	doTxOptions     = optFingerprint | optLifetime | optSummary
-	stepOptions     = optPolicy | optReconcile
-	stepTxOptions   = optionSet(0)
+	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary | optCodec
+	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec
+	doTxOptions     = optFingerprint | optLifetime | optSummary | optCodec
+	stepOptions     = optPolicy | optReconcile | optCodec
+	stepTxOptions   = optCodec
 )
 
 var optionNames = [...]string{
-	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic",
+	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec",
 }
 
 func (s optionSet) String() string {
@@ -122,6 +125,16 @@ func Optimistic() CallOption {
 	return callOption(func(c *call) { c.optimistic = true; c.given |= optOptimistic })
 }
 
+// WithCodec sets the codec of one call's result: for adapters, whose results are not the application's.
+func WithCodec(c Codec) CallOption {
+	return callOption(func(call *call) {
+		call.given |= optCodec
+		if call.codec = c; c != nil {
+			call.codecName = codecName(c)
+		}
+	})
+}
+
 // callFor returns the receiver's defaults with the options of one call over them.
 func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, error) {
 	if len(opts) == 0 {
@@ -157,6 +170,9 @@ func (c *call) validate(allowed optionSet) error {
 		if err := validateLease(c.lease); err != nil {
 			return err
 		}
+	}
+	if c.codec == nil {
+		return fmt.Errorf("%w: WithCodec was given no codec", ErrInvalidArgument)
 	}
 	if c.given&optLifetime != 0 {
 		return c.lifetime.validate()

@@ -8,15 +8,15 @@ import (
 )
 
 // encode makes a saved result of a value. What can not be kept is elided: the reason is told.
-func encode[T any](r *core, v T, summarize func(T) []byte) (saved SavedResult, elided string) {
-	saved = SavedResult{Kind: ResultValue, Codec: r.set.codecName}
+func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved SavedResult, elided string) {
+	saved = SavedResult{Kind: ResultValue, Codec: c.codecName}
 	if summarize != nil {
 		if saved.Summary = trySummary(v, summarize); len(saved.Summary) > MaxSummaryLen {
 			saved.Summary = nil
 		}
 	}
 	var err error
-	if saved.Data, err = marshal(r.set.Codec, v); err != nil {
+	if saved.Data, err = marshal(c.codec, v); err != nil {
 		return saved.elided(), "encoding"
 	}
 	if len(saved.Data) > r.set.MaxResult {
@@ -58,8 +58,8 @@ func trySummary[T any](v T, summarize func(T) []byte) (b []byte) {
 }
 
 // decode makes a value of a saved result. The error wraps ErrUndecodable.
-func decode[T any](r *core, saved *SavedResult) (v T, err error) {
-	c, ok := codecFor(saved.Codec, r.set.Codec, r.set.codecName)
+func decode[T any](call *call, saved *SavedResult) (v T, err error) {
+	c, ok := codecFor(saved.Codec, call.codec, call.codecName)
 	if !ok {
 		return v, fmt.Errorf("%w: it was written by the codec %q", ErrUndecodable, saved.Codec)
 	}

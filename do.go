@@ -13,7 +13,7 @@ type Result[T any] struct {
 	Value T
 	// Outcome is always set.
 	Outcome Outcome
-	// Attempt is the number of the attempt that the result belongs to; 0 where none is known.
+	// Attempt is the number of the attempt that ran in this call; 0 where none did.
 	Attempt int
 	// Provisional: the result is in the caller's transaction, and holds once that has committed.
 	Provisional bool
@@ -32,7 +32,8 @@ type Result[T any] struct {
 //   - [ErrOutcomeUnknown]: an attempt, this one or an earlier, ended and nobody knows whether its
 //     effect happened; under Refuse and Reconcile. This attempt's own error is wrapped.
 //   - [ErrNotRecorded] with the value: the effect happened and could not be recorded.
-//   - [ErrLeaseLost]: another attempt or a settlement took the record; call again for its answer.
+//   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. Where it has
+//     one, that is what Do returns: the answer of the attempt that lost is dropped.
 //   - [ErrStore]: the store failed before the work was called. [ErrInvalidKey], [ErrInvalidArgument],
 //     [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
@@ -41,7 +42,7 @@ type Result[T any] struct {
 //
 // The context given to the work ends with the caller's and when the lease is lost, with that cause. The
 // record does not end with it: an attempt ends only when its work has returned, and its completion does
-// not depend on the caller's context.
+// not depend on the caller's context. Do returns after the work has.
 func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Context, *Attempt) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if r == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
@@ -77,7 +78,9 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	if claim.Decision != DecideClaimed {
 		return settled[T](&op, &claim)
 	}
-	return perform(newAttempt(ctx, &op, &claim, started), work, ask, summarize)
+	a := newAttempt(ctx, &op, &claim)
+	a.startBeat(started)
+	return perform(a, work, ask, summarize)
 }
 
 func invalid[T any](err error) (Result[T], error) {
@@ -101,19 +104,19 @@ func settled[T any](op *operation, claim *ClaimResult) (Result[T], error) {
 	}
 	if claim.Decision != DecideReplay {
 		e := op.refusal(claim)
-		return Result[T]{Outcome: e.Outcome, Attempt: rec.Attempt}, e
+		return Result[T]{Outcome: e.Outcome}, e
 	}
-	res := Result[T]{Attempt: rec.Attempt}
+	var res Result[T]
 	var err error
 	res.Value, res.Outcome, err = replay[T](op, &rec.Result)
 	return res, err
 }
 
-// replay returns a saved result as the first caller got it.
+// replay returns a saved result as the first caller got it, decoded by the call's codec or a built-in one.
 func replay[T any](op *operation, saved *SavedResult) (v T, o Outcome, err error) {
 	switch saved.Kind {
 	case ResultValue:
-		if v, err = decode[T](op.core, saved); err != nil {
+		if v, err = decode[T](op.call, saved); err != nil {
 			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
 		}
 		return v, Replayed, nil
@@ -213,7 +216,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		if a.ev != nil {
 			a.ev.UnusedSteps = a.steps.unused()
 		}
-		saved, elided := encode(a.core, value, summarize)
+		saved, elided := encode(a.core, a.call, value, summarize)
 		if a.ev != nil {
 			a.ev.Elided = elided
 		}
@@ -224,7 +227,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		return res, nil
 	case endedRejected:
 		res.Outcome = Rejected
-		failure := failureOf(cause, a.set.Classify)
+		failure := failureOf(cause, a.set)
 		if err := a.complete(failure.save()); err != nil {
 			return unrecorded(a, res, err, failure)
 		}
@@ -248,13 +251,27 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 // unrecorded is the end of an attempt whose completion was refused or never stored.
 func unrecorded[T any](a *Attempt, res Result[T], err, cause error) (Result[T], error) {
 	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) {
-		return Result[T]{Outcome: LeaseLost, Attempt: res.Attempt}, a.fail(LeaseLost, ErrLeaseLost, nil)
+		return superseded[T](a)
 	}
 	res.Outcome = NotRecorded
 	if cause != nil {
 		err = errors.Join(cause, err)
 	}
 	return res, a.fail(NotRecorded, ErrNotRecorded, err)
+}
+
+// superseded is the end of an attempt that lost its record: its own answer is dropped, and what the record
+// says is the answer, if it says something yet.
+func superseded[T any](a *Attempt) (Result[T], error) {
+	if a.ev != nil {
+		a.ev.LeaseLost = true
+	}
+	ctx, cancel := a.detached(a.set.StoreTimeout)
+	defer cancel()
+	if claim, err := a.peek(ctx); err == nil && (claim.Decision == DecideReplay || claim.Decision == DecideExpired) {
+		return settled[T](&a.operation, &claim)
+	}
+	return Result[T]{Outcome: LeaseLost, Attempt: a.number}, a.fail(LeaseLost, ErrLeaseLost, nil)
 }
 
 // unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and
@@ -312,66 +329,4 @@ func errorClass(err error) string {
 		return classCanceled
 	}
 	return classError
-}
-
-// Lookup tells what is known of a key without claiming it: as Do would for a duplicate. Its outcomes are
-// Replayed, Rejected, InProgress, Unknown, Expired, Elided, Mismatch, each with Do's error; Failed with
-// [ErrNotFound] where there is no record or its last attempt was released.
-func Lookup[T any](ctx context.Context, r *Receiver, key Key, opts ...CallOption) (Result[T], error) {
-	if r == nil {
-		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
-	}
-	op, err := r.prepare(ctx, key, opts, optFingerprint)
-	if err != nil {
-		return Result[T]{Outcome: Invalid}, err
-	}
-	if err := op.checkPlace(nil); err != nil && errors.Is(err, ErrInTransaction) {
-		return Result[T]{Outcome: Invalid}, err
-	}
-	claim, err := op.peek(ctx)
-	if err != nil {
-		return failed[T](err)
-	}
-	if claim.Decision == DecideAbsent || claim.Decision == DecideReleased {
-		return Result[T]{Outcome: Failed, Attempt: claim.Record.Attempt}, op.fail(Failed, ErrNotFound, nil)
-	}
-	return settled[T](&op, &claim)
-}
-
-// peek reads the record and decides as for a duplicate.
-func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
-	if err := op.ready(ctx); err != nil {
-		return ClaimResult{}, err
-	}
-	got, err := op.get(ctx)
-	if err != nil {
-		return ClaimResult{}, op.fail(StoreFailed, ErrStore, err)
-	}
-	if !got.Found {
-		return ClaimResult{Decision: DecideAbsent, Now: got.Now}, nil
-	}
-	claim := ClaimResult{Record: got.Record, Now: got.Now}
-	claim.Decision = Decide(&got.Record, ClaimRequest{Fingerprint: op.call.fingerprint, Nonce: NewNonce()}, got.Now)
-	switch claim.Decision {
-	case DecideClaimed:
-		claim.Decision = DecideReleased
-	case DecideNewer:
-		return ClaimResult{}, op.fail(StoreFailed, ErrStore, ErrNewerRecord)
-	}
-	return claim, nil
-}
-
-func (op *operation) get(ctx context.Context) (GetResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
-	defer cancel()
-	var got GetResult
-	var err error
-	for try := 1; ; try++ {
-		if got, err = op.store.Get(ctx, GetRequest{ID: op.id}); err == nil || isFinal(err) || try == claimTries {
-			return got, err
-		}
-		if pause(ctx, backoff(try)) != nil {
-			return got, err
-		}
-	}
 }

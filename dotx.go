@@ -46,6 +46,9 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if t.doomed.has(tx) {
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
+	if len(op.set.IdentitySecret) > 0 && !op.identity.done.Load() { // to bind it here could wait for the caller's transaction
+		return Result[T]{Outcome: StoreFailed}, op.fail(StoreFailed, ErrIdentity, errors.New("call Ready before the first DoTx"))
+	}
 	j := &joined[Tx]{operation: op, t: t, tx: tx, savepoint: savepointAt(op.place)}
 	return doTx(ctx, j, work, summarize)
 }
@@ -107,13 +110,15 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			}
 		}
 	}()
-	inside := &placedContext{Context: ctx, place: &place{outer: j.place, store: j.store, id: j.id, tx: j.tx, began: true}}
+	a := &Attempt{operation: j.operation, token: claim.Record.Token, nonce: req.Nonce, number: res.Attempt}
+	a.ctx.Context = ctx
+	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true
 
 	complete := CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
 	if workErr == nil {
-		saved, elided := encode(j.core, value, summarize)
+		saved, elided := encode(j.core, j.call, value, summarize)
 		if j.ev != nil {
 			j.ev.Elided = elided
 		}
@@ -138,7 +143,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		res.Outcome = Failed
 		return res, workErr
 	}
-	failure := failureOf(workErr, j.set.Classify)
+	failure := failureOf(workErr, j.set)
 	complete.Result = failure.save()
 	if err := j.h.Record(own, req, complete); err != nil {
 		return dissolve[T](own, j, StoreFailed, conflictOr(err), err)

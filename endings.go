@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a [PermanentError]: what is longer is cut by [Permanent], and Truncated says so.
+// Limits of a [PermanentError]: what is longer is cut, for the first caller too, and Truncated says so. The
+// limit of its Detail is Options.MaxResult.
 const (
 	maxFailureCode    = 64
 	maxFailureMessage = 1024
-	maxFailureDetail  = 16 << 10
 )
 
 // PermanentError is a failure that is final: saved with the key, and returned equal to the first caller
@@ -37,7 +37,7 @@ func (e *PermanentError) Error() string {
 
 // Permanent marks a failure as final. Work that returns it completes the operation: it is refused for
 // good, and the failure is what every duplicate gets. err gives the message and may be nil; detail is
-// kept as it is, up to 16 KiB, and may be nil.
+// kept as it is, up to Options.MaxResult, and may be nil.
 func Permanent(code string, err error, detail []byte) error {
 	p := &PermanentError{Code: code}
 	if err != nil {
@@ -46,11 +46,11 @@ func Permanent(code string, err error, detail []byte) error {
 	if len(detail) > 0 {
 		p.Detail = append([]byte(nil), detail...)
 	}
-	return p.normalized()
+	return p.normalized(len(p.Detail))
 }
 
 // normalized returns p as it will be replayed: within the limits, and valid UTF-8.
-func (e *PermanentError) normalized() *PermanentError {
+func (e *PermanentError) normalized(maxDetail int) *PermanentError {
 	n := *e
 	if n.Code == "" {
 		n.Code = "failed"
@@ -58,7 +58,7 @@ func (e *PermanentError) normalized() *PermanentError {
 	var cutCode, cutMessage bool
 	n.Code, cutCode = cutText(n.Code, maxFailureCode)
 	n.Message, cutMessage = cutText(n.Message, maxFailureMessage)
-	if len(n.Detail) > maxFailureDetail {
+	if len(n.Detail) > maxDetail {
 		n.Detail, n.Truncated = nil, true
 	}
 	if len(n.Detail) == 0 {
@@ -159,13 +159,13 @@ func readMarks(err error) ended {
 }
 
 // failureOf returns the permanent failure in an error that judgeError called rejected.
-func failureOf(err error, classify func(error) error) *PermanentError {
+func failureOf(err error, set *settings) *PermanentError {
 	var p *PermanentError
-	if !errors.As(err, &p) && classify != nil {
-		errors.As(classify(err), &p)
+	if !errors.As(err, &p) && set.Classify != nil {
+		errors.As(set.Classify(err), &p)
 	}
 	if p == nil {
 		p = &PermanentError{Message: err.Error()}
 	}
-	return p.normalized()
+	return p.normalized(set.MaxResult)
 }

@@ -45,6 +45,8 @@ var (
 	ErrAttemptEnded = errors.New("everonce: attempt has ended")
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("everonce: no record of this key")
+	// ErrReleased: the last attempt ended and nothing took hold: the operation may be sent again.
+	ErrReleased = errors.New("everonce: not done, may be sent again")
 	// ErrNotUnknown: a settlement met a record, or a step, that is not unknown.
 	ErrNotUnknown = errors.New("everonce: nothing to settle")
 )
@@ -82,7 +84,7 @@ type Error struct {
 	// Summary is what is left of an expired or elided result, and Kind what that result was.
 	Summary []byte
 	Kind    ResultKind
-	// Is is the sentinel, Cause what lies under it.
+	// Sentinel is for errors.Is, and Cause what lies under it. Either may be nil.
 	Sentinel error
 	Cause    error
 }

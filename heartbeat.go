@@ -24,6 +24,9 @@ func (a *Attempt) stopBeat() {
 	if b.expiry != nil {
 		b.expiry.Stop()
 	}
+	if b.cut != nil {
+		b.cut(ErrAttemptEnded)
+	}
 	if a.ev != nil {
 		a.ev.RenewFailures = b.failures
 	}
@@ -66,8 +69,7 @@ func (a *Attempt) renew() {
 		b.deadline = sent.Add(a.call.lease)
 		b.timer.Reset(time.Until(sent.Add(a.call.lease / 3)))
 	case errors.Is(err, ErrLeaseLost):
-		b.lost = true
-		a.cancel(ErrLeaseLost)
+		a.lose()
 	default: // again soon: the local deadline is what ends it
 		b.failures++
 		b.timer.Reset(a.call.lease / 12)
@@ -87,6 +89,14 @@ func (a *Attempt) expire() {
 		b.expiry.Reset(left)
 		return
 	}
-	b.lost = true
+	a.lose()
+}
+
+// lose tells the work that another may hold the record. The heartbeat is locked.
+func (a *Attempt) lose() {
+	a.beat.lost = true
 	a.cancel(ErrLeaseLost)
+	if a.beat.cut != nil {
+		a.beat.cut(ErrLeaseLost)
+	}
 }

@@ -72,6 +72,8 @@ type Event struct {
 	Provisional bool
 	// Reconciled: the attempt's unknown was settled by asking; the work did not run.
 	Reconciled bool
+	// LeaseLost: the attempt lost its record; the outcome is what the record says, if it says something.
+	LeaseLost bool
 	// Elided says why the result was not kept: "size", "encoding", "store"; else empty.
 	Elided string
 	// AlgChanged: the record's fingerprint is of another Alg, so it was not compared.

@@ -50,6 +50,3 @@ func (o Outcome) String() string {
 	}
 	return outcomeNames[o]
 }
-
-// MarshalText writes the name that String returns.
-func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

@@ -44,6 +44,11 @@ func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], e
 	return t, nil
 }
 
+// AnyReceiver is a [*Receiver] or a [*TxReceiver].
+type AnyReceiver interface{ receiver() *core }
+
+func (r *core) receiver() *core { return r }
+
 // core is what both receivers have.
 type core struct {
 	store    Store
@@ -72,7 +77,7 @@ func (r *core) init(store Store, opts *Options) error {
 	_, r.prompt = store.(promptStore)
 	r.defaults = call{
 		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
-		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic,
+		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic, codec: set.Codec, codecName: set.codecName,
 	}
 	return nil
 }
@@ -121,7 +126,15 @@ func (r *core) prepare(ctx context.Context, key Key, opts []CallOption, allowed 
 	return op, nil
 }
 
-// ready binds the store to the identity secret, once.
+// Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does
+// it by itself; call it at start-up to hear of a wrong secret there, and before the first DoTx where a
+// secret is set. The error wraps [ErrIdentity] or [ErrStore].
+func (r *core) Ready(ctx context.Context) error {
+	op := operation{core: r}
+	return op.ready(ctx)
+}
+
+// ready is Ready, once.
 func (op *operation) ready(ctx context.Context) error {
 	if op.identity.done.Load() {
 		return nil

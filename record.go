@@ -46,9 +46,6 @@ func (s State) String() string {
 	return "none"
 }
 
-// MarshalText writes the name that String returns.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
 // Token is the fencing token of an attempt. It is positive and grows strictly with every claim of a
 // key, across release and purge too; hand it downstream where the other side can compare it.
 type Token int64
@@ -175,9 +172,6 @@ func (k ResultKind) String() string {
 	return "none"
 }
 
-// MarshalText writes the name that String returns.
-func (k ResultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
 // SavedResult is how an operation or a step ended, as it is stored. Its slices are read only.
 type SavedResult struct {
 	Kind  ResultKind
@@ -216,9 +210,6 @@ func (s StepState) String() string {
 	}
 	return "none"
 }
-
-// MarshalText writes the name that String returns.
-func (s StepState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // StepRecord is what the parent's record holds of one step.
 type StepRecord struct {

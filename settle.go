@@ -177,7 +177,7 @@ func (s *Settlement) validate() error {
 func (s *Settlement) result() SavedResult {
 	switch {
 	case s.Failure != nil:
-		res := s.Failure.normalized().save()
+		res := s.Failure.normalized(defaultMaxResult).save()
 		if s.Summary != nil {
 			res.Summary = s.Summary
 		}

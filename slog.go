@@ -50,7 +50,7 @@ func (o logObserver) End(ctx context.Context, ev Event) {
 	for _, flag := range [...]struct {
 		name string
 		set  bool
-	}{{"provisional", ev.Provisional}, {"reconciled", ev.Reconciled}, {"fingerprint_alg_changed", ev.AlgChanged}} {
+	}{{"provisional", ev.Provisional}, {"reconciled", ev.Reconciled}, {"lease_lost", ev.LeaseLost}, {"fingerprint_alg_changed", ev.AlgChanged}} {
 		if flag.set {
 			attrs = append(attrs, slog.Bool(flag.name, true))
 		}
@@ -71,7 +71,7 @@ func logLevel(ev Event) slog.Level {
 	case Unknown, LeaseLost, StoreFailed, Mismatch, Invalid:
 		return slog.LevelWarn
 	}
-	if ev.Elided != "" || ev.AlgChanged || len(ev.UnusedSteps) > 0 || ev.RenewFailures > 0 {
+	if ev.Elided != "" || ev.AlgChanged || ev.LeaseLost || len(ev.UnusedSteps) > 0 || ev.RenewFailures > 0 {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -39,7 +40,7 @@ func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.C
 // step runs one step to its end.
 func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, error), ask reconciler[T]) (v T, err error) {
 	if s.recorded.State == StepDone {
-		v, s.outcome, err = replay[T](&s.a.operation, &s.recorded.Result)
+		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
 	if s.recorded.State == StepOpen {
@@ -67,12 +68,19 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	return endStep(s, v, err)
 }
 
+// replayStep returns the saved result of a finished step.
+func replayStep[T any](s *stepRun) (T, Outcome, error) {
+	op := s.a.operation
+	op.call = s.call
+	return replay[T](&op, &s.recorded.Result)
+}
+
 // endStep records how a step ended.
 func endStep[T any](s *stepRun, v T, err error) (T, error) {
 	var zero T
 	switch judgeError(err, s.a.set.Classify) {
 	case endedDone:
-		saved, elided := encode(s.a.core, v, nil)
+		saved, elided := encode(s.a.core, s.call, v, nil)
 		if s.ev != nil {
 			s.ev.Elided = elided
 		}
@@ -82,7 +90,7 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 		}
 		return v, nil
 	case endedRejected:
-		failure := failureOf(err, s.a.set.Classify)
+		failure := failureOf(err, s.a.set)
 		s.outcome = Rejected
 		if err := s.end(StepRecord{State: StepDone, Result: failure.save()}); err != nil {
 			return zero, errors.Join(err, failure)
@@ -121,7 +129,7 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if a == nil || nilFunc {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the attempt or the step's function is nil", ErrInvalidArgument)}
 	}
-	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, reconcile: nil}}
+	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, codec: a.call.codec, codecName: a.call.codecName}}
 	for _, o := range opts {
 		if isNil(o) {
 			return nil, s.fail(Invalid, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument), nil)
@@ -191,6 +199,7 @@ func (s *stepRun) save(rec StepRecord, limit time.Duration) error {
 	})
 	if err == nil {
 		s.a.extend(sent)
+		s.a.steps.wrote(rec)
 	}
 	return err
 }
@@ -230,6 +239,7 @@ type steps struct {
 	closed   bool
 	recorded []StepRecord // by earlier attempts; read only
 	used     map[string]struct{}
+	written  []StepRecord // by this attempt, the latest of each
 	opened   []openStep
 	unknown  string // the step that was refused
 }
@@ -323,6 +333,34 @@ func (s *steps) firstOpen() string {
 		}
 	}
 	return ""
+}
+
+func (s *steps) wrote(rec StepRecord) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.written {
+		if s.written[i].Name == rec.Name {
+			s.written[i] = rec
+			return
+		}
+	}
+	s.written = append(s.written, rec)
+}
+
+func (s *steps) known() []StepRecord {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := append([]StepRecord(nil), s.recorded...)
+	for _, w := range s.written {
+		i := slices.IndexFunc(known, func(r StepRecord) bool { return r.Name == w.Name })
+		if i < 0 {
+			known = append(known, w)
+			continue
+		}
+		w.BeganAt = known[i].BeganAt
+		known[i] = w
+	}
+	return known
 }
 
 func (s *steps) unused() []string {

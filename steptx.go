@@ -30,7 +30,7 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 
 func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn func(context.Context, Tx) (T, error)) (v T, err error) {
 	if s.recorded.State == StepDone {
-		v, s.outcome, err = replay[T](&s.a.operation, &s.recorded.Result)
+		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
 	var lost error // the commit's error, where its answer was lost
@@ -99,9 +99,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 			rollback()
 		}
 	}()
-	op := s.a.operation
-	op.place = placeOf(ctx)
-	v, err = runInTx(ctx, &op, h.Tx(), fn)
+	v, err = runInTx(ctx, s.a, &place{outer: placeOf(ctx), store: s.a.store, id: s.a.id, attempt: s.a, tx: h.Tx(), began: true}, h.Tx(), fn)
 	if err != nil {
 		rollback()
 		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
@@ -110,7 +108,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		v, err = undoneStep[T](s, err)
 		return v, true, err
 	}
-	saved, elided := encode(s.a.core, v, nil)
+	saved, elided := encode(s.a.core, s.call, v, nil)
 	if s.ev != nil {
 		s.ev.Elided = elided
 	}
@@ -122,6 +120,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	switch {
 	case err == nil:
 		s.outcome = Executed
+		s.a.steps.wrote(req.Step)
 		return v, true, nil
 	case errors.Is(err, ErrLeaseLost):
 		s.outcome = LeaseLost

@@ -166,11 +166,12 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 			_ = rollback() //nolint:errcheck // nothing was written
 			return Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), nil)
 		}
-		value, err = runInTx(ctx, &r.operation, h.Tx(), r.work)
+		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
+		value, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), r.work)
 		if err != nil {
 			return r.undone(err, rollback())
 		}
-		s, elided := encode(r.core, value, r.summarize)
+		s, elided := encode(r.core, r.call, value, r.summarize)
 		if r.elide && s.Kind == ResultValue {
 			s, elided = s.elided(), "store"
 		}
@@ -193,11 +194,22 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	return r.committed(value, number)
 }
 
+// inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
+// work runs.
+func (a *Attempt) inTx(tx any) *place {
+	a.self = place{outer: a.place, store: a.store, id: a.id, attempt: a, tx: tx, began: true}
+	a.ctx.place = &a.self
+	return &a.self
+}
+
 // runInTx calls the work in its place: inside of a transaction, until the transaction's timeout.
-func runInTx[T, Tx any](ctx context.Context, op *operation, tx Tx, work func(context.Context, Tx) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, op.set.TxTimeout, ErrTxTooLong)
+func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work func(context.Context, Tx) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
 	defer cancel()
-	inside := &placedContext{Context: ctx, place: &place{outer: op.place, store: op.store, id: op.id, tx: tx, began: true}}
+	inside := &placedContext{Context: ctx, place: at}
+	if a.ctx.Context == nil {
+		a.ctx.Context = ctx
+	}
 	v, err := work(inside, tx)
 	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
 		err = errors.Join(ErrTxTooLong, err)
@@ -275,7 +287,7 @@ func (r *transaction[T, Tx]) undone(err, rollbackErr error) (Result[T], error) {
 		return Result[T]{}, &errAgain{err}
 	}
 	if judgeError(err, r.set.Classify) == endedRejected {
-		failure := failureOf(err, r.set.Classify)
+		failure := failureOf(err, r.set)
 		saved := failure.save()
 		r.failure, r.verdict = failure, &saved
 		r.optimistic = false

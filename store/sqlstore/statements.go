@@ -68,7 +68,8 @@ type Statements struct {
 	PurgeSteps   *Statement
 	PurgeRecords *Statement
 	// List answers rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data. (now)
-	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 runes in $5, $7 limit
+	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 runes in $5, $7 limit;
+	//  List: $8 states to show, as the sum of 1 << state
 	List *Statement
 	// DeleteScope removes up to $7 records that are not live claims. (now)
 	//  $1…$7 as for List
@@ -78,42 +79,10 @@ type Statements struct {
 	Health *Statement
 
 	// CreateMeta creates the table of the following, if it is not there. GetMeta answers the value
-	// (bytes) of a name; PutMeta writes it unless there is one, SetMeta over it.
+	// (a text) of a name; PutMeta writes it unless there is one, SetMeta over it.
 	//  $1 name, $2 value
 	CreateMeta *Statement
 	GetMeta    *Statement
 	PutMeta    *Statement
 	SetMeta    *Statement
 }
-
-// Dialect is how the texts of [NewStatements] differ.
-type Dialect struct {
-	// Record, Step and Meta are the tables, quoted and qualified.
-	Record, Step, Meta string
-	// Placeholder is the text of the n-th argument (from 1): "$1::bytea".
-	Placeholder func(n int, kind ArgKind) string
-	// Now is an expression for the database's clock in microseconds, evaluated once where it stands in
-	// a FROM clause. Empty where the time is the last argument: [Traits.Clock].
-	Now string
-	// TryLock returns an expression that locks the key until the end of the transaction and is true, or false at once if
-	// another has it. Nil where the database needs none.
-	TryLock func(id string) string
-	// Greatest is the function for the larger of two numbers: "greatest", "max".
-	Greatest string
-	// OneStatement is Traits.OneStatement.
-	OneStatement bool
-	// Bytes and Text are types of columns: "BYTEA", "BLOB". Whole numbers are BIGINT.
-	Bytes, Text string
-	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
-	SkipLocked string
-}
-
-// ArgKind is the type of an argument.
-type ArgKind uint8
-
-// The kinds.
-const (
-	ArgInt ArgKind = iota
-	ArgText
-	ArgBytes
-)

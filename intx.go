@@ -1,0 +1,73 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// InTx runs work in one transaction that everonce begins and commits, without a key: for several [DoTx]
+// that are to commit together, and for what an adapter writes beside them. After a deadlock, a
+// serialization failure or a busy database the whole is run again, as in [Transact].
+//
+// An error of the work rolls back and is returned. [ErrTxTooLong] as in Transact. [ErrOutcomeUnknown]: the
+// answer to the commit was lost; the keys inside, asked again, tell what became of it.
+func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
+	if t == nil || work == nil {
+		return &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
+	}
+	op := operation{core: &t.core, call: &t.defaults, place: placeOf(ctx)}
+	for p := op.place; p != nil; p = p.outer {
+		if p.began && p.store == t.store {
+			return &Error{Outcome: Invalid, Sentinel: ErrInTransaction}
+		}
+	}
+	for try := 1; ; try++ {
+		again, err := inTxOnce(ctx, t, &op, work)
+		if !again {
+			return err
+		}
+		if try > t.set.TxRetries || pause(ctx, backoff(try)) != nil {
+			return &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
+		}
+	}
+}
+
+func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, work func(context.Context, Tx) error) (again bool, err error) {
+	beginCtx, cancel := context.WithTimeout(ctx, t.set.StoreTimeout)
+	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: t.set.TxTimeout})
+	cancel()
+	if err != nil {
+		again = ctx.Err() == nil && t.txs.ClassifyTx(err) == TxErrorRetry
+		return again, &Error{Outcome: StoreFailed, Sentinel: ErrStore, Cause: err}
+	}
+	open := true
+	defer func() {
+		if open {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.set.StoreTimeout)
+			defer cancel()
+			_ = h.Rollback(ctx) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+		}
+	}()
+	at := &place{outer: op.place, store: t.store, tx: h.Tx(), began: true}
+	a := &Attempt{operation: *op}
+	_, err = runInTx(ctx, a, at, h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
+	if err != nil {
+		return t.txs.ClassifyTx(err) == TxErrorRetry && readMarks(err) == endedUnknown, err
+	}
+	open = false
+	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.set.CompletionLimit)
+	defer cancel()
+	err = h.Commit(commitCtx, CommitRequest{})
+	if err == nil {
+		return false, nil
+	}
+	switch class := t.txs.ClassifyTx(err); {
+	case errors.Is(err, ErrTxTooLong):
+		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
+	case class == TxCommitLost:
+		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: err}
+	default:
+		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
+	}
+}

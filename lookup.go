@@ -1,0 +1,73 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Lookup tells what is known of a key without claiming it: as Do would for a duplicate. Its outcomes are
+// Replayed, Rejected, InProgress, Unknown, Expired, Elided, Mismatch, each with Do's error; Failed with
+// [ErrNotFound] where there is no record, and with [ErrReleased] where the last attempt was released. It
+// writes nothing. Options: a Fingerprint, WithCodec.
+func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
+	if isNil(r) {
+		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
+	}
+	op, err := r.receiver().prepare(ctx, key, opts, optFingerprint|optCodec)
+	if err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if err := op.checkPlace(nil); err != nil && errors.Is(err, ErrInTransaction) {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	claim, err := op.peek(ctx)
+	if err != nil {
+		return failed[T](err)
+	}
+	switch claim.Decision {
+	case DecideAbsent:
+		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrNotFound, nil)
+	case DecideReleased:
+		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrReleased, nil)
+	}
+	return settled[T](&op, &claim)
+}
+
+// peek reads the record and decides as for a duplicate.
+func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
+	if err := op.ready(ctx); err != nil {
+		return ClaimResult{}, err
+	}
+	got, err := op.get(ctx)
+	if err != nil {
+		return ClaimResult{}, op.fail(StoreFailed, ErrStore, err)
+	}
+	if !got.Found {
+		return ClaimResult{Decision: DecideAbsent, Now: got.Now}, nil
+	}
+	claim := ClaimResult{Record: got.Record, Now: got.Now}
+	claim.Decision = Decide(&got.Record, ClaimRequest{Fingerprint: op.call.fingerprint, Nonce: NewNonce()}, got.Now)
+	switch claim.Decision {
+	case DecideClaimed:
+		claim.Decision = DecideReleased
+	case DecideNewer:
+		return ClaimResult{}, op.fail(StoreFailed, ErrStore, ErrNewerRecord)
+	}
+	return claim, nil
+}
+
+func (op *operation) get(ctx context.Context) (GetResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	defer cancel()
+	var got GetResult
+	var err error
+	for try := 1; ; try++ {
+		if got, err = op.store.Get(ctx, GetRequest{ID: op.id}); err == nil || isFinal(err) || try == claimTries {
+			return got, err
+		}
+		if pause(ctx, backoff(try)) != nil {
+			return got, err
+		}
+	}
+}
