@@ -1,0 +1,47 @@
+# Everything that a contributor runs. `make` alone explains.
+SHELL := bash
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## kill a payment service in mid-work, and charge once all the same
+	@go run ./cmd/everonce demo
+
+.PHONY: test
+test: ## what CI runs: format, vet, lint, all tests with the race detector; the time of each layer
+	@scripts/test
+
+.PHONY: lint
+lint: ## format, vet and lint alone
+	@scripts/test format vet lint
+
+.PHONY: fmt
+fmt: ## format all code
+	@scripts/tools gofumpt && bin/gofumpt -l -w .
+
+.PHONY: bench
+bench: ## one table of ratios: bare work, ours, the naive way
+	@scripts/bench
+
+.PHONY: soak
+soak: ## 1000 cycles of SIGKILL against SQLite and PostgreSQL
+	@scripts/test soak
+
+.PHONY: services-up
+services-up: ## start the servers that the tests talk to, and leave them running
+	@scripts/services up && scripts/services status
+
+.PHONY: services-down
+services-down: ## stop them
+	@scripts/services down
+
+.PHONY: tidy
+tidy: ## go mod tidy in every module
+	@scripts/tidy
+
+.PHONY: rehearsal
+rehearsal: ## build every module from a module proxy, as after a release
+	@scripts/release-rehearsal
