@@ -30,9 +30,9 @@ type BatchItem[R any] struct {
 	Err    error
 }
 
-// batchRun is one batch of messages on its way through a BatchStore.
-type batchRun struct {
-	store BatchStore
+// Batch is one batch of messages on its way through a BatchStore.
+type Batch struct {
+	Store BatchStore
 	items []batchItem
 }
 
@@ -43,8 +43,8 @@ type batchItem struct {
 	err   error // of the work
 }
 
-// open builds the claims: sorted, and a key that is twice in the batch claimed once.
-func (b *batchRun) open(c Consumer, id func(everonce.Key) everonce.RecordID, owner string, msgs []Message) {
+// Open builds the claims: sorted, and a key that is twice in the batch claimed once.
+func (b *Batch) Open(c Consumer, id func(everonce.Key) everonce.RecordID, owner string, msgs []Message) {
 	for _, m := range msgs {
 		key := c.key(m)
 		b.items = append(b.items, batchItem{msg: m, claim: everonce.ClaimRequest{
@@ -56,13 +56,13 @@ func (b *batchRun) open(c Consumer, id func(everonce.Key) everonce.RecordID, own
 	b.items = slices.CompactFunc(b.items, func(x, y batchItem) bool { return x.claim.ID == y.claim.ID })
 }
 
-// run claims all, works on what is ours, and ends all: two round trips for the whole batch.
-func (b *batchRun) run(ctx context.Context, work func(context.Context, []Message) []error) error {
+// Run claims all, works on what is ours, and ends all: two round trips for the whole batch.
+func (b *Batch) Run(ctx context.Context, work func(context.Context, []Message) []error) error {
 	claims := make([]everonce.ClaimRequest, len(b.items))
 	for i, it := range b.items {
 		claims[i] = it.claim
 	}
-	got, err := b.store.ClaimBatch(ctx, claims)
+	got, err := b.Store.ClaimBatch(ctx, claims)
 	if err != nil {
 		return err
 	}
@@ -94,28 +94,26 @@ func (b *batchRun) run(ctx context.Context, work func(context.Context, []Message
 			State: everonce.StateReleased, ErrorClass: "error", Lifetime: it.claim.Lifetime,
 		})
 	}
-	if _, err := b.store.CompleteBatch(ctx, done); err != nil {
+	if _, err := b.Store.CompleteBatch(ctx, done); err != nil {
 		return err
 	}
-	_, err = b.store.ReleaseBatch(ctx, back)
+	_, err = b.Store.ReleaseBatch(ctx, back)
 	return err
 }
 
 // BatchTx handles many messages in one transaction of ours: one commit for all, each with its own
 // record and savepoint. What fails is taken back alone and redelivered; the rest commits.
-func BatchTx[Tx any](ctx context.Context, c Consumer, recv *everonce.TxReceiver[Tx], inTx InTx[Tx], msgs []Message, handle func(context.Context, Tx, Message) error) ([]Disposition, error) {
+func BatchTx[Tx any](ctx context.Context, c Consumer, recv *everonce.TxReceiver[Tx], msgs []Message, handle func(context.Context, Tx, Message) error) ([]Disposition, error) {
 	out := make([]Disposition, len(msgs))
-	err := inTx(ctx, func(ctx context.Context, tx Tx) error {
+	err := recv.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		for i, m := range msgs {
-			ran := false
 			res, err := everonce.DoTx(ctx, tx, recv, c.key(m), func(ctx context.Context) (struct{}, error) {
-				ran = true
 				return struct{}{}, handle(ctx, tx, m)
 			}, everonce.FingerprintOf(m.Body), everonce.WithLifetime(everonce.ForQueue()))
 			if res.Outcome == everonce.StoreFailed || errors.Is(err, everonce.ErrTxDoomed) {
 				return err // the transaction is gone: InTx runs it again where that helps
 			}
-			out[i], _ = c.dispose(res.Outcome, ran, err)
+			out[i], _ = c.dispose(res.Outcome, res.Attempt > 0, err)
 		}
 		return nil
 	})

@@ -35,24 +35,20 @@ func (c Consumer) key(m Message) everonce.Key { return everonce.Key{Scope: c.Sco
 
 // Handle runs a guarded handler for one delivery.
 func (c Consumer) Handle(ctx context.Context, recv *everonce.Receiver, m Message, handle func(context.Context, *everonce.Attempt, Message) error) (Disposition, time.Duration, error) {
-	ran := false
 	res, err := everonce.Do(ctx, recv, c.key(m), func(ctx context.Context, a *everonce.Attempt) (struct{}, error) {
-		ran = true
 		return struct{}{}, handle(ctx, a, m)
 	}, everonce.FingerprintOf(m.Body), everonce.WithLifetime(everonce.ForQueue()))
-	d, delay := c.dispose(res.Outcome, ran, err)
+	d, delay := c.dispose(res.Outcome, res.Attempt > 0, err)
 	return d, delay, err
 }
 
 // HandleTx runs a handler whose effects are in the same database as the record; the message is
 // acknowledged after the commit.
 func HandleTx[Tx any](ctx context.Context, c Consumer, recv *everonce.TxReceiver[Tx], m Message, handle func(context.Context, Tx, Message) error) (Disposition, time.Duration, error) {
-	ran := false
 	res, err := everonce.Transact(ctx, recv, c.key(m), func(ctx context.Context, tx Tx) (struct{}, error) {
-		ran = true
 		return struct{}{}, handle(ctx, tx, m)
 	}, everonce.FingerprintOf(m.Body), everonce.WithLifetime(everonce.ForQueue()))
-	d, delay := c.dispose(res.Outcome, ran, err)
+	d, delay := c.dispose(res.Outcome, res.Attempt > 0, err)
 	return d, delay, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -28,6 +29,36 @@ func (a answer) head() []byte {
 		return nil
 	}
 	return b
+}
+
+// answerCodec writes the head as a line of JSON and the body as it is.
+type answerCodec struct{}
+
+// Name is what the record remembers.
+func (answerCodec) Name() string { return "http/1" }
+
+func (answerCodec) Marshal(v any) ([]byte, error) {
+	a, ok := v.(answer)
+	if !ok {
+		return nil, fmt.Errorf("http: %T is no answer", v)
+	}
+	return append(append(a.head(), '\n'), a.Body...), nil
+}
+
+func (answerCodec) Unmarshal(data []byte, v any) error {
+	a, ok := v.(*answer)
+	if !ok {
+		return fmt.Errorf("http: %T is no answer", v)
+	}
+	head, body, found := bytes.Cut(data, []byte{'\n'})
+	if !found {
+		return errors.New("http: an answer without a head")
+	}
+	if err := json.Unmarshal(head, a); err != nil {
+		return err
+	}
+	a.Body = bytes.Clone(body)
+	return nil
 }
 
 // recorder is the ResponseWriter that a handler sees: nothing is sent before the record is durable, so
@@ -113,14 +144,11 @@ func (h HTTP) Guarded(recv *everonce.Receiver, next http.Handler, answerWithin t
 				next.ServeHTTP(rec, req.WithContext(ctx))
 				d.own = rec.finish()
 				return d.own, keep(d.own.Status)
-			}, sum, everonce.WithSummary(answer.head))
+			}, sum, everonce.WithSummary(answer.head), everonce.WithCodec(answerCodec{}))
 			ended <- d
 		}()
 		select {
 		case d := <-ended:
-			if d.res.Outcome == everonce.LeaseLost { // the record's answer counts, not ours
-				d.res, d.err = everonce.Lookup[answer](req.Context(), recv, key, sum)
-			}
 			respond(w, d.res, d.own, d.err)
 		case <-time.After(answerWithin):
 			w.Header().Set("Retry-After", "1")
@@ -166,16 +194,16 @@ func ExactlyOnce[Tx any](h HTTP, recv *everonce.TxReceiver[Tx], next func(ctx co
 				return own, everonce.Permanent("http_"+strconv.Itoa(own.Status), nil, detail)
 			}
 			return own, nil
-		}, sum, everonce.WithSummary(answer.head))
+		}, sum, everonce.WithSummary(answer.head), everonce.WithCodec(answerCodec{}))
 		respond(w, res, own, err)
 	})
 }
 
 // Status answers a client that polls: it never claims, so it never becomes the attempt.
-func (h HTTP) Status(recv *everonce.Receiver) http.Handler {
+func (h HTTP) Status(recv everonce.AnyReceiver) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := everonce.Key{Scope: everonce.ScopeOf(h.Principal(r), http.MethodPost, "/payments"), ID: r.PathValue("key")}
-		res, err := everonce.Lookup[answer](r.Context(), recv, key)
+		res, err := everonce.Lookup[answer](r.Context(), recv, key, everonce.WithCodec(answerCodec{}))
 		if errors.Is(err, everonce.ErrNotFound) {
 			http.NotFound(w, r)
 			return
@@ -246,5 +274,5 @@ func send(w http.ResponseWriter, a answer) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // the client has gone: its retry is a replay
+	_, _ = w.Write(a.Body) //nolint:errcheck // the client has gone: its retry is a replay
 }

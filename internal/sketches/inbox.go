@@ -11,7 +11,6 @@ import (
 type Inbox[Tx any] struct {
 	DB    SQL[Tx]
 	Recv  *everonce.TxReceiver[Tx]
-	InTx  InTx[Tx]
 	Scope everonce.Scope
 	// Work handles one message in the transaction that also holds its record and its inbox row.
 	Work func(ctx context.Context, tx Tx, m Message) error
@@ -20,7 +19,7 @@ type Inbox[Tx any] struct {
 // Receive stores a delivery; the broker may be answered when it returns nil. A duplicate changes
 // nothing: the row is unique by scope and message ID.
 func (in Inbox[Tx]) Receive(ctx context.Context, m Message) error {
-	return in.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	return in.Recv.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		_, err := in.DB.Exec(ctx, tx, `INSERT INTO inbox (scope, id, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, string(in.Scope), m.ID, m.Body)
 		return err
 	})
@@ -31,7 +30,7 @@ func (in Inbox[Tx]) Receive(ctx context.Context, m Message) error {
 func (in Inbox[Tx]) Next(ctx context.Context) (bool, error) {
 	var found bool
 	var failed error
-	err := in.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err := in.Recv.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		var m Message
 		found, failed = false, nil
 		err := in.DB.Query(ctx, tx, func(scan func(...any) error) error {

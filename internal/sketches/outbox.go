@@ -2,6 +2,7 @@ package sketches
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/everonce/everonce"
 )
@@ -20,20 +21,19 @@ type Event struct {
 	Body  []byte
 }
 
-// InTx begins a transaction, runs work in it, commits, and runs the whole again where the database asks
-// for that.
-type InTx[Tx any] func(ctx context.Context, work func(ctx context.Context, tx Tx) error) error
-
 // Outbox writes events into the transaction of the effect and its record, and publishes them afterwards.
 type Outbox[Tx any] struct {
 	DB   SQL[Tx]
 	Recv *everonce.TxReceiver[Tx]
-	InTx InTx[Tx]
 }
 
-// Append adds an event to the operation's transaction.
-func (o Outbox[Tx]) Append(ctx context.Context, tx Tx, key everonce.Key, topic string, body []byte) error {
-	_, err := o.DB.Exec(ctx, tx, `INSERT INTO outbox (id, topic, body) VALUES (?, ?, ?)`, o.Recv.RecordID(key).String()+"/"+topic, topic, body)
+// Append adds an event to the transaction of the operation that runs in ctx.
+func (o Outbox[Tx]) Append(ctx context.Context, tx Tx, topic string, body []byte) error {
+	a, ok := everonce.AttemptFrom(ctx)
+	if !ok {
+		return fmt.Errorf("outbox: %w: the context is of no attempt", everonce.ErrInvalidArgument)
+	}
+	_, err := o.DB.Exec(ctx, tx, `INSERT INTO outbox (id, topic, body) VALUES (?, ?, ?)`, a.DownstreamKey("event:"+topic), topic, body)
 	return err
 }
 
@@ -43,7 +43,7 @@ func (o Outbox[Tx]) PlaceOrder(ctx context.Context, key everonce.Key, order []by
 		if _, err := o.DB.Exec(ctx, tx, `INSERT INTO orders (id, body) VALUES (?, ?)`, key.ID, order); err != nil {
 			return "", err
 		}
-		return key.ID, o.Append(ctx, tx, key, "order-placed", order)
+		return key.ID, o.Append(ctx, tx, "order-placed", order)
 	}, everonce.FingerprintOf(order))
 }
 
@@ -51,7 +51,7 @@ func (o Outbox[Tx]) PlaceOrder(ctx context.Context, key everonce.Key, order []by
 // A commit that fails publishes them again, under the same IDs.
 func (o Outbox[Tx]) Relay(ctx context.Context, publish func(context.Context, []Event) error) (int, error) {
 	var n int
-	err := o.InTx(ctx, func(ctx context.Context, tx Tx) error {
+	err := o.Recv.InTx(ctx, func(ctx context.Context, tx Tx) error {
 		var batch []Event
 		err := o.DB.Query(ctx, tx, func(scan func(...any) error) error {
 			var e Event

@@ -27,7 +27,7 @@ func RunSaga(ctx context.Context, recv *everonce.Receiver, key everonce.Key, ste
 			var refused *everonce.PermanentError
 			switch {
 			case errors.As(err, &refused):
-				return "", undo(ctx, a, steps[:i], refused)
+				return "", undo(a, steps[:i], refused)
 			case err != nil: // not final: the next attempt goes on here
 				return "", err
 			}
@@ -36,11 +36,14 @@ func RunSaga(ctx context.Context, recv *everonce.Receiver, key everonce.Key, ste
 	}, everonce.EffectsInSteps(), everonce.WithPolicy(everonce.Reexecute), everonce.WithLifetime(everonce.ForFinance()))
 }
 
-// undo compensates backwards. It does not run in the caller's context, which may be what failed the
-// step; each compensation's own record ends it when the lease is lost.
-func undo(ctx context.Context, a *everonce.Attempt, steps []SagaStep, refused *everonce.PermanentError) error {
-	ctx = context.WithoutCancel(ctx)
+// undo compensates, backwards, what was begun: what did not end too, since it may have had its effect. It
+// does not run in the caller's context, which may be what failed the step, and ends with the lease.
+func undo(a *everonce.Attempt, steps []SagaStep, refused *everonce.PermanentError) error {
+	ctx, begun := a.Detached(), a.Steps()
 	for _, s := range slices.Backward(steps) {
+		if !slices.ContainsFunc(begun, func(r everonce.StepRecord) bool { return r.Name == s.Name && r.State != everonce.StepNotDone }) {
+			continue
+		}
 		if _, err := everonce.Step(ctx, a, "undo:"+s.Name, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, s.Undo(ctx, a)
 		}); err != nil {
