@@ -1,0 +1,33 @@
+package sqlstore
+
+import "strings"
+
+// The columns of the tables. Times are microseconds, NULL where there is none; NULL stands for an empty
+// text or value too.
+const (
+	// RecordColumns are what [Statements] answer of a record.
+	RecordColumns = "id, scope, name, " + SwapColumns + ", rev"
+	// SwapColumns are those that a whole write of a record sets.
+	SwapColumns = "state, token, nonce, owner, attempt, lease_until, fp_alg, fp_sum, " +
+		"result_kind, result_codec, result_data, result_summary, unknown_step, prev_state, prev_owner, prev_claimed, last_error, " +
+		"format, created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps"
+	// StepColumns are what [Statements] answer of a step.
+	StepColumns = "name, state, attempt, result_kind, result_codec, result_data, result_summary, began_at, ended_at"
+)
+
+// swapKinds are the types of [SwapColumns].
+var swapKinds = []ArgKind{
+	ArgInt, ArgInt, ArgBytes, ArgText, ArgInt, ArgInt, ArgText, ArgBytes,
+	ArgInt, ArgText, ArgBytes, ArgBytes, ArgText, ArgInt, ArgText, ArgInt, ArgText,
+	ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt,
+}
+
+// qualified puts an alias in front of every column.
+func qualified(alias, columns string) string {
+	return alias + "." + strings.ReplaceAll(columns, ", ", ", "+alias+".")
+}
+
+// withoutData leaves out what may be large.
+func withoutData(columns string) string {
+	return strings.Replace(columns, "r.result_data", "NULL", 1)
+}

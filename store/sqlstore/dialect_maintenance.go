@@ -1,0 +1,52 @@
+package sqlstore
+
+// alive is true of a claim whose lease holds.
+const alive = "(r.state = 1 AND r.lease_until > {now})"
+
+// ripe chooses what a purge may look at. Every row that is due has something to be purged, so that no
+// row stands in the way of those behind it.
+func (w writer) ripe() string {
+	return "(SELECT id FROM {record} WHERE due_at <= {now} ORDER BY due_at LIMIT {1i}" + w.skipLocked() + ")"
+}
+
+func (w writer) skipLocked() string {
+	if w.SkipLocked == "" {
+		return ""
+	}
+	return " " + w.SkipLocked
+}
+
+// selected chooses records by range of IDs and by scope.
+const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND ({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, CAST({6i} AS INTEGER)) = {5t})"
+
+// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone.
+const stateBit = "CASE WHEN {gone} THEN 0 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
+	"WHEN r.result_until <= {now} THEN 32 ELSE 16 END"
+
+func (w writer) maintenance(s *Statements) {
+	const drop = "UPDATE {record} AS r SET result_codec = NULL, result_data = NULL, steps = 0, due_at = r.purge_at, rev = r.rev + 1 WHERE "
+	const over = " AND r.state = 4 AND r.result_until <= {now} AND r.purge_at > {now}"
+	if w.OneStatement {
+		clock := w.clock("")
+		s.PurgeResults = w.rows("purge_results", 1, clock[:len(clock)-1]+", dropped AS ("+drop+"r.id IN "+w.ripe()+over+" RETURNING r.id), "+
+			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT 1 FROM dropped")
+	} else {
+		s.PurgeSteps = w.exec("purge_steps", 1, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE r.id IN "+w.ripe()+over+")")
+		s.PurgeResults = w.exec("purge_results", 1, drop+"r.id IN "+w.ripe()+over)
+	}
+	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE r.id IN "+w.ripe()+" AND {gone}")
+
+	s.List = w.rows("list", 8, "SELECT {now}, 1, 0, "+withoutData(qualified("r", RecordColumns))+" FROM {record} AS r WHERE "+selected+
+		" AND ({8i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {7i}")
+	s.DeleteScope = w.exec("delete_scope", 7, "DELETE FROM {record} AS r WHERE r.id IN (SELECT r.id FROM {record} AS r WHERE "+selected+
+		" AND NOT "+alive+" ORDER BY r.id LIMIT {7i}"+w.skipLocked()+") AND NOT "+alive)
+	s.Health = w.rows("health", 0, "SELECT {now}, count(*) FILTER (WHERE b = 2), count(*) FILTER (WHERE b = 8), count(*) FILTER (WHERE b = 4), "+
+		"count(*) FILTER (WHERE b >= 16), min(updated_at) FILTER (WHERE b = 8) FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r) AS x")
+}
+
+func (w writer) meta(s *Statements) {
+	s.CreateMeta = w.exec("create_meta", 0, "CREATE TABLE IF NOT EXISTS {meta} (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+	s.GetMeta = w.rows("get_meta", 1, "SELECT value FROM {meta} WHERE name = {1t}")
+	s.PutMeta = w.exec("put_meta", 2, "INSERT INTO {meta} (name, value) VALUES ({1t}, {2t}) ON CONFLICT (name) DO NOTHING")
+	s.SetMeta = w.exec("set_meta", 2, "INSERT INTO {meta} (name, value) VALUES ({1t}, {2t}) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+}

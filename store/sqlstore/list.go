@@ -1,0 +1,135 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce"
+)
+
+// defaultPage is the size of a page that names none.
+const defaultPage = 100
+
+// selection are the arguments that choose records by scope, after an ID: a range of the primary key, and
+// the scope itself. It reports false where the range is behind the ID.
+func selection(scope everonce.Scope, after everonce.RecordID) ([]any, bool) {
+	var low, high everonce.RecordID
+	for i := range high {
+		high[i] = 0xff
+	}
+	if scope != "" {
+		prefix := everonce.ScopeRange(scope)
+		copy(low[:], prefix[:])
+		copy(high[:], prefix[:])
+	}
+	inside := string(scope) + "/"
+	return []any{after[:], low[:], high[:], string(scope), inside, int64(utf8.RuneCountInString(inside))}, bytes.Compare(after[:], high[:]) < 0
+}
+
+// List returns records in the order of their IDs, without the data of their results: see [everonce.Lister].
+func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+	if err = s.ready(ctx); err != nil {
+		return res, err
+	}
+	limit := req.Limit
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	args, some := selection(req.Scope, req.After)
+	if !some {
+		return res, nil
+	}
+	states := int64(0)
+	for _, state := range req.States {
+		states |= 1 << state
+	}
+	if len(req.States) == 0 {
+		states = 1<<everonce.StateClaimed | 1<<everonce.StateReleased | 1<<everonce.StateAbandoned | 1<<everonce.StateCompleted | 1<<everonce.StateTombstone
+	}
+	var stepped []int
+	list := s.call(s.text.List, append(args, int64(limit), states)...)
+	if s.traits.Clock != nil {
+		res.Now = at(list.Args[len(list.Args)-1].(int64)) //nolint:errcheck // it was put there by call
+	}
+	list.Each = func(r Row) error {
+		var w row
+		if err := w.scan(r); err != nil {
+			return err
+		}
+		rec, err := w.record()
+		if err != nil && rec == nil {
+			return err
+		}
+		// A record that can not be read is listed by what can: it must be found to be dealt with.
+		res.Now = w.now
+		if w.steps > 0 {
+			stepped = append(stepped, len(res.Records))
+		}
+		rec.Result.Data = nil
+		res.Records = append(res.Records, *rec)
+		return nil
+	}
+	if err = s.driver.Read(ctx, list); err != nil {
+		return everonce.ListResult{}, s.failed("list", err)
+	}
+	if len(res.Records) == limit {
+		res.Next = res.Records[limit-1].ID
+	}
+	if req.Steps && len(stepped) > 0 {
+		calls := make([]*Call, len(stepped))
+		for i, n := range stepped {
+			calls[i] = s.readSteps(&res.Records[n])
+		}
+		if err = s.driver.Read(ctx, calls...); err != nil {
+			return everonce.ListResult{}, s.failed("list steps", err)
+		}
+	}
+	return res, nil
+}
+
+// DeleteScope forgets a tenant: see [everonce.ScopeDeleter].
+func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+	if req.Scope == "" {
+		return res, everonce.Key{ID: "-"}.Validate()
+	}
+	limit := int64(req.Limit)
+	if limit <= 0 {
+		limit = defaultPurgeLimit
+	}
+	err = s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
+		args, _ := selection(req.Scope, everonce.RecordID{})
+		call := s.call(s.text.DeleteScope, append(args, limit)...)
+		if err := c.Send(ctx, call); err != nil {
+			return err
+		}
+		res = everonce.DeleteScopeResult{Records: int(call.Affected), More: call.Affected == limit}
+		return nil
+	})
+	return res, err
+}
+
+// Health counts records by state. It reads them all. See [everonce.HealthChecker].
+func (s *Store[Tx]) Health(ctx context.Context) (h everonce.Health, err error) {
+	if err = s.ready(ctx); err != nil {
+		return h, err
+	}
+	call := s.call(s.text.Health)
+	call.Each = func(r Row) error {
+		var now, oldest int64
+		if err := r.Scan(&now, &h.Claimed, &h.Abandoned, &h.Released, &h.Completed, &oldest); err != nil {
+			return err
+		}
+		h.Now, h.OldestAbandoned = at(now), at(oldest)
+		return nil
+	}
+	if err = s.driver.Read(ctx, call); err != nil {
+		return h, s.failed("health", err)
+	}
+	if s.traits.Notes != nil {
+		if h.Notes, err = s.traits.Notes(ctx); err != nil {
+			return h, s.failed("health", err)
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,44 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/everonce/everonce"
+)
+
+// defaultPurgeLimit is the batch of a purge that names none.
+const defaultPurgeLimit = 1000
+
+// Purge removes what time has let go: see [everonce.Store].
+func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+	limit := int64(req.Limit)
+	if limit <= 0 {
+		limit = defaultPurgeLimit
+	}
+	err = s.write(ctx, "purge", func(ctx context.Context, c Conn) error {
+		res = everonce.PurgeResult{}
+		records := s.call(s.text.PurgeRecords, limit)
+		if err := c.Send(ctx, records); err != nil {
+			return err
+		}
+		res.Records = int(records.Affected)
+		left := limit - records.Affected
+		if left <= 0 {
+			res.More = true
+			return nil
+		}
+		if s.text.PurgeSteps != nil {
+			if err := c.Send(ctx, s.call(s.text.PurgeSteps, left)); err != nil {
+				return err
+			}
+		}
+		results := s.call(s.text.PurgeResults, left)
+		if err := c.Send(ctx, results); err != nil {
+			return err
+		}
+		res.Results = int(results.Affected)
+		res.More = results.Affected == left
+		return nil
+	})
+	return res, err
+}

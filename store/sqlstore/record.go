@@ -1,0 +1,174 @@
+package sqlstore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// micros is a time as it is stored: microseconds, or nil for none.
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// at is a time as it was stored.
+func at(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// blob keeps an empty value apart from none.
+func blob(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+func number[N ~int | ~int64 | ~uint8](n N) any {
+	if n == 0 {
+		return nil
+	}
+	return int64(n)
+}
+
+// row is what the statements answer of a key: the store's time, whether the key was locked and inserted,
+// and the record, if there is one.
+type row struct {
+	now              time.Time
+	locked, inserted bool
+	found            bool
+	rec              everonce.Record
+	steps            int64 // how many the record has; they are read apart
+	rev              int64
+	err              error // of a record that can not be read; the row itself was
+}
+
+// scan reads the columns of an answer.
+func (w *row) scan(r Row) error {
+	var (
+		now, locked, inserted                                     int64
+		state, token, attempt, lease, kind, prevState, prevClaim  int64
+		format, created, claimed, updated, completed, until, gone int64
+		due                                                       int64
+		id, nonce, sum                                            []byte
+		scope, name                                               string
+	)
+	rec := &w.rec
+	if err := r.Scan(&now, &locked, &inserted, &id, &scope, &name,
+		&state, &token, &nonce, &rec.Owner, &attempt, &lease, &rec.Fingerprint.Alg, &sum,
+		&kind, &rec.Result.Codec, &rec.Result.Data, &rec.Result.Summary, &rec.UnknownStep, &prevState, &rec.Previous.Owner, &prevClaim, &rec.LastError,
+		&format, &created, &claimed, &updated, &completed, &until, &gone, &due, &w.steps, &w.rev); err != nil {
+		return err
+	}
+	w.now, w.locked, w.inserted, w.found = at(now), locked != 0, inserted != 0, id != nil
+	if !w.found {
+		w.rec = everonce.Record{}
+		return nil
+	}
+	if format > everonce.FormatVersion {
+		// what a newer version wrote is not judged by what this one knows
+		w.rec = everonce.Record{Format: int(format), State: everonce.State(state), PurgeAt: at(gone), LeaseUntil: at(lease)}
+		copy(w.rec.ID[:], id)
+		return nil
+	}
+	rec.Scope, rec.Name = everonce.Scope(scope), name
+	rec.State, rec.Token, rec.Attempt = everonce.State(state), everonce.Token(token), int(attempt)
+	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(kind), everonce.State(prevState)
+	rec.Format = int(format)
+	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = at(lease), at(created), at(claimed), at(updated)
+	rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt = at(completed), at(until), at(gone), at(prevClaim)
+	w.err = w.fill(id, nonce, sum, [...]int64{state, kind, prevState, attempt, token, format})
+	return nil
+}
+
+// fill copies what has a fixed length, and refuses what no version has written.
+func (w *row) fill(id, nonce, sum []byte, n [6]int64) error {
+	rec := &w.rec
+	ok := copy(rec.ID[:], id) == len(id) && len(id) == len(rec.ID) &&
+		len(nonce) == len(rec.Nonce) && (len(sum) == 0 || len(sum) == len(rec.Fingerprint.Sum)) &&
+		(sum == nil) == (rec.Fingerprint.Alg == "")
+	copy(rec.Nonce[:], nonce)
+	copy(rec.Fingerprint.Sum[:], sum)
+	state, kind, prev, attempt, token, format := n[0], n[1], n[2], n[3], n[4], n[5]
+	switch {
+	case !ok:
+		return w.corrupt("a binary column has a wrong length")
+	case state < int64(everonce.StateClaimed) || state > int64(everonce.StateCompleted):
+		return w.corrupt(fmt.Sprintf("there is no state %d", state))
+	case kind < 0 || kind > int64(everonce.ResultElided) || (state == int64(everonce.StateCompleted)) != (kind != 0):
+		return w.corrupt(fmt.Sprintf("state %v with a result of kind %d", rec.State, kind))
+	case prev < 0 || prev > int64(everonce.StateCompleted) || attempt < 0 || token <= 0 || format < 1:
+		return w.corrupt("a number is out of its range")
+	case rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero():
+		return w.corrupt("claimed without a lease")
+	}
+	return nil
+}
+
+func (w *row) corrupt(what string) error {
+	return fmt.Errorf("%w: key %s: %s", everonce.ErrCorruptRecord, w.rec.ID.Short(), what)
+}
+
+// record returns the record, or nil where there is none, and an error where it can not be read.
+func (w *row) record() (*everonce.Record, error) {
+	if !w.found {
+		return nil, nil
+	}
+	return &w.rec, w.err
+}
+
+// swapArgs appends the arguments of [SwapColumns].
+func swapArgs(args []any, r *everonce.Record, steps int64) []any {
+	var sum any
+	if !r.Fingerprint.IsZero() {
+		sum = r.Fingerprint.Sum[:]
+	}
+	return append(args,
+		int64(r.State), int64(r.Token), r.Nonce[:], r.Owner, int64(r.Attempt), micros(r.LeaseUntil), text(r.Fingerprint.Alg), sum,
+		number(r.Result.Kind), text(r.Result.Codec), blob(r.Result.Data), blob(r.Result.Summary),
+		text(r.UnknownStep), number(r.Previous.State), text(r.Previous.Owner), micros(r.Previous.ClaimedAt), text(r.LastError),
+		int64(r.Format), micros(r.CreatedAt), micros(r.ClaimedAt), micros(r.UpdatedAt), micros(r.CompletedAt), micros(r.ResultUntil), micros(r.PurgeAt),
+		micros(dueAt(r, steps)), steps)
+}
+
+// dueAt is when a purge has something to do about the record; zero is never. Every statement that writes
+// one of the times keeps it so.
+func dueAt(r *everonce.Record, steps int64) time.Time {
+	switch {
+	case r.PurgeAt.IsZero():
+		return time.Time{}
+	case r.State == everonce.StateClaimed && r.LeaseUntil.After(r.PurgeAt):
+		return r.LeaseUntil
+	case r.State == everonce.StateCompleted && (r.Result.Codec != "" || r.Result.Data != nil || steps > 0):
+		return r.ResultUntil
+	}
+	return r.PurgeAt
+}
+
+// scanStep reads [StepColumns].
+func scanStep(r Row) (s everonce.StepRecord, err error) {
+	var state, attempt, kind, began, ended int64
+	if err = r.Scan(&s.Name, &state, &attempt, &kind, &s.Result.Codec, &s.Result.Data, &s.Result.Summary, &began, &ended); err != nil {
+		return s, err
+	}
+	s.State, s.Attempt, s.Result.Kind = everonce.StepState(state), int(attempt), everonce.ResultKind(kind)
+	s.BeganAt, s.EndedAt = at(began), at(ended)
+	if state < int64(everonce.StepOpen) || state > int64(everonce.StepNotDone) || kind < 0 || kind > int64(everonce.ResultElided) {
+		return s, fmt.Errorf("%w: step %q has state %d and a result of kind %d", everonce.ErrCorruptRecord, s.Name, state, kind)
+	}
+	return s, nil
+}

@@ -1,0 +1,60 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// SaveStep writes a step: see [everonce.Store].
+func (s *Store[Tx]) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
+	s.lease.see(req.Lease)
+	return everonce.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c Conn) error {
+		calls := s.saveStepCalls(&req)
+		if err := c.Send(ctx, calls[0]); err != nil {
+			return err
+		}
+		if calls[0].Affected == 0 {
+			return s.refuseStep(ctx, c, &req)
+		}
+		if len(calls) > 1 {
+			return c.Send(ctx, calls[1:]...)
+		}
+		return nil
+	})
+}
+
+// saveStepCalls are the calls that write a step; the first checks the attempt.
+func (s *Store[Tx]) saveStepCalls(req *everonce.SaveStepRequest) []*Call {
+	step, total := &req.Step, req.Lifetime.Total().Microseconds()
+	var lease any
+	if req.Lease > 0 {
+		lease = req.Lease.Microseconds()
+	}
+	save := []any{req.ID[:], int64(req.Token), req.Nonce[:], lease, total, max(total, req.Lease.Microseconds()), step.Name}
+	result := []any{
+		int64(step.State), int64(step.Attempt),
+		number(step.Result.Kind), text(step.Result.Codec), blob(step.Result.Data), blob(step.Result.Summary),
+	}
+	if s.text.PutStep == nil {
+		return []*Call{s.call(s.text.SaveStep, append(save, result...)...)}
+	}
+	return []*Call{s.call(s.text.SaveStep, save...), s.call(s.text.PutStep, append([]any{req.ID[:], step.Name}, result...)...)}
+}
+
+// refuseStep says why a step was not written.
+func (s *Store[Tx]) refuseStep(ctx context.Context, c Conn, req *everonce.SaveStepRequest) error {
+	var w row
+	if err := s.load(ctx, c, &req.ID, &w); err != nil {
+		return err
+	}
+	rec, err := w.record()
+	if err != nil {
+		return err
+	}
+	if _, err = transition.SaveStep(rec, *req, w.now); err == nil {
+		err = errBusyKey // it was refused a moment ago
+	}
+	return err
+}

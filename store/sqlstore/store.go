@@ -1,0 +1,230 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Store is an [everonce.TxStore] in the tables of a SQL database. It is safe for concurrent use.
+type Store[Tx any] struct {
+	driver  Driver[Tx]
+	traits  Traits
+	text    *Statements
+	locks   KeyLocker[Tx] // nil where the database itself can try a lock
+	checked atomic.Bool   // the schema's version
+	hits    hitRate
+	lease   leaseBound
+}
+
+var (
+	_ everonce.TxStore[any]   = (*Store[any])(nil)
+	_ everonce.Lister         = (*Store[any])(nil)
+	_ everonce.ScopeDeleter   = (*Store[any])(nil)
+	_ everonce.HealthChecker  = (*Store[any])(nil)
+	_ everonce.IdentityKeeper = (*Store[any])(nil)
+)
+
+// New makes a store of a driver.
+func New[Tx any](driver Driver[Tx]) *Store[Tx] {
+	s := &Store[Tx]{driver: driver, traits: driver.Traits(), text: driver.Statements()}
+	s.locks, _ = driver.(KeyLocker[Tx])
+	return s
+}
+
+// now adds the store's time to the arguments of a statement, where the process's clock is the store's.
+func (s *Store[Tx]) now(args []any) []any {
+	if s.traits.Clock == nil {
+		return args
+	}
+	return append(args, s.traits.Clock().UnixMicro())
+}
+
+// call makes a call of a statement that takes the time.
+func (s *Store[Tx]) call(st *Statement, args ...any) *Call {
+	return &Call{Statement: st, Args: s.now(args)}
+}
+
+// readRow makes the call of Read, or of ReadLocked, into w.
+func (s *Store[Tx]) readRow(st *Statement, id *everonce.RecordID, w *row) *Call {
+	*w = row{locked: true}
+	if s.traits.Clock != nil { // where the statement answers no row there is no record
+		w.now = s.traits.Clock().UTC().Truncate(time.Microsecond)
+		return &Call{Statement: st, Args: []any{id[:], w.now.UnixMicro()}, Each: w.scan}
+	}
+	return &Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
+}
+
+// readSteps makes the call that appends the steps of a record to it.
+func (s *Store[Tx]) readSteps(rec *everonce.Record) *Call {
+	return &Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r Row) error {
+		step, err := scanStep(r)
+		rec.Steps = append(rec.Steps, step)
+		return err
+	}}
+}
+
+// load reads a record through c, with its steps if they matter.
+func (s *Store[Tx]) load(ctx context.Context, c Conn, id *everonce.RecordID, w *row) error {
+	if err := c.Send(ctx, s.readRow(s.text.Read, id, w)); err != nil {
+		return err
+	}
+	if w.steps == 0 || w.err != nil {
+		return nil
+	}
+	return c.Send(ctx, s.readSteps(&w.rec))
+}
+
+// swapTries bounds how often a record that changes under our hands is read again. Each time another
+// writer has got ahead, so it ends much sooner.
+const swapTries = 100
+
+// errBusyKey says that a record kept changing, or that a transaction held its key.
+var errBusyKey = errors.New("the record is being written by others")
+
+// replace writes next over the record that was read, or inserts it where there was none, and reports whether
+// it was in time.
+func (s *Store[Tx]) replace(ctx context.Context, c Conn, read *row, next *everonce.Record) (bool, error) {
+	steps := read.steps
+	if next.Steps == nil {
+		steps = 0
+	}
+	var call *Call
+	if read.found {
+		call = &Call{Statement: s.text.Swap, Args: swapArgs([]any{next.ID[:], read.rev}, next, steps)}
+	} else {
+		call = &Call{Statement: s.text.Insert, Args: swapArgs([]any{next.ID[:], string(next.Scope), next.Name}, next, 0)}
+	}
+	if err := c.Send(ctx, call); err != nil || call.Affected == 0 {
+		return false, err
+	}
+	if read.steps > 0 && steps == 0 && s.text.DropSteps != nil {
+		return true, c.Send(ctx, &Call{Statement: s.text.DropSteps, Args: []any{next.ID[:]}})
+	}
+	return true, nil
+}
+
+// decide reads a record, lets fn decide, and writes what it returns, until no other writer comes between.
+// fn gets nil where there is no record, and returns nil where there is nothing to write.
+func (s *Store[Tx]) decide(ctx context.Context, c Conn, id *everonce.RecordID, fn func(rec *everonce.Record, w *row) (*everonce.Record, error)) error {
+	for try := 0; try < swapTries; try++ {
+		var w row
+		if err := s.load(ctx, c, id, &w); err != nil {
+			return err
+		}
+		rec, err := w.record()
+		if err != nil {
+			return err
+		}
+		next, err := fn(rec, &w)
+		if next == nil || err != nil {
+			return err
+		}
+		if done, err := s.replace(ctx, c, &w, next); done || err != nil {
+			return err
+		}
+		if err := pauseBriefly(ctx, try); err != nil {
+			return err
+		}
+	}
+	return errBusyKey
+}
+
+// pauseBriefly lets the writer that was faster finish.
+func pauseBriefly(ctx context.Context, try int) error {
+	t := time.NewTimer(time.Duration(min(try, 20)) * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Get reads a record with its steps.
+func (s *Store[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	if err := s.ready(ctx); err != nil {
+		return everonce.GetResult{}, err
+	}
+	res, err := s.get(ctx, reader[Tx]{s.driver}, req)
+	return res, s.failed("get", err)
+}
+
+func (s *Store[Tx]) get(ctx context.Context, c Conn, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	var w row
+	if err := s.load(ctx, c, &req.ID, &w); err != nil {
+		return res, err
+	}
+	res.Now = w.now
+	rec, err := w.record()
+	if err != nil || rec == nil || rec.GoneAt(w.now) {
+		return res, err
+	}
+	if rec.Format > everonce.FormatVersion {
+		return res, everonce.ErrNewerRecord
+	}
+	res.Found, res.Record = true, *rec
+	return res, nil
+}
+
+// reader is the driver's way of reading as a Conn.
+type reader[Tx any] struct{ driver Driver[Tx] }
+
+func (r reader[Tx]) Send(ctx context.Context, calls ...*Call) error {
+	return r.driver.Read(ctx, calls...)
+}
+
+// durationMicros is a duration as an argument.
+func durationMicros(d time.Duration) any { return d.Microseconds() }
+
+// lifetimeMicros is a lifetime's total as an argument, or nil where a record is kept until it is settled.
+func lifetimeMicros(l everonce.Lifetime, expires bool) any {
+	if !expires {
+		return nil
+	}
+	return l.Total().Microseconds()
+}
+
+// write runs op through the driver, if the tables are known to be there.
+func (s *Store[Tx]) write(ctx context.Context, what string, op func(ctx context.Context, c Conn) error) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.failed(what, s.driver.Write(ctx, op))
+}
+
+// refusals are the answers that are no failure of the store.
+var refusals = [...]error{everonce.ErrLeaseLost, everonce.ErrAttemptEnded, everonce.ErrConflict, everonce.ErrTxTooLong, everonce.ErrOtherStore}
+
+// failed gives an error of the driver its meaning: the named reason, and that it is the store's failure.
+func (s *Store[Tx]) failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return err
+		}
+	}
+	reason := func(sentinel error, hint string) error {
+		return fmt.Errorf("%w: %w: %s: %s: %w", everonce.ErrStore, sentinel, what, hint, err)
+	}
+	switch s.driver.Classify(err).Class {
+	case ClassMissingTable:
+		return reason(everonce.ErrSchema, "the tables are missing or of another version; "+s.traits.MigrateHint)
+	case ClassFull:
+		return reason(everonce.ErrStoreFull, "the database has no room")
+	case ClassTooLarge:
+		return reason(everonce.ErrTooLarge, "the database refuses the size")
+	case ClassReadOnly:
+		return fmt.Errorf("%w: %s: the database takes no writes: %w", everonce.ErrStore, what, err)
+	case ClassDenied:
+		return fmt.Errorf("%w: %s: permission denied: %w", everonce.ErrStore, what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", everonce.ErrStore, what, err)
+}

@@ -1,0 +1,296 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// Begin begins a transaction, and claims in it if asked: see [everonce.TxStore].
+func (s *Store[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	var none everonce.ClaimResult
+	if err := s.ready(ctx); err != nil {
+		return nil, none, err
+	}
+	opts := BeginOptions{Timeout: s.lease.bound(s.traits.OneWriter, req.Timeout)}
+	if req.Claim == nil {
+		c, err := s.driver.Begin(ctx, opts)
+		if err != nil {
+			return nil, none, s.failed("begin", err)
+		}
+		return s.handle(c, true), none, nil
+	}
+	opts.Key = &req.Claim.ID
+	if s.traits.ReadFirst {
+		if done, res, err := s.look(ctx, req.Claim); done || err != nil {
+			return nil, res, s.failed("begin", err)
+		}
+	}
+	var w row
+	c, err := s.driver.Begin(ctx, opts, s.readRow(s.text.ReadLocked, &req.Claim.ID, &w))
+	switch {
+	case errors.Is(err, ErrKeyLocked):
+		return nil, s.inProgress(), nil
+	case err != nil:
+		return nil, none, s.failed("begin", err)
+	}
+	h := s.handle(c, true)
+	res, err := h.granted(ctx, req.Claim, &w)
+	if err != nil || res.Decision != everonce.DecideClaimed {
+		if rollbackErr := c.Rollback(ctx); rollbackErr != nil && err == nil && res.Decision == 0 {
+			err = rollbackErr
+		}
+		return nil, res, s.failed("begin", err)
+	}
+	return h, res, nil
+}
+
+// inProgress is the answer where a transaction of this process has the key.
+func (s *Store[Tx]) inProgress() everonce.ClaimResult {
+	res := everonce.ClaimResult{Decision: everonce.DecideInProgress}
+	if s.traits.Clock != nil {
+		res.Now = s.traits.Clock()
+	}
+	return res
+}
+
+// joinTimeout bounds what Join asks of the transaction.
+const joinTimeout = 10 * time.Second
+
+// Join wraps a transaction of the caller's: see [everonce.TxStore].
+func (s *Store[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
+	defer cancel()
+	c, err := s.driver.Join(ctx, tx)
+	if err != nil {
+		return nil, s.failed("join", err)
+	}
+	return s.handle(c, false), nil
+}
+
+// ClassifyTx tells what an error means for its transaction: see [everonce.TxStore].
+func (s *Store[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
+	switch {
+	case err == nil:
+		return everonce.TxErrorOther
+	case errors.Is(err, ErrCommitLost):
+		return everonce.TxCommitLost
+	case s.driver.Classify(err).Class == ClassRetry:
+		return everonce.TxErrorRetry
+	}
+	return everonce.TxErrorOther
+}
+
+func (s *Store[Tx]) handle(c TxConn[Tx], own bool) *txHandle[Tx] {
+	return &txHandle[Tx]{store: s, conn: c, own: own}
+}
+
+// txHandle is one transaction, begun here or the caller's.
+type txHandle[Tx any] struct {
+	store *Store[Tx]
+	conn  TxConn[Tx]
+	own   bool
+	// claims are what this handle has claimed and not completed.
+	claims map[everonce.RecordID]*txClaim
+}
+
+// txClaim is a claim that has written nothing yet.
+type txClaim struct {
+	req   everonce.ClaimRequest
+	token everonce.Token
+	rev   int64 // of the record that the claim found; 0 if there was none
+}
+
+func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
+
+// granted decides a claim on what was read under the key's lock, and remembers it.
+func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, w *row) (res everonce.ClaimResult, err error) {
+	s := h.store
+	if w.steps > 0 && w.err == nil {
+		if err = h.conn.Send(ctx, s.readSteps(&w.rec)); err != nil {
+			return res, err
+		}
+	}
+	rec, err := w.record()
+	if err != nil {
+		return res, err
+	}
+	if _, err = s.judge(rec, w, req, &res); err != nil || res.Decision != everonce.DecideClaimed {
+		return res, err
+	}
+	if old, ok := h.claims[req.ID]; ok && old.req.Nonce != req.Nonce || s.locks != nil && !s.locks.LockKey(h.conn, req.ID) {
+		return everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: res.Now}, nil
+	}
+	if h.claims == nil {
+		h.claims = make(map[everonce.RecordID]*txClaim, 1)
+	}
+	h.claims[req.ID] = &txClaim{req: *req, token: res.Record.Token, rev: w.rev}
+	return res, nil
+}
+
+// Claim claims inside of the transaction. It writes nothing.
+func (h *txHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	var w row
+	if err := h.conn.Send(ctx, h.store.readRow(h.store.text.ReadLocked, &req.ID, &w)); err != nil {
+		return everonce.ClaimResult{}, h.failed("claim", err)
+	}
+	res, err := h.granted(ctx, &req, &w)
+	return res, h.failed("claim", err)
+}
+
+// Complete writes the result inside of the transaction.
+func (h *txHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+	call := h.completeCall(&req)
+	if err := h.conn.Send(ctx, call); err != nil {
+		return h.failed("complete", err)
+	}
+	if call.Affected == 0 {
+		return everonce.ErrConflict
+	}
+	delete(h.claims, req.ID)
+	return nil
+}
+
+// Record writes a completed record without a claim before it.
+func (h *txHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
+	call := h.store.finishCall(&txClaim{req: claim}, &complete)
+	if err := h.conn.Send(ctx, call); err != nil {
+		return h.failed("record", err)
+	}
+	if call.Affected == 0 {
+		return everonce.ErrConflict
+	}
+	delete(h.claims, claim.ID)
+	return nil
+}
+
+// completeCall completes what this handle has claimed, or else an attempt of the guarded mode.
+func (h *txHandle[Tx]) completeCall(req *everonce.CompleteRequest) *Call {
+	claim, ok := h.claims[req.ID]
+	if ok && claim.token == req.Token && claim.req.Nonce == req.Nonce {
+		return h.store.finishCall(claim, req)
+	}
+	return h.store.completeCall(req)
+}
+
+func (s *Store[Tx]) finishCall(claim *txClaim, done *everonce.CompleteRequest) *Call {
+	req := &claim.req
+	var sum any
+	if !req.Fingerprint.IsZero() {
+		sum = req.Fingerprint.Sum[:]
+	}
+	call := s.call(s.text.Finish, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
+		text(req.Fingerprint.Alg), sum, int64(everonce.FormatVersion),
+		int64(done.Result.Kind), text(done.Result.Codec), blob(done.Result.Data), blob(done.Result.Summary),
+		done.Lifetime.Retention.Microseconds(), done.Lifetime.Total().Microseconds())
+	call.Must = true
+	return call
+}
+
+// Get reads inside of the transaction.
+func (h *txHandle[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	res, err := h.store.get(ctx, h.conn, req)
+	return res, h.failed("get", err)
+}
+
+// Renew checks and locks the token inside of the transaction, and renews the lease.
+func (h *txHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
+	h.store.lease.see(req.Lease)
+	return h.failed("renew", h.store.renew(ctx, h.conn, &req))
+}
+
+// savepoint runs a statement on a savepoint, whose name everonce chose.
+func (h *txHandle[Tx]) savepoint(ctx context.Context, verb, name string) error {
+	if err := ValidateName("savepoint", name); err != nil {
+		return err
+	}
+	return h.failed(verb, h.conn.Send(ctx, &Call{Statement: &Statement{Name: "savepoint", Text: verb + " " + name}}))
+}
+
+func (h *txHandle[Tx]) Savepoint(ctx context.Context, name string) error {
+	return h.savepoint(ctx, "SAVEPOINT", name)
+}
+
+func (h *txHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
+	return h.savepoint(ctx, "ROLLBACK TO SAVEPOINT", name)
+}
+
+func (h *txHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
+	return h.savepoint(ctx, "RELEASE SAVEPOINT", name)
+}
+
+// Commit does what the request asks as the last statements, and commits.
+func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	if !h.own {
+		return errNotOurs("commit")
+	}
+	var last []*Call
+	switch {
+	case req.Record != nil && req.Complete != nil:
+		last = append(last, h.store.finishCall(&txClaim{req: *req.Record}, req.Complete))
+	case req.Complete != nil:
+		call := h.completeCall(req.Complete)
+		if call.Must {
+			last = append(last, call)
+			break
+		}
+		if err := h.Complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
+			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+			return err
+		}
+	case req.Record != nil:
+		_ = h.conn.Rollback(ctx) //nolint:errcheck // the argument is what is wrong
+		return fmt.Errorf("%w: CommitRequest.Record without Complete", everonce.ErrInvalidArgument)
+	}
+	refused := everonce.ErrConflict
+	var step *Call
+	if req.SaveStep != nil {
+		h.store.lease.see(req.SaveStep.Lease)
+		steps := h.store.saveStepCalls(req.SaveStep)
+		step = steps[0]
+		step.Must = true
+		last = append(last, steps...)
+	}
+	err := h.conn.Commit(ctx, last...)
+	if errors.Is(err, ErrNothingWritten) {
+		if req.SaveStep != nil && (last[0] == step || last[0].Affected > 0) {
+			refused = h.store.whyNoStep(ctx, req.SaveStep)
+		}
+		return refused
+	}
+	return h.failed("commit", err)
+}
+
+// whyNoStep tells a lost lease from a full record, after the transaction was rolled back.
+func (s *Store[Tx]) whyNoStep(ctx context.Context, req *everonce.SaveStepRequest) error {
+	var w row
+	if s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w) == nil && w.err == nil && w.found {
+		if _, err := transition.SaveStep(&w.rec, *req, w.now); errors.Is(err, everonce.ErrTooLarge) {
+			return err
+		}
+	}
+	return everonce.ErrLeaseLost
+}
+
+// Rollback ends the transaction.
+func (h *txHandle[Tx]) Rollback(ctx context.Context) error {
+	if !h.own {
+		return errNotOurs("rollback")
+	}
+	return h.failed("rollback", h.conn.Rollback(ctx))
+}
+
+func errNotOurs(what string) error {
+	return fmt.Errorf("%w: %s of a transaction that the caller began", everonce.ErrInvalidArgument, what)
+}
+
+func (h *txHandle[Tx]) failed(what string, err error) error {
+	if errors.Is(err, ErrNothingWritten) {
+		return everonce.ErrConflict
+	}
+	return h.store.failed(what, err)
+}
