@@ -60,9 +60,9 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return invalid[T](err)
 	}
 	if op.set.Observer != nil {
-		var end func(Outcome, error)
-		ctx, end = op.observe(ctx, OpDo)
-		defer func() { end(res.Outcome, err) }()
+		w := op.observe(ctx, OpDo)
+		ctx = w.ctx
+		defer func() { w.end(res.Outcome, err) }()
 	}
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err

@@ -35,10 +35,10 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 		return invalid[T](err)
 	}
 	if op.set.Observer != nil {
-		var end func(Outcome, error)
-		ctx, end = op.observe(ctx, OpDoTx)
+		w := op.observe(ctx, OpDoTx)
+		ctx = w.ctx
 		op.ev.Provisional = true
-		defer func() { end(res.Outcome, err) }()
+		defer func() { w.end(res.Outcome, err) }()
 	}
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err

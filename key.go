@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -159,7 +160,12 @@ func (k Key) recordID(secret []byte) RecordID {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(k.Scope))) //nolint:gosec // bounded by MaxScopeLen
 	b = append(b, k.Scope...)
 	b = append(b, k.ID...)
-	sum := keyedSum(secret, b)
+	var sum [sha256.Size]byte
+	if len(secret) == 0 {
+		sum = sha256.Sum256(b)
+	} else {
+		sum = keyedSum(secret, bytes.Clone(b)) // the copy keeps b on the stack
+	}
 	copy(id[8:], sum[:24])
 	return id
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"time"
 )
 
 // Receiver is a store plus the policy: what an application holds for effects that lie outside of its
@@ -149,22 +148,4 @@ func (op *operation) ready(ctx context.Context) error {
 
 func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
 	return &Error{Outcome: o, KeyHash: op.id.Short(), Sentinel: sentinel, Cause: cause}
-}
-
-// observe starts the observation of the operation; the returned function ends it.
-func (op *operation) observe(ctx context.Context, kind OpKind) (context.Context, func(Outcome, error)) {
-	if op.set.Observer == nil {
-		return ctx, nil
-	}
-	started := time.Now()
-	op.ev = &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope}}
-	ctx = op.set.Observer.Start(ctx, op.ev.Op)
-	observed, ev := ctx, op.ev
-	return ctx, func(o Outcome, err error) {
-		if ev.Outcome == 0 || o != 0 {
-			ev.Outcome, ev.Err = o, err
-		}
-		ev.Duration = time.Since(started)
-		op.set.Observer.End(observed, *ev)
-	}
 }

@@ -65,11 +65,10 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	}
 	s.Value = nil
 	if op.set.Observer != nil {
-		var end func(Outcome, error)
-		ctx, end = op.observe(ctx, OpSettle)
-		op.ev.Step = s.Step
-		err = Settle(ctx, r.store, op.id, s)
-		end(settleOutcome(err), err)
+		w := op.observe(ctx, OpSettle)
+		w.ev.Step = s.Step
+		err = Settle(w.ctx, r.store, op.id, s)
+		w.end(settleOutcome(err), err)
 		return err
 	}
 	return Settle(ctx, r.store, op.id, s)

@@ -35,9 +35,9 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.set.Observer != nil {
-		var end func(Outcome, error)
-		ctx, end = op.observe(ctx, OpTransact)
-		defer func() { end(res.Outcome, err) }()
+		w := op.observe(ctx, OpTransact)
+		ctx = w.ctx
+		defer func() { w.end(res.Outcome, err) }()
 	}
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err
