@@ -1,0 +1,187 @@
+package deptest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport says what of ours a package may import, apart from the root and what lies in its own folder:
+// folders, with all below them. The first entry that a package lies in counts. Tests are not bound by it.
+var mayImport = []struct {
+	pkg     string
+	imports []string
+}{
+	{"store/transition", nil},
+	{"store/memstore", []string{"store/transition"}},
+	{"store/sqlstore", []string{"store/transition"}},
+	{"store/storetest", []string{"store/transition"}},
+	{"store", []string{"store/sqlstore", "store/transition"}}, // a store of its own module: never another store
+	{"oncetest", []string{"store/memstore"}},
+
+	// The patterns and transports take a receiver, never a store.
+	{"inbox", []string{"store/sqlstore"}}, // the SQL handle, not a database
+	{"outbox", []string{"store/sqlstore"}},
+	{"saga", []string{"store/sqlstore"}},
+	{"session", []string{"store/transition"}},
+	{"raftonce", []string{"session", "store/transition"}},
+	{"httponce", nil},
+	{"grpconce", nil},
+	{"consume", nil},
+	{"otelonce", nil},
+	{"dashboard", nil},
+
+	// What nobody links may import all, but for the program.
+	{"cmd", everything},
+	{"examples", everything},
+	{"internal/sketches", []string{"store/transition"}},
+	{"internal", everything},
+}
+
+var everything = []string{"store", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "internal"}
+
+func TestDirectionOfImports(t *testing.T) {
+	for path, p := range ours(t) {
+		from, _ := local(path)
+		for _, imp := range p.Imports {
+			to, isOurs := local(imp)
+			if isOurs && !allowed(from, to) {
+				t.Errorf("%s imports %s: against the direction of imports (docs/design.md, the house)", name(from), name(to))
+			}
+		}
+		for _, imp := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if to, isOurs := local(imp); isOurs && within(to, "cmd") && !within(from, "cmd") {
+				t.Errorf("%s imports %s: nothing imports the program", name(from), name(to))
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasItsPlace(t *testing.T) {
+	for path := range ours(t) {
+		from, _ := local(path)
+		if from == "" {
+			continue
+		}
+		if !slices.ContainsFunc(mayImport, func(r struct {
+			pkg     string
+			imports []string
+		},
+		) bool {
+			return within(from, r.pkg)
+		}) {
+			t.Errorf("%s is in no line of mayImport: say what it may import", from)
+		}
+	}
+}
+
+func allowed(from, to string) bool {
+	if from == "" { // the core holds itself up
+		return false
+	}
+	if to == "" || within(to, from) {
+		return true
+	}
+	for _, rule := range mayImport {
+		if !within(from, rule.pkg) {
+			continue
+		}
+		return within(to, rule.pkg) && rule.pkg != "store" ||
+			slices.ContainsFunc(rule.imports, func(dir string) bool { return within(to, dir) })
+	}
+	return false
+}
+
+func name(dir string) string {
+	if dir == "" {
+		return "the root package"
+	}
+	return dir
+}
+
+// TestAllowed plants faults: the table must tell them.
+func TestAllowed(t *testing.T) {
+	for _, tc := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"store/memstore", "", true},
+		{"", "store/memstore", false},
+		{"", "internal/deptest", false},
+		{"store/sqlitestore", "store/sqlstore", true},
+		{"store/sqlitestore", "store/pgxstore", false},
+		{"store/sqlitestore", "store/memstore", false},
+		{"store/sqlitestore/internal/x", "store/pgxstore", false},
+		{"store/redisstore", "store/sqlitestore", false},
+		{"store/sqlstore", "store/sqlitestore", false},
+		{"store/storetest", "store/memstore", false},
+		{"httponce", "store/memstore", false},
+		{"consume/kafkaonce", "store/pgxstore", false},
+		{"consume/kafkaonce", "consume", true},
+		{"outbox", "store/sqlstore", true},
+		{"outbox", "store/pgxstore", false},
+		{"examples", "cmd/everonce", false},
+		{"cmd/everonce", "store/pgxstore", true},
+		{"cmd/everonce", "cmd/everonce/demo", true},
+		{"elsewhere", "store/pgxstore", false},
+	} {
+		if got := allowed(tc.from, tc.to); got != tc.want {
+			t.Errorf("%s imports %s: allowed is %v, want %v", name(tc.from), name(tc.to), got, tc.want)
+		}
+	}
+}
+
+// linked are the packages that users' programs link.
+func linked(t *testing.T) []string {
+	var paths []string
+	for path, p := range ours(t) {
+		dir, _ := local(path)
+		switch {
+		case within(dir, "cmd"), within(dir, "examples"), within(dir, "internal"), within(dir, "store/storetest"), within(dir, "oncetest"):
+		case len(p.Imports) == 0: // only tests
+		default:
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+func TestUsersLinkNoTestCode(t *testing.T) {
+	for _, path := range linked(t) {
+		for dep := range listed(t, "-deps", path) {
+			if dep == "testing" || strings.HasPrefix(dep, "testing/") || strings.HasPrefix(dep, "pgregory.net/rapid") ||
+				strings.HasPrefix(dep, "github.com/anishathalye/porcupine") || strings.Contains(dep, "toxiproxy") ||
+				strings.HasSuffix(dep, "/storetest") || strings.HasSuffix(dep, "/oncetest") {
+				t.Errorf("%s links %s", path, dep)
+			}
+		}
+	}
+}
+
+// TestCoreLinksTheStandardLibraryOnly: the packages of the root module, but for the suites that others
+// run in their tests, need nothing that is not Go's or ours. So the SQL engine imports no driver.
+func TestCoreLinksTheStandardLibraryOnly(t *testing.T) {
+	others := modulePaths(t)
+	for _, path := range linked(t) {
+		if moduleOf(path, others) != rootModule {
+			continue
+		}
+		for dep, p := range listed(t, "-deps", path) {
+			if _, isOurs := local(dep); !p.Standard && (!isOurs || moduleOf(dep, others) != rootModule) {
+				t.Errorf("%s needs %s", path, dep)
+			}
+		}
+	}
+}
+
+// moduleOf returns the module, of ours, that a package belongs to.
+func moduleOf(pkg string, modules []string) string {
+	best := ""
+	for _, m := range modules {
+		if within(pkg, m) && len(m) > len(best) {
+			best = m
+		}
+	}
+	return best
+}
