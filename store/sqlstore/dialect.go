@@ -266,7 +266,11 @@ func (w writer) finish() *Statement {
 	for _, same := range strings.Fields("nonce owner format result_kind result_codec result_data result_summary claimed_at updated_at completed_at result_until purge_at") {
 		set += ", " + same + " = excluded." + same
 	}
-	return w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") VALUES ("+values+") ON CONFLICT (id) DO UPDATE SET "+set+
+	source := "VALUES (" + values + ")"
+	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
+		source = "SELECT " + values + " WHERE " + w.TryLock(w.arg(1, ArgBytes))
+	}
+	return w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+
 		" WHERE r.rev = {2i} OR {gone} OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND "+
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0 RETURNING 1")
 }
