@@ -1,0 +1,138 @@
+package pgxstore
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// Classify is for [everonce.Options].Classify, where the work's only effect is one statement, or one
+// transaction, in PostgreSQL: it marks with [everonce.NotDone] the errors after which nothing of it can
+// have taken hold. These are the errors that the server answered a statement with (a constraint, a
+// deadlock, a serialization failure, a permission), and those that came before anything was sent.
+// Errors that say nothing, like a connection that broke, stay as they are: the outcome is unknown.
+//
+// Do not use it for work that also calls a gateway, or that runs several statements without a
+// transaction: the first may have taken hold where the second failed.
+func Classify(err error) error {
+	if err == nil || everonce.IsNotDone(err) {
+		return err
+	}
+	if _, permanent := errors.AsType[*everonce.PermanentError](err); permanent {
+		return err
+	}
+	if classify(err).NotDone {
+		return everonce.NotDone(err)
+	}
+	return err
+}
+
+// classify tells the class of an error by its SQLSTATE, whichever client library brought it, as long as it
+// wraps a *pgconn.PgError.
+func classify(err error) sqlstore.ErrorInfo {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return classifyClient(err)
+	}
+	info := sqlstore.ErrorInfo{
+		Class:      classOf(pgErr),
+		Constraint: pgErr.ConstraintName,
+		Table:      pgErr.TableName,
+		// The server undid a statement that it answers with an error. After a fatal one, which ends the
+		// connection, nothing is sure: a commit may wait for a standby while it is told to end.
+		NotDone: !fatal(pgErr) && !lost(pgErr.Code),
+	}
+	if _, connect := errors.AsType[*pgconn.ConnectError](err); connect {
+		info.NotDone = true // refused at the door
+	}
+	return info
+}
+
+func classifyClient(err error) sqlstore.ErrorInfo {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return sqlstore.ErrorInfo{NotDone: true}
+	}
+	if _, connect := errors.AsType[*pgconn.ConnectError](err); connect || pgconn.SafeToRetry(err) {
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
+	}
+	if isConnectionError(err) {
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
+	}
+	return sqlstore.ErrorInfo{}
+}
+
+func fatal(e *pgconn.PgError) bool {
+	severity := e.SeverityUnlocalized
+	if severity == "" { // before PostgreSQL 9.6
+		severity = e.Severity
+	}
+	return severity == "FATAL" || severity == "PANIC"
+}
+
+// lost tells the SQLSTATEs that say "it may have been done": connection exceptions, which a proxy in
+// between answers with, and the two that say so by name.
+func lost(code string) bool {
+	return codeClass(code) == "08" || code == "40003" || code == "25P03" // 25P03: the session ended idle in its transaction
+}
+
+func codeClass(code string) string {
+	if len(code) < 2 {
+		return ""
+	}
+	return code[:2]
+}
+
+func classOf(e *pgconn.PgError) sqlstore.ErrorClass {
+	switch e.Code {
+	case "23505":
+		return sqlstore.ClassUnique
+	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
+		return sqlstore.ClassRetry
+	case "42P01", "42703", "3F000": // no such table, column, schema
+		return sqlstore.ClassMissingTable
+	case "53100":
+		return sqlstore.ClassFull
+	case "25006":
+		return sqlstore.ClassReadOnly
+	case "42501":
+		return sqlstore.ClassDenied
+	case "XX001", "XX002":
+		return sqlstore.ClassCorrupt
+	case "53300", "57P01", "57P02", "57P03", "57P05", "3D000": // too many connections, shutting down or starting up, no such database
+		return sqlstore.ClassUnavailable
+	}
+	switch codeClass(e.Code) {
+	case "08":
+		return sqlstore.ClassUnavailable
+	case "23":
+		return sqlstore.ClassConstraint
+	case "28":
+		return sqlstore.ClassDenied
+	case "54":
+		return sqlstore.ClassTooLarge
+	}
+	return sqlstore.ClassOther
+}
+
+// isConnectionError tells errors of the way to the server, from net, pgx and database/sql.
+func isConnectionError(err error) bool {
+	for _, target := range [...]error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
+		pgconn.ErrConnClosed, driver.ErrBadConn, sql.ErrConnDone,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	_, ok := errors.AsType[net.Error](err)
+	return ok
+}

@@ -1,0 +1,68 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"time"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// rollbackTimeout bounds a rollback that is sent to the server; afterwards the connection is closed.
+const rollbackTimeout = 5 * time.Second
+
+// exclusively are the first calls of a migration: they wait for the lock that only migrations take.
+func (d *database) exclusively() []*sqlstore.Call {
+	calls := []*sqlstore.Call{{
+		Statement: &sqlstore.Statement{Name: "exclusive", Text: "SELECT pg_advisory_xact_lock($1::bigint)"},
+		Args:      []any{lockNumber("everonce/migrate/" + d.tables.record)},
+	}}
+	if text := createSchema(d.tables); text != "" {
+		calls = append(calls, &sqlstore.Call{Statement: &sqlstore.Statement{Name: "create_schema", Text: text}})
+	}
+	return calls
+}
+
+// database is what both drivers share: the texts, and what they are about.
+type database struct {
+	*settings
+	statements *sqlstore.Statements
+	migrations [][]string
+	must       mustTexts
+	read       func(ctx context.Context, calls ...*sqlstore.Call) error
+}
+
+func newDatabase(opts *Options) (*database, error) {
+	s, err := opts.settings()
+	if err != nil {
+		return nil, err
+	}
+	d := &database{settings: s}
+	d.statements = d.texts()
+	d.migrations = migrations(s.tables)
+	return d, nil
+}
+
+func (d *database) Statements() *sqlstore.Statements      { return d.statements }
+func (d *database) Migrations() [][]string                { return d.migrations }
+func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
+
+func lockNumber(name string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	return int64(h.Sum64()) //nolint:gosec // any 64 bits
+}
+
+// errNotOurs is what the end of a joined transaction answers; the engine never asks for it.
+var errNotOurs = errors.New("pgxstore: the transaction is the caller's to end")
+
+// joinedTx is a transaction of the caller's: the engine never ends it.
+type joinedTx[Tx any] struct {
+	sqlstore.Conn
+	tx Tx
+}
+
+func (t *joinedTx[Tx]) Tx() Tx                                          { return t.tx }
+func (t *joinedTx[Tx]) Commit(context.Context, ...*sqlstore.Call) error { return errNotOurs }
+func (t *joinedTx[Tx]) Rollback(context.Context) error                  { return errNotOurs }

@@ -1,0 +1,80 @@
+package pgxstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// now is the database's clock, not the transaction's start, as now() would be.
+const now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+// texts are the engine's, in PostgreSQL's words.
+func (d *database) texts() *sqlstore.Statements {
+	seed := lockNumber("everonce/record/" + d.tables.record)
+	return sqlstore.NewStatements(sqlstore.Dialect{
+		Record: d.tables.record, Step: d.tables.step, Meta: d.tables.meta,
+		Placeholder: placeholder,
+		Now:         now,
+		// A lock that is asked for, never waited for: a lock_timeout would abort the transaction. Two
+		// keys share one with a probability of 2⁻⁶⁴, and are then in progress while they are not.
+		TryLock: func(id string) string {
+			return "pg_try_advisory_xact_lock(hashtextextended(encode(" + id + ", 'hex') COLLATE \"C\", " + strconv.FormatInt(seed, 10) + "))"
+		},
+		Greatest:     "greatest",
+		OneStatement: true,
+		SkipLocked:   "FOR UPDATE SKIP LOCKED",
+	})
+}
+
+// placeholder says the type of every argument, so that no mode of a client has to guess it.
+func placeholder(n int, kind sqlstore.ArgKind) string {
+	return "$" + strconv.Itoa(n) + [...]string{sqlstore.ArgInt: "::bigint", sqlstore.ArgText: "::text", sqlstore.ArgBytes: "::bytea"}[kind]
+}
+
+// Traits tells the engine what PostgreSQL is like.
+func (d *database) Traits() sqlstore.Traits {
+	return sqlstore.Traits{
+		Name:         "PostgreSQL",
+		OneStatement: true,
+		MigrateHint:  "run the store's Migrate once, or the text of its Schema with your own migration tool",
+		Notes:        d.notes,
+	}
+}
+
+// durability are the settings without which a commit that was answered can be lost, and what that takes.
+var durability = []struct{ setting, good, loss string }{
+	{"fsync", "on", "a crash of the machine can lose and corrupt everything"},
+	{"full_page_writes", "on", "a crash of the machine can corrupt the tables"},
+	{"synchronous_commit", "", "a crash of the server loses the commits of the last moments"},
+}
+
+var readSettings = &sqlstore.Statement{
+	Name: "settings", Rows: true,
+	Text: "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), " +
+		"CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
+}
+
+// notes tells what of the database's setup weakens what the store promises.
+func (d *database) notes(ctx context.Context) ([]string, error) {
+	var notes []string
+	err := d.read(ctx, &sqlstore.Call{Statement: readSettings, Each: func(row sqlstore.Row) error {
+		values := make([]string, len(durability))
+		var standby int64
+		if err := row.Scan(&values[0], &values[1], &values[2], &standby); err != nil {
+			return err
+		}
+		for i, d := range durability {
+			if values[i] != d.good && (d.good != "" || values[i] == "off") {
+				notes = append(notes, fmt.Sprintf("%s is %s: %s.", d.setting, values[i], d.loss))
+			}
+		}
+		if standby != 0 {
+			notes = append(notes, "The server is a standby: it takes no writes.")
+		}
+		return nil
+	}})
+	return notes, err
+}

@@ -1,0 +1,92 @@
+package pgxstore
+
+import (
+	"database/sql"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// Options are what a store may be told. The zero value of each field is its default.
+type Options struct {
+	// Schema is the schema of the tables. Default: the first one of the connection's search_path.
+	// Migrate creates it if it is not there; the text of Schema does not.
+	Schema string
+	// Prefix begins the names of the tables. Default "everonce_". Schema and Prefix may have a-z, 0-9
+	// and _, at most 40 of them, and do not begin with a digit.
+	Prefix string
+	// Isolation is the level of the transactions that the store begins. Default: the database's own,
+	// which is read committed unless somebody changed it. At repeatable read and serializable a
+	// transaction may fail because of another one, with a serialization failure: Transact runs it again.
+	Isolation sql.IsolationLevel
+}
+
+const defaultPrefix = "everonce_"
+
+// tables are the names of a store's tables, quoted and qualified.
+type tables struct {
+	schema             string // as given, may be empty
+	prefix             string
+	record, step, meta string
+}
+
+// settings are options that were checked.
+type settings struct {
+	tables tables
+	begin  string // the statement that begins a transaction
+	level  sql.IsolationLevel
+}
+
+func (o *Options) settings() (*settings, error) {
+	var given Options
+	if o != nil {
+		given = *o
+	}
+	if given.Prefix == "" {
+		given.Prefix = defaultPrefix
+	}
+	if given.Schema != "" {
+		if err := sqlstore.ValidateName("schema", given.Schema); err != nil {
+			return nil, err
+		}
+	}
+	if err := sqlstore.ValidateName("table prefix", given.Prefix); err != nil {
+		return nil, err
+	}
+	begin, err := beginText(given.Isolation)
+	if err != nil {
+		return nil, err
+	}
+	name := func(table string) string {
+		if given.Schema == "" {
+			return pgx.Identifier{given.Prefix + table}.Sanitize()
+		}
+		return pgx.Identifier{given.Schema, given.Prefix + table}.Sanitize()
+	}
+	return &settings{
+		tables: tables{
+			schema: given.Schema, prefix: given.Prefix,
+			record: name("record"), step: name("step"), meta: name("meta"),
+		},
+		begin: begin,
+		level: given.Isolation,
+	}, nil
+}
+
+func beginText(level sql.IsolationLevel) (string, error) {
+	switch level {
+	case sql.LevelDefault:
+		return "begin", nil
+	case sql.LevelReadCommitted:
+		return "begin isolation level read committed", nil
+	case sql.LevelRepeatableRead:
+		return "begin isolation level repeatable read", nil
+	case sql.LevelSerializable:
+		return "begin isolation level serializable", nil
+	}
+	return "", fmt.Errorf("%w: Options.Isolation is %v; PostgreSQL has read committed, repeatable read and serializable",
+		everonce.ErrInvalidArgument, level)
+}

@@ -1,0 +1,136 @@
+package pgxstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// pgxSender is what a pool, a connection and a transaction have in common.
+type pgxSender interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// pgxConn sends the engine's calls. Several calls go in one round trip, and where no transaction is open they
+// are one: the server ends it after the last of them.
+type pgxConn struct{ to pgxSender }
+
+func (c pgxConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+	if len(calls) == 1 {
+		return sendOne(ctx, c.to, calls[0])
+	}
+	var batch pgx.Batch
+	for _, call := range calls {
+		batch.Queue(call.Statement.Text, call.Args...)
+	}
+	results := c.to.SendBatch(ctx, &batch)
+	err := readCalls(results, calls)
+	return closeBatch(results, err)
+}
+
+func sendOne(ctx context.Context, to pgxSender, call *sqlstore.Call) error {
+	if call.Statement.Rows {
+		rows, err := to.Query(ctx, call.Statement.Text, call.Args...)
+		if err != nil {
+			return err
+		}
+		return readRows(rows, call)
+	}
+	tag, err := to.Exec(ctx, call.Statement.Text, call.Args...)
+	if err != nil {
+		return err
+	}
+	return affected(call, tag.RowsAffected())
+}
+
+// readCalls reads the answers of calls, in their order.
+func readCalls(results pgx.BatchResults, calls []*sqlstore.Call) error {
+	for _, call := range calls {
+		if call.Statement.Rows {
+			rows, err := results.Query()
+			if err != nil {
+				return err
+			}
+			if err := readRows(rows, call); err != nil {
+				return err
+			}
+			continue
+		}
+		tag, err := results.Exec()
+		if err != nil {
+			return err
+		}
+		if err := affected(call, tag.RowsAffected()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeBatch ends a batch, and returns the error that came first.
+func closeBatch(results pgx.BatchResults, err error) error {
+	if closeErr := results.Close(); err == nil {
+		return closeErr
+	}
+	return err
+}
+
+func readRows(rows pgx.Rows, call *sqlstore.Call) error {
+	defer rows.Close()
+	call.Affected = 0
+	for rows.Next() {
+		call.Affected++
+		if call.Each != nil {
+			if err := call.Each(pgxRow{rows}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return affected(call, call.Affected)
+}
+
+func affected(call *sqlstore.Call, n int64) error {
+	call.Affected = n
+	if call.Must && n == 0 {
+		return sqlstore.ErrNothingWritten
+	}
+	return nil
+}
+
+// pgxRow reads NULL as the zero value.
+type pgxRow struct{ rows pgx.Rows }
+
+func (r pgxRow) Scan(dest ...any) error {
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *int64:
+			dest[i] = (*nullInt)(d)
+		case *string:
+			dest[i] = (*nullText)(d)
+		}
+	}
+	return r.rows.Scan(dest...)
+}
+
+type nullInt int64
+
+func (n *nullInt) ScanInt64(v pgtype.Int8) error {
+	*n = nullInt(v.Int64) // zero where it is NULL
+	return nil
+}
+
+type nullText string
+
+func (t *nullText) ScanText(v pgtype.Text) error {
+	*t = nullText(v.String)
+	return nil
+}

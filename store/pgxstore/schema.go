@@ -1,0 +1,48 @@
+package pgxstore
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// schema holds a file for each version: 1.sql brings an empty database to version 1, and so on. In
+// them {record}, {step} and {meta} are the tables, {record_…} and {step_…} the names of their indexes.
+//
+//go:embed schema/*.sql
+var schema embed.FS
+
+// migrations returns the statements of every version.
+func migrations(t tables) [][]string {
+	index := func(name string) string { return pgx.Identifier{t.prefix + name}.Sanitize() }
+	names := strings.NewReplacer(
+		"{record}", t.record, "{step}", t.step, "{meta}", t.meta,
+		"{record_pkey}", index("record_pkey"), "{record_due}", index("record_due"), "{step_pkey}", index("step_pkey"),
+	)
+	var all [][]string
+	for version := 1; ; version++ {
+		file, err := schema.ReadFile(fmt.Sprintf("schema/%d.sql", version))
+		if err != nil {
+			return all
+		}
+		var statements []string
+		for text := range strings.SplitSeq(string(file), ";\n") {
+			if text = strings.TrimSpace(text); text != "" {
+				statements = append(statements, names.Replace(text))
+			}
+		}
+		all = append(all, statements)
+	}
+}
+
+// createSchema makes the schema that the tables are in. One that is there is not asked for again: that
+// would take a permission that nobody needs then. Empty where the tables are in no schema of their own.
+func createSchema(t tables) string {
+	if t.schema == "" {
+		return ""
+	}
+	name := pgx.Identifier{t.schema}.Sanitize()
+	return "DO $$ BEGIN IF to_regnamespace('" + name + "') IS NULL THEN CREATE SCHEMA " + name + "; END IF; END $$"
+}

@@ -1,0 +1,169 @@
+package pgxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// sqlDriver reaches the database through database/sql.
+type sqlDriver struct {
+	*database
+	db *sql.DB
+}
+
+func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
+	if db == nil {
+		return nil, fmt.Errorf("%w: the database handle is nil", everonce.ErrInvalidArgument)
+	}
+	shared, err := newDatabase(opts)
+	if err != nil {
+		return nil, err
+	}
+	d := &sqlDriver{database: shared, db: db}
+	shared.read = d.Read
+	return d, nil
+}
+
+func (d *sqlDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+	return sqlConn{d.db}.Send(ctx, calls...)
+}
+
+func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+	return op(ctx, sqlConn{d.db})
+}
+
+func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after the commit it does nothing
+	conn := sqlConn{tx}
+	if err := conn.Send(ctx, d.exclusively()...); err != nil {
+		return err
+	}
+	if err := op(ctx, conn); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqlstore.Call) (sqlstore.TxConn[*sql.Tx], error) {
+	// database/sql rolls back when the context of BeginTx ends, so that must not be the caller's. It is
+	// the caller's as long as Begin runs.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, end)
+	tx := &sqlTx{end: end}
+	if opts.Timeout > 0 {
+		tx.timer = time.AfterFunc(opts.Timeout, func() {
+			tx.late.Store(true)
+			end()
+		})
+	}
+	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
+	if err == nil {
+		tx.inner = inner
+		err = sqlConn{inner}.Send(life, first...)
+	}
+	if !release() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = tx.Rollback(ctx)
+		if ctx.Err() != nil { // what cut it short, not what that looked like
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return nil, tx.tooLate(err)
+	}
+	return tx, nil
+}
+
+func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
+	if tx == nil {
+		return nil, fmt.Errorf("%w: the transaction is nil", everonce.ErrInvalidArgument)
+	}
+	return &joinedTx[*sql.Tx]{Conn: sqlConn{tx}, tx: tx}, nil
+}
+
+// sqlTx is a transaction that the store began.
+type sqlTx struct {
+	inner *sql.Tx
+	end   context.CancelFunc // ends the context that the transaction lives in
+	timer *time.Timer
+	late  atomic.Bool // the time was over
+	over  bool        // it has ended
+}
+
+func (t *sqlTx) Tx() *sql.Tx { return t.inner }
+
+func (t *sqlTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+	if t.over {
+		return t.tooLate(sql.ErrTxDone)
+	}
+	return t.tooLate(sqlConn{t.inner}.Send(ctx, calls...))
+}
+
+func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
+	if t.over {
+		return t.tooLate(sql.ErrTxDone)
+	}
+	if err := t.Send(ctx, last...); err != nil {
+		_ = t.Rollback(ctx)
+		return t.tooLate(err)
+	}
+	if err := ctx.Err(); err != nil { // nothing of the commit was sent
+		_ = t.Rollback(ctx)
+		return err
+	}
+	if t.timer != nil && !t.timer.Stop() { // from here on it is the commit that decides
+		_ = t.Rollback(ctx)
+		return t.tooLate(sql.ErrTxDone)
+	}
+	// Commit takes no context: the transaction's own is ended where the caller's does.
+	release := context.AfterFunc(ctx, t.end)
+	defer release()
+	defer t.end()
+	t.over = true
+	err := t.inner.Commit()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sql.ErrTxDone):
+		return fmt.Errorf("the transaction had ended before its commit: was it committed, or rolled back, by the work? %w", err)
+	case commitLost(err):
+		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
+	}
+	return err
+}
+
+func (t *sqlTx) Rollback(context.Context) error {
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	defer t.end()
+	if t.over || t.inner == nil {
+		return nil
+	}
+	t.over = true
+	// Where it can not roll back on the server in time, the connection is closed, and the server rolls
+	// back by itself.
+	bound := time.AfterFunc(rollbackTimeout, t.end)
+	defer bound.Stop()
+	_ = t.inner.Rollback()
+	return nil
+}
+
+// tooLate is the reason for any error after the time was over.
+func (t *sqlTx) tooLate(err error) error {
+	if err != nil && t.late.Load() {
+		return fmt.Errorf("%w: %w", everonce.ErrTxTooLong, err)
+	}
+	return err
+}
