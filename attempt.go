@@ -43,7 +43,7 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 	}
 	if op.ev != nil {
 		op.ev.Attempt = a.number
-		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !rec.Fingerprint.IsZero() && op.call.fingerprint.Alg != rec.Fingerprint.Alg
+		op.compareAlg(rec.Fingerprint)
 	}
 	return a
 }

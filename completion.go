@@ -64,17 +64,21 @@ func decode[T any](call *call, saved *SavedResult) (v T, err error) {
 		return v, fmt.Errorf("%w: it was written by the codec %q", ErrUndecodable, saved.Codec)
 	}
 	if _, raw := c.(rawCodec); raw {
-		if p, ok := any(&v).(*[]byte); ok {
-			*p = append([]byte{}, saved.Data...)
+		if _, ok := any(v).([]byte); ok { // no trip to the heap for v
+			v, _ = any(append([]byte{}, saved.Data...)).(T)
 			return v, nil
 		}
 	}
+	return unmarshal[T](c, saved.Data)
+}
+
+func unmarshal[T any](c Codec, data []byte) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: the codec panicked: %T", ErrUndecodable, p)
 		}
 	}()
-	if err = c.Unmarshal(saved.Data, &v); err != nil {
+	if err = c.Unmarshal(data, &v); err != nil {
 		var zero T
 		return zero, fmt.Errorf("%w: %w", ErrUndecodable, err)
 	}

@@ -70,6 +70,11 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	if err := op.ready(ctx); err != nil {
 		return Result[T]{Outcome: StoreFailed}, err
 	}
+	if op.recaller != nil && ctx.Err() == nil {
+		if rec, ok := op.recaller.Recall(op.id); ok && !op.call.fingerprint.Conflicts(rec.Fingerprint) {
+			return replayed[T](&op, rec.Fingerprint, &rec.Result)
+		}
+	}
 	var claim ClaimResult
 	started, err := op.acquire(ctx, &claim)
 	if err != nil {
@@ -98,18 +103,26 @@ func failed[T any](err error) (Result[T], error) {
 
 // settled returns what a record says that could not be claimed.
 func settled[T any](op *operation, claim *ClaimResult) (Result[T], error) {
-	rec := &claim.Record
-	if op.ev != nil {
-		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !rec.Fingerprint.IsZero() && op.call.fingerprint.Alg != rec.Fingerprint.Alg
-	}
 	if claim.Decision != DecideReplay {
+		op.compareAlg(claim.Record.Fingerprint)
 		e := op.refusal(claim)
 		return Result[T]{Outcome: e.Outcome}, e
 	}
-	var res Result[T]
-	var err error
-	res.Value, res.Outcome, err = replay[T](op, &rec.Result)
+	return replayed[T](op, claim.Record.Fingerprint, &claim.Record.Result)
+}
+
+// replayed returns a saved result, whose fingerprint has been compared.
+func replayed[T any](op *operation, saved Fingerprint, result *SavedResult) (res Result[T], err error) {
+	op.compareAlg(saved)
+	res.Value, res.Outcome, err = replay[T](op, result)
 	return res, err
+}
+
+// compareAlg tells the observer that the fingerprints are of two kinds, and so were not compared.
+func (op *operation) compareAlg(saved Fingerprint) {
+	if op.ev != nil {
+		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !saved.IsZero() && op.call.fingerprint.Alg != saved.Alg
+	}
 }
 
 // replay returns a saved result as the first caller got it, decoded by the call's codec or a built-in one.

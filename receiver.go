@@ -54,6 +54,7 @@ type core struct {
 	set      *settings
 	defaults call
 	prompt   bool // the store's calls never block: they need no timeout
+	recaller Recaller
 	identity identity
 	hub      hub
 }
@@ -74,6 +75,7 @@ func (r *core) init(store Store, opts *Options) error {
 		return err
 	}
 	_, r.prompt = store.(promptStore)
+	r.recaller, _ = store.(Recaller)
 	r.defaults = call{
 		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
 		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic, codec: set.Codec, codecName: set.codecName,

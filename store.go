@@ -233,6 +233,20 @@ type PurgeResult struct {
 	More    bool // the limit was reached: call again
 }
 
+// Recaller is an optional power of a [Store] whose look-ups cost next to nothing: to answer a duplicate
+// of a finished operation without the making of a claim. It is asked before every claim.
+type Recaller interface {
+	// Recall returns the result of a completed record whose retention runs, and false in every other
+	// case, in which the claim will tell. It never blocks.
+	Recall(id RecordID) (Recalled, bool)
+}
+
+// Recalled is a saved result with what must be compared before it is replayed.
+type Recalled struct {
+	Fingerprint Fingerprint
+	Result      SavedResult
+}
+
 // Lister is an optional power of a [Store]: to look through its records. Discovered by type assertion.
 type Lister interface {
 	// List returns records in the order of their IDs, without results, and with their steps if asked.
