@@ -54,6 +54,9 @@ const claimTries = 3
 // may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
 func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (time.Time, error) {
 	started := time.Now()
+	if ctx.Err() != nil {
+		return started, op.fail(Failed, context.Cause(ctx), nil)
+	}
 	var err error
 	for try := 1; ; try++ {
 		if *claim, err = op.sendClaim(ctx, req); err == nil {
@@ -67,6 +70,9 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		}
 		if try == claimTries || ctx.Err() != nil || pause(ctx, backoff(try)) != nil {
 			op.retract(ctx, req)
+			if ctx.Err() != nil {
+				return started, op.fail(Failed, context.Cause(ctx), err)
+			}
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
 	}
@@ -79,9 +85,6 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 
 func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest) (ClaimResult, error) {
 	if op.prompt {
-		if ctx.Err() != nil {
-			return ClaimResult{}, context.Cause(ctx)
-		}
 		return op.store.Claim(ctx, *req)
 	}
 	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)

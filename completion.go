@@ -91,7 +91,7 @@ func (a *Attempt) complete(saved SavedResult) error {
 	req := CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
 	return a.persist(a.set.CompletionLimit, func(ctx context.Context) error {
 		_, err := a.store.Complete(ctx, req)
-		if errors.Is(err, ErrTooLarge) && req.Result.Kind == ResultValue {
+		if errors.Is(err, ErrTooLarge) && req.Result.Kind != ResultElided {
 			req.Result = req.Result.elided()
 			if a.ev != nil {
 				a.ev.Elided = "store"

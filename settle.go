@@ -38,7 +38,8 @@ type Settlement struct {
 	Force bool
 	// By names who settles, and is kept as the record's owner. Default: the receiver's owner.
 	By string
-	// Lifetime is how long the settled result is kept. Default: the receiver's.
+	// Lifetime is how long the settled result is kept. Default: the receiver's; without a receiver
+	// [ForFinance], the longest of the presets.
 	Lifetime Lifetime
 }
 
@@ -104,7 +105,7 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 		}
 	}
 	if s.Lifetime == (Lifetime{}) {
-		s.Lifetime = ForWeb()
+		s.Lifetime = ForFinance()
 	}
 	take := TakeToSettle
 	if s.Force {
@@ -117,7 +118,7 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	switch claim.Decision {
 	case DecideClaimed:
 	case DecideReplay, DecideExpired:
-		return op.fail(Executed, ErrNotUnknown, nil)
+		return op.fail(Replayed, ErrNotUnknown, nil)
 	case DecideInProgress:
 		e := op.fail(InProgress, ErrInProgress, nil)
 		e.RetryAfter = max(claim.Record.LeaseUntil.Sub(claim.Now), 0)

@@ -43,6 +43,10 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
+	if s.a.Lost() {
+		s.outcome = LeaseLost
+		return v, s.fail(LeaseLost, ErrLeaseLost, nil)
+	}
 	if s.recorded.State == StepOpen {
 		switch s.call.policy {
 		case Refuse:
@@ -60,6 +64,10 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 		}
 	}
 	if err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout); err != nil {
+		if errors.Is(err, ErrLeaseLost) {
+			s.outcome = LeaseLost
+			return v, s.fail(LeaseLost, ErrLeaseLost, nil)
+		}
 		s.outcome = StoreFailed
 		return v, s.fail(StoreFailed, ErrStore, err)
 	}
@@ -171,7 +179,7 @@ func (s *stepRun) refuse(cause error) error {
 // end saves the end of the step as persistently as a completion.
 func (s *stepRun) end(rec StepRecord) error {
 	err := s.save(rec, s.a.set.CompletionLimit)
-	if errors.Is(err, ErrTooLarge) && rec.Result.Kind == ResultValue {
+	if errors.Is(err, ErrTooLarge) && rec.Result.Data != nil {
 		rec.Result = rec.Result.elided()
 		err = s.save(rec, s.a.set.CompletionLimit)
 	}

@@ -63,9 +63,8 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 			waitCtx = context.WithoutCancel(ctx)
 		}
 		if try > s.a.set.TxRetries || pause(waitCtx, backoff(try)) != nil {
-			if lost != nil { // like a step that was begun and not seen to end
+			if lost != nil { // the next attempt's claim waits for that commit, and knows
 				s.outcome = Unknown
-				s.a.steps.open(s.name, Reexecute)
 				return zero, s.fail(Unknown, ErrStore, errors.Join(lost, err))
 			}
 			s.outcome = Failed

@@ -227,9 +227,9 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHan
 	switch {
 	case err == nil:
 		return h, claim, nil
-	case isFinal(err) || ctx.Err() != nil && r.lostErr == nil:
-		return nil, claim, r.fail(StoreFailed, ErrStore, err)
-	case r.lostErr != nil || r.t.txs.ClassifyTx(err) == TxErrorRetry:
+	case r.lostErr != nil:
+		return nil, claim, &errAgain{err}
+	case !isFinal(err) && ctx.Err() == nil && r.t.txs.ClassifyTx(err) == TxErrorRetry:
 		return nil, claim, &errAgain{err}
 	}
 	return nil, claim, r.fail(StoreFailed, ErrStore, err)
@@ -259,7 +259,7 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 		if claim.Decision == DecideInProgress { // the old transaction may still be open
 			return Result[T]{}, &errAgain{r.lostErr}
 		}
-		if claim.Decision == DecideReplay && claim.Record.Nonce == r.nonce { // it had committed
+		if (claim.Decision == DecideReplay || claim.Decision == DecideExpired) && claim.Record.Nonce == r.nonce { // it had committed
 			return r.committed(*r.lost, claim.Record.Attempt)
 		}
 	}
