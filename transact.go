@@ -133,7 +133,8 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	h, claim, err := r.begin(ctx, begin)
 	if err != nil {
-		return Result[T]{Outcome: StoreFailed}, err
+		res, _ = failed[T](err)
+		return res, err
 	}
 	if !late && claim.Decision != DecideClaimed {
 		return r.answered(ctx, &claim)
@@ -218,6 +219,7 @@ func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work 
 }
 
 func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error) {
+	caller := ctx
 	if r.lostErr != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -229,6 +231,8 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHan
 		return h, claim, nil
 	case r.lostErr != nil:
 		return nil, claim, &errAgain{err}
+	case caller.Err() != nil:
+		return nil, claim, r.fail(Failed, context.Cause(caller), err)
 	case !isFinal(err) && ctx.Err() == nil && r.t.txs.ClassifyTx(err) == TxErrorRetry:
 		return nil, claim, &errAgain{err}
 	}
