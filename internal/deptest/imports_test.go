@@ -133,6 +133,7 @@ func TestAllowed(t *testing.T) {
 
 // linked are the packages that users' programs link.
 func linked(t *testing.T) []string {
+	t.Helper()
 	var paths []string
 	for path, p := range ours(t) {
 		dir, _ := local(path)

@@ -23,6 +23,7 @@ type goMod struct {
 
 // goModFiles returns the folders with a go.mod, "." for the root.
 func goModFiles(t *testing.T) []string {
+	t.Helper()
 	var dirs []string
 	eachFile(t, func(file string, _ func() []byte) {
 		if path.Base(file) == "go.mod" {
@@ -46,6 +47,7 @@ func readGoMod(t *testing.T, dir string) goMod {
 }
 
 func modulePaths(t *testing.T) []string {
+	t.Helper()
 	var paths []string
 	for _, dir := range goModFiles(t) {
 		paths = append(paths, readGoMod(t, dir).Module.Path)
