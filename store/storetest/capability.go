@@ -1,0 +1,307 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// capabilityChecks are of the optional powers.
+func capabilityChecks() []check {
+	return []check{
+		{name: "Capabilities/AsDeclared", run: checkDeclared},
+		{name: "Lister/PagesInTheOrderOfIDs", run: checkPages, needs: func(c Capabilities) bool { return c.Lister }},
+		{name: "Lister/SelectsByScope", run: checkListScope, needs: func(c Capabilities) bool { return c.Lister }},
+		{name: "Lister/SelectsByState", run: checkListStates, needs: func(c Capabilities) bool { return c.Lister }},
+		{name: "ScopeDeleter/ForgetsATenantAndNobodyElse", run: checkDeleteScope, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
+		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
+		{name: "IdentityKeeper/NoSecretIsAnIdentityToo", run: checkNoIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
+	}
+}
+
+func checkDeclared(e *env) {
+	_, lister := e.s.(everonce.Lister)
+	_, deleter := e.s.(everonce.ScopeDeleter)
+	_, health := e.s.(everonce.HealthChecker)
+	_, identity := e.s.(everonce.IdentityKeeper)
+	for _, c := range []struct {
+		name      string
+		has, says bool
+	}{
+		{"Lister", lister, e.caps.Lister},
+		{"ScopeDeleter", deleter, e.caps.ScopeDeleter},
+		{"HealthChecker", health, e.caps.HealthChecker},
+		{"IdentityKeeper", identity, e.caps.IdentityKeeper},
+	} {
+		if c.has != c.says {
+			e.Errorf("%s: the store implements it: %v, Capabilities declare it: %v", c.name, c.has, c.says)
+		}
+	}
+}
+
+// listed reads all pages.
+func (e *env) listed(req everonce.ListRequest) (recs []everonce.Record) {
+	e.Helper()
+	for {
+		res, err := e.s.(everonce.Lister).List(e.ctx, req)
+		if err != nil {
+			e.Fatalf("List: %v", err)
+		}
+		if req.Limit > 0 && len(res.Records) > req.Limit {
+			e.Fatalf("a page has %d records, the limit is %d", len(res.Records), req.Limit)
+		}
+		recs = append(recs, res.Records...)
+		if res.Next == (everonce.RecordID{}) {
+			return recs
+		}
+		if bytes.Compare(res.Next[:], req.After[:]) <= 0 {
+			e.Fatalf("a page does not go on")
+		}
+		req.After = res.Next
+	}
+}
+
+func checkPages(e *env) {
+	const n = 25
+	want := make([]everonce.RecordID, 0, n)
+	for i := range n {
+		a := e.claimed(claimReq(everonce.Key{Scope: everonce.ScopeOf(string(e.scope), fmt.Sprint(i%3)), ID: fmt.Sprint(i)}))
+		a.stepped("mail", everonce.StepDone)
+		if i%2 == 0 {
+			a.completed("done")
+		}
+		want = append(want, a.req.ID)
+	}
+	slices.SortFunc(want, func(a, b everonce.RecordID) int { return bytes.Compare(a[:], b[:]) })
+	for _, limit := range []int{0, 1, 7, 24, 25, 26, 1000} {
+		for _, steps := range []bool{false, true} {
+			recs := e.listed(everonce.ListRequest{Scope: e.scope, Limit: limit, Steps: steps})
+			got := make([]everonce.RecordID, 0, n)
+			for _, r := range recs {
+				got = append(got, r.ID)
+				if len(r.Result.Data) > 0 {
+					e.Errorf("a listed record has its result")
+				}
+				if has := len(r.Steps) == 1; has != steps {
+					e.Errorf("listed with steps: %v, there are %d", steps, len(r.Steps))
+				}
+				full := e.look(r.ID).Record
+				full.Result, full.Steps, r.Result, r.Steps = everonce.SavedResult{}, nil, everonce.SavedResult{}, nil
+				e.same("a listed record", r, full)
+			}
+			if !slices.Equal(got, want) {
+				e.Errorf("in pages of %d: %d records, want all %d in the order of IDs", limit, len(got), n)
+			}
+		}
+	}
+}
+
+func checkListScope(e *env) {
+	tenant := string(e.scope)
+	add := func(parts ...string) everonce.RecordID {
+		a := e.claimed(claimReq(everonce.Key{Scope: everonce.ScopeOf(parts...), ID: "x"}))
+		return a.req.ID
+	}
+	whole := add(tenant)
+	charge := add(tenant, "charge")
+	card := add(tenant, "charge", "card")
+	other := add(tenant, "charges")
+	wild := add(tenant, "charg_")
+	stranger := add(tenant + "x")
+	for _, c := range []struct {
+		scope everonce.Scope
+		want  []everonce.RecordID
+	}{
+		{everonce.ScopeOf(tenant), []everonce.RecordID{whole, charge, card, other, wild}},
+		{everonce.ScopeOf(tenant, "charge"), []everonce.RecordID{charge, card}},
+		{everonce.ScopeOf(tenant, "charge", "card"), []everonce.RecordID{card}},
+		{everonce.ScopeOf(tenant, "charg_"), []everonce.RecordID{wild}},
+		{everonce.ScopeOf(tenant, "charge%"), nil},
+		{everonce.ScopeOf(tenant + "x"), []everonce.RecordID{stranger}},
+		{"", []everonce.RecordID{whole, charge, card, other, wild, stranger}},
+	} {
+		var got []everonce.RecordID
+		for _, r := range e.listed(everonce.ListRequest{Scope: c.scope, Limit: 2}) {
+			got = append(got, r.ID)
+		}
+		slices.SortFunc(c.want, func(a, b everonce.RecordID) int { return bytes.Compare(a[:], b[:]) })
+		if !slices.Equal(got, c.want) {
+			e.Errorf("scope %q lists %d records, want %d", c.scope, len(got), len(c.want))
+		}
+	}
+}
+
+func checkListStates(e *env) {
+	states := e.states()
+	byState := map[everonce.State][]string{
+		everonce.StateClaimed: {"claimed"}, everonce.StateReleased: {"released"}, everonce.StateAbandoned: {"abandoned", "lapsed"},
+		everonce.StateCompleted: {"completed"}, everonce.StateTombstone: {"tombstone"},
+	}
+	gone := claimReq(e.key())
+	gone.Lifetime = everonce.Lifetime{Retention: short}
+	e.claimed(gone).completed("done")
+	e.pass(short)
+	all := 0
+	for state, names := range byState {
+		recs := e.listed(everonce.ListRequest{Scope: e.scope, States: []everonce.State{state}, Limit: 1})
+		all += len(recs)
+		if len(recs) != len(names) {
+			e.Errorf("%v lists %d records, want %d", state, len(recs), len(names))
+		}
+		for _, r := range recs {
+			if !slices.ContainsFunc(names, func(n string) bool { return states[n].req.ID == r.ID }) {
+				e.Errorf("%v lists a record that is %v", state, r.State)
+			}
+		}
+	}
+	some := e.listed(everonce.ListRequest{Scope: e.scope, States: []everonce.State{everonce.StateAbandoned, everonce.StateTombstone}})
+	if all != len(states) || len(some) != 3 {
+		e.Errorf("%d records of all states, %d abandoned or expired; want %d and 3", all, len(some), len(states))
+	}
+}
+
+func (e *env) deleteScope(scope everonce.Scope) (n int) {
+	e.Helper()
+	for {
+		res, err := e.s.(everonce.ScopeDeleter).DeleteScope(e.ctx, everonce.DeleteScopeRequest{Scope: scope, Limit: 2})
+		if err != nil {
+			e.Fatalf("DeleteScope: %v", err)
+		}
+		if res.Records > 2 {
+			e.Fatalf("deleted %d at a time, want at most 2", res.Records)
+		}
+		n += res.Records
+		if !res.More {
+			return n
+		}
+	}
+}
+
+func checkDeleteScope(e *env) {
+	inside := e.states() // one of them is live
+	tenant := e.scope
+	e.scope = everonce.ScopeOf(string(tenant), "route")
+	deeper := e.states()
+	e.scope = tenant + "x"
+	outside := e.states()
+	before := make(map[string]everonce.Record)
+	for name, a := range outside {
+		before[name] = e.get(a.key())
+	}
+	if got, want := e.deleteScope(tenant), 2*(len(inside)-1); got != want {
+		e.Errorf("%d records were deleted, want %d: all but the live claims", got, want)
+	}
+	for _, states := range []map[string]*attempt{inside, deeper} {
+		for name, a := range states {
+			if name == "claimed" {
+				a.completed("done")
+				continue
+			}
+			e.absent(a.key())
+			b := e.claimed(a.taking(everonce.TakeNone))
+			if b.rec.Attempt != 1 || len(b.rec.Steps) != 0 {
+				e.Errorf("%s: the claim after the deletion is attempt %d with %d steps, want a new record", name, b.rec.Attempt, len(b.rec.Steps))
+			}
+			e.grew(a, b)
+			e.is(name+": Complete by the attempt that was forgotten", a.complete("ghost"), everonce.ErrLeaseLost)
+		}
+	}
+	for name, a := range outside {
+		e.same("the "+name+" record of another tenant", e.get(a.key()), before[name])
+	}
+}
+
+func checkDeleteBounded(e *env) {
+	for range 5 {
+		e.claimed(claimReq(e.key())).completed("done")
+	}
+	if got := e.deleteScope(e.scope); got != 5 {
+		e.Errorf("%d records were deleted, want 5", got)
+	}
+}
+
+func checkHealth(e *env) {
+	health := func() everonce.Health {
+		h, err := e.s.(everonce.HealthChecker).Health(e.ctx)
+		if err != nil {
+			e.Fatalf("Health: %v", err)
+		}
+		return h
+	}
+	empty := health()
+	if empty.Claimed+empty.Abandoned+empty.Released+empty.Completed != 0 || !empty.OldestAbandoned.IsZero() {
+		e.Errorf("an empty store counts %+v", empty)
+	}
+	if len(empty.Notes) == 0 {
+		e.Errorf("Health says nothing on durability")
+	}
+	e.states()
+	second := e.states()
+	second["claimed"].completed("done")
+	gone := claimReq(e.key())
+	gone.Lifetime = everonce.Lifetime{Retention: short}
+	e.claimed(gone).released(everonce.StateReleased)
+	e.pass(short)
+	h := health()
+	got := [4]int64{h.Claimed, h.Abandoned, h.Released, h.Completed}
+	if want := [4]int64{1, 4, 2, 5}; got != want {
+		e.Errorf("claimed, abandoned, released and completed are counted %v, want %v", got, want)
+	}
+	if h.OldestAbandoned.IsZero() || h.OldestAbandoned.After(h.Now) || h.Now.Before(normalTime(empty.Now)) {
+		e.Errorf("the oldest abandoned record is of %v, at %v", h.OldestAbandoned, h.Now)
+	}
+	var oldest time.Time
+	for _, name := range []string{"lapsed", "abandoned"} {
+		if at := e.get(second[name].key()).UpdatedAt; oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	if !h.OldestAbandoned.Before(oldest) && e.h.Advance == nil {
+		e.Errorf("the oldest abandoned record is of %v, but there is an older one", h.OldestAbandoned)
+	}
+}
+
+func checkIdentity(e *env) {
+	one, two := [32]byte{1}, [32]byte{2}
+	keep := func(s everonce.Store, check [32]byte) error {
+		return s.(everonce.IdentityKeeper).KeepIdentity(e.ctx, check)
+	}
+	errs := make([]error, e.caps.Callers)
+	each(len(errs), func(i int) {
+		if i%2 == 0 {
+			errs[i] = keep(e.s, one)
+		} else {
+			errs[i] = keep(e.h.Peer, two)
+		}
+	})
+	var kept [2]int
+	for i, err := range errs {
+		if err == nil {
+			kept[i%2]++
+			continue
+		}
+		e.is("KeepIdentity", err, everonce.ErrIdentity)
+	}
+	if kept[0] != 0 && kept[1] != 0 || kept[0]+kept[1] != len(errs)/2 {
+		e.Errorf("of two identities at once, one was accepted %d times and the other %d", kept[0], kept[1])
+	}
+	winner, loser := one, two
+	if kept[1] > 0 {
+		winner, loser = two, one
+	}
+	e.is("KeepIdentity of the first", keep(e.h.Peer, winner), nil)
+	e.is("KeepIdentity of another", keep(e.s, loser), everonce.ErrIdentity)
+	e.is("KeepIdentity of none", keep(e.s, [32]byte{}), everonce.ErrIdentity)
+}
+
+func checkNoIdentity(e *env) {
+	k := e.s.(everonce.IdentityKeeper)
+	e.is("KeepIdentity of none", k.KeepIdentity(e.ctx, [32]byte{}), nil)
+	e.is("KeepIdentity of none, again", k.KeepIdentity(e.ctx, [32]byte{}), nil)
+	e.is("KeepIdentity of one", k.KeepIdentity(e.ctx, [32]byte{1}), everonce.ErrIdentity)
+}

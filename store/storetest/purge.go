@@ -1,0 +1,229 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// purgeChecks are of what may be removed, and what never is (rule 13).
+func purgeChecks() []check {
+	return []check{
+		{name: "Rule13/NothingUnsettledIsEverRemoved", run: checkUnsettledStay},
+		{name: "Rule13/UnsettledExpireOnlyWhereAsked", run: checkUnsettledExpire},
+		{name: "Rule13/RenewalsMoveTheRemoval", run: func(e *env) {
+			req := claimReq(e.key())
+			req.ExpireUnsettled = true
+			a := e.claimed(req)
+			first := e.get(a.key()).PurgeAt
+			e.pass(short)
+			e.is("Renew", a.renew(a.renewal()), nil)
+			second := e.get(a.key()).PurgeAt
+			a.stepped("mail", everonce.StepOpen)
+			third := e.get(a.key()).PurgeAt
+			if !second.After(first) || third.Before(second) {
+				e.Errorf("the removal is at %v, after a renewal %v, after a step %v; want growth", first, second, third)
+			}
+		}},
+		{name: "Rule13/ALiveClaimIsNeverGone", run: func(e *env) {
+			req := claimReq(e.key())
+			req.ExpireUnsettled = true
+			req.Lifetime = everonce.Lifetime{Retention: short}
+			a := e.claimed(req)
+			e.pass(short)
+			e.purge()
+			e.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
+			a.req.Lifetime = forLong
+			a.completed("done")
+		}},
+		{name: "Rule13/ResultsGoAtRetentionRecordsAfterRemember", run: checkResultsGo},
+		{name: "Rule13/PurgeIsBounded", run: checkPurgeBounded},
+		{name: "Rule13/AGoneRecordIsAbsent", run: func(e *env) {
+			req := claimReq(e.key())
+			req.Lifetime = everonce.Lifetime{Retention: short}
+			a := e.claimed(req)
+			a.stepped("mail", everonce.StepDone)
+			a.completed("done")
+			e.pass(short)
+			e.absent(a.key())
+			settle := a.taking(everonce.TakeToSettle)
+			e.decided(settle, everonce.DecideAbsent)
+			other := a.taking(everonce.TakeNone)
+			other.Fingerprint = fingerprintB // it is new: nothing to mismatch
+			b := e.claimed(other)
+			want := b.rec
+			want.Attempt, want.Steps, want.Result, want.LastError, want.Fingerprint = 1, nil, everonce.SavedResult{}, "", fingerprintB
+			want.CreatedAt, want.Previous = want.UpdatedAt, everonce.Previous{}
+			e.same("the new record", e.get(a.key()), want)
+		}},
+		{name: "Rule13/AReclaimedKeySurvivesAPurge", run: checkReclaimed},
+	}
+}
+
+func checkUnsettledStay(e *env) {
+	var kept []*attempt
+	for range 2 {
+		req := claimReq(e.key())
+		req.Lifetime = everonce.Lifetime{Retention: short}
+		a := e.claimed(req)
+		a.stepped("mail", everonce.StepOpen)
+		kept = append(kept, a)
+	}
+	kept[0].lapse()
+	kept[1].released(everonce.StateAbandoned)
+	e.pass(4 * short)
+	e.purge()
+	for _, a := range kept {
+		res := e.decided(a.taking(everonce.TakeNone), everonce.DecideAbandoned)
+		if len(res.Record.Steps) != 1 {
+			e.Errorf("the abandoned record has lost its step")
+		}
+		if !res.Record.PurgeAt.IsZero() {
+			e.Errorf("the abandoned record is to be removed at %v, want never", res.Record.PurgeAt)
+		}
+	}
+}
+
+func checkUnsettledExpire(e *env) {
+	for i, end := range []func(a *attempt){
+		func(a *attempt) { a.lapse() },
+		func(a *attempt) { a.released(everonce.StateAbandoned) },
+		func(a *attempt) { a.released(everonce.StateReleased) },
+	} {
+		req := claimReq(e.key())
+		req.Lifetime = everonce.Lifetime{Retention: short}
+		req.ExpireUnsettled = true
+		a := e.claimed(req)
+		end(a)
+		e.pass(short)
+		e.absent(a.key())
+		if got := e.purge(); got.Records != 1 {
+			e.Errorf("case %d: %d records were purged, want 1", i, got.Records)
+		}
+		e.claimed(claimReq(a.key()))
+	}
+}
+
+func checkResultsGo(e *env) {
+	done := e.claimed(claimReq(e.key()))
+	done.stepped("mail", everonce.StepDone)
+	done.req.Lifetime = everonce.Lifetime{Retention: short, Remember: long}
+	done.completed("done")
+	keep := e.claimed(claimReq(e.key()))
+	keep.stepped("mail", everonce.StepDone)
+	keep.completed("kept")
+	before := e.get(keep.key())
+	if got := e.purge(); got.Results+got.Records != 0 && e.h.Advance != nil {
+		e.Errorf("purged %+v before anything was over, want nothing", got)
+	}
+	e.pass(short)
+	e.decided(done.taking(everonce.TakeNone), everonce.DecideExpired)
+	e.purge()
+	rec := e.get(done.key())
+	if len(rec.Result.Data) > 0 || len(rec.Steps) > 0 {
+		e.Errorf("after the retention there are %d bytes and %d steps, want none", len(rec.Result.Data), len(rec.Steps))
+	}
+	if rec.Result.Kind != everonce.ResultValue || string(rec.Result.Summary) != "summary" {
+		e.Errorf("after the retention the result is %v with the summary %q, want both kept", rec.Result.Kind, rec.Result.Summary)
+	}
+	if rec.State != everonce.StateCompleted || rec.CompletedAt.IsZero() || rec.Token != done.rec.Token {
+		e.Errorf("the tombstone is %v of %v", rec.State, rec.CompletedAt)
+	}
+	res := e.decided(done.taking(everonce.TakeForced), everonce.DecideExpired)
+	if string(res.Record.Result.Summary) != "summary" {
+		e.Errorf("an expired duplicate is told the summary %q", res.Record.Result.Summary)
+	}
+	e.same("the record that was not due", e.get(keep.key()), before)
+	if got := e.purge(); got.Results+got.Records != 0 {
+		e.Errorf("purged again: %+v, want nothing", got)
+	}
+}
+
+func checkPurgeBounded(e *env) {
+	const n, limit = 10, 3
+	for range n {
+		req := claimReq(e.key())
+		req.Lifetime = everonce.Lifetime{Retention: short}
+		e.claimed(req).completed("done")
+	}
+	kept := e.claimed(claimReq(e.key()))
+	e.pass(short)
+	total := 0
+	for more := true; more; {
+		res, err := e.s.Purge(e.ctx, everonce.PurgeRequest{Limit: limit})
+		if err != nil {
+			e.Fatalf("Purge: %v", err)
+		}
+		if res.Results+res.Records > limit {
+			e.Fatalf("purged %d at a time, want at most %d", res.Results+res.Records, limit)
+		}
+		if total += res.Records; total < n && !res.More {
+			e.Fatalf("no more after %d of %d records", total, n)
+		}
+		more = res.More
+	}
+	if total != n {
+		e.Errorf("%d records were purged, want %d", total, n)
+	}
+	kept.completed("done")
+}
+
+// checkReclaimed lets purges race with claims of keys whose records are gone: a claim that was granted
+// stands, whatever a purge had seen before it.
+func checkReclaimed(e *env) {
+	for range 5 {
+		var gone []*attempt
+		for range 8 {
+			req := claimReq(e.key())
+			req.Lifetime = everonce.Lifetime{Retention: short}
+			a := e.claimed(req)
+			a.completed("done")
+			gone = append(gone, a)
+		}
+		e.pass(short)
+		granted := make([]*attempt, len(gone))
+		var purges sync.WaitGroup
+		for range 2 {
+			purges.Go(func() {
+				if _, err := e.h.Peer.Purge(e.ctx, everonce.PurgeRequest{Limit: 1000}); err != nil {
+					e.Errorf("Purge: %v", err)
+				}
+				if _, err := e.s.Purge(e.ctx, everonce.PurgeRequest{Limit: 1000}); err != nil {
+					e.Errorf("Purge: %v", err)
+				}
+			})
+		}
+		each(len(gone), func(i int) {
+			req := claimReq(gone[i].key())
+			res, err := e.s.Claim(e.ctx, req)
+			if err != nil || res.Decision != everonce.DecideClaimed {
+				e.Errorf("Claim of a gone key under a purge: %v, %v; want claimed", res.Decision, err)
+				return
+			}
+			granted[i] = attemptOf(e, req, res)
+		})
+		purges.Wait()
+		for i, a := range granted {
+			if a == nil {
+				return
+			}
+			if !gone[i].live(a) {
+				e.Fatalf("a purge removed a record that had been claimed anew")
+			}
+			a.completed(fmt.Sprint("again ", i))
+		}
+	}
+}
+
+// live reports whether the record is that of the new attempt, and grew over the old.
+func (a *attempt) live(b *attempt) bool {
+	a.e.Helper()
+	res := a.e.look(b.req.ID)
+	if !res.Found || res.Record.Nonce != b.req.Nonce || res.Record.State != everonce.StateClaimed {
+		return false
+	}
+	a.e.grew(a, b)
+	again := a.e.claim(b.taking(everonce.TakeNone))
+	return again.Decision == everonce.DecideInProgress
+}

@@ -1,0 +1,139 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
+
+// stepChecks are of steps, which live with their operation's record (rule 18).
+func stepChecks() []check {
+	return []check{
+		{name: "Rule18/AStepBeginsAndEnds", run: checkStep},
+		{name: "Rule18/StepsSurviveTheirAttempt", run: func(e *env) {
+			a := e.claimed(claimReq(e.key()))
+			names := []string{"third", "first", "second"}
+			for _, n := range names {
+				a.stepped(n, everonce.StepOpen)
+			}
+			a.stepped("first", everonce.StepDone)
+			a.stepped("second", everonce.StepNotDone)
+			steps := e.get(a.key()).Steps
+			for i, next := range []func(a *attempt) *attempt{
+				func(a *attempt) *attempt {
+					a.released(everonce.StateReleased)
+					return e.claimed(a.taking(everonce.TakeNone))
+				},
+				func(a *attempt) *attempt { a.lapse(); return e.claimed(a.taking(everonce.TakeAbandoned)) },
+				func(a *attempt) *attempt {
+					a.released(everonce.StateAbandoned)
+					return e.claimed(a.taking(everonce.TakeAbandoned))
+				},
+				func(a *attempt) *attempt { return e.claimed(a.req) },
+			} {
+				a = next(a)
+				want := a.rec
+				want.Steps = steps
+				e.same(fmt.Sprintf("case %d: the answer's record", i), a.rec, want)
+				e.same(fmt.Sprintf("case %d: the record", i), e.get(a.key()), want)
+			}
+			if !slices.EqualFunc(steps, names, func(s everonce.StepRecord, n string) bool { return s.Name == n }) {
+				e.Errorf("the steps are %v, want them in the order of their beginning: %v", steps, names)
+			}
+		}},
+		{name: "Rule18/ADoneStepStaysAsItIs", run: func(e *env) {
+			a := e.claimed(claimReq(e.key()))
+			a.stepped("mail", everonce.StepOpen)
+			a.stepped("mail", everonce.StepDone)
+			steps := e.get(a.key()).Steps
+			a.released(everonce.StateReleased)
+			b := e.claimed(a.taking(everonce.TakeNone))
+			for _, state := range []everonce.StepState{everonce.StepOpen, everonce.StepNotDone, everonce.StepDone} {
+				req := b.stepping("mail", state)
+				req.Step.Result = value("another result")
+				e.is("SaveStep over a done step", b.step(req), nil)
+			}
+			got := e.get(a.key())
+			unchanged := got
+			unchanged.Steps = steps
+			e.same("the record", got, unchanged)
+		}},
+		{name: "Rule18/StepsOfOneAttemptAtOnce", run: func(e *env) {
+			a := e.claimed(claimReq(e.key()))
+			n := min(e.caps.Callers, everonce.MaxSteps)
+			each(n, func(i int) {
+				for _, state := range []everonce.StepState{everonce.StepOpen, everonce.StepDone} {
+					if err := a.step(a.stepping(fmt.Sprint("step-", i), state)); err != nil {
+						e.Errorf("SaveStep: %v", err)
+					}
+				}
+			})
+			rec := e.get(a.key())
+			for i := range n {
+				if s, ok := rec.Step(fmt.Sprint("step-", i)); !ok || s.State != everonce.StepDone || string(s.Result.Data) != "step "+s.Name {
+					e.Errorf("step %d is %v, found %v", i, s.State, ok)
+				}
+			}
+			if len(rec.Steps) != n {
+				e.Errorf("there are %d steps, want %d", len(rec.Steps), n)
+			}
+		}},
+		{name: "Rule18/MoreThanMaxStepsAreRefused", run: func(e *env) {
+			a := e.claimed(claimReq(e.key()))
+			for i := range everonce.MaxSteps {
+				a.stepped(fmt.Sprint(i), everonce.StepOpen)
+			}
+			e.is("a step too many", a.step(a.stepping("more", everonce.StepOpen)), everonce.ErrTooLarge)
+			a.stepped("0", everonce.StepDone)
+			if got := len(e.get(a.key()).Steps); got != everonce.MaxSteps {
+				e.Errorf("there are %d steps, want %d", got, everonce.MaxSteps)
+			}
+		}},
+		{name: "Rule18/AStepRenewsTheLease", run: func(e *env) {
+			req := claimReq(e.key())
+			req.Lease = short
+			a := e.claimed(req)
+			e.pass(short)
+			a.req.Lease = 0
+			a.stepped("mail", everonce.StepOpen)
+			e.decided(a.taking(everonce.TakeNone), everonce.DecideAbandoned) // a lease of zero renews nothing
+			a.req.Lease = long
+			a.stepped("mail", everonce.StepDone)
+			e.decided(a.taking(everonce.TakeNone), everonce.DecideInProgress)
+		}},
+	}
+}
+
+func checkStep(e *env) {
+	a := e.claimed(claimReq(e.key()))
+	name := strings.Repeat("ß", everonce.MaxStepNameLen/2)
+	a.stepped(name, everonce.StepOpen)
+	rec := e.get(a.key())
+	began := rec.UpdatedAt
+	want := everonce.StepRecord{Name: name, State: everonce.StepOpen, Attempt: 1, BeganAt: began}
+	wantRec := a.rec
+	wantRec.UpdatedAt, wantRec.LeaseUntil = began, began.Add(a.req.Lease)
+	wantRec.Steps = []everonce.StepRecord{want}
+	e.same("after the beginning", rec, wantRec)
+
+	data := make([]byte, 256)
+	for i := range data {
+		data[i] = byte(i)
+	}
+	end := a.stepping(name, everonce.StepDone)
+	end.Step.Result = everonce.SavedResult{Kind: everonce.ResultFailure, Codec: "failure/1", Data: data, Summary: data[:9]}
+	e.is("SaveStep", a.step(end), nil)
+	rec = e.get(a.key())
+	wantRec.UpdatedAt, wantRec.LeaseUntil = rec.UpdatedAt, rec.UpdatedAt.Add(a.req.Lease)
+	want.State, want.Result, want.EndedAt = everonce.StepDone, end.Step.Result, rec.UpdatedAt
+	wantRec.Steps = []everonce.StepRecord{want}
+	e.same("after the end", rec, wantRec)
+
+	a.completed("done")
+	rec = e.get(a.key())
+	if len(rec.Steps) != 1 || rec.Steps[0].State != everonce.StepDone {
+		e.Errorf("the completed record has %d steps, want 1", len(rec.Steps))
+	}
+}

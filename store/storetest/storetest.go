@@ -1,0 +1,105 @@
+// Package storetest is the conformance suite that every [everonce.Store] passes. Whoever writes a store
+// runs it with three lines:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.Run(t, newHarness, storetest.Capabilities{MaxResult: 1 << 20})
+//	}
+//
+// The suite holds the store to the rules of the project's design, and names its tests by them:
+// "Rule03/TokenGrowsAcrossRelease". It drives the store through its interface alone, by itself and
+// through the engine, with calls that repeat, come late, fail halfway or never return; compares it with
+// [everonce.Decide] and with the pure functions of package transition; checks histories of concurrent
+// runs; and in the end plants known bugs into it, each of which must make a named test fail. [RunTx] adds
+// what a store with transactions must keep.
+//
+// Time is the store's. Where its clock can be moved, [Harness].Advance moves it; elsewhere the suite
+// uses leases and lifetimes of milliseconds and waits until the store's own clock has passed them.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Factory makes a store for one test, which nobody else uses and which holds nothing. It is called a few
+// hundred times, from tests that run in parallel, and frees what it took through t.Cleanup. If the
+// server is not there it fails the test: a conformance run that skips proves nothing.
+type Factory func(t testing.TB) Harness
+
+// Harness is a store under test and the hold that the suite has on it.
+type Harness struct {
+	Store everonce.Store
+	// Peer, if set, is a second handle on the same records, as another process has it. Default: Store.
+	Peer everonce.Store
+	// Advance moves the store's clock, back too. Nil where the clock can not be moved.
+	Advance func(time.Duration)
+}
+
+// Capabilities declare what a store can do. What is declared is tested; a power that the store has and
+// that is not declared, or the other way around, is a failure.
+type Capabilities struct {
+	// Lister, ScopeDeleter, HealthChecker and IdentityKeeper: the store implements the interface of that name.
+	Lister         bool
+	ScopeDeleter   bool
+	HealthChecker  bool
+	IdentityKeeper bool
+	// MaxResult is the largest result, in bytes, that the store takes. Required. The suite stores one of
+	// that size, up to 16 MiB.
+	MaxResult int
+	// RefusesLarger declares that a result of MaxResult + 1 bytes is refused with everonce.ErrTooLarge.
+	RefusesLarger bool
+	// Callers is how many callers are let loose at once in the tests of contention. Default 64.
+	Callers int
+	// Examples is how many generated cases each property is tested with. Default 100.
+	Examples int
+}
+
+func (c Capabilities) withDefaults() Capabilities {
+	if c.Callers == 0 {
+		c.Callers = 64
+	}
+	if c.Examples == 0 {
+		c.Examples = 100
+	}
+	return c
+}
+
+// check is one test of the suite: a function of a harness, so that it can also be run against a store with
+// a planted bug and be watched failing.
+type check struct {
+	name string // "Rule03/TokenGrowsAcrossRelease"
+	run  func(e *env)
+	// needs says why the check can not be made of a store, or is nil.
+	needs func(c Capabilities) bool
+}
+
+// Run tests a store.
+func Run(t *testing.T, factory Factory, caps Capabilities) {
+	t.Helper()
+	if caps.MaxResult <= 0 {
+		t.Fatal("storetest: Capabilities.MaxResult is required: the largest result, in bytes, that the store takes")
+	}
+	caps = caps.withDefaults()
+	runChecks(t, factory, caps, storeChecks())
+}
+
+func runChecks(t *testing.T, factory Factory, caps Capabilities, checks []check) {
+	t.Helper()
+	groups, byGroup := groupsOf(checks)
+	for _, group := range groups {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range byGroup[group] {
+				if c.needs != nil && !c.needs(caps) {
+					continue
+				}
+				t.Run(leaf(c.name), func(t *testing.T) {
+					t.Parallel()
+					c.run(newEnv(t, factory(t), caps))
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,11 @@
+package storetest
+
+import "slices"
+
+// storeChecks are the checks of every store.
+func storeChecks() []check {
+	return slices.Concat(
+		claimChecks(), fenceChecks(), repeatChecks(), clockChecks(), purgeChecks(), stepChecks(), limitChecks(), contextChecks(),
+		capabilityChecks(),
+	)
+}
