@@ -102,6 +102,12 @@ func isNil(v any) bool {
 // RecordID returns the identity of the key's record in the receiver's store.
 func (r *core) RecordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
 
+// DownstreamKey returns what [Attempt.DownstreamKey] gives to the attempts of the key: to find an
+// operation in the other side's ledger.
+func (r *core) DownstreamKey(key Key, name string) string {
+	return downstreamKey(r.set.IdentitySecret, r.RecordID(key), name)
+}
+
 // operation is one call of Do, Transact or DoTx.
 type operation struct {
 	*core
