@@ -1,0 +1,175 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce"
+)
+
+// turns counts round trips: what is written after something was read is a new one.
+type turns struct{ n atomic.Int64 }
+
+func (c *turns) dial(config *pgx.ConnConfig) {
+	var d net.Dialer
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		turn := &turnConn{Conn: conn, count: &c.n}
+		turn.answered.Store(true)
+		return turn, nil
+	}
+}
+
+func (c *turns) of(t *testing.T, what string, want int64, fn func() error) {
+	t.Helper()
+	before := c.n.Load()
+	if err := fn(); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if got := c.n.Load() - before; got != want {
+		t.Errorf("%s: %d round trips, want %d", what, got, want)
+	}
+}
+
+type turnConn struct {
+	net.Conn
+	count    *atomic.Int64
+	answered atomic.Bool
+}
+
+func (c *turnConn) Write(b []byte) (int, error) {
+	if c.answered.Swap(false) {
+		c.count.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *turnConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.answered.Store(true)
+	}
+	return n, err
+}
+
+// TestRoundTrips counts what every call costs, once the connection has prepared its statements. The
+// reference has this table.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		var c turns
+		testRoundTrips(t, newPgx(t, setup{conns: 1, config: c.dial}), &c, costs{begin: 1, commit: 1})
+	})
+	t.Run("sql", func(t *testing.T) {
+		t.Parallel()
+		var c turns
+		testRoundTrips(t, newSQL(t, setup{conns: 1, config: c.dial}), &c, costs{begin: 2, commit: 2})
+	})
+}
+
+// costs are the round trips that differ between the client libraries: a begin with a claim, and a commit
+// with a completion.
+type costs struct{ begin, commit int64 }
+
+func testRoundTrips[Tx any](t *testing.T, h *handle[Tx], c *turns, cost costs) {
+	ctx := t.Context()
+	for round, id := range []string{"warm-up", "counted"} {
+		count := func(what string, want int64, fn func() error) {
+			t.Helper()
+			if round == 0 {
+				noErr(t, fn())
+				return
+			}
+			c.of(t, what, want, fn)
+		}
+		key := everonce.Key{Scope: "guarded", ID: id}
+		var res everonce.ClaimResult
+		var err error
+		count("claim of a new key", 1, func() error { res, err = h.store.Claim(ctx, claimOf(key)); return err })
+		decided(t, res, err, everonce.DecideClaimed)
+		rec := res.Record
+		count("claim of a running one", 1, func() error { res, err = h.store.Claim(ctx, claimOf(key)); return err })
+		decided(t, res, err, everonce.DecideInProgress)
+		count("renew", 1, func() error {
+			_, err := h.store.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: claimOf(key).Lease, Lifetime: everonce.ForWeb()})
+			return err
+		})
+		count("save step", 1, func() error {
+			_, err := h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "mail", State: everonce.StepDone, Attempt: 1}})
+			return err
+		})
+		count("complete", 1, func() error { _, err := h.store.Complete(ctx, completionOf(&rec, "v")); return err })
+		count("get, with steps", 2, func() error { _, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
+
+		plain := everonce.Key{Scope: "plain", ID: id}
+		res, err = h.store.Claim(ctx, claimOf(plain))
+		decided(t, res, err, everonce.DecideClaimed)
+		rec = res.Record
+		count("release", 1, func() error {
+			_, err := h.store.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+			return err
+		})
+		count("claim after a release", 2, func() error { res, err = h.store.Claim(ctx, claimOf(plain)); return err })
+		rec = decided(t, res, err, everonce.DecideClaimed).Record
+		_, err = h.store.Complete(ctx, completionOf(&rec, "v"))
+		noErr(t, err)
+		count("replay", 1, func() error { res, err = h.store.Claim(ctx, claimOf(plain)); return err })
+		decided(t, res, err, everonce.DecideReplay)
+		count("get", 1, func() error { _, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
+
+		testRoundTripsInTx(t, h, count, cost, id)
+	}
+}
+
+func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, int64, func() error), cost costs, id string) {
+	ctx := t.Context()
+	var (
+		tx  everonce.TxHandle[Tx]
+		res everonce.ClaimResult
+		err error
+	)
+	first := everonce.Key{Scope: "claim first", ID: id}
+	claim := txClaimOf(first)
+	count("begin with a claim", cost.begin, func() error { tx, res, err = h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim}); return err })
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	done := completionOf(&rec, "v")
+	count("commit with a completion", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{Complete: &done}) })
+	again := txClaimOf(first)
+	count("begin with a claim that is a replay", cost.begin+1, func() error { _, res, err = h.store.Begin(ctx, everonce.BeginRequest{Claim: &again}); return err })
+	decided(t, res, err, everonce.DecideReplay)
+
+	second := everonce.Key{Scope: "optimistic", ID: id}
+	claim = txClaimOf(second)
+	count("begin", 1, func() error { tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{}); return err })
+	done = completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
+	count("commit with a record", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}) })
+
+	third := everonce.Key{Scope: "parent", ID: id}
+	parent, err := h.store.Claim(ctx, claimOf(third))
+	decided(t, parent, err, everonce.DecideClaimed)
+	tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{})
+	noErr(t, err)
+	step := everonce.SaveStepRequest{
+		ID: parent.Record.ID, Token: parent.Record.Token, Nonce: parent.Record.Nonce, Lease: claimOf(third).Lease, Lifetime: everonce.ForWeb(),
+		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1},
+	}
+	count("commit with a step", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{SaveStep: &step}) })
+
+	own, err := h.begin(ctx, sql.LevelDefault)
+	noErr(t, err)
+	fourth := everonce.Key{Scope: "joined", ID: id}
+	count("join", 0, func() error { tx, err = h.store.Join(own); return err })
+	count("claim in a joined transaction", 1, func() error { res, err = tx.Claim(ctx, txClaimOf(fourth)); return err })
+	rec = decided(t, res, err, everonce.DecideClaimed).Record
+	count("complete in a joined transaction", 1, func() error { return tx.Complete(ctx, completionOf(&rec, "v")) })
+	noErr(t, h.commit(ctx, own))
+}
