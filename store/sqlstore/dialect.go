@@ -92,7 +92,7 @@ func (w writer) expand(text string, args int) string {
 		}
 	}
 	text = strings.NewReplacer("{record}", w.Record, "{step}", w.Step, "{meta}", w.Meta, "{now}", now,
-		"{greatest}", w.Greatest, "{gone}", "(r.purge_at <= "+now+" AND (r.state <> 1 OR r.lease_until <= "+now+"))").Replace(text)
+		"{greatest}", w.Greatest, "{gone}", goneAt(now)).Replace(text)
 	var b strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "{")
@@ -109,6 +109,28 @@ func (w writer) expand(text string, args int) string {
 		b.WriteString(w.arg(n, kind))
 		text = after
 	}
+}
+
+// goneAt is [everonce.Record.GoneAt].
+func goneAt(now string) string {
+	return "(r.purge_at <= " + now + " AND (r.state <> 1 OR r.lease_until <= " + now + "))"
+}
+
+// timed writes a time in the place of {now}, where one is at hand: a sub-select for each costs a database
+// more than the statement itself.
+func timed(text, now string) string {
+	return strings.NewReplacer("{now}", now, "{gone}", goneAt(now)).Replace(text)
+}
+
+// from is the database's clock as a table of one row, read once.
+func (w writer) from() string { return "(SELECT " + w.Now + " AS now) AS clock" }
+
+// update changes the record if the condition holds. It is one statement, or a part of a larger one.
+func (w writer) update(set, where string) string {
+	if w.Now == "" {
+		return "UPDATE {record} AS r SET " + set + " WHERE " + where
+	}
+	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + w.from() + " WHERE " + timed(where, "clock.now")
 }
 
 // clock opens the common table expressions with the one that reads the database's clock, once.
@@ -192,15 +214,15 @@ func (w writer) insert() *Statement {
 const held = "r.id = {1b} AND r.token = {2i} AND r.nonce = {3b} AND r.state = 1"
 
 func (w writer) complete() *Statement {
-	return w.exec("complete", 9, "UPDATE {record} AS r SET state = 4, lease_until = NULL, unknown_step = NULL, "+
+	return w.exec("complete", 9, w.update("state = 4, lease_until = NULL, unknown_step = NULL, "+
 		"result_kind = {4i}, result_codec = {5t}, result_data = {6b}, result_summary = {7b}, "+
 		"updated_at = {now}, completed_at = {now}, result_until = {now} + {8i}, purge_at = {now} + {9i}, "+
-		"due_at = {now} + CASE WHEN {5t} IS NULL AND {6b} IS NULL AND r.steps = 0 THEN {9i} ELSE {8i} END, rev = r.rev + 1 WHERE "+held)
+		"due_at = {now} + CASE WHEN {5t} IS NULL AND {6b} IS NULL AND r.steps = 0 THEN {9i} ELSE {8i} END, rev = r.rev + 1", held))
 }
 
 func (w writer) release() *Statement {
-	return w.exec("release", 7, "UPDATE {record} AS r SET state = {4i}, lease_until = NULL, last_error = {5t}, unknown_step = {6t}, "+
-		"updated_at = {now}, purge_at = {now} + {7i}, due_at = {now} + {7i}, rev = r.rev + 1 WHERE "+held)
+	return w.exec("release", 7, w.update("state = {4i}, lease_until = NULL, last_error = {5t}, unknown_step = {6t}, "+
+		"updated_at = {now}, purge_at = {now} + {7i}, due_at = {now} + {7i}, rev = r.rev + 1", held))
 }
 
 // renewed sets what a renewal does, by the lease, the total lifetime and the time until due.
@@ -209,7 +231,7 @@ const renewed = "updated_at = {now}, lease_until = {now} + {4i}, " +
 	"due_at = CASE WHEN r.purge_at IS NULL THEN NULL ELSE {now} + {6i} END, rev = r.rev + 1"
 
 func (w writer) renew() *Statement {
-	return w.exec("renew", 6, "UPDATE {record} AS r SET "+renewed+" WHERE "+held)
+	return w.exec("renew", 6, w.update(renewed, held))
 }
 
 // touched is renewed for the write of a step, which may come without a lease.
@@ -220,8 +242,8 @@ const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.leas
 	"rev = r.rev + 1"
 
 func (w writer) touch() string {
-	return "UPDATE {record} AS r SET " + touched + " WHERE " + held + " AND (r.steps < " + strconv.Itoa(everonce.MaxSteps) +
-		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}))"
+	return w.update(touched, held+" AND (r.steps < "+strconv.Itoa(everonce.MaxSteps)+
+		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}))")
 }
 
 func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touch()) }
@@ -240,9 +262,8 @@ func (w writer) putStep() *Statement {
 }
 
 func (w writer) saveStep() *Statement {
-	clock := w.clock("")
-	return w.rows("save_step", 13, clock[:len(clock)-1]+", touched AS ("+w.touch()+" RETURNING r.id, r.rev), written AS ("+stepInsert+
-		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, {now}, CASE WHEN {8i} = 1 THEN NULL ELSE {now} END FROM touched AS t"+stepKept+
+	return w.rows("save_step", 13, "WITH touched AS ("+w.touch()+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
+		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, t.now, CASE WHEN {8i} = 1 THEN NULL ELSE t.now END FROM touched AS t"+stepKept+
 		") SELECT 1 FROM touched")
 }
 
@@ -252,6 +273,8 @@ func (w writer) finish() *Statement {
 	const values = "{1b}, {3t}, {4t}, 4, {greatest}({5i}, {now}), {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
 		"{now}, {now}, {now}, {now}, {now} + {15i}, {now} + {16i}, " +
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
+	where := "r.rev = {2i} OR {gone} OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
+		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0"
 	set := "state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
 		"attempt = CASE WHEN {gone} THEN 1 ELSE r.attempt + 1 END, " +
 		"fp_alg = CASE WHEN {gone} THEN excluded.fp_alg ELSE coalesce(excluded.fp_alg, r.fp_alg) END, " +
@@ -267,10 +290,12 @@ func (w writer) finish() *Statement {
 		set += ", " + same + " = excluded." + same
 	}
 	source := "VALUES (" + values + ")"
-	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
-		source = "SELECT " + values + " WHERE " + w.TryLock(w.arg(1, ArgBytes))
+	if w.Now != "" {
+		source = "SELECT " + timed(values, "clock.now") + " FROM " + w.from()
+		set, where = timed(set, "excluded.updated_at"), timed(where, "excluded.updated_at")
 	}
-	return w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+
-		" WHERE r.rev = {2i} OR {gone} OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND "+
-		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0 RETURNING 1")
+	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
+		source += " WHERE " + w.TryLock(w.arg(1, ArgBytes))
+	}
+	return w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
 }
