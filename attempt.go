@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,14 +17,19 @@ type Attempt struct {
 	self   place
 	cancel context.CancelCauseFunc
 
-	token     Token
-	nonce     Nonce
-	number    int
-	previous  Previous
-	lastError string
+	token  Token
+	nonce  Nonce
+	number int
+	before *before // nil for a key's first attempt
 
 	beat  heartbeat
-	steps steps
+	steps atomic.Pointer[steps] // nil until a step is known
+}
+
+// before is what the claim found.
+type before struct {
+	previous  Previous
+	lastError string
 }
 
 // newAttempt makes the attempt that a claim began. ctx is the caller's: its end is told to the work,
@@ -33,13 +39,15 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 	a := &Attempt{
 		operation: *op,
 		token:     rec.Token, nonce: rec.Nonce, number: rec.Attempt,
-		previous: rec.Previous, lastError: rec.LastError,
 	}
-	a.self = place{outer: op.place, store: op.store, id: op.id, attempt: a}
+	if rec.Previous.State != 0 {
+		a.before = &before{rec.Previous, rec.LastError}
+	}
+	a.self = place{outer: op.place, attempt: a}
 	a.ctx.place = &a.self
 	a.ctx.Context, a.cancel = context.WithCancelCause(ctx)
 	if len(rec.Steps) > 0 {
-		a.steps.recall(rec.Steps, op.call.policy)
+		a.steps.Store(recall(rec.Steps, op.call.policy))
 	}
 	if op.ev != nil {
 		op.ev.Attempt = a.number
@@ -59,7 +67,12 @@ func (a *Attempt) Token() Token { return a.token }
 func (a *Attempt) Key() Key { return a.key }
 
 // Previous returns what the claim found: the attempt before this one, if there was one.
-func (a *Attempt) Previous() Previous { return a.previous }
+func (a *Attempt) Previous() Previous {
+	if a.before == nil {
+		return Previous{}
+	}
+	return a.before.previous
+}
 
 // DownstreamKey returns a key for a call to another system: the same in every attempt of the operation,
 // different for every name and every operation, 32 hexadecimal digits. Give each effect its own name.
@@ -73,7 +86,7 @@ func (a *Attempt) Lost() bool { return errors.Is(context.Cause(&a.ctx), ErrLease
 
 // Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has
 // written them. A step that is open in it was begun and has not been seen to end.
-func (a *Attempt) Steps() []StepRecord { return a.steps.known() }
+func (a *Attempt) Steps() []StepRecord { return a.steps.Load().known() }
 
 // Detached returns a context that has the values of the work's, does not end with the caller, and ends
 // when the lease is lost or the attempt is over: for what must be finished though nobody waits, like a
@@ -99,21 +112,23 @@ func (a *Attempt) Detached() context.Context {
 
 // abandoned describes the attempt that was taken over, for a reconciler.
 func (a *Attempt) abandoned(step string) Abandoned {
-	return Abandoned{
-		Key: a.key, Step: step, Attempt: a.number - 1, Owner: a.previous.Owner, Since: a.previous.ClaimedAt,
-		LastError: a.lastError, Downstream: a.DownstreamKey,
+	about := Abandoned{Key: a.key, Step: step, Attempt: a.number - 1, Downstream: a.DownstreamKey}
+	if b := a.before; b != nil {
+		about.Owner, about.Since, about.LastError = b.previous.Owner, b.previous.ClaimedAt, b.lastError
 	}
+	return about
 }
 
 // tookOver reports whether an attempt before this one ended in the unknown.
 func (a *Attempt) tookOver() bool {
-	return a.previous.State == StateAbandoned || a.previous.State == StateClaimed
+	s := a.Previous().State
+	return s == StateAbandoned || s == StateClaimed
 }
 
 // end stops everything that the attempt has running. The record says by now what became of it.
 func (a *Attempt) end() {
 	a.stopBeat()
-	a.steps.close()
+	a.closeSteps()
 	a.cancel(ErrAttemptEnded)
 	a.hub.wake(a.id)
 }

@@ -197,11 +197,11 @@ const (
 
 // judge tells how an error of the work ended it.
 func (a *Attempt) judge(err error) ended {
-	if a.steps.refused() != "" {
+	if a.steps.Load().refused() != "" {
 		return endedUnknown
 	}
 	how := judgeError(err, a.set.Classify)
-	if how == endedUnknown && a.call.effectsInSteps && !a.steps.anyOpen() {
+	if how == endedUnknown && a.call.effectsInSteps && !a.steps.Load().anyOpen() {
 		return endedNotDone
 	}
 	return how
@@ -227,7 +227,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	switch how {
 	case endedDone:
 		if a.ev != nil {
-			a.ev.UnusedSteps = a.steps.unused()
+			a.ev.UnusedSteps = a.steps.Load().unused()
 		}
 		saved, elided := encode(a.core, a.call, value, summarize)
 		if a.ev != nil {
@@ -290,9 +290,9 @@ func superseded[T any](a *Attempt) (Result[T], error) {
 // unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and
 // abandoned, naming the step, where a step was refused.
 func (a *Attempt) unknownEnd() (state State, step string) {
-	step = a.steps.refused()
+	step = a.steps.Load().refused()
 	if step == "" && a.call.effectsInSteps && a.call.policy != Reexecute {
-		step = a.steps.firstOpen()
+		step = a.steps.Load().firstOpen()
 	}
 	if step == "" && a.call.policy == Reexecute {
 		return StateReleased, ""
@@ -303,7 +303,7 @@ func (a *Attempt) unknownEnd() (state State, step string) {
 // unwound ends an attempt whose work did not return.
 func (a *Attempt) unwound() {
 	state, step := a.unknownEnd()
-	if step == "" && a.call.effectsInSteps && !a.steps.anyOpen() {
+	if step == "" && a.call.effectsInSteps && !a.steps.Load().anyOpen() {
 		state = StateReleased
 	}
 	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses

@@ -17,10 +17,8 @@ func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context
 		return &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
 	}
 	op := operation{core: &t.core, call: &t.defaults, place: placeOf(ctx)}
-	for p := op.place; p != nil; p = p.outer {
-		if p.began && p.store == t.store {
-			return &Error{Outcome: Invalid, Sentinel: ErrInTransaction}
-		}
+	if inTransactionOn(ctx, t.store) {
+		return &Error{Outcome: Invalid, Sentinel: ErrInTransaction}
 	}
 	for try := 1; ; try++ {
 		again, err := inTxOnce(ctx, t, &op, work)
@@ -49,9 +47,8 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 			_ = h.Rollback(ctx) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
 		}
 	}()
-	at := &place{outer: op.place, store: t.store, tx: h.Tx(), began: true}
 	a := &Attempt{operation: *op}
-	_, err = runInTx(ctx, a, at, h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
+	_, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
 	if err != nil {
 		return t.txs.ClassifyTx(err) == TxErrorRetry && readMarks(err) == endedUnknown, err
 	}

@@ -6,10 +6,8 @@ import "context"
 // transactions. It is what makes nesting an error instead of a deadlock.
 type place struct {
 	outer   *place
-	store   Store
-	id      RecordID
-	attempt *Attempt // set for a guarded attempt
-	tx      any      // set inside of a transaction that everonce began
+	attempt *Attempt // whose store and record it is; without a key for InTx
+	tx      any      // set inside of a transaction that everonce began, or that is the caller's in DoTx
 	began   bool
 }
 
@@ -37,10 +35,10 @@ func (c *placedContext) Value(key any) any {
 // a store inside of a transaction that everonce began on it. own is the transaction that the call itself uses.
 func (op *operation) checkPlace(own any) error {
 	for p := op.place; p != nil; p = p.outer {
-		if p.store != op.store {
+		if p.attempt.store != op.store {
 			continue
 		}
-		if p.id == op.id && (p.attempt != nil || p.began) {
+		if p.attempt.id == op.id {
 			return op.fail(Invalid, ErrNested, nil)
 		}
 		if p.began && (own == nil || p.tx != own) {
@@ -50,10 +48,20 @@ func (op *operation) checkPlace(own any) error {
 	return nil
 }
 
+// inTransactionOn reports whether ctx stands inside of a transaction that everonce began on the store.
+func inTransactionOn(ctx context.Context, store Store) bool {
+	for p := placeOf(ctx); p != nil; p = p.outer {
+		if p.began && p.attempt.store == store {
+			return true
+		}
+	}
+	return false
+}
+
 // AttemptFrom returns the innermost attempt whose work ctx belongs to.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
 	for p := placeOf(ctx); p != nil; p = p.outer {
-		if p.attempt != nil {
+		if p.attempt.number > 0 {
 			return p.attempt, true
 		}
 	}

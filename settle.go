@@ -99,10 +99,8 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	if err := s.validate(); err != nil {
 		return op.fail(Invalid, err, nil)
 	}
-	for p := placeOf(ctx); p != nil; p = p.outer {
-		if p.began && p.store == store {
-			return op.fail(Invalid, ErrInTransaction, nil)
-		}
+	if inTransactionOn(ctx, store) {
+		return op.fail(Invalid, ErrInTransaction, nil)
 	}
 	if s.Lifetime == (Lifetime{}) {
 		s.Lifetime = ForFinance()

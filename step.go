@@ -71,7 +71,7 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 		s.outcome = StoreFailed
 		return v, s.fail(StoreFailed, ErrStore, err)
 	}
-	s.a.steps.open(s.name, s.call.policy)
+	s.a.knownSteps().open(s.name, s.call.policy)
 	v, err = fn(ctx)
 	return endStep(s, v, err)
 }
@@ -112,7 +112,7 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 	default: // the step stays open; the next attempt meets it so
 		s.outcome = Unknown
 		if s.call.policy == Reexecute {
-			s.a.steps.ended(s.name)
+			s.a.knownSteps().ended(s.name)
 			s.outcome = Failed
 		}
 	}
@@ -150,13 +150,11 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if err := validateName("step's name", name, MaxStepNameLen); err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: ErrInvalidArgument, Cause: err}
 	}
-	for p := placeOf(ctx); p != nil; p = p.outer {
-		if p.began && p.store == a.store {
-			return nil, s.fail(Invalid, ErrInTransaction, nil)
-		}
+	if inTransactionOn(ctx, a.store) {
+		return nil, s.fail(Invalid, ErrInTransaction, nil)
 	}
 	var err error
-	s.recorded, err = a.steps.use(name)
+	s.recorded, err = a.knownSteps().use(name)
 	if err != nil {
 		return nil, s.fail(Invalid, err, nil)
 	}
@@ -172,7 +170,7 @@ func (s *stepRun) fail(o Outcome, sentinel, cause error) *Error {
 // refuse makes the parent abandoned by this step.
 func (s *stepRun) refuse(cause error) error {
 	s.outcome = Unknown
-	s.a.steps.refuse(s.name)
+	s.a.knownSteps().refuse(s.name)
 	return s.fail(Unknown, ErrOutcomeUnknown, cause)
 }
 
@@ -185,7 +183,7 @@ func (s *stepRun) end(rec StepRecord) error {
 	}
 	switch {
 	case err == nil:
-		s.a.steps.ended(s.name)
+		s.a.knownSteps().ended(s.name)
 		return nil
 	case errors.Is(err, ErrLeaseLost):
 		s.outcome = LeaseLost
@@ -207,7 +205,7 @@ func (s *stepRun) save(rec StepRecord, limit time.Duration) error {
 	})
 	if err == nil {
 		s.a.extend(sent)
-		s.a.steps.wrote(rec)
+		s.a.knownSteps().wrote(rec)
 	}
 	return err
 }
@@ -241,7 +239,25 @@ func (s *stepRun) finish(o Outcome, err error) error {
 	return err
 }
 
-// steps is what an attempt knows of its steps.
+// knownSteps returns what the attempt knows of its steps, made where nothing was known.
+func (a *Attempt) knownSteps() *steps {
+	if s := a.steps.Load(); s != nil {
+		return s
+	}
+	a.steps.CompareAndSwap(nil, new(steps))
+	return a.steps.Load()
+}
+
+// noSteps stands for the steps of an attempt that had none and has ended.
+var noSteps = &steps{closed: true}
+
+func (a *Attempt) closeSteps() {
+	if !a.steps.CompareAndSwap(nil, noSteps) {
+		a.steps.Load().close()
+	}
+}
+
+// steps is what an attempt knows of its steps. A nil one knows none.
 type steps struct {
 	mu       sync.Mutex
 	closed   bool
@@ -258,13 +274,14 @@ type openStep struct {
 }
 
 // recall takes over what earlier attempts recorded. What they left open is open until it is asked for and ended.
-func (s *steps) recall(recorded []StepRecord, p Policy) {
-	s.recorded = recorded
+func recall(recorded []StepRecord, p Policy) *steps {
+	s := &steps{recorded: recorded}
 	for _, r := range recorded {
 		if r.State == StepOpen {
 			s.opened = append(s.opened, openStep{r.Name, p})
 		}
 	}
+	return s
 }
 
 func (s *steps) use(name string) (StepRecord, error) {
@@ -320,12 +337,18 @@ func (s *steps) refuse(name string) {
 }
 
 func (s *steps) refused() string {
+	if s == nil {
+		return ""
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unknown
 }
 
 func (s *steps) anyOpen() bool {
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.opened) > 0
@@ -333,6 +356,9 @@ func (s *steps) anyOpen() bool {
 
 // firstOpen returns an open step that may not simply run again.
 func (s *steps) firstOpen() string {
+	if s == nil {
+		return ""
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.opened {
@@ -356,6 +382,9 @@ func (s *steps) wrote(rec StepRecord) {
 }
 
 func (s *steps) known() []StepRecord {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := append([]StepRecord(nil), s.recorded...)
@@ -372,6 +401,9 @@ func (s *steps) known() []StepRecord {
 }
 
 func (s *steps) unused() []string {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string

@@ -98,7 +98,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 			rollback()
 		}
 	}()
-	v, err = runInTx(ctx, s.a, &place{outer: placeOf(ctx), store: s.a.store, id: s.a.id, attempt: s.a, tx: h.Tx(), began: true}, h.Tx(), fn)
+	v, err = runInTx(ctx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx(), began: true}, h.Tx(), fn)
 	if err != nil {
 		rollback()
 		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
@@ -119,7 +119,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	switch {
 	case err == nil:
 		s.outcome = Executed
-		s.a.steps.wrote(req.Step)
+		s.a.knownSteps().wrote(req.Step)
 		return v, true, nil
 	case errors.Is(err, ErrLeaseLost):
 		s.outcome = LeaseLost

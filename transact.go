@@ -198,7 +198,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 // inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
 // work runs.
 func (a *Attempt) inTx(tx any) *place {
-	a.self = place{outer: a.place, store: a.store, id: a.id, attempt: a, tx: tx, began: true}
+	a.self = place{outer: a.place, attempt: a, tx: tx, began: true}
 	a.ctx.place = &a.self
 	return &a.self
 }
