@@ -3,7 +3,10 @@ package everonce
 import (
 	"encoding/json"
 	"reflect"
+	"time"
 )
+
+var timeType = reflect.TypeFor[time.Time]()
 
 // appendReflected hashes a named type as its underlying one, and the rest as JSON. A type that says
 // how it is written (a json.Marshaler) is asked.
@@ -21,6 +24,14 @@ func appendReflected(b []byte, p any) ([]byte, error) {
 			return appendPart(b, v.Uint())
 		case reflect.Float32, reflect.Float64:
 			return appendPart(b, v.Float())
+		case reflect.Slice:
+			if v.Type().Elem().Kind() == reflect.Uint8 {
+				return appendPart(b, v.Bytes())
+			}
+		case reflect.Struct: // its JSON would be {}, whatever the time
+			if v.Type().ConvertibleTo(timeType) {
+				return appendPart(b, v.Convert(timeType).Interface())
+			}
 		}
 	}
 	j, err := json.Marshal(p)
