@@ -23,17 +23,22 @@ func (s *Store[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (res e
 			return everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: s.traits.Clock()}, nil
 		}
 	}
+	var answer everonce.ClaimResult // read only if Write returns nil: it may still be written otherwise
 	err = s.driver.Write(ctx, func(ctx context.Context, c Conn) (err error) {
-		res, err = s.claim(ctx, c, &req)
+		answer, err = s.claim(ctx, c, &req)
 		return err
 	})
-	s.hits.count(err == nil && res.Decision != everonce.DecideClaimed)
-	return res, s.failed("claim", err)
+	if err != nil {
+		return res, s.failed("claim", err)
+	}
+	s.hits.count(answer.Decision != everonce.DecideClaimed)
+	return answer, nil
 }
 
 // lookFirst says whether a read should come before the claim: where that can spare the only writer.
 func (s *Store[Tx]) lookFirst(id *everonce.RecordID) bool {
-	return s.traits.ReadFirst && (s.locks != nil && s.locks.Locked(*id) || s.hits.likely())
+	return s.traits.ReadFirst &&
+		(s.hits.likely() || s.traits.WriterBusy != nil && s.traits.WriterBusy() || s.locks != nil && s.locks.Locked(*id))
 }
 
 // look answers a claim by a read, if that is enough.

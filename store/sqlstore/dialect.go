@@ -148,8 +148,8 @@ func (w writer) read(name, lock string) *Statement {
 		locked = "CASE WHEN clock.locked THEN 1 ELSE 0 END"
 		lock = ", " + lock + " AS locked"
 	}
-	return w.rows(name, 1, w.clock(lock)+"SELECT clock.now, "+locked+", 0, "+qualified("r", RecordColumns)+
-		" FROM clock LEFT JOIN {record} AS r ON r.id = {1b}")
+	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualified("r", RecordColumns)+
+		" FROM (SELECT "+w.Now+" AS now"+lock+") AS clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
 const claimColumns = "id, scope, name, state, token, nonce, owner, attempt, lease_until, fp_alg, fp_sum, format, " +

@@ -59,6 +59,8 @@ type Traits struct {
 	// ReadFirst says that a read is much cheaper than a place at the only writer: what a read can
 	// answer (a replay, say) is answered by it, before anything is begun.
 	ReadFirst bool
+	// WriterBusy, if set, reports that the only writer is taken by a transaction just now.
+	WriterBusy func() bool
 	// OneWriter says that a transaction shuts out all other writers; transactions are then limited to a
 	// third of the shortest lease in use ([everonce.ErrTxTooLong]).
 	OneWriter bool

@@ -28,8 +28,9 @@ func (s *Store[Tx]) completeCall(req *everonce.CompleteRequest) *Call {
 }
 
 // Release ends an attempt without a result: see [everonce.Store].
-func (s *Store[Tx]) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
-	err = s.write(ctx, "release", func(ctx context.Context, c Conn) error {
+func (s *Store[Tx]) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+	var res everonce.ReleaseResult // read only if the write returns nil: it may still be written otherwise
+	err := s.write(ctx, "release", func(ctx context.Context, c Conn) error {
 		if req.Token != 0 { // by nonce, more is to be looked at
 			call := s.call(s.text.Release, req.ID[:], int64(req.Token), req.Nonce[:],
 				int64(req.State), text(req.ErrorClass), text(req.Step),
@@ -44,7 +45,10 @@ func (s *Store[Tx]) Release(ctx context.Context, req everonce.ReleaseRequest) (r
 			return next, err
 		})
 	})
-	return res, err
+	if err != nil {
+		return everonce.ReleaseResult{}, err
+	}
+	return res, nil
 }
 
 // Renew extends a lease: see [everonce.Store].

@@ -89,7 +89,8 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 }
 
 // DeleteScope forgets a tenant: see [everonce.ScopeDeleter].
-func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
+	var res everonce.DeleteScopeResult // read only if the write returns nil
 	if req.Scope == "" {
 		return res, everonce.Key{ID: "-"}.Validate()
 	}
@@ -97,7 +98,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 	if limit <= 0 {
 		limit = defaultPurgeLimit
 	}
-	err = s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
+	err := s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
 		args, _ := selection(req.Scope, everonce.RecordID{})
 		call := s.call(s.text.DeleteScope, append(args, limit)...)
 		if err := c.Send(ctx, call); err != nil {
@@ -106,7 +107,10 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 		res = everonce.DeleteScopeResult{Records: int(call.Affected), More: call.Affected == limit}
 		return nil
 	})
-	return res, err
+	if err != nil {
+		return everonce.DeleteScopeResult{}, err
+	}
+	return res, nil
 }
 
 // Health counts records by state. It reads them all. See [everonce.HealthChecker].

@@ -127,11 +127,11 @@ func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
 	kept, err := getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
 	if err == nil && kept == "" {
 		err = s.driver.Write(ctx, func(ctx context.Context, c Conn) (err error) {
-			if err = c.Send(ctx, &Call{Statement: s.text.PutMeta, Args: []any{metaIdentity, mine}}); err == nil {
-				kept, err = getMeta(ctx, c, s.text.GetMeta, metaIdentity)
-			}
-			return err
+			return c.Send(ctx, &Call{Statement: s.text.PutMeta, Args: []any{metaIdentity, mine}})
 		})
+		if err == nil {
+			kept, err = getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
+		}
 	}
 	switch {
 	case err != nil:

@@ -10,12 +10,13 @@ import (
 const defaultPurgeLimit = 1000
 
 // Purge removes what time has let go: see [everonce.Store].
-func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	var res everonce.PurgeResult // read only if the write returns nil
 	limit := int64(req.Limit)
 	if limit <= 0 {
 		limit = defaultPurgeLimit
 	}
-	err = s.write(ctx, "purge", func(ctx context.Context, c Conn) error {
+	err := s.write(ctx, "purge", func(ctx context.Context, c Conn) error {
 		res = everonce.PurgeResult{}
 		records := s.call(s.text.PurgeRecords, limit)
 		if err := c.Send(ctx, records); err != nil {
@@ -40,5 +41,8 @@ func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (res e
 		res.More = results.Affected == left
 		return nil
 	})
-	return res, err
+	if err != nil {
+		return everonce.PurgeResult{}, err
+	}
+	return res, nil
 }

@@ -1,5 +1,7 @@
 package sqlstore
 
+import "slices"
+
 // Statements are the texts of the engine. $n below is the n-th argument, of [Dialect.Placeholder]; where
 // [Traits.Clock] is set, each statement marked (now) has the time as one more argument, the last.
 //
@@ -85,4 +87,15 @@ type Statements struct {
 	GetMeta    *Statement
 	PutMeta    *Statement
 	SetMeta    *Statement
+}
+
+// All returns the statements that there are.
+func (s *Statements) All() []*Statement {
+	all := []*Statement{
+		s.Claim, s.Read, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
+		s.Complete, s.Release, s.Renew, s.SaveStep, s.PutStep, s.Finish,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.Health,
+		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
+	}
+	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })
 }

@@ -40,7 +40,12 @@ func (s *Store[Tx]) saveStepCalls(req *everonce.SaveStepRequest) []*Call {
 	if s.text.PutStep == nil {
 		return []*Call{s.call(s.text.SaveStep, append(save, result...)...)}
 	}
-	return []*Call{s.call(s.text.SaveStep, save...), s.call(s.text.PutStep, append([]any{req.ID[:], step.Name}, result...)...)}
+	touch := s.call(s.text.SaveStep, save...)
+	put := &Call{Statement: s.text.PutStep, Args: append([]any{req.ID[:], step.Name}, result...)}
+	if s.traits.Clock != nil { // one write, one time
+		put.Args = append(put.Args, touch.Args[len(touch.Args)-1])
+	}
+	return []*Call{touch, put}
 }
 
 // refuseStep says why a step was not written.

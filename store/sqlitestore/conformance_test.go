@@ -1,0 +1,50 @@
+package sqlitestore_test
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce/store/sqlitestore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+// clock is a store's clock that tests move.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
+
+// open opens a store that is closed with the test.
+func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func harness(t testing.TB) storetest.Harness {
+	c := new(clock)
+	path := filepath.Join(t.TempDir(), "records.db")
+	return storetest.Harness{
+		Store:   open(t, path, sqlitestore.Options{}.WithClock(c.now)),
+		Peer:    open(t, path, sqlitestore.Options{}.WithClock(c.now)),
+		Advance: c.advance,
+	}
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, harness, storetest.Capabilities{
+		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
+		MaxResult: 16 << 20,
+	})
+}

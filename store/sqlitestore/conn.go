@@ -1,0 +1,291 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// connector opens the connections of [Store.DB]. They wait for their turn as writers in the order of
+// their coming, know when their transaction ends, and notice when SQLite ends it by itself.
+type connector struct {
+	driver.Connector
+	db *database
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	base, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := base.(baseConn)
+	if !ok {
+		return nil, errors.Join(errDriver(base), base.Close())
+	}
+	return &conn{baseConn: b, db: c.db, raw: newRawConn(base, c.db.keep)}, nil
+}
+
+// baseConn is what the driver's connections can do.
+type baseConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+	driver.Pinger
+}
+
+type conn struct {
+	baseConn
+	db  *database
+	raw *rawConn
+
+	mu sync.Mutex // guards tx, and keeps the engine's statements and the end of the transaction apart
+	tx *openTx
+}
+
+// openTx is a transaction that holds the writer, from BEGIN IMMEDIATE to its end.
+type openTx struct {
+	serial int64
+	base   driver.Tx
+	conn   *conn
+	// limit ends with the time that the transaction may take; nil where it has no bound.
+	limit context.Context
+	keys  []everonce.RecordID // that it has claimed; guarded by keyLocks
+	dead  bool                // SQLite has ended it by itself
+	over  atomic.Bool
+}
+
+var serials atomic.Int64
+
+func (t *openTx) ended() bool { return t.over.Load() }
+
+// beginning is handed to BeginTx in its context, by Driver.Begin.
+type beginning struct {
+	entered bool // the turn is the caller's already
+	limit   context.Context
+	ctx     context.Context // bounds BEGIN itself
+	tx      *openTx         // set by BeginTx
+}
+
+type beginningKey struct{}
+
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	if opts.ReadOnly {
+		return c.baseConn.BeginTx(ctx, opts)
+	}
+	b, _ := ctx.Value(beginningKey{}).(*beginning)
+	if b == nil {
+		b = &beginning{ctx: ctx}
+	}
+	if !b.entered {
+		if err := c.db.turn.enter(b.ctx); err != nil {
+			return nil, err
+		}
+	}
+	b.entered = false // from here on the turn is the transaction's
+	base, err := c.baseConn.BeginTx(b.ctx, opts)
+	if err != nil {
+		c.db.turn.leave()
+		return nil, err
+	}
+	tx := &openTx{serial: serials.Add(1), base: base, conn: c, limit: b.limit}
+	b.tx = tx
+	c.mu.Lock()
+	c.tx = tx
+	c.mu.Unlock()
+	c.db.opened(tx)
+	return tx, nil
+}
+
+// Commit ends the transaction. What SQLite has ended by itself is refused.
+func (t *openTx) Commit() error {
+	return t.end(func() error {
+		if t.dead {
+			return errTxEnded
+		}
+		return t.base.Commit()
+	})
+}
+
+// Rollback ends the transaction.
+func (t *openTx) Rollback() error {
+	return t.end(func() error {
+		if t.dead {
+			return nil
+		}
+		return t.base.Rollback()
+	})
+}
+
+func (t *openTx) end(how func() error) error {
+	c := t.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tx != t {
+		return errTxEnded
+	}
+	err := how()
+	c.forget()
+	return err
+}
+
+// forget lets the next writer in. It is called with mu held.
+func (c *conn) forget() {
+	tx := c.tx
+	c.tx = nil
+	tx.over.Store(true)
+	c.db.ended(tx)
+	c.db.turn.leave()
+}
+
+// Close ends the transaction with the connection.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.raw.Close()
+	if c.tx != nil {
+		c.forget()
+	}
+	return err
+}
+
+// inTx prepares a statement in the transaction, if there is one: it is refused if the transaction has
+// ended, and interrupted when its time is up.
+func (c *conn) inTx(ctx context.Context) (bounded context.Context, tx *openTx, cancel func(), err error) {
+	c.mu.Lock()
+	tx = c.tx
+	dead := tx != nil && tx.dead
+	c.mu.Unlock()
+	switch {
+	case tx == nil:
+		return ctx, nil, func() {}, nil
+	case dead:
+		return ctx, nil, func() {}, errTxEnded
+	case tx.limit == nil:
+		return ctx, tx, func() {}, nil
+	}
+	bounded, end := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(tx.limit, func() { end(context.Cause(tx.limit)) })
+	return bounded, tx, func() { stop(); end(nil) }, nil
+}
+
+// proveAlive finds out whether a transaction survived the error of a statement. A second BEGIN is refused
+// inside of a transaction, and only there.
+func (c *conn) proveAlive(tx *openTx, err error) {
+	if err == nil || tx == nil || survives(err) {
+		return
+	}
+	ctx := context.Background()
+	_, again := c.baseConn.ExecContext(ctx, "BEGIN", nil)
+	if again != nil && strings.Contains(again.Error(), "within a transaction") {
+		return
+	}
+	c.mu.Lock()
+	tx.dead = true
+	c.mu.Unlock()
+	if again == nil {
+		_, _ = c.baseConn.ExecContext(ctx, "ROLLBACK", nil) //nolint:errcheck // an empty transaction; the real one is gone
+	}
+}
+
+// survives reports whether an error is of the kinds that never end a transaction.
+func survives(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return errors.Is(err, sqlstore.ErrNothingWritten)
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH:
+		return true
+	}
+	return false
+}
+
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	ctx, tx, cancel, err := c.inTx(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.baseConn.ExecContext(ctx, query, args)
+	c.proveAlive(tx, err)
+	return res, err
+}
+
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	ctx, tx, cancel, err := c.inTx(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	if query == whichTransaction {
+		return &serialRow{tx: tx}, nil
+	}
+	rows, err := c.baseConn.QueryContext(ctx, query, args)
+	c.proveAlive(tx, err)
+	return rows, err
+}
+
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	s, err := c.baseConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := s.(baseStmt)
+	if !ok {
+		return nil, errors.Join(errDriver(s), s.Close())
+	}
+	return stmt{b, c}, nil
+}
+
+// Prepare is for callers without a context.
+func (c *conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// baseStmt is what the driver's statements can do.
+type baseStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// stmt is a prepared statement with the same care.
+type stmt struct {
+	baseStmt
+	conn *conn
+}
+
+func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	ctx, tx, cancel, err := s.conn.inTx(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.baseStmt.ExecContext(ctx, args)
+	s.conn.proveAlive(tx, err)
+	return res, err
+}
+
+func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	ctx, tx, cancel, err := s.conn.inTx(ctx)
+	defer cancel()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.baseStmt.QueryContext(ctx, args)
+	s.conn.proveAlive(tx, err)
+	return rows, err
+}

@@ -1,0 +1,111 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// errTxEnded says that SQLite ended a transaction by itself: after an interrupted write, a full disk, or
+// an error of the disk. Nothing of it took hold; the connection refuses statements until it is rolled back.
+var errTxEnded = errors.New("sqlitestore: SQLite rolled the transaction back by itself")
+
+// errWriterBusy says that another transaction of this process held the only writer for too long.
+var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
+
+// classify tells what an error of SQLite means: by its code, and for a duplicate by the columns that the
+// message names, for there is nothing else.
+func classify(err error) sqlstore.ErrorInfo {
+	switch {
+	case errors.Is(err, errWriterBusy):
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
+	case errors.Is(err, errTxEnded):
+		return sqlstore.ErrorInfo{NotDone: true}
+	case errors.Is(err, driver.ErrBadConn):
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
+	}
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return sqlstore.ErrorInfo{}
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID:
+		info := sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}
+		info.Constraint, info.Table, info.Columns = violated(e.Error())
+		return info
+	case sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_BLOCKED:
+		return sqlstore.ErrorInfo{NotDone: true}
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
+	case sqlite3.SQLITE_CONSTRAINT:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}
+	case sqlite3.SQLITE_FULL:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassFull, NotDone: true}
+	case sqlite3.SQLITE_TOOBIG:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassTooLarge, NotDone: true}
+	case sqlite3.SQLITE_READONLY:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassReadOnly, NotDone: true}
+	case sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PERM:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassDenied, NotDone: true}
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassCorrupt, NotDone: true}
+	case sqlite3.SQLITE_CANTOPEN:
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
+	case sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_MISMATCH:
+		return sqlstore.ErrorInfo{NotDone: true}
+	case sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA:
+		if text := e.Error(); strings.Contains(text, "no such table") || strings.Contains(text, "no such column") ||
+			strings.Contains(text, "has no column named") {
+			return sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}
+		}
+		return sqlstore.ErrorInfo{NotDone: true}
+	}
+	return sqlstore.ErrorInfo{}
+}
+
+// violated reads what a message says of a unique index: "UNIQUE constraint failed: t.a, t.b", and for an index
+// on expressions "UNIQUE constraint failed: index 'name'".
+func violated(message string) (constraint, table string, columns []string) {
+	_, list, found := strings.Cut(message, "UNIQUE constraint failed: ")
+	if !found {
+		return "", "", nil
+	}
+	if at := strings.LastIndex(list, " ("); at >= 0 { // the driver adds the code
+		list = list[:at]
+	}
+	if name, ok := strings.CutPrefix(list, "index '"); ok {
+		return strings.TrimSuffix(name, "'"), "", nil
+	}
+	for _, column := range strings.Split(list, ", ") {
+		at := strings.LastIndexByte(column, '.')
+		if at < 0 {
+			return "", "", nil
+		}
+		table = column[:at]
+		columns = append(columns, column[at+1:])
+	}
+	return "", table, columns
+}
+
+// Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves
+// that the statement took no hold: a violated constraint, a busy, full or read-only database, a missing
+// table. It says that of the statement which failed, not of what the work had committed before.
+// Other errors are returned as they are.
+func Classify(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
+		return err
+	}
+	if classify(err).NotDone {
+		return everonce.NotDone(err)
+	}
+	return err
+}

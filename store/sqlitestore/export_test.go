@@ -1,0 +1,12 @@
+package sqlitestore
+
+import "time"
+
+// WithClock sets the store's clock, for tests.
+func (o Options) WithClock(now func() time.Time) *Options {
+	o.clock = now
+	return &o
+}
+
+// Commits counts the commits of grouped writes.
+func (s *Store) Commits() int64 { return s.db.group.commits.Load() }

@@ -1,0 +1,230 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// errClosed is the answer of a store that was closed.
+var errClosed = errors.New("sqlitestore: the store is closed")
+
+// Statements of the writer itself.
+var (
+	beginImmediate = &sqlstore.Statement{Name: "begin", Text: "BEGIN IMMEDIATE"}
+	commit         = &sqlstore.Statement{Name: "commit", Text: "COMMIT"}
+	rollback       = &sqlstore.Statement{Name: "rollback", Text: "ROLLBACK"}
+)
+
+// grouper runs writes that come at the same time in shared transactions: one wait for the disk is
+// divided among all of them. What a write reported is told only after the commit has returned.
+//
+// A goroutine exists while there is something to write, and no longer.
+type grouper struct {
+	turn  *turnstile
+	open  func() (*rawConn, error)
+	limit int                          // of writes in one transaction
+	reads map[*sqlstore.Statement]bool // that write nothing, though they answer rows
+
+	mu      sync.Mutex
+	queue   []*write
+	running bool
+	closed  bool
+	idle    sync.Cond // running has become false
+
+	conn    *rawConn // of the goroutine
+	commits atomic.Int64
+}
+
+func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, open func() (*rawConn, error)) *grouper {
+	g := &grouper{turn: turn, open: open, limit: limit, reads: reads}
+	g.idle.L = &g.mu
+	return g
+}
+
+// write is one write in the queue.
+type write struct {
+	op   func(context.Context, sqlstore.Conn) error
+	gone atomic.Bool // its caller has given up
+	err  error
+	done chan struct{}
+}
+
+// do runs op in a transaction that it may share, and returns when that is durable. If ctx ends first it
+// returns at once; op may still be run then, if it was about to.
+func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	w := &write{op: op, done: make(chan struct{})}
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return errClosed
+	}
+	g.queue = append(g.queue, w)
+	start := !g.running
+	g.running = true
+	g.mu.Unlock()
+	if start {
+		go g.run()
+	}
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		w.gone.Store(true)
+		return context.Cause(ctx)
+	}
+}
+
+// run writes until the queue is empty.
+func (g *grouper) run() {
+	for {
+		g.turn.enterAlways()
+		batch := g.next()
+		if batch != nil {
+			g.together(batch)
+		}
+		g.turn.leave()
+		if batch == nil && g.rest() {
+			return
+		}
+	}
+}
+
+// next takes the next batch from the queue.
+func (g *grouper) next() []*write {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.queue), g.limit)
+	if n == 0 {
+		return nil
+	}
+	batch := g.queue[:n:n]
+	g.queue = g.queue[n:]
+	return batch
+}
+
+// rest ends the goroutine, unless something has come in the meantime.
+func (g *grouper) rest() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.queue) > 0 {
+		return false
+	}
+	g.queue = nil
+	g.running = false
+	g.idle.Broadcast()
+	return true
+}
+
+// together runs a batch in one transaction. If that fails, for whatever reason, each is run alone: so
+// none suffers from its neighbours.
+func (g *grouper) together(batch []*write) {
+	began, err := g.transaction(batch)
+	if err != nil && began && len(batch) > 1 {
+		for i := range batch {
+			if _, err := g.transaction(batch[i : i+1]); err != nil {
+				batch[i].err = err
+			}
+		}
+	} else if err != nil {
+		for _, w := range batch {
+			w.err = err
+		}
+	}
+	for _, w := range batch {
+		close(w.done)
+	}
+}
+
+// transaction runs writes between BEGIN and COMMIT. On an error nothing of them has taken hold.
+func (g *grouper) transaction(batch []*write) (began bool, err error) {
+	if g.conn == nil {
+		if g.conn, err = g.open(); err != nil {
+			return false, err
+		}
+	}
+	ctx := context.Background()
+	if err = g.conn.send(ctx, &sqlstore.Call{Statement: beginImmediate}); err != nil {
+		g.discard(err)
+		return false, err
+	}
+	c := &groupConn{raw: g.conn, reads: g.reads}
+	for _, w := range batch {
+		if w.gone.Load() {
+			continue
+		}
+		c.wrote = false
+		w.err = w.op(ctx, c)
+		if err = c.failed; err == nil && c.wrote { // refused in the middle: that must be undone
+			err = w.err
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		g.commits.Add(1)
+		if err = g.conn.send(ctx, &sqlstore.Call{Statement: commit}); err == nil {
+			return true, nil
+		}
+	}
+	// Where SQLite has ended the transaction by itself there is nothing to roll back, which is an error too.
+	_ = g.conn.send(ctx, &sqlstore.Call{Statement: rollback}) //nolint:errcheck // see above
+	g.discard(err)
+	return true, err
+}
+
+// discard closes a connection whose state is not known to be good.
+func (g *grouper) discard(err error) {
+	var refused *sqlite.Error
+	if g.conn.broken || errors.As(err, &refused) && classify(err).Class == sqlstore.ClassOther {
+		_ = g.conn.Close() //nolint:errcheck // what was wrong with it has been told
+		g.conn = nil
+	}
+}
+
+// close ends the writer after what is in its queue.
+func (g *grouper) close() error {
+	g.mu.Lock()
+	g.closed = true
+	for g.running {
+		g.idle.Wait()
+	}
+	g.mu.Unlock()
+	if g.conn == nil {
+		return nil
+	}
+	return g.conn.Close()
+}
+
+// groupConn is the connection as the writes of one transaction see it.
+type groupConn struct {
+	raw    *rawConn
+	reads  map[*sqlstore.Statement]bool
+	wrote  bool  // the present one has written
+	failed error // a statement failed: what the transaction holds is not to be relied on
+}
+
+func (c *groupConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+	for _, call := range calls {
+		if err := c.raw.send(ctx, call); err != nil {
+			c.failed = err
+			return err
+		}
+		if call.Affected > 0 && !c.reads[call.Statement] {
+			c.wrote = true
+		}
+		if call.Must && call.Affected == 0 {
+			return sqlstore.ErrNothingWritten
+		}
+	}
+	return nil
+}

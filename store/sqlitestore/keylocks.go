@@ -1,0 +1,87 @@
+package sqlitestore
+
+import (
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// keyLocks are the keys that open transactions of this process have claimed, so that a duplicate is told at
+// once and does not wait for the writer.
+type keyLocks struct {
+	mu   sync.Mutex
+	held map[everonce.RecordID]lockHolder
+}
+
+// lockHolder is a transaction. It is compared by identity.
+type lockHolder interface {
+	// ended reports that the transaction is over, where that is not told otherwise.
+	ended() bool
+}
+
+// lock gives the key to a holder, and reports false where another has it.
+func (k *keyLocks) lock(id everonce.RecordID, by lockHolder) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if old, taken := k.held[id]; taken && old != by && !old.ended() {
+		return false
+	}
+	if k.held == nil {
+		k.held = make(map[everonce.RecordID]lockHolder)
+	}
+	k.held[id] = by
+	return true
+}
+
+// hand gives the key to a transaction, from one that waited to begin too, and reports false where
+// another has it.
+func (k *keyLocks) hand(id everonce.RecordID, to *openTx) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if to.ended() { // and can complete nothing
+		return true
+	}
+	old, taken := k.held[id]
+	if _, waiting := old.(*pendingTx); taken && old != lockHolder(to) && !waiting && !old.ended() {
+		return false
+	}
+	if k.held == nil {
+		k.held = make(map[everonce.RecordID]lockHolder)
+	}
+	k.held[id] = to
+	to.keys = append(to.keys, id)
+	return true
+}
+
+// locked reports whether a transaction has the key.
+func (k *keyLocks) locked(id everonce.RecordID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	by, taken := k.held[id]
+	if taken && by.ended() {
+		delete(k.held, id)
+		return false
+	}
+	return taken
+}
+
+// release gives a key back.
+func (k *keyLocks) release(id everonce.RecordID, by lockHolder) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.held[id] == by {
+		delete(k.held, id)
+	}
+}
+
+// releaseAll gives back the keys of a transaction.
+func (k *keyLocks) releaseAll(tx *openTx) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, id := range tx.keys {
+		if k.held[id] == lockHolder(tx) {
+			delete(k.held, id)
+		}
+	}
+	tx.keys = nil
+}

@@ -1,0 +1,203 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// rawConn is one connection below database/sql, with the engine's statements prepared. It is used by one
+// goroutine at a time.
+type rawConn struct {
+	conn     driver.Conn
+	keep     map[*sqlstore.Statement]bool // those worth to stay prepared; shared
+	prepared map[*sqlstore.Statement]*prepared
+	broken   bool // an error of the connection itself: do not use it again
+}
+
+// prepared is a statement of one connection.
+type prepared struct {
+	stmt  driver.Stmt
+	exec  driver.StmtExecContext
+	query driver.StmtQueryContext
+	order []int // which argument goes to which place; nil where they are the same
+	named []driver.NamedValue
+	row   valueRow
+}
+
+func newRawConn(c driver.Conn, keep map[*sqlstore.Statement]bool) *rawConn {
+	return &rawConn{conn: c, keep: keep, prepared: make(map[*sqlstore.Statement]*prepared, len(keep))}
+}
+
+func (r *rawConn) Close() error {
+	var errs []error
+	for _, p := range r.prepared {
+		errs = append(errs, p.stmt.Close())
+	}
+	return errors.Join(append(errs, r.conn.Close())...)
+}
+
+// unnumbered turns "?7" into "?", with the order in which the arguments are wanted: the driver looks up
+// numbered ones by name, each time.
+func unnumbered(text string) (string, []int) {
+	var b strings.Builder
+	var order []int
+	for {
+		before, rest, found := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !found {
+			return b.String(), order
+		}
+		b.WriteByte('?')
+		n := 0
+		for n < len(rest) && rest[n] >= '0' && rest[n] <= '9' {
+			n++
+		}
+		if i, err := strconv.Atoi(rest[:n]); err == nil {
+			order = append(order, i-1)
+		}
+		text = rest[n:]
+	}
+}
+
+func (r *rawConn) prepare(ctx context.Context, st *sqlstore.Statement) (*prepared, error) {
+	if p, ok := r.prepared[st]; ok {
+		return p, nil
+	}
+	text, order := unnumbered(st.Text)
+	preparer, ok := r.conn.(driver.ConnPrepareContext)
+	if !ok {
+		return nil, errDriver(r.conn)
+	}
+	s, err := preparer.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{stmt: s, order: order}
+	p.exec, ok = s.(driver.StmtExecContext)
+	if p.query, _ = s.(driver.StmtQueryContext); !ok || p.query == nil {
+		return nil, errors.Join(errDriver(s), s.Close())
+	}
+	if r.keep[st] {
+		r.prepared[st] = p
+	}
+	return p, nil
+}
+
+func errDriver(v any) error {
+	return fmt.Errorf("sqlitestore: %T lacks a method of database/sql/driver that this version needs", v)
+}
+
+// send runs one call. ctx may interrupt the statement, which costs a goroutine: see quick.
+func (r *rawConn) send(ctx context.Context, call *sqlstore.Call) error {
+	p, err := r.prepare(ctx, call.Statement)
+	if err != nil {
+		return err
+	}
+	if !r.keep[call.Statement] {
+		defer p.stmt.Close() //nolint:errcheck // its errors are those of the statement, which are told
+	}
+	args := p.arguments(call.Args)
+	if !call.Statement.Rows {
+		res, err := p.exec.ExecContext(ctx, args)
+		if err == nil {
+			call.Affected, err = res.RowsAffected()
+		}
+		return r.noted(err)
+	}
+	rows, err := p.query.QueryContext(ctx, args)
+	if err != nil {
+		return r.noted(err)
+	}
+	err = p.row.each(rows, call)
+	if closeErr := rows.Close(); err == nil {
+		err = r.noted(closeErr)
+	}
+	return err
+}
+
+func (r *rawConn) noted(err error) error {
+	if errors.Is(err, driver.ErrBadConn) {
+		r.broken = true
+	}
+	return err
+}
+
+func (p *prepared) arguments(args []any) []driver.NamedValue {
+	n := len(args)
+	if p.order != nil {
+		n = len(p.order)
+	}
+	if cap(p.named) < n {
+		p.named = make([]driver.NamedValue, n)
+	}
+	p.named = p.named[:n]
+	for i := range p.named {
+		at := i
+		if p.order != nil {
+			at = p.order[i]
+		}
+		p.named[i] = driver.NamedValue{Ordinal: i + 1, Value: args[at]}
+	}
+	return p.named
+}
+
+// valueRow is a row of driver values.
+type valueRow struct{ values []driver.Value }
+
+// each reads all rows of an answer.
+func (v *valueRow) each(rows driver.Rows, call *sqlstore.Call) error {
+	call.Affected = 0
+	if n := len(rows.Columns()); len(v.values) != n {
+		v.values = make([]driver.Value, n)
+	}
+	for {
+		if err := rows.Next(v.values); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		call.Affected++
+		if call.Each == nil {
+			continue
+		}
+		if err := call.Each(v); err != nil {
+			return err
+		}
+	}
+}
+
+// Scan copies the columns: see [sqlstore.Row].
+func (v *valueRow) Scan(dest ...any) error {
+	if len(dest) != len(v.values) {
+		return fmt.Errorf("sqlitestore: %d columns for %d destinations", len(v.values), len(dest))
+	}
+	for i, d := range dest {
+		ok := true
+		switch d := d.(type) {
+		case *int64:
+			*d, ok = v.values[i].(int64)
+		case *string:
+			*d, ok = v.values[i].(string)
+		case *[]byte:
+			*d, ok = v.values[i].([]byte)
+			if ok && *d == nil { // the driver's empty value
+				*d = []byte{}
+			}
+		default:
+			return fmt.Errorf("sqlitestore: can not scan into a %T", d)
+		}
+		if !ok && v.values[i] != nil {
+			return fmt.Errorf("%w: column %d holds a %T", everonce.ErrCorruptRecord, i, v.values[i])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// Options are what [Open] may be told. The zero value of each field is its default.
+type Options struct {
+	// TablePrefix begins the names of the tables: a-z, 0-9 and _. Default "everonce_".
+	TablePrefix string
+	// BusyTimeout is how long a write waits for another process, and a transaction for another of this
+	// process, that holds the writer. Default 5 s.
+	BusyTimeout time.Duration
+	// Readers is how many connections read at the same time. Default 4, or the number of processors if
+	// that is more.
+	Readers int
+	// GroupLimit is how many writes share a commit at the most. Default 256; 1 gives each its own.
+	GroupLimit int
+	// NoMigrate leaves the tables to be created by you: see [Store.Schema].
+	NoMigrate bool
+
+	clock func() time.Time // for tests
+}
+
+const (
+	defaultPrefix      = "everonce_"
+	defaultBusyTimeout = 5 * time.Second
+	defaultReaders     = 4
+	defaultGroupLimit  = 256
+	openTimeout        = 30 * time.Second
+)
+
+// Store keeps records in a SQLite file. It is safe for concurrent use. Its methods are those of
+// [sqlstore.Store].
+type Store struct {
+	*sqlstore.Store[*sql.Tx]
+	db *database
+}
+
+// Open opens the database file at path, creates it and the tables if they are not there, and returns a
+// store in it. Several processes may open the same file, on the same machine.
+//
+// path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would
+// forget, and store/memstore does that better.
+func Open(path string, opts *Options) (*Store, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if err := o.complete(path); err != nil {
+		return nil, err
+	}
+	d, err := openDatabase(path, &o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Store: sqlstore.New[*sql.Tx](d), db: d}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	if err = d.check(ctx); err == nil && !o.NoMigrate {
+		err = s.Migrate(ctx)
+	}
+	if err != nil {
+		_ = s.Close() //nolint:errcheck // why it could not be opened is what is told
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o *Options) complete(path string) error {
+	if path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") {
+		return fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", everonce.ErrInvalidArgument, path)
+	}
+	if o.TablePrefix == "" {
+		o.TablePrefix = defaultPrefix
+	}
+	if err := sqlstore.ValidateName("table prefix", o.TablePrefix); err != nil {
+		return err
+	}
+	if o.BusyTimeout < 0 || o.Readers < 0 || o.GroupLimit < 0 {
+		return fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
+			everonce.ErrInvalidArgument, o.BusyTimeout, o.Readers, o.GroupLimit)
+	}
+	if o.BusyTimeout == 0 {
+		o.BusyTimeout = defaultBusyTimeout
+	}
+	if o.Readers == 0 {
+		o.Readers = max(defaultReaders, runtime.GOMAXPROCS(0))
+	}
+	if o.GroupLimit == 0 {
+		o.GroupLimit = defaultGroupLimit
+	}
+	if o.clock == nil {
+		o.clock = time.Now
+	}
+	return nil
+}
+
+// DB returns the store's database, for the application's own tables: transactions of it are what DoTx
+// takes, and what Transact hands to its work. A transaction begins IMMEDIATE, unless it is read-only, and
+// waits for its turn with the store's own writes. Do not close it; close the store.
+func (s *Store) DB() *sql.DB { return s.db.db }
+
+// Close writes what is in hand and closes the database. Calls after it fail.
+func (s *Store) Close() error { return s.db.close() }
+
+// database is the driver: one file, one writer, some readers.
+type database struct {
+	path     string
+	prefix   string
+	clock    func() time.Time
+	text     *sqlstore.Statements
+	keep     map[*sqlstore.Statement]bool
+	slow     map[*sqlstore.Statement]bool // reads that may take their time
+	db       *sql.DB
+	turn     *turnstile
+	group    *grouper
+	readers  *readers
+	locks    keyLocks
+	once     sync.Once
+	closeErr error
+
+	mu   sync.Mutex
+	open map[int64]*openTx
+}
+
+func openDatabase(path string, o *Options) (*database, error) {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the path %q: %w", everonce.ErrInvalidArgument, path, err)
+	}
+	pragmas := url.Values{
+		"_txlock": {"immediate"},
+		"_pragma": {
+			"busy_timeout(" + strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10) + ")",
+			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)",
+		},
+	}
+	name := "file:" + (&url.URL{Path: full}).EscapedPath() + "?"
+	writing, err := sqlite.NewConnector(name + pragmas.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("%w: the path %q: %w", everonce.ErrInvalidArgument, path, err)
+	}
+	pragmas["_pragma"] = append(pragmas["_pragma"], "query_only(ON)")
+	reading, err := sqlite.NewConnector(name + pragmas.Encode())
+	if err != nil {
+		return nil, fmt.Errorf("%w: the path %q: %w", everonce.ErrInvalidArgument, path, err)
+	}
+	d := &database{path: full, prefix: o.TablePrefix, clock: o.clock, turn: newTurnstile(o.BusyTimeout), open: make(map[int64]*openTx)}
+	d.text = sqlstore.NewStatements(sqlstore.Dialect{
+		Record: d.prefix + "record", Step: d.prefix + "step", Meta: d.prefix + "meta",
+		Placeholder: func(n int, _ sqlstore.ArgKind) string { return "?" + strconv.Itoa(n) },
+		Greatest:    "max",
+	})
+	d.keep = map[*sqlstore.Statement]bool{beginImmediate: true, commit: true, rollback: true}
+	for _, st := range d.text.All() {
+		d.keep[st] = true
+	}
+	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.Health: true}
+	d.db = sql.OpenDB(connector{writing, d})
+	d.db.SetMaxIdleConns(4)
+	raw := func(c driver.Connector) func() (*rawConn, error) {
+		return func() (*rawConn, error) {
+			conn, err := c.Connect(context.Background())
+			if err != nil {
+				return nil, err
+			}
+			return newRawConn(conn, d.keep), nil
+		}
+	}
+	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.ReadSteps: true, d.text.GetMeta: true}
+	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing))
+	d.readers = newReaders(o.Readers, raw(reading))
+	return d, nil
+}
+
+// check opens the file, and makes sure of what durability rests on.
+func (d *database) check(ctx context.Context) error {
+	if info, err := os.Stat(d.path); err == nil && info.IsDir() {
+		return fmt.Errorf("%w: %s is a directory", everonce.ErrInvalidArgument, d.path)
+	}
+	var mode string
+	if err := d.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		hint := ""
+		if classify(err).Class == sqlstore.ClassReadOnly {
+			hint = "the file or its folder takes no writes: "
+		}
+		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, hint, err)
+	}
+	if mode != "wal" {
+		return fmt.Errorf("%w: open %s: this file system does not support a write-ahead log (journal mode %q)", everonce.ErrStore, d.path, mode)
+	}
+	return nil
+}
+
+func (d *database) close() error {
+	d.once.Do(func() {
+		d.closeErr = errors.Join(d.group.close(), d.readers.close(), d.db.Close())
+	})
+	return d.closeErr
+}
+
+// Traits tells the engine of SQLite: see [sqlstore.Driver].
+func (d *database) Traits() sqlstore.Traits {
+	return sqlstore.Traits{
+		Name: "SQLite", Clock: d.clock, ReadFirst: true, OneWriter: true,
+		WriterBusy:  d.inTransaction,
+		MigrateHint: "open the store without Options.NoMigrate, or run the text of Store.Schema",
+		Notes:       d.notes,
+	}
+}
+
+func (d *database) Statements() *sqlstore.Statements { return d.text }
+
+func (d *database) Migrations() [][]string { return migrations(d.prefix) }
+
+func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
+
+func (d *database) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+	return d.readers.do(ctx, d.slow[calls[0].Statement], calls)
+}
+
+func (d *database) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+	return d.group.do(ctx, op)
+}
+
+// Exclusive is Write: a write transaction has the only writer.
+func (d *database) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
+	return d.group.do(ctx, op)
+}
+
+// notes are what an operator should know of this file's durability.
+func (d *database) notes(ctx context.Context) ([]string, error) {
+	var level int
+	if err := d.db.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&level); err != nil {
+		return nil, err
+	}
+	if level < 2 {
+		return []string{"synchronous is below FULL: a loss of power can undo what was acknowledged"}, nil
+	}
+	return []string{"write-ahead log, synchronous=FULL: what is acknowledged survives a loss of power if the disk keeps what it has synced; the clock is this machine's"}, nil
+}
+
+func (d *database) opened(tx *openTx) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open[tx.serial] = tx
+}
+
+func (d *database) ended(tx *openTx) {
+	d.mu.Lock()
+	delete(d.open, tx.serial)
+	d.mu.Unlock()
+	d.locks.releaseAll(tx)
+}
+
+// inTransaction reports whether a transaction of this process holds the writer.
+func (d *database) inTransaction() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open) > 0
+}
+
+func (d *database) transaction(serial int64) *openTx {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.open[serial]
+}

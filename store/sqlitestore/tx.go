@@ -1,0 +1,251 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// txConn is a transaction as the engine sees it.
+type txConn struct {
+	db *database
+	tx *sql.Tx
+	// open is the transaction on a connection of [Store.DB], by which the engine's statements go past
+	// database/sql; nil for one that was begun on another handle of the same file.
+	open    *openTx
+	stop    func() // ends the bound; nil for a joined one
+	expired *atomic.Bool
+}
+
+// Begin begins a transaction that holds the writer: see [sqlstore.Driver].
+func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first ...*sqlstore.Call) (sqlstore.TxConn[*sql.Tx], error) {
+	if opts.Key != nil {
+		// Before the turn: who comes for the same key is told, and does not queue.
+		waiting := new(pendingTx)
+		if !d.locks.lock(*opts.Key, waiting) {
+			return nil, sqlstore.ErrKeyLocked
+		}
+		defer d.locks.release(*opts.Key, waiting)
+		c, err := d.begin(ctx, opts, first)
+		if err == nil {
+			d.locks.hand(*opts.Key, c.open)
+		}
+		return nilIfNil(c), err
+	}
+	c, err := d.begin(ctx, opts, first)
+	return nilIfNil(c), err
+}
+
+// nilIfNil keeps a nil pointer from becoming an interface that is not nil.
+func nilIfNil(c *txConn) sqlstore.TxConn[*sql.Tx] {
+	if c == nil {
+		return nil
+	}
+	return c
+}
+
+// pendingTx holds a key for a transaction that has not begun. It has a size, so that each has its own address.
+type pendingTx struct{ _ byte }
+
+func (*pendingTx) ended() bool { return false }
+
+func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first []*sqlstore.Call) (*txConn, error) {
+	if err := d.turn.enter(ctx); err != nil {
+		return nil, err
+	}
+	b := &beginning{entered: true, ctx: ctx}
+	stop := func() {}
+	if opts.Timeout > 0 {
+		b.limit, stop = context.WithTimeoutCause(context.Background(), opts.Timeout, everonce.ErrTxTooLong)
+	}
+	// The transaction must not end with the context of the request: database/sql would roll it back.
+	tx, err := d.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil)
+	if err != nil {
+		stop()
+		if b.entered { // it did not come to BeginTx
+			d.turn.leave()
+		}
+		return nil, err
+	}
+	c := &txConn{db: d, tx: tx, open: b.tx, stop: stop, expired: new(atomic.Bool)}
+	if b.limit != nil {
+		cancelLimit := stop
+		stopTimer := context.AfterFunc(b.limit, func() {
+			if errors.Is(context.Cause(b.limit), everonce.ErrTxTooLong) {
+				c.expired.Store(true)
+				_ = tx.Rollback() //nolint:errcheck // it may have just ended, which is as good
+			}
+		})
+		c.stop = func() { stopTimer(); cancelLimit() }
+	}
+	if err := c.Send(ctx, first...); err != nil {
+		return nil, errors.Join(err, c.Rollback(ctx))
+	}
+	return c, nil
+}
+
+// whichTransaction asks a connection which transaction it is in. Connections of [Store.DB] answer it
+// themselves.
+const whichTransaction = "SELECT 0 AS everonce_transaction"
+
+// serialRow is the answer to whichTransaction.
+type serialRow struct {
+	tx   *openTx
+	read bool
+}
+
+func (*serialRow) Columns() []string { return []string{"everonce_transaction"} }
+func (*serialRow) Close() error      { return nil }
+
+func (r *serialRow) Next(dest []driver.Value) error {
+	if r.read {
+		return io.EOF
+	}
+	r.read = true
+	dest[0] = int64(0)
+	if r.tx != nil {
+		dest[0] = r.tx.serial
+	}
+	return nil
+}
+
+// Join wraps a transaction of the caller's: see [sqlstore.Driver].
+func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
+	if tx == nil {
+		return nil, fmt.Errorf("%w: the transaction is nil", everonce.ErrInvalidArgument)
+	}
+	var serial int64
+	if err := tx.QueryRowContext(ctx, whichTransaction).Scan(&serial); err != nil {
+		return nil, fmt.Errorf("sqlitestore: join: %w", err)
+	}
+	if open := d.transaction(serial); open != nil {
+		return &txConn{db: d, tx: tx, open: open}, nil
+	}
+	if err := d.sameFile(ctx, tx); err != nil {
+		return nil, err
+	}
+	return &txConn{db: d, tx: tx}, nil
+}
+
+// sameFile refuses a transaction on another database.
+func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
+	var file string
+	if err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+		return fmt.Errorf("%w: it is not a transaction on SQLite: %w", everonce.ErrOtherStore, err)
+	}
+	theirs, err := os.Stat(file)
+	if err == nil {
+		var ours os.FileInfo
+		if ours, err = os.Stat(d.path); err == nil && os.SameFile(ours, theirs) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it is on another database file than this store", everonce.ErrOtherStore)
+}
+
+// Locked reports whether a transaction of this process has claimed the key: see [sqlstore.KeyLocker].
+func (d *database) Locked(id everonce.RecordID) bool { return d.locks.locked(id) }
+
+// LockKey locks a key until a transaction ends: see [sqlstore.KeyLocker].
+func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id everonce.RecordID) bool {
+	t, ok := c.(*txConn)
+	if !ok {
+		return false
+	}
+	if t.open == nil {
+		return d.locks.lock(id, foreignTx{t.tx})
+	}
+	return d.locks.hand(id, t.open)
+}
+
+// foreignTx holds keys for a transaction on another handle of the file, whose end nobody tells.
+type foreignTx struct{ tx *sql.Tx }
+
+// ended asks database/sql, which refuses any statement in a transaction that is over, and otherwise
+// refuses this one because it is of no database. The connection is not touched.
+func (f foreignTx) ended() bool {
+	_, err := f.tx.Stmt(&sql.Stmt{}).Exec() //nolint:noctx // it does not come to that
+	return errors.Is(err, sql.ErrTxDone)
+}
+
+func (c *txConn) Tx() *sql.Tx { return c.tx }
+
+// Send runs statements in the transaction.
+func (c *txConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+	if c.open == nil {
+		return sqlstore.SendSQL(ctx, c.tx, calls...)
+	}
+	return c.tooLong(c.open.conn.sendIn(c.open, calls))
+}
+
+// sendIn runs the engine's statements in a transaction of this connection.
+func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
+	err := c.sendLocked(tx, calls)
+	c.proveAlive(tx, err)
+	return err
+}
+
+func (c *conn) sendLocked(tx *openTx, calls []*sqlstore.Call) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.tx != tx:
+		return sql.ErrTxDone
+	case tx.dead:
+		return errTxEnded
+	}
+	for _, call := range calls {
+		if err := c.raw.send(context.Background(), call); err != nil {
+			return err
+		}
+		if call.Must && call.Affected == 0 {
+			return sqlstore.ErrNothingWritten
+		}
+	}
+	return nil
+}
+
+// tooLong tells what the end of the transaction's time looks like from inside.
+func (c *txConn) tooLong(err error) error {
+	if err != nil && c.expired != nil && c.expired.Load() {
+		return fmt.Errorf("%w: it held the only writer of this database: %w", everonce.ErrTxTooLong, err)
+	}
+	return err
+}
+
+// Commit ends the transaction: see [sqlstore.TxConn].
+func (c *txConn) Commit(ctx context.Context, last ...*sqlstore.Call) error {
+	if err := c.Send(ctx, last...); err != nil {
+		_ = c.Rollback(ctx) //nolint:errcheck // the first error is what is told
+		return err
+	}
+	err := c.tx.Commit()
+	c.stop()
+	var e *sqlite.Error
+	if errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_IOERR {
+		// Some of it may be on the disk, and be found there after a crash.
+		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
+	}
+	return c.tooLong(err)
+}
+
+// Rollback ends the transaction: see [sqlstore.TxConn].
+func (c *txConn) Rollback(context.Context) error {
+	err := c.tx.Rollback()
+	c.stop()
+	if errors.Is(err, sql.ErrTxDone) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+)
+
+// SQLQuerier is a *sql.DB, *sql.Conn or *sql.Tx.
+type SQLQuerier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// SendSQL is [Conn.Send] through database/sql, for drivers: one call after the other.
+func SendSQL(ctx context.Context, q SQLQuerier, calls ...*Call) error {
+	for _, call := range calls {
+		if err := sendSQL(ctx, q, call); err != nil {
+			return err
+		}
+		if call.Must && call.Affected == 0 {
+			return ErrNothingWritten
+		}
+	}
+	return nil
+}
+
+func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {
+	if !call.Statement.Rows {
+		res, err := q.ExecContext(ctx, call.Statement.Text, call.Args...)
+		if err == nil {
+			call.Affected, err = res.RowsAffected()
+		}
+		return err
+	}
+	rows, err := q.QueryContext(ctx, call.Statement.Text, call.Args...)
+	if err != nil {
+		return err
+	}
+	call.Affected = 0
+	for rows.Next() && err == nil {
+		call.Affected++
+		if call.Each != nil {
+			err = call.Each(sqlRow{rows})
+		}
+	}
+	if closeErr := rows.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	return err
+}
+
+// sqlRow is a row of database/sql in which NULL is a zero value.
+type sqlRow struct{ rows *sql.Rows }
+
+func (r sqlRow) Scan(dest ...any) error {
+	into := make([]any, len(dest))
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *int64:
+			into[i] = zeroNull[int64]{d}
+		case *string:
+			into[i] = zeroNull[string]{d}
+		default:
+			into[i] = d
+		}
+	}
+	return r.rows.Scan(into...)
+}
+
+// zeroNull scans NULL as a zero value.
+type zeroNull[T any] struct{ to *T }
+
+func (z zeroNull[T]) Scan(src any) error {
+	var n sql.Null[T]
+	err := n.Scan(src)
+	*z.to = n.V
+	return err
+}
