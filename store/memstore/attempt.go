@@ -16,64 +16,87 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	now := s.now()
 	sh := s.shard(&req.ID)
 	sh.mu.Lock()
-	rec, exists := sh.records[req.ID]
+	defer sh.mu.Unlock()
+	e, exists := sh.records[req.ID]
 	if !exists {
 		if req.Take >= everonce.TakeToSettle { // never inserts
-			sh.mu.Unlock()
 			return everonce.ClaimResult{Decision: everonce.DecideAbsent, Now: now}, nil
 		}
-		if rec, exists, err = s.add(sh, req.ID, now); err != nil {
-			sh.mu.Unlock()
+		if e, exists, err = s.add(sh, req.ID, now); err != nil {
 			return res, err
 		}
 	}
-	changed, err := transition.ClaimInPlace(rec, exists, &req, now, &res)
-	if changed {
-		sh.schedule(rec)
+	if exists {
+		e.get(&res.Record)
 	}
-	sh.mu.Unlock()
+	changed, err := transition.ClaimInPlace(&res.Record, exists, &req, now, &res)
+	if changed {
+		e.set(&res.Record)
+		sh.schedule(e)
+	}
 	return res, err
 }
 
 // Complete implements [everonce.Store].
 func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
-	return res, s.update(ctx, &req.ID, func(rec *everonce.Record) (bool, error) {
-		return transition.CompleteInPlace(rec, &req, s.now())
-	})
+	var rec everonce.Record
+	sh, e, err := s.held(ctx, &req.ID, &rec)
+	if err != nil {
+		return res, err
+	}
+	defer sh.mu.Unlock()
+	changed, err := transition.CompleteInPlace(&rec, &req, s.now())
+	return res, sh.keep(e, &rec, changed, err)
 }
 
 // Renew implements [everonce.Store].
 func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
-	return res, s.update(ctx, &req.ID, func(rec *everonce.Record) (bool, error) {
-		return transition.RenewInPlace(rec, &req, s.now())
-	})
+	var rec everonce.Record
+	sh, e, err := s.held(ctx, &req.ID, &rec)
+	if err != nil {
+		return res, err
+	}
+	defer sh.mu.Unlock()
+	changed, err := transition.RenewInPlace(&rec, &req, s.now())
+	return res, sh.keep(e, &rec, changed, err)
 }
 
 // SaveStep implements [everonce.Store].
 func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
-	return res, s.update(ctx, &req.ID, func(rec *everonce.Record) (bool, error) {
-		return transition.SaveStepInPlace(rec, &req, s.now())
-	})
+	var rec everonce.Record
+	sh, e, err := s.held(ctx, &req.ID, &rec)
+	if err != nil {
+		return res, err
+	}
+	defer sh.mu.Unlock()
+	changed, err := transition.SaveStepInPlace(&rec, &req, s.now())
+	return res, sh.keep(e, &rec, changed, err)
 }
 
-// update changes the record that an attempt holds, under its shard's lock.
-func (s *Store) update(ctx context.Context, id *everonce.RecordID, change func(*everonce.Record) (bool, error)) error {
+// held returns the record that an attempt holds, with its shard locked. Without an error the caller unlocks it.
+func (s *Store) held(ctx context.Context, id *everonce.RecordID, rec *everonce.Record) (*shard, *entry, error) {
 	if err := ended(ctx); err != nil {
-		return err
+		return nil, nil, err
 	}
 	sh := s.shard(id)
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	rec, exists := sh.records[*id]
+	e, exists := sh.records[*id]
 	if !exists {
-		return fmt.Errorf("memstore: %w", everonce.ErrLeaseLost)
+		sh.mu.Unlock()
+		return nil, nil, fmt.Errorf("memstore: %w", everonce.ErrLeaseLost)
 	}
-	changed, err := change(rec)
+	e.get(rec)
+	return sh, e, nil
+}
+
+// keep writes back what a transition made of a record, or names the store in its refusal.
+func (sh *shard) keep(e *entry, rec *everonce.Record, changed bool, err error) error {
 	if err != nil {
 		return fmt.Errorf("memstore: %w", err)
 	}
 	if changed {
-		sh.schedule(rec)
+		e.set(rec)
+		sh.schedule(e)
 	}
 	return nil
 }
@@ -87,18 +110,23 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	sh := s.shard(&req.ID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	rec, exists := sh.records[req.ID]
+	e, exists := sh.records[req.ID]
 	if !exists {
 		if req.Token != 0 { // its own record is gone: nothing to end
 			return everonce.ReleaseResult{Superseded: true}, nil
 		}
-		if rec, exists, err = s.add(sh, req.ID, now); err != nil {
+		if e, exists, err = s.add(sh, req.ID, now); err != nil {
 			return res, err
 		}
 	}
-	changed, res := transition.ReleaseInPlace(rec, exists, &req, now)
+	var rec everonce.Record
+	if exists {
+		e.get(&rec)
+	}
+	changed, res := transition.ReleaseInPlace(&rec, exists, &req, now)
 	if changed {
-		sh.schedule(rec)
+		e.set(&rec)
+		sh.schedule(e)
 	}
 	return res, nil
 }
@@ -112,8 +140,13 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 	sh := s.shard(&req.ID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if rec, exists := sh.records[req.ID]; exists && !rec.GoneAt(res.Now) {
-		res.Found, res.Record = true, *rec
+	e, exists := sh.records[req.ID]
+	if !exists {
+		return res, nil
+	}
+	e.get(&res.Record)
+	if res.Found = !res.Record.GoneAt(res.Now); !res.Found {
+		res.Record = everonce.Record{}
 	}
 	return res, nil
 }

@@ -39,8 +39,11 @@ func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonc
 	for i := range ids {
 		sh := s.shard(&ids[i])
 		sh.mu.Lock()
-		if rec, exists := sh.records[ids[i]]; exists && wanted(rec) { // it may have changed meanwhile
-			res.Records = append(res.Records, listed(rec, req.Steps))
+		if e, exists := sh.records[ids[i]]; exists {
+			var rec everonce.Record
+			if e.get(&rec); wanted(&rec) { // it may have changed meanwhile
+				res.Records = append(res.Records, listed(&rec, req.Steps))
+			}
 		}
 		sh.mu.Unlock()
 	}
@@ -70,8 +73,10 @@ func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
 		}
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		for _, rec := range sh.records {
-			f(rec)
+		for _, e := range sh.records {
+			var rec everonce.Record
+			e.get(&rec)
+			f(&rec)
 		}
 		sh.mu.Unlock()
 	}
@@ -105,8 +110,8 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for id, rec := range sh.records {
-		if !rec.Scope.Within(scope) || rec.StateAt(now) == everonce.StateClaimed {
+	for id, e := range sh.records {
+		if !e.scope.Within(scope) || e.state == everonce.StateClaimed && microsOf(now) < e.lease {
 			continue
 		}
 		if n == limit {

@@ -25,7 +25,8 @@ type Options struct {
 	// its key is never evicted. Default [DefaultMaxRecords].
 	MaxRecords int
 	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and
-	// from there on its monotonic clock, so that a clock that is set moves no lease.
+	// from there on its monotonic clock, so that a clock that is set moves no lease. Times are kept in
+	// microseconds.
 	Now func() time.Time
 }
 
@@ -49,6 +50,7 @@ var (
 	_ everonce.ScopeDeleter   = (*Store)(nil)
 	_ everonce.HealthChecker  = (*Store)(nil)
 	_ everonce.IdentityKeeper = (*Store)(nil)
+	_ everonce.Recaller       = (*Store)(nil)
 )
 
 // shardCount keeps a shard of a full store at a few thousand records, which is what a purge or a count
@@ -57,11 +59,11 @@ const shardCount = 256
 
 type shard struct {
 	mu      sync.Mutex
-	records map[everonce.RecordID]*everonce.Record
+	records map[everonce.RecordID]*entry
 	// due is not after the next time at which a record of the shard has something to be purged; zero
 	// where none ever has.
-	due time.Time
-	_   [24]byte // two shards do not share a cache line
+	due micros
+	_   [40]byte // two shards do not share a cache line
 }
 
 // New returns an empty store.
@@ -69,17 +71,21 @@ func New(o *Options) *Store {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{now: o.Now, max: int64(o.MaxRecords)}
+	given := *o
+	o = &given
+	s := &Store{max: int64(o.MaxRecords)}
 	if s.max <= 0 {
 		s.max = DefaultMaxRecords
 	}
-	if s.now == nil {
+	if o.Now == nil {
 		start := time.Now()
 		wall := start.UTC().Round(0)
-		s.now = func() time.Time { return wall.Add(time.Since(start)) }
+		o.Now = func() time.Time { return wall.Add(time.Since(start)) }
 	}
+	now := o.Now
+	s.now = func() time.Time { return microsOf(now()).time() }
 	for i := range s.shards {
-		s.shards[i].records = make(map[everonce.RecordID]*everonce.Record)
+		s.shards[i].records = make(map[everonce.RecordID]*entry)
 	}
 	return s
 }
@@ -90,26 +96,26 @@ func (s *Store) shard(id *everonce.RecordID) *shard { return &s.shards[id[8]] }
 // add returns the record of an ID in a shard that is locked: the one that is there, or a zero one that
 // it puts there, for the caller to fill before unlocking. It may unlock the shard for a while to remove
 // what is gone.
-func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (rec *everonce.Record, exists bool, err error) {
-	if rec, exists = sh.records[id]; exists {
-		return rec, true, nil
+func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, exists bool, err error) {
+	if e, exists = sh.records[id]; exists {
+		return e, true, nil
 	}
 	if s.count.Add(1) > s.max {
 		s.count.Add(-1)
 		sh.mu.Unlock()
 		s.sweep(now, int(s.max))
 		sh.mu.Lock()
-		if rec, exists = sh.records[id]; exists {
-			return rec, true, nil
+		if e, exists = sh.records[id]; exists {
+			return e, true, nil
 		}
 		if s.count.Add(1) > s.max {
 			s.count.Add(-1)
 			return nil, false, fmt.Errorf("memstore: %w: Options.MaxRecords is %d", everonce.ErrStoreFull, s.max)
 		}
 	}
-	rec = new(everonce.Record)
-	sh.records[id] = rec
-	return rec, false, nil
+	e = new(entry)
+	sh.records[id] = e
+	return e, false, nil
 }
 
 // Prompt declares that no call blocks, so that a receiver calls without a timeout.

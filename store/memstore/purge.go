@@ -51,41 +51,44 @@ func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
 func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.due.IsZero() || now.Before(sh.due) {
+	if sh.due == 0 || microsOf(now) < sh.due {
 		return 0, 0
 	}
 	due := sh.due
-	sh.due = time.Time{}
-	for id, rec := range sh.records {
+	sh.due = 0
+	for id, e := range sh.records {
 		if results+records == limit {
 			sh.due = due // not all was looked at
 			return results, records
 		}
-		switch transition.Purge(rec, now) {
+		var rec everonce.Record
+		e.get(&rec)
+		switch transition.Purge(&rec, now) {
 		case transition.Remove:
 			delete(sh.records, id)
 			records++
 			continue
 		case transition.DropResult:
-			transition.DropInPlace(rec)
+			transition.DropInPlace(&rec)
+			e.set(&rec)
 			results++
 		case transition.Keep:
 		}
-		sh.schedule(rec)
+		sh.schedule(e)
 	}
 	return results, records
 }
 
 // schedule moves the shard's due time forward to when this record has something to be purged.
-func (sh *shard) schedule(rec *everonce.Record) {
-	at := rec.PurgeAt
-	if rec.State == everonce.StateClaimed && rec.LeaseUntil.After(at) && !at.IsZero() {
-		at = rec.LeaseUntil
+func (sh *shard) schedule(e *entry) {
+	at := e.purge
+	if e.state == everonce.StateClaimed && at != 0 {
+		at = max(at, e.lease)
 	}
-	if rec.State == everonce.StateCompleted && (rec.Result.Codec != "" || len(rec.Result.Data) > 0 || len(rec.Steps) > 0) {
-		at = rec.ResultUntil
+	if e.state == everonce.StateCompleted && (e.codec != "" || len(e.data) > 0 || e.rare != nil && len(e.rare.steps) > 0) {
+		at = e.result
 	}
-	if !at.IsZero() && (sh.due.IsZero() || at.Before(sh.due)) {
+	if at != 0 && (sh.due == 0 || at < sh.due) {
 		sh.due = at
 	}
 }

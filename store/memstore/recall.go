@@ -6,13 +6,17 @@ import "github.com/everonce/everonce"
 func (s *Store) Recall(id everonce.RecordID) (r everonce.Recalled, ok bool) {
 	sh := s.shard(&id)
 	sh.mu.Lock()
-	rec, exists := sh.records[id]
-	if !exists || rec.State != everonce.StateCompleted || rec.Format > everonce.FormatVersion {
+	e, exists := sh.records[id]
+	if !exists || e.state != everonce.StateCompleted || e.format > everonce.FormatVersion {
 		sh.mu.Unlock()
 		return r, false
 	}
-	r.Fingerprint, r.Result = rec.Fingerprint, rec.Result
-	until := rec.ResultUntil
+	r.Fingerprint.Alg, r.Fingerprint.Sum = e.alg, e.sum
+	r.Result.Kind, r.Result.Codec, r.Result.Data = e.kind, e.codec, e.data
+	if e.rare != nil {
+		r.Result.Summary = e.rare.summary
+	}
+	until := e.result
 	sh.mu.Unlock()
-	return r, until.IsZero() || s.now().Before(until)
+	return r, until == 0 || microsOf(s.now()) < until
 }
