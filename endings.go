@@ -29,7 +29,10 @@ type PermanentError struct {
 
 // Error returns code and message.
 func (e *PermanentError) Error() string {
-	if e.Message == "" {
+	switch {
+	case e == nil:
+		return "everonce: a nil *PermanentError"
+	case e.Message == "":
 		return e.Code
 	}
 	return e.Code + ": " + e.Message
@@ -136,6 +139,9 @@ func readMarks(err error) ended {
 	case nil:
 		return endedUnknown
 	case *PermanentError:
+		if e == nil { // a nil pointer in an error says nothing
+			return endedUnknown
+		}
 		return endedRejected
 	case *notDoneError:
 		return endedNotDone

@@ -1,7 +1,5 @@
 package everonce
 
-import "fmt"
-
 // Outcome is what became of one call. The set is closed; the zero value is not in it.
 type Outcome uint8
 
@@ -43,10 +41,11 @@ var outcomeNames = [outcomeEnd]string{
 	LeaseLost: "lease_lost", StoreFailed: "store_error", Invalid: "invalid",
 }
 
-// String returns the outcome as metrics and logs spell it: "executed", "in_progress", …
+// String returns the outcome as metrics and logs spell it: "executed", "in_progress", … and "none" for
+// what is not in the set.
 func (o Outcome) String() string {
 	if o == 0 || o >= outcomeEnd {
-		return fmt.Sprintf("outcome(%d)", uint8(o))
+		return "none"
 	}
 	return outcomeNames[o]
 }
