@@ -1,0 +1,77 @@
+package oncetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// FaultStore returns store with calls that fail as the plan says: before they are made, or after, so that
+// only their answer is lost; or that hang until their context ends. It forwards those of the optional
+// powers [everonce.Lister], [everonce.ScopeDeleter], [everonce.HealthChecker] and
+// [everonce.IdentityKeeper] that store has, and fails them too. [everonce.Recaller] is not forwarded:
+// it can not fail, and a duplicate would be answered past the plan. It is safe for concurrent use.
+func FaultStore(store everonce.Store, plan Plan) everonce.Store {
+	n := &numbered{plan: plan}
+	return withPowers(&faultStore{store, n}, powersOf(store, n))
+}
+
+// numbered numbers calls and asks the plan about them.
+type numbered struct {
+	plan Plan
+	mu   sync.Mutex
+	n    [opEnd]int
+	seq  int
+}
+
+func (n *numbered) next(op Op, key string) (Call, Fault) {
+	n.mu.Lock()
+	n.seq++
+	n.n[op]++
+	c := Call{Op: op, N: n.n[op], Seq: n.seq, Key: key}
+	n.mu.Unlock()
+	if n.plan == nil {
+		return c, Pass
+	}
+	return c, n.plan(c)
+}
+
+// faulty makes one numbered call.
+func faulty[Req, Res any](ctx context.Context, n *numbered, op Op, call func(context.Context, Req) (Res, error), req Req) (Res, error) {
+	c, f := n.next(op, "")
+	return suffer(ctx, c, f, func() (Res, error) { return call(ctx, req) })
+}
+
+type faultStore struct {
+	store everonce.Store
+	n     *numbered
+}
+
+func (s *faultStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	return faulty(ctx, s.n, OpClaim, s.store.Claim, req)
+}
+
+func (s *faultStore) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	return faulty(ctx, s.n, OpComplete, s.store.Complete, req)
+}
+
+func (s *faultStore) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+	return faulty(ctx, s.n, OpRelease, s.store.Release, req)
+}
+
+func (s *faultStore) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	return faulty(ctx, s.n, OpRenew, s.store.Renew, req)
+}
+
+func (s *faultStore) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
+	return faulty(ctx, s.n, OpSaveStep, s.store.SaveStep, req)
+}
+
+func (s *faultStore) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	return faulty(ctx, s.n, OpGet, s.store.Get, req)
+}
+
+func (s *faultStore) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	return faulty(ctx, s.n, OpPurge, s.store.Purge, req)
+}

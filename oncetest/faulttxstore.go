@@ -1,0 +1,130 @@
+package oncetest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/everonce/everonce"
+)
+
+// FaultTxStore is [FaultStore] for a store with transactions: begin and commit fail too, and every
+// statement of everonce's inside of them. The application's own statements go past it; give those to
+// [Faults.Effect].
+//
+// A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back,
+// as the database does when it loses the connection; a rollback is always made. A commit that failed,
+// before or after, is [everonce.TxCommitLost]: nobody can tell.
+func FaultTxStore[Tx any](store everonce.TxStore[Tx], plan Plan) everonce.TxStore[Tx] {
+	n := &numbered{plan: plan}
+	return withTxPowers[Tx](&faultTxStore[Tx]{faultStore{store, n}, store}, powersOf(store, n))
+}
+
+type faultTxStore[Tx any] struct {
+	faultStore
+	txs everonce.TxStore[Tx]
+}
+
+func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	type begun struct {
+		handle everonce.TxHandle[Tx]
+		claim  everonce.ClaimResult
+	}
+	var made begun
+	c, f := s.n.next(OpBegin, "")
+	b, err := suffer(ctx, c, f, func() (begun, error) {
+		var err error
+		made.handle, made.claim, err = s.txs.Begin(ctx, req)
+		return made, err
+	})
+	if err != nil && f != Pass && made.handle != nil {
+		err = errors.Join(err, made.handle.Rollback(context.WithoutCancel(ctx)))
+	}
+	if err != nil || b.handle == nil {
+		return nil, b.claim, err
+	}
+	return &faultTxHandle[Tx]{TxHandle: b.handle, n: s.n}, b.claim, nil
+}
+
+func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
+	h, err := s.txs.Join(tx)
+	if err != nil {
+		return nil, err
+	}
+	return &faultTxHandle[Tx]{TxHandle: h, n: s.n}, nil
+}
+
+func (s *faultTxStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
+	var injected *InjectedError
+	switch {
+	case !errors.As(err, &injected):
+		return s.txs.ClassifyTx(err)
+	case injected.Call.Op == OpCommit && injected.Fault != gone:
+		return everonce.TxCommitLost
+	}
+	return everonce.TxErrorOther
+}
+
+// faultTxHandle is one transaction whose statements can fail. Its Tx is the handle's own.
+type faultTxHandle[Tx any] struct {
+	everonce.TxHandle[Tx]
+	n *numbered
+}
+
+func (h *faultTxHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	return faulty(ctx, h.n, OpTxClaim, h.TxHandle.Claim, req)
+}
+
+func (h *faultTxHandle[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	return faulty(ctx, h.n, OpTxGet, h.TxHandle.Get, req)
+}
+
+func (h *faultTxHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+	return h.write(ctx, OpTxComplete, func() error { return h.TxHandle.Complete(ctx, req) })
+}
+
+func (h *faultTxHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
+	return h.write(ctx, OpRecord, func() error { return h.TxHandle.Record(ctx, claim, complete) })
+}
+
+func (h *faultTxHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
+	return h.write(ctx, OpTxRenew, func() error { return h.TxHandle.Renew(ctx, req) })
+}
+
+func (h *faultTxHandle[Tx]) Savepoint(ctx context.Context, name string) error {
+	return h.write(ctx, OpSavepoint, func() error { return h.TxHandle.Savepoint(ctx, name) })
+}
+
+func (h *faultTxHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
+	return h.write(ctx, OpRollbackTo, func() error { return h.TxHandle.RollbackTo(ctx, name) })
+}
+
+func (h *faultTxHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
+	return h.write(ctx, OpReleaseSavepoint, func() error { return h.TxHandle.ReleaseSavepoint(ctx, name) })
+}
+
+func (h *faultTxHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	made := false
+	err := h.write(ctx, OpCommit, func() error {
+		made = true
+		return h.TxHandle.Commit(ctx, req)
+	})
+	if !made { // the connection is lost: what was open on it is undone
+		err = errors.Join(err, h.TxHandle.Rollback(context.WithoutCancel(ctx)))
+	}
+	return err
+}
+
+func (h *faultTxHandle[Tx]) Rollback(ctx context.Context) error {
+	c, f := h.n.next(OpRollback, "")
+	err := h.TxHandle.Rollback(ctx)
+	if f == Pass {
+		return err
+	}
+	return errors.Join(err, &InjectedError{Call: c, Fault: f})
+}
+
+func (h *faultTxHandle[Tx]) write(ctx context.Context, op Op, call func() error) error {
+	c, f := h.n.next(op, "")
+	_, err := suffer(ctx, c, f, func() (struct{}, error) { return struct{}{}, call() })
+	return err
+}

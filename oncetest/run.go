@@ -1,0 +1,168 @@
+package oncetest
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// SeedVariable is the environment variable that replays a run: see Subject.Seed.
+const SeedVariable = "EVERONCE_SEED"
+
+// defaultLease is that of everonce.Options.
+const defaultLease = 30 * time.Second
+
+// Run runs every test that the subject has declared itself ready for, each under its own name, and logs
+// the names of the others. The package comment tells what they are.
+func Run(t *testing.T, subject Subject) {
+	t.Helper()
+	runAll(t, subject, func(name string, body func(testing.TB)) {
+		t.Run(name, func(t *testing.T) {
+			if !subject.Bubble {
+				body(t)
+				return
+			}
+			synctest.Test(t, func(t *testing.T) { body(t) })
+		})
+	})
+}
+
+// runAll runs the declared tests, each through run.
+func runAll(tb testing.TB, subject Subject, run func(name string, body func(testing.TB))) {
+	tb.Helper()
+	subject.check(tb)
+	var notRun []string
+	for _, tc := range tests {
+		if lacks := tc.lacks(&subject); len(lacks) > 0 {
+			notRun = append(notRun, tc.name+": "+strings.Join(lacks, ", "))
+			continue
+		}
+		run(tc.name, func(tb testing.TB) {
+			tb.Helper()
+			tc.run(newTrial(tb, &subject, tc.name))
+		})
+	}
+	if len(notRun) > 0 {
+		tb.Logf("oncetest: %d of %d tests were not run, for want of what the subject has not declared:\n\t%s",
+			len(notRun), len(tests), strings.Join(notRun, "\n\t"))
+	}
+}
+
+// check completes a subject, and ends the test where it can not be one.
+func (s *Subject) check(tb testing.TB) {
+	tb.Helper()
+	switch {
+	case s.New == nil:
+		tb.Fatal("oncetest: Subject.New is required")
+	case s.Mode < Transactional || s.Mode > Reconcile:
+		tb.Fatal("oncetest: Subject.Mode is required: say what the system promises")
+	case s.Lease < 0 || s.Redelivery < 0:
+		tb.Fatal("oncetest: Subject.Lease or Subject.Redelivery is negative")
+	case s.Capabilities.Settlement && s.Mode != Refuse:
+		tb.Fatal("oncetest: Capabilities.Settlement is for the mode Refuse alone: nothing else leaves an unknown")
+	}
+	if s.Lease == 0 {
+		s.Lease = defaultLease
+	}
+	if s.Seed == 0 {
+		s.Seed = seedFrom(tb)
+	}
+}
+
+func seedFrom(tb testing.TB) uint64 {
+	tb.Helper()
+	text := os.Getenv(SeedVariable)
+	if text == "" {
+		return rand.Uint64()>>1 + 1 //nolint:gosec // chance is what is wanted, not secrecy
+	}
+	seed, err := strconv.ParseUint(text, 0, 64)
+	if err != nil || seed == 0 {
+		tb.Fatalf("oncetest: %s is %q, and should be the seed that a failing test printed", SeedVariable, text)
+	}
+	return seed
+}
+
+// need is what a test asks of a subject.
+type need struct {
+	// name is what the subject would have to set.
+	name string
+	met  func(*Subject) bool
+}
+
+var (
+	needMarks         = need{"Capabilities.Marks", func(s *Subject) bool { return s.Capabilities.Marks }}
+	needKeys          = need{"Capabilities.Keys", func(s *Subject) bool { return s.Capabilities.Keys }}
+	needClients       = need{"Capabilities.Clients", func(s *Subject) bool { return s.Capabilities.Clients }}
+	needFingerprints  = need{"Capabilities.Fingerprints", func(s *Subject) bool { return s.Capabilities.Fingerprints }}
+	needRejections    = need{"Capabilities.Rejections", func(s *Subject) bool { return s.Capabilities.Rejections }}
+	needConcurrency   = need{"Capabilities.Concurrency", func(s *Subject) bool { return s.Capabilities.Concurrency }}
+	needEffectFaults  = need{"Capabilities.EffectFaults", func(s *Subject) bool { return s.Capabilities.EffectFaults }}
+	needStoreFaults   = need{"Capabilities.StoreFaults", func(s *Subject) bool { return s.Capabilities.StoreFaults }}
+	needRestarts      = need{"Capabilities.Restarts", func(s *Subject) bool { return s.Capabilities.Restarts }}
+	needSideEffects   = need{"Capabilities.SideEffects", func(s *Subject) bool { return s.Capabilities.SideEffects }}
+	needCompensations = need{"Capabilities.Compensations", func(s *Subject) bool { return s.Capabilities.Compensations }}
+	needSettlement    = need{"Capabilities.Settlement", func(s *Subject) bool { return s.Capabilities.Settlement }}
+	needRedelivery    = need{"Subject.Redelivery", func(s *Subject) bool { return s.Redelivery > 0 }}
+	needRefuse        = need{"Mode Refuse", func(s *Subject) bool { return s.Mode == Refuse }}
+)
+
+// test is one test of the suite.
+type test struct {
+	name  string
+	needs []need
+	run   func(*trial)
+}
+
+// lacks names what the subject would have to declare for the test.
+func (tc *test) lacks(s *Subject) (names []string) {
+	for _, n := range tc.needs {
+		if !n.met(s) {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
+// tests is the suite. docs/reference/practice-tests.md maps the practice list to these names.
+var tests = []test{
+	{"ThreeSendsOneEffect", nil, threeSends},
+	{"DuplicateGetsTheSameResult", nil, sameResult},
+	{"DuplicateIsMarkedAsReplay", []need{needMarks}, marked},
+	{"DifferentOperationsBothRun", nil, differentOperations},
+	{"EveryOperationSentTwice", nil, everyOperationTwice},
+	{"MissingKeyIsRefused", []need{needKeys}, missingKey},
+	{"KeysAreScopedPerClient", []need{needClients}, scopedPerClient},
+	{"OtherAmountIsRefused", []need{needFingerprints}, mismatch},
+	{"RejectionIsReplayed", []need{needRejections}, rejection},
+	{"LateRedeliveryHasNoSecondEffect", []need{needRedelivery}, lateRedelivery},
+	{"SideEffectsHappenOnce", []need{needSideEffects}, sideEffectsOnce},
+	{"SideEffectsHaveKeysOfTheirOwn", []need{needSideEffects}, sideEffectKeys},
+	{"CompensationHappensOnce", []need{needCompensations}, compensation},
+
+	{"ThreeConcurrentOneEffect", []need{needConcurrency}, threeConcurrent},
+	{"FiveConcurrentOfASlowOneProcessed", []need{needConcurrency, needEffectFaults}, fiveConcurrent},
+	{"InFlightDuplicateIsToldOrWaits", []need{needConcurrency, needEffectFaults}, inFlight},
+	{"InFlightOtherAmountIsRefused", []need{needConcurrency, needEffectFaults, needFingerprints}, inFlightMismatch},
+	{"ManyOperationsAtOnceOneEffectEach", []need{needConcurrency}, manyAtOnce},
+
+	{"RetryAfterFailureRunsAgain", []need{needEffectFaults}, retryAfterFailure},
+	{"FailureBeforeTheEffect", []need{needEffectFaults}, failureBefore},
+	{"FailureAfterTheEffect", []need{needEffectFaults}, failureAfter},
+	{"UnknownIsNotRunAgain", []need{needEffectFaults, needRefuse}, unknownStays},
+	{"UnknownCanBeSettled", []need{needEffectFaults, needSettlement}, unknownSettled},
+	{"StoreErrorIsNotADuplicate", []need{needStoreFaults}, storeError},
+
+	{"DuplicateAfterRestartIsReplayed", []need{needRestarts}, afterRestart},
+	{"CrashBeforeTheWork", []need{needRestarts, needEffectFaults}, crashBeforeWork},
+	{"CrashBetweenWorkAndRecord", []need{needRestarts, needEffectFaults}, crashAfterWork},
+	{"CrashBeforeTheRecordIsSaved", []need{needRestarts, needStoreFaults}, crashBeforeSave},
+	{"CrashBetweenRecordAndAnswer", []need{needRestarts, needStoreFaults}, crashAfterSave},
+
+	{"ChaosOfTheEffect", []need{needEffectFaults}, chaosEffect},
+	{"ChaosOfTheStore", []need{needStoreFaults}, chaosStore},
+	{"ChaosOfBoth", []need{needEffectFaults, needStoreFaults}, chaosBoth},
+}

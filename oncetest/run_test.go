@@ -1,0 +1,29 @@
+package oncetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// guarded are the policies with the modes that they promise.
+var guarded = []struct {
+	policy everonce.Policy
+	mode   Mode
+}{{everonce.Reexecute, Reexecute}, {everonce.Refuse, Refuse}, {everonce.Reconcile, Reconcile}}
+
+func TestRun(t *testing.T) {
+	for _, g := range guarded {
+		t.Run(g.mode.String(), func(t *testing.T) {
+			Run(t, subjectOf(g.mode, func() *payments { return newPayments(g.policy) }))
+		})
+		t.Run(g.mode.String()+" in steps", func(t *testing.T) {
+			Run(t, subjectOf(g.mode, func() *payments {
+				p := newPayments(g.policy)
+				p.inSteps, p.wait = true, time.Minute
+				return p
+			}))
+		})
+	}
+}
