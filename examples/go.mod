@@ -1,6 +1,6 @@
 module github.com/everonce/everonce/examples
 
-go 1.26
+go 1.26.0
 
 require (
 	entgo.io/ent v0.14.5

@@ -1,6 +1,6 @@
 module github.com/everonce/everonce/store/sqlitestore
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/everonce/everonce v0.0.0

@@ -1,0 +1,93 @@
+// Command bench prints one table of ratios, measured in one run: bare work, ours, and the naive way (check,
+// then insert), for each store, mode and way.
+//
+// The ways of a contest take turns in short rounds, so that whatever else the machine does meets all of
+// them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
+// ratios are.
+//
+//	bench [-only memory,sqlite,postgres] [-rounds N] [-round DURATION] [-dir FOLDER] [-enforce]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"time"
+)
+
+func main() {
+	only := flag.String("only", "memory,sqlite,postgres", "the `STORES` to measure")
+	rounds := flag.Int("rounds", 7, "how often the ways of a contest take turns")
+	round := flag.Duration("round", 500*time.Millisecond, "how long a turn is")
+	dir := flag.String("dir", "", "a `FOLDER` on the disk to measure; default: a new one in the system's place for temporary files")
+	enforce := flag.Bool("enforce", false, "fail if a figure is below 90 % of its target")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, strings.Split(*only, ","), pace{*rounds, *round}, *dir, *enforce); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:gocritic // what is deferred ends with the process
+	}
+}
+
+func run(ctx context.Context, only []string, p pace, dir string, enforce bool) error {
+	if p.rounds < 1 || p.round <= 0 {
+		return errors.New("-rounds and -round must be positive")
+	}
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "everonce-bench-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir) //nolint:errcheck // a folder for temporary files
+	}
+	sync, err := syncTime(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, %d processors, %s/%s; fsync of %d bytes in %s: p50 %v\n\n",
+		runtime.Version(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, syncBytes, dir, sync.Round(time.Microsecond))
+	printHead()
+	var all []target
+	for _, name := range only {
+		contests, done, err := open(ctx, name, dir)
+		if err != nil {
+			return err
+		}
+		for _, c := range contests {
+			if err = c.run(ctx, p); err != nil {
+				err = fmt.Errorf("%s, %s: %w", c.store, c.mode, err)
+				break
+			}
+			c.print()
+			all = append(all, c.targets...)
+		}
+		if err = errors.Join(err, done()); err != nil {
+			return err
+		}
+	}
+	missed := printTargets(all)
+	if enforce && missed > 0 {
+		return fmt.Errorf("%d figures are below 90 %% of their targets", missed)
+	}
+	return nil
+}
+
+// open prepares the contests of a store.
+func open(ctx context.Context, name, dir string) ([]*contest, func() error, error) {
+	switch name {
+	case "memory":
+		contests, err := memory()
+		return contests, func() error { return nil }, err
+	case "sqlite":
+		return sqlite(ctx, dir)
+	case "postgres":
+		return postgres(ctx)
+	}
+	return nil, nil, fmt.Errorf("there is no store %q: memory, sqlite, postgres", name)
+}
