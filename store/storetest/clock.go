@@ -129,22 +129,30 @@ func checkLifetimes(e *env) {
 	}
 }
 
-// checkSkew sets the store's clock an hour apart from its callers', both ways: nothing changes for them.
-// Where the clock can not be moved, the callers have no clock that a request could carry
-// (RequestsCarryNoTime), and the lives below run by the store's own.
+// checkSkew runs lives of records while the clocks of those who call and of the store are an hour apart:
+// nothing changes for anybody. Where the store's clock can be moved it is, both ways; and each of two
+// handles, whose processes may have clocks of their own, is held to what the other one claimed.
 func checkSkew(e *env) {
+	peer := e.to(e.reporter, e.h.Peer)
 	for _, off := range []time.Duration{0, long, -2 * long} {
 		if e.h.Advance != nil {
 			e.h.Advance(off)
 		}
-		a := e.claimed(claimReq(e.key()))
-		e.leaseFrom(a, "claim")
-		e.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
-		a.lapse()
-		b := e.claimed(a.taking(everonce.TakeAbandoned))
-		b.req.Lifetime = everonce.Lifetime{Retention: short, Remember: long}
-		b.completed("done")
-		e.pass(short)
-		e.decided(a.taking(everonce.TakeNone), everonce.DecideExpired)
+		for _, pair := range [][2]*env{{e, peer}, {peer, e}} {
+			owner, other := pair[0], pair[1]
+			req := claimReq(e.key())
+			req.Lease = long / 2
+			a := owner.claimed(req)
+			e.leaseFrom(a, "claim")
+			other.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
+			e.is("Renew", a.renew(everonce.RenewRequest{ID: req.ID, Token: a.rec.Token, Nonce: a.rec.Nonce, Lease: req.Lease}), nil)
+			e.leaseFrom(a, "renewal")
+			other.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
+			a.lapse()
+			b := other.claimed(a.taking(everonce.TakeAbandoned))
+			b.req.Lifetime = everonce.Lifetime{Retention: long / 2, Remember: long}
+			b.completed("done")
+			owner.decided(a.taking(everonce.TakeNone), everonce.DecideReplay)
+		}
 	}
 }

@@ -30,7 +30,7 @@ const (
 	long  = time.Hour
 	short = 5 * time.Millisecond
 	// hung is how long a check may take: only a store that hangs needs it.
-	hung = time.Minute
+	hung = 3 * time.Minute
 )
 
 // env is one check's world: a store, and a scope that nobody else has.

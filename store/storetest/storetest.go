@@ -12,6 +12,8 @@
 // runs; and in the end plants known bugs into it, each of which must make a named test fail. [RunTx] adds
 // what a store with transactions must keep.
 //
+// Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) and -short apply.
+//
 // Time is the store's. Where its clock can be moved, [Harness].Advance moves it; elsewhere the suite
 // uses leases and lifetimes of milliseconds and waits until the store's own clock has passed them.
 package storetest
@@ -52,16 +54,11 @@ type Capabilities struct {
 	RefusesLarger bool
 	// Callers is how many callers are let loose at once in the tests of contention. Default 64.
 	Callers int
-	// Examples is how many generated cases each property is tested with. Default 100.
-	Examples int
 }
 
 func (c Capabilities) withDefaults() Capabilities {
 	if c.Callers == 0 {
 		c.Callers = 64
-	}
-	if c.Examples == 0 {
-		c.Examples = 100
 	}
 	return c
 }
@@ -83,6 +80,7 @@ func Run(t *testing.T, factory Factory, caps Capabilities) {
 	}
 	caps = caps.withDefaults()
 	runChecks(t, factory, caps, storeChecks())
+	runBugs(t, factory, caps, storeChecks(), storeBugs())
 }
 
 func runChecks(t *testing.T, factory Factory, caps Capabilities, checks []check) {

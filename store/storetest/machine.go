@@ -1,0 +1,331 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// machine drives one key of a store with generated calls, and knows what each must answer: from the
+// pure functions of package transition, at the store's time, and from a memory of all that ever happened
+// to the key. Time goes on while calls run, so a call is held to what is right at some time between a
+// reading of the store's clock before it and one after it.
+type machine struct {
+	e   *env
+	t   *rapid.T
+	key everonce.Key
+	// rec is the row as it must stand, gone by time or not; nil where there is certainly none.
+	rec *everonce.Record
+	// attempts are all claims that were sent, granted or not; a delayed packet may come from each.
+	attempts []*attempt
+	memory   memory
+	log      []string
+}
+
+// call is one call of the store, as the machine compares it.
+type call struct {
+	what string
+	// send sends it, and returns its answer in a comparable form.
+	send func() (outcome string, err error)
+	// model is the answer and the next record (nil: unchanged) that a row and a time lead to.
+	model func(rec *everonce.Record, now time.Time) (next *everonce.Record, outcome string)
+}
+
+func (m *machine) do(c call) {
+	m.t.Helper()
+	before := m.e.look(m.key.RecordID())
+	got, err := c.send()
+	if err != nil {
+		m.fatalf("%s: %v", c.what, err)
+	}
+	after := m.e.look(m.key.RecordID())
+	m.log = append(m.log, c.what+" → "+got)
+
+	rows := []*everonce.Record{m.rec}
+	if m.rec != nil && m.rec.GoneAt(after.Now) {
+		rows = append(rows, nil) // somebody may have removed it
+	}
+	var expected, differs string
+	for _, row := range rows {
+		for _, now := range m.times(before.Now, after) {
+			next, want := c.model(row, now)
+			if expected == "" {
+				expected = want
+			}
+			if want != got {
+				continue
+			}
+			if next == nil {
+				next = row
+			}
+			d := m.differs(after, next)
+			if d == "" {
+				m.rec = copyOf(next, after)
+				return
+			}
+			differs = d
+		}
+	}
+	if differs != "" {
+		m.fatalf("%s → %s, and then the record differs: %s", c.what, got, differs)
+	}
+	m.fatalf("%s → %s, want %s", c.what, got, expected)
+}
+
+// times are the times at which the call may have been decided: when the record was written, if it was,
+// or any other between two readings of the clock that are told apart by the record's dates.
+func (m *machine) times(from time.Time, after everonce.GetResult) []time.Time {
+	var ts []time.Time
+	if at := after.Record.UpdatedAt; after.Found && !at.Before(normalTime(from)) {
+		ts = append(ts, at)
+	}
+	ts = append(ts, from, after.Now)
+	if m.rec != nil {
+		for _, at := range []time.Time{m.rec.LeaseUntil, m.rec.ResultUntil, m.rec.PurgeAt} {
+			if at.After(from) && at.Before(after.Now) {
+				ts = append(ts, at)
+			}
+		}
+	}
+	return ts
+}
+
+// differs compares what is read with the record that must stand. Tokens are not the model's: they must
+// grow, which memory sees to.
+func (m *machine) differs(after everonce.GetResult, want *everonce.Record) string {
+	gone := want == nil || want.GoneAt(after.Now)
+	switch {
+	case gone && after.Found:
+		return "it is found, want none"
+	case !gone && !after.Found:
+		return fmt.Sprintf("it is not found, want it %v", want.State)
+	case gone:
+		return ""
+	}
+	w := *want
+	w.Token = after.Record.Token
+	return diff(after.Record, w, after.Now)
+}
+
+// copyOf returns the row that the machine goes on with: the model's, with the store's token.
+func copyOf(rec *everonce.Record, after everonce.GetResult) *everonce.Record {
+	if rec == nil {
+		return nil
+	}
+	c := *rec
+	if after.Found {
+		c.Token = after.Record.Token
+	}
+	return &c
+}
+
+func (m *machine) fatalf(format string, args ...any) {
+	m.t.Helper()
+	for _, l := range m.log {
+		m.t.Logf("%s", l)
+	}
+	m.t.Fatalf(format, args...)
+}
+
+// store draws the handle that a call goes through.
+func (m *machine) store() everonce.Store {
+	if rapid.Bool().Draw(m.t, "peer") {
+		return m.e.h.Peer
+	}
+	return m.e.s
+}
+
+func pick[T any](t *rapid.T, label string, from ...T) T {
+	return rapid.SampledFrom(from).Draw(t, label)
+}
+
+func (m *machine) attempt() *attempt {
+	return rapid.SampledFrom(m.attempts).Draw(m.t, "attempt")
+}
+
+func (m *machine) claim() {
+	req := claimReq(m.key)
+	if len(m.attempts) > 0 && rapid.IntRange(0, 3).Draw(m.t, "delayed") == 0 {
+		req = m.attempt().req
+	} else {
+		req.Take = pick(m.t, "take", everonce.TakeNone, everonce.TakeNone, everonce.TakeAbandoned, everonce.TakeAbandoned, everonce.TakeToSettle, everonce.TakeForced)
+		req.Fingerprint = pick(m.t, "fingerprint", fingerprintA, fingerprintA, fingerprintA, fingerprintB, otherAlg, everonce.Fingerprint{})
+		req.Lease = pick(m.t, "lease", short, long)
+		req.Lifetime = m.lifetime()
+		req.ExpireUnsettled = rapid.Bool().Draw(m.t, "expire")
+		req.Owner = pick(m.t, "owner", "one", "two")
+	}
+	s := m.store()
+	var res everonce.ClaimResult
+	m.do(call{
+		what: fmt.Sprintf("Claim(take %d, %s, lease %v)", req.Take, req.Nonce.String()[:6], req.Lease),
+		send: func() (_ string, err error) {
+			res, err = s.Claim(m.e.ctx, req)
+			if errors.Is(err, everonce.ErrAttemptEnded) {
+				return everonce.DecideEnded.String(), nil
+			}
+			return res.Decision.String(), err
+		},
+		model: func(rec *everonce.Record, now time.Time) (*everonce.Record, string) {
+			next, want, _ := transition.Claim(rec, req, now)
+			if d := everonce.Decide(rec, req, now); d != want.Decision {
+				m.fatalf("storetest: transition.Claim says %v, Decide %v", want.Decision, d)
+			}
+			return next, want.Decision.String()
+		},
+	})
+	a := attemptOf(m.e, req, res)
+	m.answered(a, res)
+}
+
+// answered compares the answer's record with the one that is there, and remembers the claim.
+func (m *machine) answered(a *attempt, res everonce.ClaimResult) {
+	m.t.Helper()
+	a.rec.Nonce = a.req.Nonce
+	m.attempts = append(m.attempts, a)
+	if res.Decision == 0 || res.Decision == everonce.DecideAbsent {
+		return
+	}
+	if m.rec != nil && (res.Decision == everonce.DecideClaimed || res.Decision == everonce.DecideAbandoned || res.Decision == everonce.DecideReplay) {
+		want := *m.rec
+		if res.Decision == everonce.DecideReplay {
+			want.Steps, res.Record.Steps = nil, nil
+		}
+		if d := diff(res.Record, want, res.Now); d != "" {
+			m.fatalf("the answer's record differs: %s", d)
+		}
+	}
+	if err := m.memory.decided(a.req, res); err != nil {
+		m.fatalf("%v", err)
+	}
+}
+
+func (m *machine) lifetime() everonce.Lifetime {
+	return pick(m.t, "lifetime", everonce.Lifetime{Retention: short}, everonce.Lifetime{Retention: short, Remember: long}, forLong, forLong)
+}
+
+func (m *machine) complete() {
+	a, s := m.attempt(), m.store()
+	req := a.completion(fmt.Sprint("result of ", a.req.Nonce))
+	req.Lifetime = m.lifetime()
+	before := m.e.now()
+	m.write("Complete", a, func() error { _, err := s.Complete(m.e.ctx, req); return err },
+		func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.Complete(rec, req, now)
+		},
+		func() error { return m.memory.completed(req, before) })
+}
+
+func (m *machine) renew() {
+	a, s := m.attempt(), m.store()
+	req := a.renewal()
+	req.Lease, req.Lifetime = pick(m.t, "lease", short, long), m.lifetime()
+	m.write("Renew", a, func() error { _, err := s.Renew(m.e.ctx, req); return err },
+		func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.Renew(rec, req, now)
+		},
+		func() error { return m.memory.wrote(req.Token) })
+}
+
+func (m *machine) step() {
+	a, s := m.attempt(), m.store()
+	req := a.stepping(pick(m.t, "step", "mail", "hook", "metric"), pick(m.t, "state", everonce.StepOpen, everonce.StepDone, everonce.StepNotDone))
+	req.Lease, req.Lifetime = pick(m.t, "lease", 0, short, long), m.lifetime()
+	m.write(fmt.Sprintf("SaveStep(%s, %v)", req.Step.Name, req.Step.State), a, func() error { _, err := s.SaveStep(m.e.ctx, req); return err },
+		func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.SaveStep(rec, req, now)
+		},
+		func() error { return m.memory.wrote(req.Token) })
+}
+
+// write does a call that is accepted or refused with ErrLeaseLost.
+func (m *machine) write(what string, a *attempt, send func() error, model func(*everonce.Record, time.Time) (*everonce.Record, error), accepted func() error) {
+	m.t.Helper()
+	outcome := func(err error) string {
+		if err == nil {
+			return "accepted"
+		}
+		return "lease lost"
+	}
+	ok := false
+	m.do(call{
+		what: fmt.Sprintf("%s(%d, %s)", what, a.rec.Token, a.rec.Nonce.String()[:6]),
+		send: func() (string, error) {
+			err := send()
+			ok = err == nil
+			if err != nil && !errors.Is(err, everonce.ErrLeaseLost) {
+				return "", err
+			}
+			return outcome(err), nil
+		},
+		model: func(rec *everonce.Record, now time.Time) (*everonce.Record, string) {
+			next, err := model(rec, now)
+			return next, outcome(err)
+		},
+	})
+	if ok {
+		if err := accepted(); err != nil {
+			m.fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+func (m *machine) release() {
+	a, s := m.attempt(), m.store()
+	req := a.releasing(pick(m.t, "state", everonce.StateReleased, everonce.StateAbandoned))
+	if rapid.IntRange(0, 2).Draw(m.t, "by nonce") == 0 {
+		req.Token = 0
+	}
+	req.Step = pick(m.t, "step", "", "", "mail")
+	req.ErrorClass = pick(m.t, "class", "timeout", "panic")
+	req.Lifetime, req.ExpireUnsettled = m.lifetime(), rapid.Bool().Draw(m.t, "expire")
+	outcome := func(res everonce.ReleaseResult) string { return fmt.Sprintf("superseded %v", res.Superseded) }
+	m.do(call{
+		what: fmt.Sprintf("Release(%d, %s, %v)", req.Token, req.Nonce.String()[:6], req.State),
+		send: func() (string, error) {
+			res, err := s.Release(m.e.ctx, req)
+			return outcome(res), err
+		},
+		model: func(rec *everonce.Record, now time.Time) (*everonce.Record, string) {
+			next, res, _ := transition.Release(rec, req, now)
+			return next, outcome(res)
+		},
+	})
+}
+
+func (m *machine) purge() {
+	s := m.store()
+	gone := false
+	m.do(call{
+		what: "Purge",
+		send: func() (string, error) {
+			gone = m.rec != nil && m.rec.GoneAt(m.e.now())
+			_, err := s.Purge(m.e.ctx, everonce.PurgeRequest{Limit: 1000})
+			return "", err
+		},
+		model: func(*everonce.Record, time.Time) (*everonce.Record, string) { return nil, "" },
+	})
+	if gone {
+		m.rec = nil
+	}
+}
+
+func (m *machine) pass() {
+	m.e.pass(short)
+	m.log = append(m.log, fmt.Sprintf("%v pass", short))
+}
+
+// run drives the key with a generated sequence of calls.
+func (m *machine) run(length int) {
+	actions := []func(){m.claim, m.claim, m.claim, m.complete, m.renew, m.release, m.release, m.step, m.purge, m.pass, m.pass}
+	m.claim()
+	for range rapid.IntRange(1, length).Draw(m.t, "calls") {
+		rapid.SampledFrom(actions).Draw(m.t, "call")()
+	}
+	m.claim()
+}

@@ -1,0 +1,378 @@
+package storetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// planted is a store with a mistake: what it does not get wrong it passes on.
+type planted struct{ everonce.Store }
+
+// storeBugs are mistakes of a store.
+func storeBugs() []bug {
+	both := func(plant func(s everonce.Store) everonce.Store) func(h Harness) Harness {
+		return func(h Harness) Harness {
+			if h.Peer == nil {
+				h.Peer = h.Store
+			}
+			h.Store, h.Peer = plant(h.Store), plant(h.Peer)
+			return h
+		}
+	}
+	return []bug{
+		{
+			name: "check-then-act", caught: "Rule01/OneWinnerOfMany",
+			plant: both(func(s everonce.Store) everonce.Store { return &checkThenAct{planted: planted{s}} }),
+		},
+		{
+			name: "no fence", caught: "Rule03/PausedOwnerWritesAfterATakeover",
+			plant: both(func(s everonce.Store) everonce.Store { return &noFence{planted{s}} }),
+		},
+		{
+			name: "renew without token", caught: "Rule03/WrongTokenOrNonce",
+			plant: both(func(s everonce.Store) everonce.Store { return &renewWithoutToken{planted{s}} }),
+		},
+		{
+			name: "token reset by release", caught: "Rule03/TokenGrowsAcrossRelease",
+			plant: both(func(s everonce.Store) everonce.Store { return &tokenReset{planted: planted{s}} }),
+		},
+		{
+			name: "local clock", caught: "Rule02/CallersAnHourOff",
+			plant: func(h Harness) Harness {
+				h.Peer = &localClock{planted: planted{h.Store}, ahead: long}
+				h.Store = &localClock{planted: planted{h.Store}, ahead: -long}
+				return h
+			},
+		},
+		{
+			name: "any error taken as duplicate", caught: "Rule07/ACancelledClaimIsNoDuplicate",
+			plant: both(func(s everonce.Store) everonce.Store { return &errorIsDuplicate{planted{s}} }),
+		},
+		{
+			name: "lease = retention", caught: "Rule02/LeaseCountsFromTheStoresClock",
+			plant: both(func(s everonce.Store) everonce.Store { return &leaseIsRetention{planted{s}} }),
+		},
+		{
+			name: "TTL = lease", caught: "Rule13/NothingUnsettledIsEverRemoved",
+			plant: both(func(s everonce.Store) everonce.Store { return &ttlIsLease{planted{s}} }),
+		},
+		{
+			name: "replay across scopes", caught: "Rule09/ScopesAreApart",
+			plant: both(func(s everonce.Store) everonce.Store { return &noScope{planted: planted{s}} }),
+		},
+		{
+			name: "fingerprint ignored", caught: "Rule08/MismatchComesBeforeEverythingElse",
+			plant: both(func(s everonce.Store) everonce.Store { return &noFingerprint{planted{s}} }),
+		},
+		{
+			name: "purge without its predicate", caught: "Rule13/AReclaimedKeySurvivesAPurge",
+			plant: func(h Harness) Harness {
+				blind := &blindPurge{planted: planted{h.Store}}
+				h.Store, h.Peer = blind, blind
+				return h
+			},
+		},
+		{
+			name: "acknowledged before commit", caught: "Rule15/WhatIsAcknowledgedIsThere",
+			plant: func(h Harness) Harness {
+				if h.Peer == nil {
+					h.Peer = h.Store
+				}
+				h.Store = &ackBeforeCommit{planted: planted{h.Store}}
+				return h
+			},
+		},
+		{
+			name: "ghost claim by a delayed packet", caught: "Rule04/DelayedClaimAfterReleaseByNonce",
+			plant: both(func(s everonce.Store) everonce.Store { return &ghostClaim{planted{s}} }),
+		},
+	}
+}
+
+// checkThenAct looks whether there is a record, and if there is none writes its own over whatever came in
+// between. Whoever has looked waits for a second one who does, so that the race is always run.
+type checkThenAct struct {
+	planted
+	mu      sync.Mutex
+	looking map[everonce.RecordID]chan struct{}
+}
+
+func (s *checkThenAct) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID}); err != nil || got.Found {
+		return s.Store.Claim(ctx, req)
+	}
+	s.mu.Lock()
+	second, waited := s.looking[req.ID]
+	if !waited {
+		if s.looking == nil {
+			s.looking = make(map[everonce.RecordID]chan struct{})
+		}
+		second = make(chan struct{})
+		s.looking[req.ID] = second
+		s.mu.Unlock()
+		select {
+		case <-second:
+		case <-time.After(time.Second): // nobody else comes
+		}
+	} else {
+		delete(s.looking, req.ID)
+		close(second)
+		s.mu.Unlock()
+	}
+	res, err := s.Store.Claim(ctx, req)
+	if err == nil && res.Decision == everonce.DecideInProgress {
+		req.Take = everonce.TakeForced
+		return s.Store.Claim(ctx, req)
+	}
+	return res, err
+}
+
+// noFence completes, renews and releases under whatever token stands.
+type noFence struct{ planted }
+
+func (s *noFence) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+	if err == nil && got.Found {
+		req.Token, req.Nonce = got.Record.Token, got.Record.Nonce
+	}
+	return s.Store.Complete(ctx, req)
+}
+
+type renewWithoutToken struct{ planted }
+
+func (s *renewWithoutToken) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+	if err == nil && got.Found {
+		req.Token, req.Nonce = got.Record.Token, got.Record.Nonce
+	}
+	return s.Store.Renew(ctx, req)
+}
+
+// tokenReset counts tokens from 1 again after every release.
+type tokenReset struct {
+	planted
+	mu    sync.Mutex
+	count map[everonce.RecordID]everonce.Token
+	real  map[everonce.Nonce]everonce.Token
+}
+
+func (s *tokenReset) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if err != nil || res.Decision != everonce.DecideClaimed {
+		return res, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count == nil {
+		s.count, s.real = make(map[everonce.RecordID]everonce.Token), make(map[everonce.Nonce]everonce.Token)
+	}
+	if res.Record.Previous.State == everonce.StateReleased {
+		s.count[req.ID] = 0
+	}
+	s.count[req.ID]++
+	s.real[req.Nonce] = res.Record.Token
+	res.Record.Token = s.count[req.ID]
+	return res, nil
+}
+
+func (s *tokenReset) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+	s.mu.Lock()
+	if token, ok := s.real[req.Nonce]; ok && req.Token != 0 {
+		req.Token = token
+	}
+	s.mu.Unlock()
+	return s.Store.Release(ctx, req)
+}
+
+// localClock measures leases by the clock of its process, which is ahead of the store's.
+type localClock struct {
+	planted
+	ahead time.Duration
+}
+
+func (s *localClock) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+	if err != nil {
+		return everonce.ClaimResult{}, err
+	}
+	lapsed := got.Found && got.Record.State == everonce.StateClaimed && !got.Now.Add(s.ahead).Before(got.Record.LeaseUntil)
+	if lapsed && req.Take == everonce.TakeAbandoned {
+		req.Take = everonce.TakeForced
+	}
+	req.Lease = max(req.Lease+s.ahead, time.Millisecond)
+	return s.Store.Claim(ctx, req)
+}
+
+// errorIsDuplicate takes every error of an insert for that of the unique index.
+type errorIsDuplicate struct{ planted }
+
+func (s *errorIsDuplicate) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if err != nil {
+		return everonce.ClaimResult{Decision: everonce.DecideInProgress}, nil
+	}
+	return res, nil
+}
+
+type leaseIsRetention struct{ planted }
+
+func (s *leaseIsRetention) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	req.Lease = req.Lifetime.Retention
+	return s.Store.Claim(ctx, req)
+}
+
+// ttlIsLease lets a record expire with its lease.
+type ttlIsLease struct{ planted }
+
+func (s *ttlIsLease) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	req.ExpireUnsettled, req.Lifetime = true, everonce.Lifetime{Retention: req.Lease}
+	return s.Store.Claim(ctx, req)
+}
+
+func (s *ttlIsLease) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	req.Lifetime = everonce.Lifetime{Retention: req.Lease}
+	return s.Store.Renew(ctx, req)
+}
+
+// noScope knows records by the name alone.
+type noScope struct {
+	planted
+	ids sync.Map // the ID that was asked for → the one that stands for the name
+}
+
+func (s *noScope) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	id := everonce.RecordID(sha256.Sum256([]byte(req.Name)))
+	s.ids.Store(req.ID, id)
+	req.ID = id
+	return s.Store.Claim(ctx, req)
+}
+
+func (s *noScope) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	if id, ok := s.ids.Load(req.ID); ok {
+		req.ID = id.(everonce.RecordID) //nolint:errcheck // nothing else is stored
+	}
+	return s.Store.Complete(ctx, req)
+}
+
+type noFingerprint struct{ planted }
+
+func (s *noFingerprint) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	req.Fingerprint = everonce.Fingerprint{}
+	return s.Store.Claim(ctx, req)
+}
+
+// blindPurge selects what is gone, and later removes what it had selected, without looking again.
+type blindPurge struct {
+	planted
+	mu      sync.Mutex
+	claims  map[everonce.RecordID]int
+	removed map[everonce.RecordID]bool
+}
+
+func (s *blindPurge) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	s.mu.Lock()
+	if s.claims == nil {
+		s.claims, s.removed = make(map[everonce.RecordID]int), make(map[everonce.RecordID]bool)
+	}
+	delete(s.removed, req.ID)
+	s.mu.Unlock()
+	res, err := s.Store.Claim(ctx, req)
+	s.mu.Lock()
+	s.claims[req.ID]++
+	s.mu.Unlock()
+	return res, err
+}
+
+func (s *blindPurge) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	got, err := s.Store.Get(ctx, req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.removed[req.ID] {
+		return everonce.GetResult{Now: got.Now}, nil
+	}
+	return got, err
+}
+
+func (s *blindPurge) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	seen := make(map[everonce.RecordID]int)
+	s.mu.Lock()
+	for id, n := range s.claims {
+		seen[id] = n
+	}
+	s.mu.Unlock()
+	for id := range seen {
+		if got, err := s.Store.Get(ctx, everonce.GetRequest{ID: id}); err != nil || got.Found {
+			delete(seen, id)
+		}
+	}
+	res, err := s.Store.Purge(ctx, req)
+	for wait := time.Now(); len(seen) > 0 && time.Since(wait) < 100*time.Millisecond; { // as for a lock
+		s.mu.Lock()
+		for id, n := range seen {
+			if s.claims[id] > n {
+				s.removed[id] = true
+				delete(seen, id)
+			}
+		}
+		s.mu.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	return res, err
+}
+
+// ackBeforeCommit answers first and writes with its next call, as a buffer of a process does that a crash empties.
+type ackBeforeCommit struct {
+	planted
+	mu      sync.Mutex
+	pending []everonce.CompleteRequest
+}
+
+func (s *ackBeforeCommit) flush(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, req := range s.pending {
+		_, err := s.Store.Complete(ctx, req)
+		errs = append(errs, err)
+	}
+	s.pending = nil
+	return errors.Join(errs...)
+}
+
+func (s *ackBeforeCommit) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if err := s.flush(ctx); err != nil {
+		return everonce.ClaimResult{}, err
+	}
+	return s.Store.Claim(ctx, req)
+}
+
+func (s *ackBeforeCommit) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	if err := s.flush(ctx); err != nil {
+		return everonce.GetResult{}, err
+	}
+	return s.Store.Get(ctx, req)
+}
+
+func (s *ackBeforeCommit) Complete(_ context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = append(s.pending, req)
+	return everonce.CompleteResult{}, nil
+}
+
+// ghostClaim forgets which nonces have ended.
+type ghostClaim struct{ planted }
+
+func (s *ghostClaim) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if errors.Is(err, everonce.ErrAttemptEnded) {
+		req.Nonce = everonce.NewNonce()
+		return s.Store.Claim(ctx, req)
+	}
+	return res, err
+}
