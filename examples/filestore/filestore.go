@@ -1,0 +1,292 @@
+//go:build unix
+
+// Package filestore keeps every record in a file of its own: what it has acknowledged survives a crash of
+// the process and, if the disk keeps what it has synced, a loss of power.
+//
+// It is a toy, written from CONTRIBUTING.md alone, to show how little a store is: 64 callers wait for one
+// lock and two syncs each. It passes the suite in store/storetest.
+package filestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// Options are what a store may be told. The zero value of each field is its default.
+type Options struct {
+	// Now is the store's clock. Processes that share a folder must have the same. Default [time.Now].
+	Now func() time.Time
+}
+
+// Store keeps records in the files of a folder. It is safe for concurrent use, by several processes of one
+// machine too.
+type Store struct {
+	dir  string
+	now  func() time.Time
+	lock *os.File      // locked between processes
+	turn chan struct{} // holds one value while nobody in this process has the lock
+}
+
+var _ everonce.Store = (*Store)(nil)
+
+// Open makes a store of a folder, which it creates.
+func Open(dir string, opts *Options) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("filestore: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("filestore: %w", err)
+	}
+	s := &Store{dir: dir, now: time.Now, lock: lock, turn: make(chan struct{}, 1)}
+	if opts != nil && opts.Now != nil {
+		s.now = opts.Now
+	}
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+// Close frees the lock's file. Calls after it fail.
+func (s *Store) Close() error { return s.lock.Close() }
+
+// Claim begins an attempt: see [everonce.Store].
+func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+	err = s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+		next, res, err = transition.Claim(rec, req, now)
+		return next, err
+	})
+	return res, err
+}
+
+// Complete saves a result: see [everonce.Store].
+func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
+	return res, s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		if rec == nil {
+			return nil, everonce.ErrLeaseLost
+		}
+		return transition.Complete(rec, req, now)
+	})
+}
+
+// Release ends an attempt without a result: see [everonce.Store].
+func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
+	err = s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+		next, res, err = transition.Release(rec, req, now)
+		return next, err
+	})
+	return res, err
+}
+
+// Renew extends a lease: see [everonce.Store].
+func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
+	return res, s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		if rec == nil {
+			return nil, everonce.ErrLeaseLost
+		}
+		return transition.Renew(rec, req, now)
+	})
+}
+
+// SaveStep writes a step: see [everonce.Store].
+func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
+	return res, s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		if rec == nil {
+			return nil, everonce.ErrLeaseLost
+		}
+		return transition.SaveStep(rec, req, now)
+	})
+}
+
+// Get reads a record. It needs no lock: a file is replaced as a whole.
+func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	if err := ctx.Err(); err != nil {
+		return res, err
+	}
+	rec, err := s.read(s.file(req.ID))
+	res.Now = s.now()
+	if err != nil || rec == nil || rec.GoneAt(res.Now) {
+		return res, err
+	}
+	res.Found, res.Record = true, *rec
+	return res, nil
+}
+
+// Purge removes what time has let go: see [everonce.Store]. It looks without the lock, and decides again,
+// record by record, under it.
+func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return res, fmt.Errorf("filestore: %w", err)
+	}
+	for _, e := range entries {
+		name, isRecord := strings.CutSuffix(e.Name(), extension)
+		id, err := everonce.ParseRecordID(name)
+		if !isRecord || err != nil {
+			continue
+		}
+		rec, err := s.read(s.file(id))
+		if err != nil {
+			return res, err
+		}
+		if rec == nil || transition.Purge(rec, s.now()) == transition.Keep {
+			continue
+		}
+		if res.Results+res.Records >= req.Limit {
+			res.More = true
+			break
+		}
+		if err := s.purge(ctx, id, &res); err != nil {
+			return res, err
+		}
+	}
+	return res, ctx.Err()
+}
+
+func (s *Store) purge(ctx context.Context, id everonce.RecordID, res *everonce.PurgeResult) error {
+	unlock, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := s.read(s.file(id))
+	if rec == nil || err != nil {
+		return err
+	}
+	switch transition.Purge(rec, s.now()) {
+	case transition.DropResult:
+		if err = s.write(s.file(id), transition.Drop(rec)); err == nil {
+			res.Results++
+		}
+	case transition.Remove:
+		if err = os.Remove(s.file(id)); err == nil {
+			err = s.syncDir()
+		}
+		if err == nil {
+			res.Records++
+		}
+	}
+	return err
+}
+
+// change is every method that writes: lock, read the record, take the time, call the function, write
+// durably, unlock.
+func (s *Store) change(ctx context.Context, id everonce.RecordID, decide func(rec *everonce.Record, now time.Time) (*everonce.Record, error)) error {
+	unlock, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := s.read(s.file(id))
+	if err != nil {
+		return err
+	}
+	next, err := decide(rec, s.now())
+	if err != nil || next == nil {
+		return err
+	}
+	return s.write(s.file(id), next)
+}
+
+// acquire takes the folder's one lock: the callers of this process one by one, and then against other
+// processes.
+func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for {
+		err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // a descriptor is small
+		if err == nil {
+			return func() {
+				_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN) //nolint:errcheck,gosec // a lock that is held can be freed; as above
+				s.turn <- struct{}{}
+			}, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			s.turn <- struct{}{}
+			return nil, fmt.Errorf("filestore: lock: %w", err)
+		}
+		select {
+		case <-poll.C:
+		case <-ctx.Done():
+			s.turn <- struct{}{}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+const extension = ".json"
+
+func (s *Store) file(id everonce.RecordID) string {
+	return filepath.Join(s.dir, id.String()+extension)
+}
+
+// read returns nil where there is no record.
+func (s *Store) read(file string) (*everonce.Record, error) {
+	data, err := os.ReadFile(file) //nolint:gosec // the name is a hash
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // no record is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("filestore: %w", err)
+	}
+	rec := new(everonce.Record)
+	if json.Unmarshal(data, rec) != nil { // its error may quote what it has read
+		return nil, fmt.Errorf("filestore: %w: %s", everonce.ErrCorruptRecord, filepath.Base(file))
+	}
+	return rec, nil
+}
+
+// write replaces the file of a record, durably: first the new content, then its name.
+func (s *Store) write(file string, rec *everonce.Record) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
+	next := filepath.Join(s.dir, "next") // there is one writer
+	if err := writeSynced(next, data); err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
+	if err := os.Rename(next, file); err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
+	return s.syncDir()
+}
+
+func writeSynced(file string, data []byte) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) //nolint:gosec // the name is ours
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// syncDir makes names durable.
+func (s *Store) syncDir() error {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("filestore: %w", err)
+	}
+	return nil
+}
