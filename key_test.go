@@ -53,8 +53,12 @@ func TestScopeWithin(t *testing.T) {
 		s, outer everonce.Scope
 		want     bool
 	}{
-		{"acme/orders", "acme", true}, {"acme", "acme", true}, {"acme-2/orders", "acme", false},
-		{"acme", "acme/orders", false}, {"acme/orders", "acme/order", false}, {"acme", "", false},
+		{"acme/orders", "acme", true},
+		{"acme", "acme", true},
+		{"acme-2/orders", "acme", false},
+		{"acme", "acme/orders", false},
+		{"acme/orders", "acme/order", false},
+		{"acme", "", false},
 	} {
 		if got := c.s.Within(c.outer); got != c.want {
 			t.Errorf("%q within %q: %v", c.s, c.outer, got)

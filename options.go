@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -73,6 +74,7 @@ func (o *Options) settings() (*settings, error) {
 	s := &settings{}
 	if o != nil {
 		s.Options = *o
+		s.IdentitySecret = bytes.Clone(o.IdentitySecret) // what the caller does to its own is its business
 	}
 	for _, d := range []struct {
 		name  string

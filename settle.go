@@ -52,6 +52,9 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	if err != nil {
 		return err
 	}
+	if err := op.ready(ctx); err != nil { // with another secret it would look for another record
+		return err
+	}
 	if s.Lifetime == (Lifetime{}) {
 		s.Lifetime = r.set.Lifetime
 	}

@@ -1,0 +1,333 @@
+package everonce_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+func TestOptionsAreValidated(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		opts everonce.Options
+		says string
+	}{
+		{"lease negative", everonce.Options{Lease: -1}, "Options.Lease is negative"},
+		{"lease too short", everonce.Options{Lease: time.Microsecond}, "the least is 1ms"},
+		{"retention negative", everonce.Options{Lifetime: everonce.Lifetime{Retention: -1}}, "Lifetime"},
+		{"remember negative", everonce.Options{Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}}, "Lifetime"},
+		{"remember without retention", everonce.Options{Lifetime: everonce.Lifetime{Remember: 1}}, "positive Retention"},
+		{"wait negative", everonce.Options{Wait: -1}, "Options.Wait is negative"},
+		{"retry-after negative", everonce.Options{RetryAfter: -1}, "Options.RetryAfter is negative"},
+		{"largest result negative", everonce.Options{MaxResult: -1}, "Options.MaxResult is negative"},
+		{"store timeout negative", everonce.Options{StoreTimeout: -1}, "Options.StoreTimeout is negative"},
+		{"completion limit negative", everonce.Options{CompletionLimit: -1}, "Options.CompletionLimit is negative"},
+		{"transaction timeout negative", everonce.Options{TxTimeout: -1}, "Options.TxTimeout is negative"},
+		{"owner too long", everonce.Options{Owner: strings.Repeat("o", 129)}, "Options.Owner has 129 bytes"},
+		{"secret too short", everonce.Options{IdentitySecret: []byte("fifteen bytes..")}, "Options.IdentitySecret has 15 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &c.opts)
+			checkErr(t, err, everonce.ErrInvalidArgument)
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%q, want that it says %q", err, c.says)
+			}
+			_, err = everonce.NewTxReceiver(newMapStore(), &c.opts)
+			checkErr(t, err, everonce.ErrInvalidArgument)
+		})
+	}
+	// Negative retries mean "never", and an empty struct means the defaults.
+	for _, o := range []*everonce.Options{nil, {}, {TxRetries: -1}, {Lease: time.Millisecond}, {Owner: strings.Repeat("o", 128)}} {
+		if _, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	s := newFaultStore()
+	r := newReceiver(t, s, everonce.Reexecute, nil)
+	do(t, r, keyOf("x"), returns("", nil), everonce.Executed, nil)
+	claim := requests[everonce.ClaimRequest](&s.faults, "Claim")[0]
+	host, err := os.Hostname()
+	checkErr(t, err, nil)
+	checkEqual(t, "Owner", claim.Owner, host+":"+strconv.Itoa(os.Getpid()))
+	checkEqual(t, "Lease", claim.Lease, 30*time.Second)
+	checkEqual(t, "Lifetime", claim.Lifetime, everonce.ForWeb())
+	checkEqual(t, "Codec", s.record(t, keyOf("x")).Result.Codec, "json")
+
+	// What an application changes later changes nothing.
+	secret := bytes.Repeat([]byte("s"), 16)
+	opts := &everonce.Options{IdentitySecret: secret, Lease: time.Minute}
+	r = newReceiver(t, memstore.New(nil), everonce.Refuse, opts)
+	before := r.RecordID(keyOf("x"))
+	secret[0]++
+	opts.IdentitySecret = nil
+	checkEqual(t, "RecordID after the caller's secret was overwritten", r.RecordID(keyOf("x")), before)
+}
+
+func TestPolicyIsRequired(t *testing.T) {
+	for _, p := range []everonce.Policy{0, 4, 200} {
+		r, err := everonce.NewReceiver(memstore.New(nil), p, nil)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		if r != nil || !strings.Contains(err.Error(), "Reexecute, Refuse or Reconcile") {
+			t.Errorf("policy %d: %v, %v", p, r, err)
+		}
+	}
+}
+
+// structStore is a store that can not be compared.
+type structStore struct {
+	everonce.Store
+	_ []int
+}
+
+// keptNowhere is a store without any power.
+type keptNowhere struct{ everonce.Store }
+
+func TestStoreMustBeOne(t *testing.T) {
+	for name, s := range map[string]everonce.Store{"nil": nil, "typed nil": (*memstore.Store)(nil), "not comparable": structStore{}} {
+		_, err := everonce.NewReceiver(s, everonce.Refuse, nil)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		if err != nil && !strings.Contains(err.Error(), "store") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := everonce.NewTxReceiver[*mapTx](nil, nil)
+	checkErr(t, err, everonce.ErrInvalidArgument)
+	_, err = everonce.NewTxReceiver[*mapTx]((*mapStore)(nil), nil)
+	checkErr(t, err, everonce.ErrInvalidArgument)
+	_, err = everonce.NewReceiver(&keptNowhere{memstore.New(nil)}, everonce.Refuse, &everonce.Options{IdentitySecret: make([]byte, 16)})
+	checkErr(t, err, everonce.ErrInvalidArgument)
+	if !strings.Contains(err.Error(), "IdentityKeeper") {
+		t.Errorf("a secret without a keeper: %v", err)
+	}
+}
+
+func TestNilArguments(t *testing.T) {
+	ctx := context.Background()
+	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
+	tx := newMapStore()
+	x := newTxReceiver(t, tx, nil)
+	var noFunc func(context.Context) (string, error)
+	var noTxFunc func(context.Context, *mapTx) (string, error)
+	txFunc := func(context.Context, *mapTx) (string, error) { return "", errors.New("must not run") }
+	ctxFunc := func(context.Context) (string, error) { return "", errors.New("must not run") }
+
+	for name, call := range map[string]func() (everonce.Result[string], error){
+		"Do without receiver": func() (everonce.Result[string], error) {
+			return everonce.Do(ctx, nil, keyOf("x"), never(t))
+		},
+		"Do without work": func() (everonce.Result[string], error) {
+			return everonce.Do[string](ctx, r, keyOf("x"), nil)
+		},
+		"Do with a nil option": func() (everonce.Result[string], error) {
+			return everonce.Do(ctx, r, keyOf("x"), never(t), nil)
+		},
+		"Do with a nil codec": func() (everonce.Result[string], error) {
+			return everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithCodec(nil))
+		},
+		"Transact without receiver": func() (everonce.Result[string], error) {
+			return everonce.Transact(ctx, nil, keyOf("x"), txFunc)
+		},
+		"Transact without work": func() (everonce.Result[string], error) {
+			return everonce.Transact(ctx, x, keyOf("x"), noTxFunc)
+		},
+		"DoTx without receiver": func() (everonce.Result[string], error) {
+			return everonce.DoTx(ctx, tx.begin(), nil, keyOf("x"), ctxFunc)
+		},
+		"DoTx without transaction": func() (everonce.Result[string], error) {
+			return everonce.DoTx(ctx, nil, x, keyOf("x"), ctxFunc)
+		},
+		"DoTx without work": func() (everonce.Result[string], error) {
+			return everonce.DoTx(ctx, tx.begin(), x, keyOf("x"), noFunc)
+		},
+		"Lookup without receiver": func() (everonce.Result[string], error) {
+			return everonce.Lookup[string](ctx, (*everonce.Receiver)(nil), keyOf("x"))
+		},
+		"Lookup with nothing": func() (everonce.Result[string], error) {
+			return everonce.Lookup[string](ctx, nil, keyOf("x"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, err := call()
+			checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
+		})
+	}
+	_, err := everonce.Step(ctx, nil, "s", noFunc)
+	checkErr(t, err, everonce.ErrInvalidArgument)
+	checkErr(t, x.InTx(ctx, nil), everonce.ErrInvalidArgument)
+	checkErr(t, (*everonce.TxReceiver[*mapTx])(nil).InTx(ctx, func(context.Context, *mapTx) error { return nil }), everonce.ErrInvalidArgument)
+	checkErr(t, everonce.Settle(ctx, nil, keyOf("x").RecordID(), everonce.Settlement{Verdict: everonce.SettleDone}), everonce.ErrInvalidArgument)
+	do(t, r, keyOf("y"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		_, err := everonce.Step(ctx, a, "s", noFunc)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		_, err = everonce.StepTx(ctx, a, x, "s", noTxFunc)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		_, err = everonce.StepTx(ctx, a, nil, "s", txFunc)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		_, err = everonce.Step(ctx, a, "s", ctxFunc, nil)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		return "", nil
+	}, everonce.Executed, nil)
+}
+
+func TestCallOptionsAreValidated(t *testing.T) {
+	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
+	for name, o := range map[string]everonce.CallOption{
+		"policy":                              everonce.WithPolicy(0),
+		"wait":                                everonce.Wait(-1),
+		"lease":                               everonce.WithLease(0),
+		"negative lease":                      everonce.WithLease(-1),
+		"lifetime":                            everonce.WithLifetime(everonce.Lifetime{}),
+		"optimistic":                          everonce.Optimistic(),
+		"nil codec":                           everonce.WithCodec(nil),
+		"summary's type":                      everonce.WithSummary(func(int) []byte { return nil }),
+		"reconcile's type":                    everonce.WithReconcile(func(context.Context, everonce.Abandoned) (v everonce.Verdict[int], _ error) { return v, nil }),
+		"policy reconcile without a question": everonce.WithPolicy(everonce.Reconcile),
+	} {
+		t.Run(name, func(t *testing.T) {
+			do(t, r, keyOf(name), never(t), everonce.Invalid, everonce.ErrInvalidArgument, o)
+		})
+	}
+	checkEqual(t, "a nil summary is none", summaryOf(t, everonce.WithSummary[string](nil)), "")
+}
+
+func summaryOf(t *testing.T, o everonce.CallOption) string {
+	t.Helper()
+	s := memstore.New(nil)
+	do(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), returns("v", nil), everonce.Executed, nil, o)
+	return string(recordIn(t, s, keyOf("x")).Result.Summary)
+}
+
+// An option that a call has no use for is refused, and named.
+func TestOptionsOfOtherCallsAreRefused(t *testing.T) {
+	ctx := context.Background()
+	options := map[string]everonce.CallOption{
+		"a Fingerprint":  everonce.FingerprintOf(1),
+		"WithPolicy":     everonce.WithPolicy(everonce.Refuse),
+		"WithReconcile":  answer(everonce.StillUnknown[string](), nil),
+		"Wait":           everonce.Wait(time.Second),
+		"WithLease":      everonce.WithLease(time.Minute),
+		"WithLifetime":   everonce.WithLifetime(everonce.ForQueue()),
+		"EffectsInSteps": everonce.EffectsInSteps(),
+		"WithSummary":    everonce.WithSummary(func(string) []byte { return nil }),
+		"Optimistic":     everonce.Optimistic(),
+		"WithCodec":      everonce.WithCodec(everonce.JSON()),
+	}
+	s := newMapStore()
+	r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
+	inAttempt := func(call func(context.Context, *everonce.Attempt) error) error {
+		var err error
+		do(t, r, keyOf(everonce.NewNonce().String()), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			err = call(ctx, a)
+			return "", nil
+		}, everonce.Executed, nil)
+		return err
+	}
+	n := 0
+	next := func() everonce.Key { n++; return keyOf(strconv.Itoa(n)) }
+	ok := func(context.Context) (string, error) { return "", nil }
+	okTx := func(context.Context, *mapTx) (string, error) { return "", nil }
+	for _, c := range []struct {
+		name  string
+		takes string
+		call  func(o everonce.CallOption) error
+	}{
+		{"Do", "a Fingerprint, WithPolicy, WithReconcile, Wait, WithLease, WithLifetime, EffectsInSteps, WithSummary, WithCodec", func(o everonce.CallOption) error {
+			_, err := everonce.Do(ctx, r, next(), returns("", nil), o)
+			return err
+		}},
+		{"Transact", "a Fingerprint, Wait, WithLifetime, WithSummary, Optimistic, WithCodec", func(o everonce.CallOption) error {
+			_, err := everonce.Transact(ctx, x, next(), okTx, o)
+			return err
+		}},
+		{"DoTx", "a Fingerprint, WithLifetime, WithSummary, WithCodec", func(o everonce.CallOption) error {
+			_, err := everonce.DoTx(ctx, s.begin(), x, next(), ok, o)
+			return err
+		}},
+		{"Step", "WithPolicy, WithReconcile, WithCodec", func(o everonce.CallOption) error {
+			return inAttempt(func(ctx context.Context, a *everonce.Attempt) error {
+				_, err := everonce.Step(ctx, a, "s", ok, o)
+				return err
+			})
+		}},
+		{"StepTx", "WithCodec", func(o everonce.CallOption) error {
+			return inAttempt(func(ctx context.Context, a *everonce.Attempt) error {
+				_, err := everonce.StepTx(ctx, a, x, "s", okTx, o)
+				return err
+			})
+		}},
+		{"Lookup", "a Fingerprint, WithCodec", func(o everonce.CallOption) error {
+			_, err := everonce.Lookup[string](ctx, r, next(), o)
+			if errors.Is(err, everonce.ErrNotFound) {
+				return nil
+			}
+			return err
+		}},
+	} {
+		taken := map[string]bool{}
+		for _, name := range strings.Split(c.takes, ", ") {
+			if options[name] == nil {
+				t.Fatalf("%s: no option %q", c.name, name)
+			}
+			taken[name] = true
+		}
+		for name, o := range options {
+			err := c.call(o)
+			if taken[name] {
+				if err != nil {
+					t.Errorf("%s(%s): %v", c.name, name, err)
+				}
+				continue
+			}
+			checkErr(t, err, everonce.ErrInvalidArgument)
+			if err != nil && !strings.Contains(err.Error(), name) {
+				t.Errorf("%s(%s): %q does not name it", c.name, name, err)
+			}
+		}
+	}
+}
+
+func TestIdentitySecretIsBoundToTheStore(t *testing.T) {
+	s := memstore.New(nil)
+	secret := func(c string) *everonce.Options {
+		return &everonce.Options{IdentitySecret: bytes.Repeat([]byte(c), 16)}
+	}
+	first := newReceiver(t, s, everonce.Refuse, secret("a"))
+	checkErr(t, first.Ready(context.Background()), nil)
+	do(t, first, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	for _, o := range []*everonce.Options{secret("b"), nil} {
+		r := newReceiver(t, s, everonce.Refuse, o)
+		err := r.Ready(context.Background())
+		checkErr(t, err, everonce.ErrIdentity)
+		checkErr(t, err, everonce.ErrStore)
+		do(t, r, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrIdentity)
+		_, err = everonce.Lookup[string](context.Background(), r, keyOf("x"))
+		checkErr(t, err, everonce.ErrIdentity)
+		err = r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone})
+		checkErr(t, err, everonce.ErrIdentity)
+	}
+	same := newReceiver(t, s, everonce.Refuse, secret("a"))
+	do(t, same, keyOf("x"), never(t), everonce.Replayed, nil)
+}
+
+func TestLogObserverWithoutLoggerIsTheDefault(t *testing.T) {
+	var buf bytes.Buffer
+	old := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&buf, nil)))
+	defer slog.SetDefault(old)
+	everonce.LogObserver(nil).End(context.Background(), everonce.Event{Outcome: everonce.NotRecorded})
+	if !strings.Contains(buf.String(), "not_recorded") {
+		t.Errorf("the default logger has %q", buf.String())
+	}
+}

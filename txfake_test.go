@@ -1,0 +1,581 @@
+package everonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// Errors of the database in a map.
+var (
+	errDeadlock   = errors.New("deadlock: the transaction was rolled back")
+	errChanged    = errors.New("could not serialize: a row has changed")
+	errCommitLost = errors.New("commit: connection reset by peer")
+	errTxDone     = errors.New("the transaction has ended")
+	errTxAborted  = errors.New("the transaction is aborted until it is rolled back to a savepoint")
+	errConstraint = errors.New("constraint violated")
+)
+
+// mapStore is a small database: a table of numbers for the application, and the records, with
+// transactions over both. A transaction sees its own writes; it locks the keys that it claims, without
+// waiting; it fails at its commit if a row that it touched has changed meanwhile. Every call can be
+// disturbed.
+type mapStore struct {
+	faults
+	mu       sync.Mutex
+	records  map[everonce.RecordID]everonce.Record
+	rows     map[string]int
+	versions map[string]int
+	locks    map[everonce.RecordID]*mapTx
+	open     []*mapTx
+	identity *[32]byte
+	begun    int
+}
+
+var (
+	_ everonce.TxStore[*mapTx] = (*mapStore)(nil)
+	_ everonce.IdentityKeeper  = (*mapStore)(nil)
+)
+
+func newMapStore() *mapStore {
+	return &mapStore{
+		records: map[everonce.RecordID]everonce.Record{}, rows: map[string]int{}, versions: map[string]int{},
+		locks: map[everonce.RecordID]*mapTx{},
+	}
+}
+
+func newTxReceiver(t testing.TB, s everonce.TxStore[*mapTx], o *everonce.Options) *everonce.TxReceiver[*mapTx] {
+	t.Helper()
+	r, err := everonce.NewTxReceiver(s, o)
+	if err != nil {
+		t.Fatalf("NewTxReceiver: %v", err)
+	}
+	return r
+}
+
+// row returns what is committed in a row.
+func (s *mapStore) row(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[name]
+}
+
+// record returns what is committed of a key; its zero value where there is nothing.
+func (s *mapStore) record(key everonce.Key) everonce.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.records[key.RecordID()]
+}
+
+// checkIdle reports transactions that were left open.
+func (s *mapStore) checkIdle(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) > 0 || len(s.locks) > 0 {
+		t.Errorf("%d transactions and %d locks were left open", len(s.open), len(s.locks))
+	}
+}
+
+// abort ends all open transactions, as a server does that restarts.
+func (s *mapStore) abort() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tx := range slices.Clone(s.open) {
+		tx.end()
+	}
+}
+
+// update writes a record outside of transactions.
+func (s *mapStore) update(id everonce.RecordID, change func(*everonce.Record, time.Time) (*everonce.Record, error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rec *everonce.Record
+	if r, ok := s.records[id]; ok {
+		rec = &r
+	}
+	next, err := change(rec, time.Now())
+	if next != nil {
+		s.records[id] = *next
+	}
+	return err
+}
+
+func (s *mapStore) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+	return res, s.run(ctx, "Claim", req, func() error {
+		return s.update(req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+			if s.locks[req.ID] != nil {
+				res = everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: now}
+				return nil, nil
+			}
+			next, res, err = transition.Claim(rec, req, now)
+			return next, err
+		})
+	})
+}
+
+func (s *mapStore) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
+	return res, s.run(ctx, "Complete", req, func() error {
+		return s.update(req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.Complete(rec, req, now)
+		})
+	})
+}
+
+func (s *mapStore) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
+	return res, s.run(ctx, "Release", req, func() error {
+		return s.update(req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+			next, res, err = transition.Release(rec, req, now)
+			return next, err
+		})
+	})
+}
+
+func (s *mapStore) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
+	return res, s.run(ctx, "Renew", req, func() error {
+		return s.update(req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.Renew(rec, req, now)
+		})
+	})
+}
+
+func (s *mapStore) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
+	return res, s.run(ctx, "SaveStep", req, func() error {
+		return s.update(req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.SaveStep(rec, req, now)
+		})
+	})
+}
+
+func (s *mapStore) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	return res, s.run(ctx, "Get", req, func() error {
+		return s.update(req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			res.Now = now
+			if rec != nil && !rec.GoneAt(now) {
+				res.Found, res.Record = true, *rec
+			}
+			return nil, nil
+		})
+	})
+}
+
+func (s *mapStore) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+	return res, s.run(ctx, "Purge", req, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for id, rec := range s.records {
+			switch transition.Purge(&rec, time.Now()) {
+			case transition.Remove:
+				delete(s.records, id)
+				res.Records++
+			case transition.DropResult:
+				s.records[id] = *transition.Drop(&rec)
+				res.Results++
+			}
+		}
+		return nil
+	})
+}
+
+func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
+	return s.run(ctx, "KeepIdentity", check, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.identity == nil {
+			s.identity = &check
+		}
+		if *s.identity != check {
+			return everonce.ErrIdentity
+		}
+		return nil
+	})
+}
+
+func (s *mapStore) ClassifyTx(err error) everonce.TxErrorClass {
+	switch {
+	case errors.Is(err, errDeadlock), errors.Is(err, errChanged):
+		return everonce.TxErrorRetry
+	case errors.Is(err, errCommitLost):
+		return everonce.TxCommitLost
+	}
+	return everonce.TxErrorOther
+}
+
+// begin begins a transaction of the application's own.
+func (s *mapStore) begin() *mapTx {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun++
+	tx := &mapTx{s: s, seen: map[string]int{}, written: written{
+		records: map[everonce.RecordID]everonce.Record{}, rows: map[string]int{}, locks: map[everonce.RecordID]bool{},
+	}}
+	s.open = append(s.open, tx)
+	return tx
+}
+
+func (s *mapStore) Begin(ctx context.Context, req everonce.BeginRequest) (h everonce.TxHandle[*mapTx], res everonce.ClaimResult, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, res, err
+	}
+	err = s.run(ctx, "Begin", req, func() error {
+		tx := s.begin()
+		tx.deadline = time.Now().Add(req.Timeout)
+		handle := &mapHandle{tx: tx}
+		if req.Claim != nil {
+			if res, err = handle.Claim(ctx, *req.Claim); err != nil || res.Decision != everonce.DecideClaimed {
+				tx.Rollback()
+				return err
+			}
+		}
+		h = handle
+		return nil
+	})
+	if err != nil {
+		return nil, everonce.ClaimResult{}, err
+	}
+	return h, res, nil
+}
+
+func (s *mapStore) Join(tx *mapTx) (everonce.TxHandle[*mapTx], error) {
+	if tx.s != s {
+		return nil, everonce.ErrOtherStore
+	}
+	return &mapHandle{tx: tx, joined: true}, nil
+}
+
+// mapTx is a transaction of a mapStore, as the application uses it.
+type mapTx struct {
+	s        *mapStore
+	deadline time.Time // zero: none
+	ended    bool
+	aborted  bool           // a statement failed: only a rollback helps
+	seen     map[string]int // the versions of the rows that it touched
+	written  written
+	points   []savepoint
+}
+
+// written is what a transaction has done so far.
+type written struct {
+	records map[everonce.RecordID]everonce.Record
+	rows    map[string]int
+	locks   map[everonce.RecordID]bool
+}
+
+func (w written) clone() written {
+	return written{maps.Clone(w.records), maps.Clone(w.rows), maps.Clone(w.locks)}
+}
+
+type savepoint struct {
+	name    string
+	written written
+}
+
+// Get reads a number.
+func (tx *mapTx) Get(name string) (int, error) {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		return 0, err
+	}
+	return tx.get(name), nil
+}
+
+// Add adds to a number, and returns it.
+func (tx *mapTx) Add(name string, n int) (int, error) {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		return 0, err
+	}
+	n += tx.get(name)
+	tx.written.rows[name] = n
+	return n, nil
+}
+
+// Violate is a statement that the database refuses: the transaction is aborted.
+func (tx *mapTx) Violate() error {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	tx.aborted = true
+	return errConstraint
+}
+
+// Deadlock is a statement for which the database ends the transaction.
+func (tx *mapTx) Deadlock() error {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	tx.end()
+	return errDeadlock
+}
+
+// Commit commits a transaction of the application's own.
+func (tx *mapTx) Commit() error {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	if err := tx.usable(); err != nil {
+		tx.end()
+		return err
+	}
+	return tx.commit()
+}
+
+// Rollback takes everything back.
+func (tx *mapTx) Rollback() {
+	tx.s.mu.Lock()
+	defer tx.s.mu.Unlock()
+	tx.end()
+}
+
+func (tx *mapTx) get(name string) int {
+	if n, ok := tx.written.rows[name]; ok {
+		return n
+	}
+	if _, ok := tx.seen[name]; !ok {
+		tx.seen[name] = tx.s.versions[name]
+	}
+	return tx.s.rows[name]
+}
+
+func (tx *mapTx) usable() error {
+	switch {
+	case tx.ended:
+		return errTxDone
+	case !tx.deadline.IsZero() && !time.Now().Before(tx.deadline):
+		tx.end()
+		return fmt.Errorf("mapstore: %w", everonce.ErrTxTooLong)
+	case tx.aborted:
+		return errTxAborted
+	}
+	return nil
+}
+
+func (tx *mapTx) commit() error {
+	defer tx.end()
+	for name, version := range tx.seen {
+		if tx.s.versions[name] != version {
+			return errChanged
+		}
+	}
+	for name, n := range tx.written.rows {
+		tx.s.rows[name] = n
+		tx.s.versions[name]++
+	}
+	maps.Copy(tx.s.records, tx.written.records)
+	return nil
+}
+
+func (tx *mapTx) end() {
+	tx.ended = true
+	for id := range tx.written.locks {
+		delete(tx.s.locks, id)
+	}
+	for _, p := range tx.points {
+		for id := range p.written.locks {
+			delete(tx.s.locks, id)
+		}
+	}
+	tx.s.open = slices.DeleteFunc(tx.s.open, func(o *mapTx) bool { return o == tx })
+}
+
+// record returns the record that the transaction sees; nil if there is none.
+func (tx *mapTx) record(id everonce.RecordID) *everonce.Record {
+	if rec, ok := tx.written.records[id]; ok {
+		return &rec
+	}
+	if rec, ok := tx.s.records[id]; ok {
+		return &rec
+	}
+	return nil
+}
+
+// mapHandle is a transaction as the engine uses it.
+type mapHandle struct {
+	tx     *mapTx
+	joined bool
+}
+
+func (h *mapHandle) Tx() *mapTx { return h.tx }
+
+// statement runs one statement of the engine.
+func (h *mapHandle) statement(ctx context.Context, method string, req any, do func(now time.Time) error) error {
+	return h.tx.s.run(ctx, method, req, func() error {
+		h.tx.s.mu.Lock()
+		defer h.tx.s.mu.Unlock()
+		if err := h.tx.usable(); err != nil {
+			return err
+		}
+		return do(time.Now())
+	})
+}
+
+func (h *mapHandle) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+	err = h.statement(ctx, "tx.Claim", req, func(now time.Time) error {
+		res = everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: now}
+		if by := h.tx.s.locks[req.ID]; by != nil && by != h.tx {
+			return nil
+		}
+		next, claim, err := transition.Claim(h.tx.record(req.ID), req, now)
+		if res = claim; err == nil && next != nil {
+			h.write(req.ID, next)
+		}
+		return err
+	})
+	return res, err
+}
+
+func (h *mapHandle) write(id everonce.RecordID, rec *everonce.Record) {
+	h.tx.written.records[id] = *rec
+	h.tx.written.locks[id] = true
+	h.tx.s.locks[id] = h.tx
+}
+
+func (h *mapHandle) complete(req everonce.CompleteRequest, now time.Time) error {
+	next, err := transition.Complete(h.tx.record(req.ID), req, now)
+	if err != nil {
+		return everonce.ErrConflict
+	}
+	if next != nil {
+		h.write(req.ID, next)
+	}
+	return nil
+}
+
+func (h *mapHandle) recordDone(claim everonce.ClaimRequest, done everonce.CompleteRequest, now time.Time) error {
+	if by := h.tx.s.locks[claim.ID]; by != nil && by != h.tx {
+		return everonce.ErrConflict
+	}
+	next, err := transition.Record(h.tx.record(claim.ID), claim, done, now)
+	if err == nil {
+		h.write(claim.ID, next)
+	}
+	return err
+}
+
+func (h *mapHandle) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+	return h.statement(ctx, "tx.Complete", req, func(now time.Time) error { return h.complete(req, now) })
+}
+
+func (h *mapHandle) Record(ctx context.Context, claim everonce.ClaimRequest, done everonce.CompleteRequest) error {
+	return h.statement(ctx, "tx.Record", done, func(now time.Time) error { return h.recordDone(claim, done, now) })
+}
+
+func (h *mapHandle) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	return res, h.statement(ctx, "tx.Get", req, func(now time.Time) error {
+		res.Now = now
+		if rec := h.tx.record(req.ID); rec != nil && !rec.GoneAt(now) {
+			res.Found, res.Record = true, *rec
+		}
+		return nil
+	})
+}
+
+func (h *mapHandle) Renew(ctx context.Context, req everonce.RenewRequest) error {
+	return h.statement(ctx, "tx.Renew", req, func(now time.Time) error {
+		if by := h.tx.s.locks[req.ID]; by != nil && by != h.tx {
+			return errDeadlock // where a database would wait
+		}
+		next, err := transition.Renew(h.tx.record(req.ID), req, now)
+		if err == nil {
+			h.write(req.ID, next)
+		}
+		return err
+	})
+}
+
+func (h *mapHandle) Savepoint(ctx context.Context, name string) error {
+	return h.statement(ctx, "Savepoint", name, func(time.Time) error {
+		h.tx.points = append(h.tx.points, savepoint{name, h.tx.written.clone()})
+		return nil
+	})
+}
+
+func (h *mapHandle) point(name string) (int, error) {
+	for i := len(h.tx.points) - 1; i >= 0; i-- {
+		if h.tx.points[i].name == name {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("no savepoint %q", name)
+}
+
+func (h *mapHandle) RollbackTo(ctx context.Context, name string) error {
+	return h.tx.s.run(ctx, "RollbackTo", name, func() error {
+		h.tx.s.mu.Lock()
+		defer h.tx.s.mu.Unlock()
+		if err := h.tx.usable(); err != nil && !errors.Is(err, errTxAborted) {
+			return err
+		}
+		i, err := h.point(name)
+		if err != nil {
+			return err
+		}
+		p := h.tx.points[i]
+		for id := range h.tx.written.locks {
+			if !p.written.locks[id] {
+				delete(h.tx.s.locks, id)
+			}
+		}
+		h.tx.points = h.tx.points[:i+1]
+		h.tx.written = p.written.clone()
+		h.tx.aborted = false
+		return nil
+	})
+}
+
+func (h *mapHandle) ReleaseSavepoint(ctx context.Context, name string) error {
+	return h.statement(ctx, "ReleaseSavepoint", name, func(time.Time) error {
+		i, err := h.point(name)
+		if err == nil {
+			h.tx.points = h.tx.points[:i]
+		}
+		return err
+	})
+}
+
+func (h *mapHandle) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	if h.joined {
+		return errors.New("the transaction is the caller's")
+	}
+	err := h.statement(ctx, "Commit", req, func(now time.Time) error {
+		switch {
+		case req.Record != nil:
+			if err := h.recordDone(*req.Record, *req.Complete, now); err != nil {
+				return err
+			}
+		case req.Complete != nil:
+			if err := h.complete(*req.Complete, now); err != nil {
+				return err
+			}
+		}
+		if req.SaveStep != nil {
+			next, err := transition.SaveStep(h.tx.record(req.SaveStep.ID), *req.SaveStep, now)
+			if err != nil {
+				return err
+			}
+			h.write(req.SaveStep.ID, next)
+		}
+		return h.tx.commit()
+	})
+	if err != nil && h.tx.s.ClassifyTx(err) != everonce.TxCommitLost {
+		h.tx.Rollback()
+	}
+	return err
+}
+
+func (h *mapHandle) Rollback(ctx context.Context) error {
+	if h.joined {
+		return errors.New("the transaction is the caller's")
+	}
+	return h.tx.s.run(ctx, "Rollback", nil, func() error {
+		h.tx.Rollback()
+		return nil
+	})
+}
