@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/everonce/everonce"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitNotFound    = 4
+	exitConflict    = 5
+	exitUnreachable = 6
+	exitInterrupted = 130
+)
+
+// errUsage marks an error of whoever typed the command.
+var errUsage = errors.New("usage")
+
+func usagef(format string, args ...any) error {
+	return &markedError{mark: errUsage, err: fmt.Errorf(format, args...)}
+}
+
+// markedError gives an error a mark that is not in its text.
+type markedError struct{ mark, err error }
+
+func (e *markedError) Error() string   { return e.err.Error() }
+func (e *markedError) Unwrap() []error { return []error{e.mark, e.err} }
+
+// notTheStore are failures that a store reports and that reaching it again would not mend.
+var notTheStore = [...]error{
+	everonce.ErrSchema, everonce.ErrNewerRecord, everonce.ErrCorruptRecord, everonce.ErrStoreFull, everonce.ErrTooLarge, everonce.ErrIdentity,
+}
+
+// exitCode returns what the program ends with after err. ctx has ended if a signal came.
+func exitCode(ctx context.Context, err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.Is(err, errUsage):
+		return exitUsage
+	case errors.Is(err, everonce.ErrNotFound):
+		return exitNotFound
+	case errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
+		return exitConflict
+	case errors.Is(err, everonce.ErrInvalidKey), errors.Is(err, everonce.ErrInvalidArgument):
+		return exitUsage
+	}
+	for _, other := range notTheStore {
+		if errors.Is(err, other) {
+			return exitFailure
+		}
+	}
+	if errors.Is(err, everonce.ErrStore) {
+		return exitUnreachable
+	}
+	return exitFailure
+}
