@@ -150,7 +150,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 		"_txlock": {"immediate"},
 		"_pragma": {
 			"busy_timeout(" + strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10) + ")",
-			"journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)",
+			"journal_mode(WAL)", "wal_autocheckpoint(4000)", "cache_size(-16384)", "synchronous(FULL)", "foreign_keys(ON)",
 		},
 	}
 	name := "file:" + (&url.URL{Path: full}).EscapedPath() + "?"
