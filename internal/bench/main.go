@@ -5,7 +5,7 @@
 // them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
 // ratios are.
 //
-//	bench [-only memory,sqlite,postgres] [-rounds N] [-round DURATION] [-dir FOLDER] [-enforce]
+//	bench [-only memory,sqlite,postgres] [-rounds N] [-round DURATION] [-dir FOLDER] [-profile FILE] [-enforce]
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"time"
 )
@@ -25,10 +26,22 @@ func main() {
 	rounds := flag.Int("rounds", 7, "how often the ways of a contest take turns")
 	round := flag.Duration("round", 500*time.Millisecond, "how long a turn is")
 	dir := flag.String("dir", "", "a `FOLDER` on the disk to measure; default: a new one in the system's place for temporary files")
+	profile := flag.String("profile", "", "write a profile of the processor's time to `FILE`")
 	enforce := flag.Bool("enforce", false, "fail if a figure is below 90 % of its target")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1) //nolint:gocritic // as below
+		}
+		defer pprof.StopCPUProfile()
+	}
 	if err := run(ctx, strings.Split(*only, ","), pace{*rounds, *round}, *dir, *enforce); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1) //nolint:gocritic // what is deferred ends with the process
