@@ -28,11 +28,21 @@ type payments struct {
 	undo  func(op Operation) everonce.Key
 	tell  func(Answer) Answer
 	about func(Operation) string // what the gateway is asked for
+	key   func(Operation) string
+	wrap  func(everonce.Store) everonce.Store
+	again func() *payments // what a restart finds
+	after func(context.Context, *Client, Operation)
+	plan  func(Plan) Plan
+	fresh bool // a new downstream key for every call
+	found func(downstream string) (Receipt, bool)
+
+	settles, settleNothing bool
 }
 
 func newPayments(policy everonce.Policy) *payments {
+	gateway := NewGateway(&GatewayOptions{Deduplicates: policy == everonce.Reexecute})
 	return &payments{
-		policy: policy, store: memstore.New(nil), gateway: NewGateway(&GatewayOptions{Deduplicates: policy == everonce.Reexecute}),
+		policy: policy, store: memstore.New(nil), gateway: gateway, found: gateway.Find, settles: policy == everonce.Refuse,
 		life:  func(o everonce.Options) everonce.Options { return o },
 		scope: func(client string) everonce.Scope { return everonce.ScopeOf(client, "payments") },
 		print: func(op Operation) everonce.CallOption { return everonce.FingerprintOf(op.Amount) },
@@ -42,6 +52,10 @@ func newPayments(policy everonce.Policy) *payments {
 		},
 		tell:  func(a Answer) Answer { return a },
 		about: func(op Operation) string { return "charge " + op.Client + "/" + op.Key },
+		key:   func(op Operation) string { return op.Key },
+		wrap:  func(s everonce.Store) everonce.Store { return s },
+		after: func(context.Context, *Client, Operation) {},
+		plan:  func(p Plan) Plan { return p },
 	}
 }
 
@@ -55,7 +69,7 @@ func subjectOf(mode Mode, build func() *payments) Subject {
 	p := build()
 	c := capabilities
 	c.SideEffects = p.inSteps
-	c.Settlement = mode == Refuse && !p.inSteps
+	c.Settlement = p.settles && !p.inSteps
 	return Subject{
 		Mode: mode, Capabilities: c, Bubble: true, Redelivery: 40 * time.Hour,
 		New: func(tb testing.TB, f *Faults) System { return build().system(tb, f) },
@@ -64,8 +78,8 @@ func subjectOf(mode Mode, build func() *payments) Subject {
 
 func (p *payments) system(tb testing.TB, f *Faults) System {
 	tb.Helper()
-	store := FaultStore(p.store, f.Plan())
-	gateway := p.gateway.With(f.Plan())
+	store := p.wrap(FaultStore(p.store, p.plan(f.Plan())))
+	gateway := p.gateway.With(p.plan(f.Plan()))
 	opts := p.life(everonce.Options{Wait: p.wait})
 	recv, err := everonce.NewReceiver(store, p.policy, &opts)
 	if err != nil {
@@ -73,6 +87,7 @@ func (p *payments) system(tb testing.TB, f *Faults) System {
 	}
 	sys := System{
 		Deliver: func(ctx context.Context, op Operation) Answer {
+			defer p.after(ctx, gateway, op)
 			return p.tell(AnswerOf(p.pay(ctx, recv, gateway, op)))
 		},
 		Effects: func(_ context.Context, op Operation) (int, error) {
@@ -86,13 +101,21 @@ func (p *payments) system(tb testing.TB, f *Faults) System {
 		Compensations: func(_ context.Context, op Operation) (int, error) {
 			return len(p.gateway.Requested("refund " + op.Key)), nil
 		},
-		Restart: func(f *Faults) System { return p.system(tb, f) },
+		Restart: func(f *Faults) System {
+			if p.again != nil {
+				return p.again().system(tb, f)
+			}
+			return p.system(tb, f)
+		},
 	}
 	if p.inSteps {
 		sys.SideEffects = p.sideEffects
 	}
-	if p.policy == everonce.Refuse && !p.inSteps {
+	if p.settles && !p.inSteps {
 		sys.Settle = func(ctx context.Context, op Operation, happened bool) error {
+			if p.settleNothing {
+				return nil
+			}
 			s := everonce.Settlement{Verdict: everonce.SettleNotDone}
 			if happened {
 				keys := p.gateway.Requested(p.about(op))
@@ -106,7 +129,7 @@ func (p *payments) system(tb testing.TB, f *Faults) System {
 }
 
 func (p *payments) pay(ctx context.Context, recv *everonce.Receiver, gateway *Client, op Operation) (everonce.Result[Receipt], error) {
-	key := everonce.Key{Scope: p.scope(op.Client), ID: op.Key}
+	key := everonce.Key{Scope: p.scope(op.Client), ID: p.key(op)}
 	opts := []everonce.CallOption{p.print(op), p.ask("charge")}
 	if p.inSteps && p.policy != everonce.Reconcile { // there the operation is asked about, and then its steps
 		opts = append(opts, everonce.EffectsInSteps())
@@ -116,7 +139,11 @@ func (p *payments) pay(ctx context.Context, recv *everonce.Receiver, gateway *Cl
 			return Receipt{}, everonce.Permanent("no_funds", errors.New("the account is empty"), []byte(strconv.Itoa(op.Amount)))
 		}
 		if !p.inSteps {
-			return gateway.Call(ctx, a.DownstreamKey("charge"), p.about(op))
+			name := "charge"
+			if p.fresh {
+				name = everonce.NewNonce().String()
+			}
+			return gateway.Call(ctx, a.DownstreamKey(name), p.about(op))
 		}
 		receipt, err := p.step(ctx, a, "charge", func(ctx context.Context) (Receipt, error) {
 			return gateway.Call(ctx, a.DownstreamKey("charge"), p.about(op))
@@ -145,7 +172,7 @@ func (p *payments) ask(effect string) everonce.CallOption {
 		if p.inSteps && a.Step == "" && effect == "charge" {
 			return everonce.NotHappened[Receipt](), nil // the steps are asked about
 		}
-		if receipt, ok := p.gateway.Find(a.Downstream(effect)); ok {
+		if receipt, ok := p.found(a.Downstream(effect)); ok {
 			return everonce.Happened(receipt), nil
 		}
 		return everonce.NotHappened[Receipt](), nil
