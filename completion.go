@@ -89,7 +89,7 @@ func unmarshal[T any](c Codec, data []byte) (v T, err error) {
 // limit. It returns nil, ErrLeaseLost, or what the store last said.
 func (a *Attempt) complete(saved SavedResult) error {
 	req := CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
-	return a.persist(a.set.CompletionLimit, func(ctx context.Context) error {
+	return a.persist(a.ev, a.set.CompletionLimit, func(ctx context.Context) error {
 		_, err := a.store.Complete(ctx, req)
 		if errors.Is(err, ErrTooLarge) && req.Result.Kind != ResultElided {
 			req.Result = req.Result.elided()
@@ -114,15 +114,16 @@ func (a *Attempt) release(state State, class, step string) error {
 		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: step,
 		Lifetime: a.call.lifetime, ExpireUnsettled: a.call.policy == Reexecute && step == "",
 	}
-	return a.persist(limit, func(ctx context.Context) error {
+	return a.persist(a.ev, limit, func(ctx context.Context) error {
 		_, err := a.store.Release(ctx, req)
 		return err
 	})
 }
 
 // persist repeats a write of the attempt until it is done, refused for good, or the limit has passed.
-// It does not end with the caller's context.
-func (a *Attempt) persist(limit time.Duration, write func(context.Context) error) error {
+// It does not end with the caller's context. ev, if there is one, counts the repetitions: the event of the
+// operation, or that of a step, for steps may run concurrently.
+func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Context) error) error {
 	if a.prompt { // the first try of a store in memory needs no context of its own
 		err := write(context.Background())
 		if err == nil || isRefusal(err) {
@@ -138,11 +139,11 @@ func (a *Attempt) persist(limit time.Duration, write func(context.Context) error
 		if err == nil || isRefusal(err) {
 			return err
 		}
-		if a.ev != nil {
-			a.ev.Retries++
-		}
 		if pause(all, backoff(try)) != nil {
 			return err
+		}
+		if ev != nil {
+			ev.Retries++
 		}
 	}
 }

@@ -60,7 +60,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return invalid[T](err)
 	}
 	if op.set.Observer != nil {
-		w := op.observe(ctx, OpDo)
+		w := op.observe(ctx, OpDo, "")
 		ctx = w.ctx
 		defer func() { w.end(res.Outcome, err) }()
 	}

@@ -35,7 +35,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 		return invalid[T](err)
 	}
 	if op.set.Observer != nil {
-		w := op.observe(ctx, OpDoTx)
+		w := op.observe(ctx, OpDoTx, "")
 		ctx = w.ctx
 		op.ev.Provisional = true
 		defer func() { w.end(res.Outcome, err) }()

@@ -69,8 +69,7 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	}
 	s.Value = nil
 	if op.set.Observer != nil {
-		w := op.observe(ctx, OpSettle)
-		w.ev.Step = s.Step
+		w := op.observe(ctx, OpSettle, s.Step)
 		err = Settle(w.ctx, r.store, op.id, s)
 		w.end(settleOutcome(err), err)
 		return err

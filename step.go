@@ -32,7 +32,8 @@ func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.C
 	if err != nil {
 		return zero, s.finish(Invalid, &Error{Outcome: Invalid, Sentinel: err, Step: name})
 	}
-	s.observe(ctx)
+	ctx = s.observe(ctx)
+	defer s.unwound()
 	v, err := step(ctx, s, fn, ask)
 	return v, s.finish(s.outcome, err)
 }
@@ -130,6 +131,7 @@ type stepRun struct {
 	kind     OpKind
 	watched  context.Context
 	started  time.Time
+	finished bool
 }
 
 // beginStep checks a step's call and reserves its name.
@@ -198,7 +200,7 @@ func (s *stepRun) save(rec StepRecord, limit time.Duration) error {
 	rec.Name, rec.Attempt = s.name, s.a.number
 	req := s.a.stepRequest(rec)
 	var sent time.Time
-	err := s.a.persist(limit, func(ctx context.Context) error {
+	err := s.a.persist(s.ev, limit, func(ctx context.Context) error {
 		sent = time.Now()
 		_, err := s.a.store.SaveStep(ctx, req)
 		return err
@@ -222,21 +224,37 @@ func (s *stepRun) wrap(err error) error {
 	return &stepError{name: s.name, err: err}
 }
 
-func (s *stepRun) observe(ctx context.Context) {
+// observe starts the observation of the step, and returns the context of its function.
+func (s *stepRun) observe(ctx context.Context) context.Context {
 	if s.a.set.Observer == nil {
-		return
+		return ctx
 	}
 	s.started = time.Now()
 	s.ev = &Event{Op: Op{Kind: s.kind, KeyHash: s.a.id.Short(), Scope: s.a.key.Scope, Step: s.name}, Attempt: s.a.number}
 	s.watched = s.a.set.Observer.Start(ctx, s.ev.Op)
+	return s.watched
 }
 
 func (s *stepRun) finish(o Outcome, err error) error {
+	s.finished = true
 	if s.ev != nil {
 		s.ev.Outcome, s.ev.Err, s.ev.Duration = o, err, time.Since(s.started)
 		s.a.set.Observer.End(s.watched, *s.ev)
 	}
 	return err
+}
+
+// unwound ends the observation of a step whose function panicked or left its goroutine. The step stays
+// open, or its transaction has been rolled back.
+func (s *stepRun) unwound() {
+	if s.finished {
+		return
+	}
+	o := Unknown
+	if s.kind == OpStepTx || s.call.policy == Reexecute {
+		o = Failed
+	}
+	_ = s.finish(o, errUnwound) //nolint:errcheck // it is what was passed; the panic goes on
 }
 
 // knownSteps returns what the attempt knows of its steps, made where nothing was known.

@@ -23,7 +23,8 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 	if t.store != a.store {
 		return zero, s.fail(Invalid, ErrOtherStore, nil)
 	}
-	s.observe(ctx)
+	ctx = s.observe(ctx)
+	defer s.unwound()
 	v, err := stepTx(ctx, s, t, fn)
 	return v, s.finish(s.outcome, err)
 }
@@ -55,8 +56,8 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 			lost = err
 		}
 		var zero T
-		if s.a.ev != nil {
-			s.a.ev.Retries++
+		if s.ev != nil {
+			s.ev.Retries++
 		}
 		waitCtx := ctx
 		if lost != nil {

@@ -35,7 +35,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.set.Observer != nil {
-		w := op.observe(ctx, OpTransact)
+		w := op.observe(ctx, OpTransact, "")
 		ctx = w.ctx
 		defer func() { w.end(res.Outcome, err) }()
 	}

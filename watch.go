@@ -13,11 +13,11 @@ type watch struct {
 	started  time.Time
 }
 
-// observe starts the observation of the operation.
-func (op *operation) observe(ctx context.Context, kind OpKind) watch {
+// observe starts the observation of the operation, or of the settlement of a step of it.
+func (op *operation) observe(ctx context.Context, kind OpKind, step string) watch {
 	w := watch{
 		observer: op.set.Observer, started: time.Now(),
-		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope}},
+		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
 	w.ctx = w.observer.Start(ctx, w.ev.Op)
 	op.ev = w.ev
