@@ -50,8 +50,8 @@ func NewStatements(d Dialect) *Statements {
 		Complete:  w.complete(),
 		Release:   w.release(),
 		Renew:     w.renew(),
-		Finish:    w.finish(),
 	}
+	s.Finish, s.FinishNew = w.finish()
 	s.ReadLocked = s.Read
 	if d.TryLock != nil {
 		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, ArgBytes)))
@@ -267,7 +267,7 @@ func (w writer) saveStep() *Statement {
 		") SELECT 1 FROM touched")
 }
 
-func (w writer) finish() *Statement {
+func (w writer) finish() (full, fresh *Statement) {
 	const insert = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
 		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"
 	const values = "{1b}, {3t}, {4t}, 4, {greatest}({5i}, {now}), {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
@@ -297,5 +297,10 @@ func (w writer) finish() *Statement {
 	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
 		source += " WHERE " + w.TryLock(w.arg(1, ArgBytes))
 	}
-	return w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
+	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
+	if w.Now != "" { // to have an update at hand costs as much as the insert
+		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+insert+") SELECT "+timed(values, "clock.now")+" FROM "+w.from()+
+			" WHERE {2i} = 0 ON CONFLICT (id) DO NOTHING RETURNING 1")
+	}
+	return full, fresh
 }

@@ -183,7 +183,11 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *everonce.CompleteRequest) *
 	if !req.Fingerprint.IsZero() {
 		sum = req.Fingerprint.Sum[:]
 	}
-	call := s.call(s.text.Finish, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
+	st := s.text.Finish
+	if s.text.FinishNew != nil && claim.token != 0 && claim.rev == 0 {
+		st = s.text.FinishNew
+	}
+	call := s.call(st, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
 		text(req.Fingerprint.Alg), sum, int64(everonce.FormatVersion),
 		int64(done.Result.Kind), text(done.Result.Codec), blob(done.Result.Data), blob(done.Result.Summary),
 		done.Lifetime.Retention.Microseconds(), done.Lifetime.Total().Microseconds())
