@@ -30,22 +30,31 @@ func main() {
 	enforce := flag.Bool("enforce", false, "fail if a figure is below 90 % of its target")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err == nil {
-			err = pprof.StartCPUProfile(f)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1) //nolint:gocritic // as below
-		}
-		defer pprof.StopCPUProfile()
-	}
-	if err := run(ctx, strings.Split(*only, ","), pace{*rounds, *round}, *dir, *enforce); err != nil {
+	err := profiled(*profile, func() error {
+		return run(ctx, strings.Split(*only, ","), pace{*rounds, *round}, *dir, *enforce)
+	})
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1) //nolint:gocritic // what is deferred ends with the process
+		os.Exit(1)
 	}
+}
+
+// profiled runs fn, and writes where the processor's time went to a file, if one is named.
+func profiled(file string, fn func() error) error {
+	if file == "" {
+		return fn()
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return err
+	}
+	err = fn()
+	pprof.StopCPUProfile()
+	return errors.Join(err, f.Close())
 }
 
 func run(ctx context.Context, only []string, p pace, dir string, enforce bool) error {
@@ -80,7 +89,8 @@ func run(ctx context.Context, only []string, p pace, dir string, enforce bool) e
 			c.print()
 			all = append(all, c.targets...)
 		}
-		if err = errors.Join(err, done()); err != nil {
+		err = errors.Join(err, done())
+		if err != nil {
 			return err
 		}
 	}
@@ -95,8 +105,7 @@ func run(ctx context.Context, only []string, p pace, dir string, enforce bool) e
 func open(ctx context.Context, name, dir string) ([]*contest, func() error, error) {
 	switch name {
 	case "memory":
-		contests, err := memory()
-		return contests, func() error { return nil }, err
+		return memory(), func() error { return nil }, nil
 	case "sqlite":
 		return sqlite(ctx, dir)
 	case "postgres":

@@ -51,21 +51,15 @@ func (g *guardedMap) get(k everonce.Key) ([]byte, bool) {
 }
 
 // memory is what the library itself costs: nothing waits for a disk or a network.
-func memory() ([]*contest, error) {
+func memory() []*contest {
 	keys := make([]everonce.Key, memoryKeys)
 	for i := range keys {
 		keys[i] = everonce.Key{Scope: "tenant/charge", ID: "order-" + strconv.Itoa(i)}
 	}
-	var store *memstore.Store
-	fresh := func() error {
-		store = memstore.New(&memstore.Options{MaxRecords: 2 * memoryKeys})
-		return nil
-	}
 	receiver := func(c everonce.Codec, r **everonce.Receiver) func() error {
 		return func() (err error) {
-			if err = fresh(); err == nil {
-				*r, err = everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{Codec: c})
-			}
+			store := memstore.New(&memstore.Options{MaxRecords: 2 * memoryKeys})
+			*r, err = everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{Codec: c})
 			return err
 		}
 	}
@@ -142,7 +136,7 @@ func memory() ([]*contest, error) {
 				replayRaw.atMostTimes(1.2, bareReplay, "memory, replay, raw: time × of hash + map"),
 			},
 		},
-	}, nil
+	}
 }
 
 func expect(got, want everonce.Outcome, err error) error {

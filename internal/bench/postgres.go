@@ -171,12 +171,13 @@ func (b *pgBench) inTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 }
 
 // seen is the naive check.
-func (b *pgBench) seen(ctx context.Context, key everonce.Key) (result []byte, found bool, err error) {
+func (b *pgBench) seen(ctx context.Context, key everonce.Key) (found bool, err error) {
+	var result []byte
 	err = b.pool.QueryRow(ctx, "SELECT result FROM "+b.schema+".naive WHERE scope = $1 AND id = $2", string(key.Scope), key.ID).Scan(&result)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, false, nil
+		return false, nil
 	}
-	return result, err == nil, err
+	return err == nil, err
 }
 
 func (b *pgBench) contests() []*contest {
@@ -215,7 +216,7 @@ func (b *pgBench) transactional() *contest {
 	}}
 	naiveLate := &way{name: "naive: check, work, then insert", do: func(ctx context.Context, n int64) error {
 		key := orderKey(n)
-		if _, found, err := b.seen(ctx, key); err != nil || found {
+		if found, err := b.seen(ctx, key); err != nil || found {
 			return fmt.Errorf("found is %v: %w", found, err)
 		}
 		return b.inTx(ctx, func(tx pgx.Tx) error {
@@ -263,7 +264,7 @@ func (b *pgBench) replays() *contest {
 		return nil
 	}}
 	naive := &way{name: "naive: check", do: func(ctx context.Context, n int64) error {
-		if _, found, err := b.seen(ctx, knownKey(n)); err != nil || !found {
+		if found, err := b.seen(ctx, knownKey(n)); err != nil || !found {
 			return fmt.Errorf("found is %v: %w", found, err)
 		}
 		return nil
@@ -287,7 +288,7 @@ func (b *pgBench) guarded() *contest {
 	bare := &way{name: "bare: INSERT", do: func(ctx context.Context, n int64) error { return insert(ctx, mailKey(n)) }}
 	naive := &way{name: "naive: check, work, then insert", do: func(ctx context.Context, n int64) error {
 		key := mailKey(n)
-		if _, found, err := b.seen(ctx, key); err != nil || found {
+		if found, err := b.seen(ctx, key); err != nil || found {
 			return fmt.Errorf("found is %v: %w", found, err)
 		}
 		return insert(ctx, key)

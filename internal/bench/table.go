@@ -43,12 +43,10 @@ const slack = 0.9
 func printTargets(all []target) (missed int) {
 	fmt.Printf("%-66s %-9s %-9s\n", "promised", "target", "measured")
 	for _, t := range all {
-		got, sign, reached := t.measured(), "≥", false
+		got, sign := t.measured(), "≥"
+		reached := got >= t.want*slack
 		if t.atMost {
-			sign = "≤"
-			reached = got <= t.want/slack
-		} else {
-			reached = got >= t.want*slack
+			sign, reached = "≤", got <= t.want/slack
 		}
 		verdict := ""
 		if !reached {
