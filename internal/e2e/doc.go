@@ -1,0 +1,3 @@
+// Package e2e holds the tests that need real processes: they are killed with SIGKILL in the middle of
+// their work, and the ledgers of what took effect are audited. It has no code of its own.
+package e2e
