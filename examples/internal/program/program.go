@@ -1,0 +1,37 @@
+// Package program builds and runs the examples as processes, for their tests.
+package program
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Build builds the main package in a folder, relative to the test's, and returns the program.
+func Build(t *testing.T, dir string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "program")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".") //nolint:gosec // the test chooses the folder
+	cmd.Dir = dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", dir, err, text)
+	}
+	return file
+}
+
+// Run runs a program in a folder to its end, and returns what it wrote to standard output.
+func Run(ctx context.Context, t *testing.T, dir, file string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, file, args...) //nolint:gosec // the test has built it
+	cmd.Dir = dir
+	text, err := cmd.Output()
+	if err != nil {
+		stderr := ""
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it as it is
+			stderr = string(exit.Stderr)
+		}
+		t.Fatalf("%s: %v\n%s", filepath.Base(file), err, stderr)
+	}
+	return string(text)
+}

@@ -1,0 +1,90 @@
+// Command settle lists the operations whose outcome nobody knows, compares them with the gateway's own
+// ledger, and settles them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlitestore"
+)
+
+// settleAll settles what is unknown within a scope by what the ledger says, and returns how many.
+func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string) (int, error) {
+	settled := 0
+	list := everonce.ListRequest{Scope: within, States: []everonce.State{everonce.StateAbandoned}}
+	for {
+		page, err := store.List(ctx, list)
+		if err != nil {
+			return settled, err
+		}
+		for _, rec := range page.Records {
+			s := everonce.Settlement{Verdict: everonce.SettleNotDone, By: "nightly settlement"}
+			if receipt, ok := ledger[rec.Name]; ok {
+				s.Verdict, s.Value = everonce.SettleDone, receipt // what every duplicate will get
+			}
+			err := r.Settle(ctx, everonce.Key{Scope: rec.Scope, ID: rec.Name}, s)
+			if err != nil && !errors.Is(err, everonce.ErrNotUnknown) { // somebody else was faster
+				return settled, err
+			}
+			settled++
+		}
+		if page.Next == (everonce.RecordID{}) {
+			return settled, nil
+		}
+		list.After = page.Next
+	}
+}
+
+func main() {
+	dir, err := os.MkdirTemp("", "everonce-settle-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = run(context.Background(), os.Stdout, filepath.Join(dir, "shop.db"))
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, file string) (err error) {
+	store, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		return err
+	}
+	scope := everonce.ScopeOf("shop-1", "charge")
+	ledger := map[string]string{} // the gateway's
+	deliver := func(order string, gateway func() (string, error)) {
+		res, _ := everonce.Do(ctx, receiver, everonce.Key{Scope: scope, ID: order}, //nolint:errcheck // the outcome tells it
+			func(context.Context, *everonce.Attempt) (string, error) { return gateway() })
+		fmt.Fprintln(out, strings.TrimSpace(fmt.Sprintf("%s: %v %s", order, res.Outcome, res.Value)))
+	}
+	deliver("order-1", func() (string, error) {
+		ledger["order-1"] = "receipt-1"
+		return "", errors.New("the answer was lost")
+	})
+	deliver("order-2", func() (string, error) { return "", errors.New("the request was lost") })
+	deliver("order-1", nil)
+
+	n, err := settleAll(ctx, store, receiver, "shop-1", ledger)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "settled:", n)
+
+	deliver("order-1", nil)
+	deliver("order-2", func() (string, error) { return "receipt-2", nil })
+	return nil
+}
