@@ -75,7 +75,8 @@ func decode[T any](call *call, saved *SavedResult) (v T, err error) {
 func unmarshal[T any](c Codec, data []byte) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: the codec panicked: %T", ErrUndecodable, p)
+			var zero T
+			v, err = zero, fmt.Errorf("%w: the codec panicked: %T", ErrUndecodable, p)
 		}
 	}()
 	if err = c.Unmarshal(data, &v); err != nil {
@@ -86,12 +87,13 @@ func unmarshal[T any](c Codec, data []byte) (v T, err error) {
 }
 
 // complete saves a result until it is stored or refused, past the lease too, within the completion
-// limit. It returns nil, ErrLeaseLost, or what the store last said.
+// limit. A value that the store refuses by its size is elided. It returns nil, ErrLeaseLost, or what the
+// store last said.
 func (a *Attempt) complete(saved SavedResult) error {
 	req := CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
 	return a.persist(a.ev, a.set.CompletionLimit, func(ctx context.Context) error {
 		_, err := a.store.Complete(ctx, req)
-		if errors.Is(err, ErrTooLarge) && req.Result.Kind != ResultElided {
+		if errors.Is(err, ErrTooLarge) && req.Result.Kind == ResultValue {
 			req.Result = req.Result.elided()
 			if a.ev != nil {
 				a.ev.Elided = "store"
@@ -102,9 +104,21 @@ func (a *Attempt) complete(saved SavedResult) error {
 	})
 }
 
+// reject completes with a permanent failure, and returns it as it was saved: one that the store refuses
+// by its size loses its detail.
+func (a *Attempt) reject(failure *PermanentError) (*PermanentError, error) {
+	err := a.complete(failure.save())
+	if errors.Is(err, ErrTooLarge) && failure.Detail != nil {
+		failure = failure.withoutDetail()
+		err = a.complete(failure.save())
+	}
+	return failure, err
+}
+
 // release ends the attempt without a result. A release that fails leaves the claim to lapse, which is
 // another state than released: so it is tried as long as a completion. To abandon is what lapsing does
-// anyway: that is tried shortly.
+// anyway: that is tried shortly. It returns ErrLeaseLost if another has the record; after a try whose
+// answer was lost that is not told, for it may have come after the release.
 func (a *Attempt) release(state State, class, step string) error {
 	limit := a.set.CompletionLimit
 	if state == StateAbandoned && step == "" {
@@ -114,8 +128,13 @@ func (a *Attempt) release(state State, class, step string) error {
 		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: step,
 		Lifetime: a.call.lifetime, ExpireUnsettled: a.call.policy == Reexecute && step == "",
 	}
+	first := true
 	return a.persist(a.ev, limit, func(ctx context.Context) error {
-		_, err := a.store.Release(ctx, req)
+		res, err := a.store.Release(ctx, req)
+		if err == nil && res.Superseded && first {
+			return ErrLeaseLost
+		}
+		first = false
 		return err
 	})
 }

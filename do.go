@@ -240,14 +240,16 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		return res, nil
 	case endedRejected:
 		res.Outcome = Rejected
-		failure := failureOf(cause, a.set)
-		if err := a.complete(failure.save()); err != nil {
+		failure, err := a.reject(failureOf(cause, a.set))
+		if err != nil {
 			return unrecorded(a, res, err, failure)
 		}
 		return res, failure
 	case endedUnknown:
 		if state, step := a.unknownEnd(); state == StateAbandoned {
-			_ = a.release(StateAbandoned, errorClass(cause), step) //nolint:errcheck // what is not written lapses into the same state
+			if err := a.release(StateAbandoned, errorClass(cause), step); errors.Is(err, ErrLeaseLost) {
+				return superseded[T](a, cause)
+			} // what is not written for another reason lapses into the same state
 			res.Outcome = Unknown
 			e := a.fail(Unknown, ErrOutcomeUnknown, cause)
 			e.Step = step
@@ -255,7 +257,9 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		}
 	}
 	res.Outcome = Failed
-	if err := a.release(StateReleased, errorClass(cause), ""); err != nil {
+	if err := a.release(StateReleased, errorClass(cause), ""); errors.Is(err, ErrLeaseLost) {
+		return superseded[T](a, cause)
+	} else if err != nil {
 		return res, a.fail(Failed, ErrStore, errors.Join(cause, err))
 	}
 	return res, cause
@@ -264,7 +268,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 // unrecorded is the end of an attempt whose completion was refused or never stored.
 func unrecorded[T any](a *Attempt, res Result[T], err, cause error) (Result[T], error) {
 	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) {
-		return superseded[T](a)
+		return superseded[T](a, nil)
 	}
 	res.Outcome = NotRecorded
 	if cause != nil {
@@ -274,8 +278,8 @@ func unrecorded[T any](a *Attempt, res Result[T], err, cause error) (Result[T], 
 }
 
 // superseded is the end of an attempt that lost its record: its own answer is dropped, and what the record
-// says is the answer, if it says something yet.
-func superseded[T any](a *Attempt) (Result[T], error) {
+// says is the answer, if it says something yet. cause is how the attempt failed, if it did.
+func superseded[T any](a *Attempt, cause error) (Result[T], error) {
 	if a.ev != nil {
 		a.ev.LeaseLost = true
 	}
@@ -284,7 +288,7 @@ func superseded[T any](a *Attempt) (Result[T], error) {
 	if claim, err := a.peek(ctx); err == nil && (claim.Decision == DecideReplay || claim.Decision == DecideExpired) {
 		return settled[T](&a.operation, &claim)
 	}
-	return Result[T]{Outcome: LeaseLost, Attempt: a.number}, a.fail(LeaseLost, ErrLeaseLost, nil)
+	return Result[T]{Outcome: LeaseLost, Attempt: a.number}, a.fail(LeaseLost, ErrLeaseLost, cause)
 }
 
 // unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and

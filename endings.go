@@ -71,6 +71,13 @@ func (e *PermanentError) normalized(maxDetail int) *PermanentError {
 	return &n
 }
 
+// withoutDetail returns e as it is saved where the store refuses it by its size.
+func (e *PermanentError) withoutDetail() *PermanentError {
+	n := *e
+	n.Detail, n.Truncated = nil, true
+	return &n
+}
+
 func cutText(s string, limit int) (string, bool) {
 	cut := false
 	if !utf8.ValidString(s) {

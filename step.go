@@ -101,7 +101,13 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 	case endedRejected:
 		failure := failureOf(err, s.a.set)
 		s.outcome = Rejected
-		if err := s.end(StepRecord{State: StepDone, Result: failure.save()}); err != nil {
+		err := s.end(StepRecord{State: StepDone, Result: failure.save()})
+		if errors.Is(err, ErrTooLarge) && failure.Detail != nil {
+			failure = failure.withoutDetail()
+			s.outcome = Rejected
+			err = s.end(StepRecord{State: StepDone, Result: failure.save()})
+		}
+		if err != nil {
 			return zero, errors.Join(err, failure)
 		}
 		return zero, s.wrap(failure)
@@ -179,8 +185,11 @@ func (s *stepRun) refuse(cause error) error {
 // end saves the end of the step as persistently as a completion.
 func (s *stepRun) end(rec StepRecord) error {
 	err := s.save(rec, s.a.set.CompletionLimit)
-	if errors.Is(err, ErrTooLarge) && rec.Result.Data != nil {
+	if errors.Is(err, ErrTooLarge) && rec.Result.Kind == ResultValue {
 		rec.Result = rec.Result.elided()
+		if s.ev != nil {
+			s.ev.Elided = "store"
+		}
 		err = s.save(rec, s.a.set.CompletionLimit)
 	}
 	switch {
