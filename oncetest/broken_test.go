@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,10 +96,10 @@ var broken = []struct {
 		p.key = func(op Operation) string { return fmt.Sprint(op.Amount) }
 	}), []string{"DifferentOperationsBothRun"}},
 	{"a rejection that changes", altered(Refuse, everonce.Refuse, func(p *payments) {
-		n := 0
+		var n atomic.Int64
 		p.tell = func(a Answer) Answer {
-			if n++; a.Outcome == everonce.Rejected {
-				a.Result = n
+			if a.Outcome == everonce.Rejected {
+				a.Result = n.Add(1)
 			}
 			return a
 		}
@@ -118,10 +119,9 @@ var broken = []struct {
 		p.name = func(string) string { return "side" }
 	}), []string{"SideEffectsHaveKeysOfTheirOwn"}},
 	{"a compensation with a key per call", altered(Refuse, everonce.Refuse, func(p *payments) {
-		n := 0
+		var n atomic.Int64
 		p.undo = func(op Operation) everonce.Key {
-			n++
-			return everonce.Key{Scope: "refunds", ID: fmt.Sprint(op.Key, n)}
+			return everonce.Key{Scope: "refunds", ID: fmt.Sprint(op.Key, n.Add(1))}
 		}
 	}), []string{"CompensationHappensOnce"}},
 	{"settles nothing", altered(Refuse, everonce.Refuse, func(p *payments) { p.settleNothing = true }), []string{"UnknownCanBeSettled"}},

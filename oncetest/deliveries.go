@@ -119,9 +119,12 @@ func rejection(t *trial) {
 	t.wantEffects(op, 0)
 }
 
-// lateRedelivery sends again when the redelivery that the subject named is due, and not a moment later
-// than it may be: at once, half way, and at its end.
+// lateRedelivery sends again half way to the last redelivery that the subject named, and at its end.
 func lateRedelivery(t *trial) {
+	const patience = time.Minute
+	if !t.subject.Bubble && t.sys.Elapse == nil && t.subject.Redelivery > patience {
+		t.Fatalf("oncetest: Subject.Redelivery is %v, and nothing makes it pass: set Subject.Bubble or System.Elapse", t.subject.Redelivery)
+	}
 	op := t.operation()
 	t.first(op)
 	half := t.subject.Redelivery / 2

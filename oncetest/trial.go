@@ -214,8 +214,13 @@ func (t *trial) wantEffectFaults() {
 
 func (t *trial) wantStoreFaults() {
 	t.Helper()
-	t.wantWired("StoreFaults", "wrap the store by FaultStore or FaultTxStore with Faults.Plan",
-		OpClaim, OpComplete, OpBegin, OpTxClaim, OpRecord, OpCommit)
+	var store []Op
+	for op := OpClaim; op < OpEffect; op++ {
+		if op != OpIdentity { // which comes once, and is no call of an operation
+			store = append(store, op)
+		}
+	}
+	t.wantWired("StoreFaults", "wrap the store by FaultStore or FaultTxStore with Faults.Plan", store...)
 }
 
 // tell logs the trace of a failure, once.
