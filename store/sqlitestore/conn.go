@@ -65,6 +65,10 @@ type openTx struct {
 	keys  []everonce.RecordID // that it has claimed; guarded by keyLocks
 	dead  bool                // SQLite has ended it by itself
 	over  atomic.Bool
+	// lent: everonce began it and will end it; ending is set when it does. Work that commits the
+	// transaction which it was lent would commit its effect without the record.
+	lent   bool
+	ending atomic.Bool
 }
 
 var serials atomic.Int64
@@ -74,6 +78,7 @@ func (t *openTx) ended() bool { return t.over.Load() }
 // beginning is handed to BeginTx in its context, by Driver.Begin.
 type beginning struct {
 	entered bool // the turn is the caller's already
+	lent    bool
 	limit   context.Context
 	ctx     context.Context // bounds BEGIN itself
 	tx      *openTx         // set by BeginTx
@@ -100,7 +105,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		c.db.turn.leave()
 		return nil, err
 	}
-	tx := &openTx{serial: serials.Add(1), base: base, conn: c, limit: b.limit}
+	tx := &openTx{serial: serials.Add(1), base: base, conn: c, limit: b.limit, lent: b.lent}
 	b.tx = tx
 	c.mu.Lock()
 	c.tx = tx
@@ -109,11 +114,17 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	return tx, nil
 }
 
+// errLent refuses a commit by whom the transaction was lent to. It was rolled back.
+var errLent = errors.New("sqlitestore: the transaction is committed by what began it: return from the work instead")
+
 // Commit ends the transaction. What SQLite has ended by itself is refused.
 func (t *openTx) Commit() error {
 	return t.end(func() error {
-		if t.dead {
+		switch {
+		case t.dead:
 			return errTxEnded
+		case t.lent && !t.ending.Load():
+			return errors.Join(errLent, t.base.Rollback())
 		}
 		return t.base.Commit()
 	})

@@ -64,7 +64,7 @@ func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 	if err := d.turn.enter(ctx); err != nil {
 		return nil, err
 	}
-	b := &beginning{entered: true, ctx: ctx}
+	b := &beginning{entered: true, lent: true, ctx: ctx}
 	stop := func() {}
 	if opts.Timeout > 0 {
 		b.limit, stop = context.WithTimeoutCause(context.Background(), opts.Timeout, everonce.ErrTxTooLong)
@@ -230,6 +230,7 @@ func (c *txConn) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		_ = c.Rollback(ctx) //nolint:errcheck // the first error is what is told
 		return err
 	}
+	c.open.ending.Store(true)
 	err := c.tx.Commit()
 	c.stop()
 	var e *sqlite.Error

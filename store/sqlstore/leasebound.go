@@ -1,24 +1,70 @@
 package sqlstore
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
 // defaultLease is what is assumed of leases before one was seen: the default of everonce.Options.
 const defaultLease = 30 * time.Second
 
-// leaseBound knows the shortest lease in use, in nanoseconds; 0 before the first.
-type leaseBound struct{ shortest atomic.Int64 }
+// leaseBound knows the shortest lease in live use. A lease counts for as long as it can be running: from
+// when it was seen until it has passed twice, unless it is seen again by then.
+type leaseBound struct {
+	mu   sync.Mutex
+	seen [4]seenLease
+}
+
+type seenLease struct {
+	lease time.Duration
+	until time.Time
+}
 
 // see notes a lease. Zero, of a claim in a transaction, is none.
 func (b *leaseBound) see(lease time.Duration) {
-	for lease > 0 {
-		old := b.shortest.Load()
-		if old != 0 && old <= int64(lease) || b.shortest.CompareAndSwap(old, int64(lease)) {
+	if lease <= 0 {
+		return
+	}
+	b.noted(lease, time.Now())
+}
+
+func (b *leaseBound) noted(lease time.Duration, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	free, longest := -1, 0
+	for i, s := range b.seen {
+		switch {
+		case s.lease == lease:
+			b.seen[i].until = now.Add(2 * lease)
 			return
+		case !now.Before(s.until):
+			free = i
+		case s.lease > b.seen[longest].lease:
+			longest = i
 		}
 	}
+	switch {
+	case free >= 0:
+		b.seen[free] = seenLease{lease, now.Add(2 * lease)}
+	case lease < b.seen[longest].lease: // the short ones matter
+		b.seen[longest] = seenLease{lease, now.Add(2 * lease)}
+	}
+}
+
+// shortest returns the shortest lease in use.
+func (b *leaseBound) shortest(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	shortest := time.Duration(0)
+	for _, s := range b.seen {
+		if now.Before(s.until) && (shortest == 0 || s.lease < shortest) {
+			shortest = s.lease
+		}
+	}
+	if shortest == 0 {
+		return defaultLease
+	}
+	return shortest
 }
 
 // bound limits a transaction where it shuts out the renewals of all leases: to a third of the shortest.
@@ -26,11 +72,8 @@ func (b *leaseBound) bound(oneWriter bool, timeout time.Duration) time.Duration 
 	if !oneWriter {
 		return timeout
 	}
-	shortest := time.Duration(b.shortest.Load())
-	if shortest == 0 {
-		shortest = defaultLease
-	}
-	if third := shortest / 3; timeout <= 0 || third < timeout {
+	third := b.shortest(time.Now()) / 3
+	if timeout <= 0 || third < timeout {
 		return third
 	}
 	return timeout

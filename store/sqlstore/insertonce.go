@@ -1,0 +1,156 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
+
+// Insert is a row of an application's own table, which a unique constraint allows once. The names are SQL
+// as it stands: letters, digits and "_", dots in Table, or in double quotes.
+type Insert struct {
+	Table   string
+	Columns []string
+	Values  []any // of the Columns, in their order
+	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it
+	// is. The database refuses columns that no unique constraint or index covers.
+	Key []string
+	// Where is the predicate of the unique index, if that is a partial one: "deleted_at IS NULL". It is SQL
+	// as it stands.
+	Where string
+	// Returning are the columns to be read back, of the new row or of the one that is there.
+	Returning []string
+}
+
+// ErrInvisible says that an insert met a row with its key which can not be read: it is of a transaction that
+// this one's snapshot does not see (run the whole transaction again), or it comes and goes.
+var ErrInvisible = errors.New("sqlstore: the row with this key can not be read")
+
+// insertTries bounds how often a row that was in the way and is gone is inserted again.
+const insertTries = 3
+
+// InsertOnce is what the SQL modules' functions of that name do, through c. It inserts the row and returns what
+// was inserted, or returns the row that is there already with the same key, and says which. Every other
+// error is returned: of another constraint too, unless the row with this key is there (a true retry
+// repeats the primary key as well, and the database may name that first).
+//
+// savepoint is for a transaction that does not survive the error of a statement; with it this one does.
+func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, savepoint bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+	insert, read, err := in.calls()
+	if err != nil {
+		return row, false, err
+	}
+	found := false
+	each := func(r Row) (err error) {
+		if found {
+			return fmt.Errorf("%w: more than one row has this key", everonce.ErrInvalidArgument)
+		}
+		found = true
+		row, err = scan(r)
+		return err
+	}
+	insert.Each, read.Each = each, each
+	for range insertTries {
+		failure := in.attempt(ctx, c, insert, savepoint)
+		if failure == nil && found {
+			return row, true, nil
+		}
+		if failure != nil && classify(failure).Class != ClassUnique {
+			return row, false, fmt.Errorf("insert into %s: %w", in.Table, failure)
+		}
+		found = false
+		if err := c.Send(ctx, read); err != nil {
+			return row, false, fmt.Errorf("read from %s: %w", in.Table, err)
+		}
+		switch {
+		case found:
+			return row, false, nil
+		case failure != nil: // of another constraint, and not by this row
+			return row, false, fmt.Errorf("insert into %s: %w", in.Table, failure)
+		}
+	}
+	return row, false, fmt.Errorf("insert into %s: %w", in.Table, ErrInvisible)
+}
+
+var (
+	savepointInsert  = &Statement{Name: "savepoint", Text: "SAVEPOINT everonce_insert"}
+	rollbackToInsert = &Statement{Name: "savepoint", Text: "ROLLBACK TO SAVEPOINT everonce_insert"}
+	releaseInsert    = &Statement{Name: "savepoint", Text: "RELEASE SAVEPOINT everonce_insert"}
+)
+
+func (in *Insert) attempt(ctx context.Context, c Conn, insert *Call, savepoint bool) error {
+	if !savepoint {
+		return c.Send(ctx, insert)
+	}
+	err := c.Send(ctx, &Call{Statement: savepointInsert}, insert, &Call{Statement: releaseInsert})
+	if err == nil {
+		return nil
+	}
+	undo := c.Send(context.WithoutCancel(ctx), &Call{Statement: rollbackToInsert}, &Call{Statement: releaseInsert})
+	if undo != nil {
+		return fmt.Errorf("%w (and the transaction is lost: %w)", err, undo)
+	}
+	return err
+}
+
+var (
+	columnName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")$`)
+	tableName  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")(\.([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+"))*$`)
+)
+
+// calls are the insert, and the read by key.
+func (in *Insert) calls() (insert, read *Call, err error) {
+	bad := func(format string, args ...any) (*Call, *Call, error) {
+		return nil, nil, fmt.Errorf("%w: Insert: %s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))
+	}
+	if !tableName.MatchString(in.Table) {
+		return bad("%q is no name of a table", in.Table)
+	}
+	if len(in.Columns) == 0 || len(in.Values) != len(in.Columns) || len(in.Key) == 0 || len(in.Returning) == 0 {
+		return bad("%d columns, %d values, %d columns of the key, %d to return: none may be missing, and every column needs a value",
+			len(in.Columns), len(in.Values), len(in.Key), len(in.Returning))
+	}
+	at := make(map[string]int, len(in.Columns))
+	places := make([]string, len(in.Columns))
+	for i, name := range in.Columns {
+		if !columnName.MatchString(name) {
+			return bad("%q is no name of a column", name)
+		}
+		at[name] = i
+		places[i] = "$" + strconv.Itoa(i+1)
+	}
+	for _, name := range in.Returning {
+		if !columnName.MatchString(name) {
+			return bad("%q is no name of a column", name)
+		}
+	}
+	same := make([]string, len(in.Key))
+	key := make([]any, len(in.Key))
+	for i, name := range in.Key {
+		n, ok := at[name]
+		if !ok {
+			return bad("the column %q of the key has no value", name)
+		}
+		same[i], key[i] = name+" = $"+strconv.Itoa(i+1), in.Values[n]
+	}
+	where, only := "", ""
+	if in.Where != "" {
+		where, only = " WHERE "+in.Where, " AND ("+in.Where+")"
+	}
+	returning := strings.Join(in.Returning, ", ")
+	insert = &Call{Args: in.Values, Statement: &Statement{
+		Name: "insert_once", Rows: true,
+		Text: "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") +
+			") ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
+	}}
+	read = &Call{Args: key, Statement: &Statement{
+		Name: "insert_once_read", Rows: true,
+		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,
+	}}
+	return insert, read, nil
+}
