@@ -19,6 +19,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func Run(t *testing.T, factory Factory, caps Capabilities) {
 	}
 	caps = caps.withDefaults()
 	runChecks(t, factory, caps, storeChecks())
-	runBugs(t, factory, caps, storeChecks(), storeBugs())
+	runBugs(t, factory, caps, storeChecks(), slices.Concat(storeBugs(), engineBugs()))
 }
 
 func runChecks(t *testing.T, factory Factory, caps Capabilities, checks []check) {

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// fault is what happens at a numbered point of a run.
+type fault uint8
+
+const (
+	noFault fault = iota
+	// failBefore: the call was never sent.
+	failBefore
+	// failAfter: it was done, and the answer is lost.
+	failAfter
+	// dieBefore and dieAfter: the process stops for good, before or after the call was done.
+	dieBefore
+	dieAfter
+)
+
+var faults = []fault{failBefore, failAfter, dieBefore, dieAfter}
+
+func (f fault) String() string {
+	return [...]string{"nothing", "fails before", "fails after", "process gone before", "process gone after"}[f]
+}
+
+var errInjected = errors.New("storetest: injected failure")
+
+// process numbers everything that a process does to the world outside: its store calls and its effects.
+// One of them goes wrong. A process that stops for good ends each of its goroutines that still tries to
+// reach the world, so that nothing more comes from it: no write, no effect, no answer.
+type process struct {
+	mu     sync.Mutex
+	points []string // what was reached, in order
+	at     int      // the point that goes wrong, from 0; -1 for none
+	how    fault
+	gone   bool
+}
+
+func newProcess(at int, how fault) *process { return &process{at: at, how: how} }
+
+// run runs the process to its end: false if it is gone.
+func (p *process) run(body func()) (lived bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		body()
+		lived = !p.isGone()
+	}()
+	<-done
+	return lived
+}
+
+// do reaches a point.
+func (p *process) do(what string, call func() error) error {
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		runtime.Goexit()
+	}
+	how := noFault
+	if len(p.points) == p.at {
+		how = p.how
+	}
+	p.points = append(p.points, what)
+	if how >= dieBefore {
+		p.gone = true
+	}
+	p.mu.Unlock()
+	switch how {
+	case failBefore:
+		return errInjected
+	case failAfter:
+		if err := call(); err != nil {
+			return err
+		}
+		return errInjected
+	case dieBefore:
+		runtime.Goexit()
+	case dieAfter:
+		_ = call() //nolint:errcheck // nobody hears it
+		runtime.Goexit()
+	}
+	return call()
+}
+
+func (p *process) isGone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
+func (p *process) reached() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.points...)
+}
+
+// faultStore is a store as one process has it.
+type faultStore struct {
+	store everonce.Store
+	p     *process
+}
+
+func reach[Req, Res any](p *process, what string, ctx context.Context, req Req, call func(context.Context, Req) (Res, error)) (Res, error) {
+	var res Res
+	err := p.do(what, func() (err error) {
+		res, err = call(ctx, req)
+		return err
+	})
+	if err != nil {
+		var none Res
+		return none, err
+	}
+	return res, nil
+}
+
+func (s *faultStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	return reach(s.p, "Claim", ctx, req, s.store.Claim)
+}
+
+func (s *faultStore) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	return reach(s.p, "Complete", ctx, req, s.store.Complete)
+}
+
+func (s *faultStore) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+	return reach(s.p, "Release", ctx, req, s.store.Release)
+}
+
+func (s *faultStore) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	return reach(s.p, "Renew", ctx, req, s.store.Renew)
+}
+
+func (s *faultStore) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
+	return reach(s.p, "SaveStep", ctx, req, s.store.SaveStep)
+}
+
+func (s *faultStore) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	return reach(s.p, "Get", ctx, req, s.store.Get)
+}
+
+func (s *faultStore) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	return reach(s.p, "Purge", ctx, req, s.store.Purge)
+}
+
+// gateway is the other side of an effect: it keeps the only ledger that counts.
+type gateway struct {
+	deduplicates bool
+	mu           sync.Mutex
+	calls        map[string]int // by downstream key
+	effects      map[string]int
+}
+
+func newGateway(deduplicates bool) *gateway {
+	return &gateway{deduplicates: deduplicates, calls: make(map[string]int), effects: make(map[string]int)}
+}
+
+// call asks for an effect, through the process that wants it.
+func (g *gateway) call(p *process, key string) error {
+	return p.do("effect", func() error {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.calls[key]++
+		if !g.deduplicates || g.effects[key] == 0 {
+			g.effects[key]++
+		}
+		return nil
+	})
+}
+
+// happened tells the truth.
+func (g *gateway) happened(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.effects[key] > 0
+}
+
+// total returns how many effects there were, and on how many keys.
+func (g *gateway) total() (effects, keys int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range g.effects {
+		effects += n
+	}
+	return effects, len(g.effects)
+}
