@@ -68,7 +68,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return Result[T]{Outcome: Invalid}, err
 	}
 	if err := op.ready(ctx); err != nil {
-		return Result[T]{Outcome: StoreFailed}, err
+		return failed[T](err)
 	}
 	if op.recaller != nil && ctx.Err() == nil {
 		if rec, ok := op.recaller.Recall(op.id); ok && !op.call.fingerprint.Conflicts(rec.Fingerprint) {

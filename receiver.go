@@ -146,12 +146,16 @@ func (op *operation) ready(ctx context.Context) error {
 	if op.identity.done.Load() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
 	defer cancel()
-	if err := op.identity.keep(ctx); err != nil {
-		return op.fail(StoreFailed, ErrStore, err)
+	err := op.identity.keep(one)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil: // the caller's end is not the store's failure
+		return op.fail(Failed, context.Cause(ctx), err)
 	}
-	return nil
+	return op.fail(StoreFailed, ErrStore, err)
 }
 
 func (op *operation) fail(o Outcome, sentinel, cause error) *Error {

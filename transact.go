@@ -43,7 +43,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return Result[T]{Outcome: Invalid}, err
 	}
 	if err := op.ready(ctx); err != nil {
-		return Result[T]{Outcome: StoreFailed}, err
+		return failed[T](err)
 	}
 	run := &transaction[T, Tx]{operation: op, t: t, work: work, summarize: summarize, optimistic: op.call.optimistic}
 	run.waiter = waiter{op: &run.operation, limit: op.call.wait}
