@@ -45,7 +45,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is the caller's choice
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
@@ -212,10 +212,10 @@ func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
 	poll := time.NewTicker(time.Millisecond)
 	defer poll.Stop()
 	for {
-		err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // a descriptor is small
+		err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() {
-				_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN) //nolint:errcheck,gosec // a lock that is held can be freed; as above
+				_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN)
 				s.turn <- struct{}{}
 			}, nil
 		}

@@ -56,7 +56,9 @@ func (s *service) charge(w http.ResponseWriter, r *http.Request) {
 	if res.Outcome == everonce.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	_ = json.NewEncoder(w).Encode(res.Value) //nolint:errcheck // who does not get the answer asks again
+	if err := json.NewEncoder(w).Encode(res.Value); err != nil {
+		log.Print("an answer is lost; its client will ask again: ", err)
+	}
 }
 
 // refuse answers what is not a receipt. Nothing of an error goes to the client but what is meant for it.
@@ -164,7 +166,6 @@ func send(ctx context.Context, url, key string, c Charge) (int, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
-	return res.StatusCode, bytes.TrimSpace(answer), err
+	return res.StatusCode, bytes.TrimSpace(answer), errors.Join(err, res.Body.Close())
 }

@@ -82,14 +82,14 @@ func (w *outside) mail(_ context.Context, o Order) error {
 	return nil
 }
 
-func (w *outside) webhook(_ context.Context, o Order, key string) error {
+func (w *outside) webhook(ctx context.Context, o Order, key string) error {
 	fmt.Fprintf(w.out, "  webhook for %s, key %s…\n", o.ID, key[:8])
-	return nil
+	return ctx.Err()
 }
 
-func (w *outside) event(_ context.Context, o Order, key string) error {
+func (w *outside) event(ctx context.Context, o Order, key string) error {
 	fmt.Fprintf(w.out, "  event for %s, key %s…\n", o.ID, key[:8])
-	return nil
+	return ctx.Err()
 }
 
 func main() {

@@ -12,7 +12,7 @@ import (
 func Build(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".") //nolint:gosec // the test chooses the folder
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".")
 	cmd.Dir = dir
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", dir, err, text)
@@ -23,7 +23,7 @@ func Build(t *testing.T, dir string) string {
 // Run runs a program in a folder to its end, and returns what it wrote to standard output.
 func Run(ctx context.Context, t *testing.T, dir, file string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, file, args...) //nolint:gosec // the test has built it
+	cmd := exec.CommandContext(ctx, file, args...)
 	cmd.Dir = dir
 	text, err := cmd.Output()
 	if err != nil {
