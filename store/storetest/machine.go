@@ -32,6 +32,8 @@ type call struct {
 	what string
 	// send sends it, and returns its answer in a comparable form.
 	send func() (outcome string, err error)
+	// at, if set, is the store's time that came with the answer, if one did.
+	at func() time.Time
 	// model is the answer and the next record (nil: unchanged) that a row and a time lead to.
 	model func(rec *everonce.Record, now time.Time) (next *everonce.Record, outcome string)
 }
@@ -52,7 +54,11 @@ func (m *machine) do(c call) {
 	}
 	var expected, differs string
 	for _, row := range rows {
-		for _, now := range m.times(before.Now, after) {
+		times := m.times(before.Now, after)
+		if c.at != nil && !after.Found && !c.at().IsZero() { // the record is gone by now, and its dates with it
+			times = append([]time.Time{normalTime(c.at())}, times...)
+		}
+		for _, now := range times {
 			next, want := c.model(row, now)
 			if expected == "" {
 				expected = want
@@ -171,6 +177,7 @@ func (m *machine) claim() {
 			}
 			return res.Decision.String(), err
 		},
+		at: func() time.Time { return res.Now },
 		model: func(rec *everonce.Record, now time.Time) (*everonce.Record, string) {
 			next, want, _ := transition.Claim(rec, req, now)
 			if d := everonce.Decide(rec, req, now); d != want.Decision {
