@@ -1,0 +1,268 @@
+package oncetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+var testKey = everonce.Key{Scope: "test", ID: "k"}
+
+func claimOf(key everonce.Key) everonce.ClaimRequest {
+	return everonce.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Minute,
+		Lifetime: everonce.ForWeb(),
+	}
+}
+
+func TestFaultStoreFails(t *testing.T) {
+	for _, tc := range []struct {
+		fault  Fault
+		done   bool
+		fails  bool
+		hangs  bool
+		proves bool
+	}{
+		{fault: Pass, done: true},
+		{fault: FailBefore, fails: true},
+		{fault: FailAfter, fails: true, done: true},
+		{fault: HangBefore, fails: true, hangs: true},
+		{fault: HangAfter, fails: true, hangs: true, done: true},
+		{fault: Unreached, fails: true},
+	} {
+		t.Run(tc.fault.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := memstore.New(nil)
+				s := FaultStore(inner, At(OpClaim, 2, tc.fault))
+				if _, err := s.Claim(t.Context(), claimOf(everonce.Key{Scope: "test", ID: "first"})); err != nil {
+					t.Fatalf("the first claim: %v", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := s.Claim(ctx, claimOf(testKey))
+				if (err != nil) != tc.fails || tc.fails != errors.Is(err, ErrInjected) {
+					t.Errorf("the error is %v", err)
+				}
+				if hung := ctx.Err() != nil; hung != tc.hangs || hung != errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("it hung: %v; the error is %v", hung, err)
+				}
+				got, err := inner.Get(t.Context(), everonce.GetRequest{ID: testKey.RecordID()})
+				if err != nil || got.Found != tc.done {
+					t.Errorf("the record is there: %v (%v), want %v", got.Found, err, tc.done)
+				}
+			})
+		})
+	}
+}
+
+// TestFaultsLookAlike: an error must not tell its reader whether the call was done.
+func TestFaultsLookAlike(t *testing.T) {
+	c := Call{Op: OpComplete, N: 3}
+	before, after := &InjectedError{Call: c, Fault: FailBefore}, &InjectedError{Call: c, Fault: FailAfter}
+	if before.Error() != after.Error() {
+		t.Errorf("%q and %q tell them apart", before, after)
+	}
+}
+
+// called is a store that keeps nothing but the names of its calls.
+type called struct{ calls []string }
+
+func (c *called) saw(name string) error { c.calls = append(c.calls, name); return nil }
+
+func (c *called) Claim(context.Context, everonce.ClaimRequest) (r everonce.ClaimResult, err error) {
+	return r, c.saw("claim")
+}
+
+func (c *called) Complete(context.Context, everonce.CompleteRequest) (r everonce.CompleteResult, err error) {
+	return r, c.saw("complete")
+}
+
+func (c *called) Release(context.Context, everonce.ReleaseRequest) (r everonce.ReleaseResult, err error) {
+	return r, c.saw("release")
+}
+
+func (c *called) Renew(context.Context, everonce.RenewRequest) (r everonce.RenewResult, err error) {
+	return r, c.saw("renew")
+}
+
+func (c *called) SaveStep(context.Context, everonce.SaveStepRequest) (r everonce.SaveStepResult, err error) {
+	return r, c.saw("save step")
+}
+
+func (c *called) Get(context.Context, everonce.GetRequest) (r everonce.GetResult, err error) {
+	return r, c.saw("get")
+}
+
+func (c *called) Purge(context.Context, everonce.PurgeRequest) (r everonce.PurgeResult, err error) {
+	return r, c.saw("purge")
+}
+
+func (c *called) List(context.Context, everonce.ListRequest) (r everonce.ListResult, err error) {
+	return r, c.saw("list")
+}
+
+func (c *called) DeleteScope(context.Context, everonce.DeleteScopeRequest) (r everonce.DeleteScopeResult, err error) {
+	return r, c.saw("delete scope")
+}
+
+func (c *called) Health(context.Context) (r everonce.Health, err error) { return r, c.saw("health") }
+
+func (c *called) KeepIdentity(context.Context, [32]byte) error { return c.saw("keep identity") }
+
+// TestFaultStoreForwards calls every method, and lets every one of them fail by its own Op.
+func TestFaultStoreForwards(t *testing.T) {
+	ctx := t.Context()
+	for op, call := range map[Op]func(everonce.Store) error{
+		OpClaim:    func(s everonce.Store) error { _, err := s.Claim(ctx, everonce.ClaimRequest{}); return err },
+		OpComplete: func(s everonce.Store) error { _, err := s.Complete(ctx, everonce.CompleteRequest{}); return err },
+		OpRelease:  func(s everonce.Store) error { _, err := s.Release(ctx, everonce.ReleaseRequest{}); return err },
+		OpRenew:    func(s everonce.Store) error { _, err := s.Renew(ctx, everonce.RenewRequest{}); return err },
+		OpSaveStep: func(s everonce.Store) error { _, err := s.SaveStep(ctx, everonce.SaveStepRequest{}); return err },
+		OpGet:      func(s everonce.Store) error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
+		OpPurge:    func(s everonce.Store) error { _, err := s.Purge(ctx, everonce.PurgeRequest{}); return err },
+		OpList:     func(s everonce.Store) error { _, err := s.(lister).List(ctx, everonce.ListRequest{}); return err },
+		OpDeleteScope: func(s everonce.Store) error {
+			_, err := s.(deleter).DeleteScope(ctx, everonce.DeleteScopeRequest{})
+			return err
+		},
+		OpHealth:   func(s everonce.Store) error { _, err := s.(health).Health(ctx); return err },
+		OpIdentity: func(s everonce.Store) error { return s.(keeper).KeepIdentity(ctx, [32]byte{}) },
+	} {
+		inner := &called{}
+		if err := call(FaultStore(inner, nil)); err != nil || len(inner.calls) != 1 || inner.calls[0] != op.String() {
+			t.Errorf("%v: %v, and the store saw %v", op, err, inner.calls)
+		}
+		inner = &called{}
+		if err := call(FaultStore(inner, At(op, 1, FailBefore))); !errors.Is(err, ErrInjected) || len(inner.calls) != 0 {
+			t.Errorf("%v, failing: %v, and the store saw %v", op, err, inner.calls)
+		}
+		inner = &called{}
+		if err := call(FaultTxStore[int](calledTx{inner}, At(op, 1, FailAfter))); !errors.Is(err, ErrInjected) || len(inner.calls) != 1 {
+			t.Errorf("%v, failing after, with transactions: %v, and the store saw %v", op, err, inner.calls)
+		}
+	}
+}
+
+type calledTx struct{ *called }
+
+func (calledTx) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[int], everonce.ClaimResult, error) {
+	return nil, everonce.ClaimResult{}, nil
+}
+func (calledTx) Join(int) (everonce.TxHandle[int], error) { return nil, errors.New("not joined") }
+func (calledTx) ClassifyTx(error) everonce.TxErrorClass   { return everonce.TxErrorRetry }
+
+// TestPowersAreThoseOfTheStore goes through all sets of optional powers.
+func TestPowersAreThoseOfTheStore(t *testing.T) {
+	has := func(s any) (set [4]bool) {
+		_, set[0] = s.(lister)
+		_, set[1] = s.(deleter)
+		_, set[2] = s.(health)
+		_, set[3] = s.(keeper)
+		return set
+	}
+	all := &called{}
+	type nothing = everonce.Store
+	for i := range 16 {
+		var p powers
+		want := [4]bool{i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0}
+		if want[0] {
+			p.lister = all
+		}
+		if want[1] {
+			p.deleter = all
+		}
+		if want[2] {
+			p.health = all
+		}
+		if want[3] {
+			p.keeper = all
+		}
+		inner := withPowers(struct{ nothing }{all}, p)
+		if got := has(inner); got != want {
+			t.Fatalf("%04b: the store has the powers %v, want %v", i, got, want)
+		}
+		if got := has(FaultStore(inner, nil)); got != want {
+			t.Errorf("%04b: wrapped, it has the powers %v, want %v", i, got, want)
+		}
+		innerTx := withTxPowers[int](struct{ everonce.TxStore[int] }{calledTx{all}}, p)
+		wrappedTx := FaultTxStore(innerTx, nil)
+		if got := has(wrappedTx); got != want {
+			t.Errorf("%04b: wrapped with its transactions, it has the powers %v, want %v", i, got, want)
+		}
+		for _, s := range []any{FaultStore(inner, nil), wrappedTx} {
+			if kind := reflect.TypeOf(s).Kind(); kind != reflect.Pointer {
+				t.Errorf("%04b: wrapped, it is a %v: a receiver takes pointers", i, kind)
+			}
+		}
+	}
+}
+
+func TestNoRecallPastThePlan(t *testing.T) {
+	if _, ok := FaultStore(memstore.New(nil), nil).(everonce.Recaller); ok {
+		t.Error("a wrapped store recalls: duplicates would be answered past the plan")
+	}
+}
+
+func TestPlans(t *testing.T) {
+	fail := FirstOf(At(OpClaim, 1, FailAfter), AtCall(1, FailBefore), AtCall(3, HangAfter))
+	for _, tc := range []struct {
+		c    Call
+		want Fault
+	}{
+		{Call{Op: OpClaim, N: 1, Seq: 1}, FailAfter},
+		{Call{Op: OpGet, N: 1, Seq: 1}, FailBefore},
+		{Call{Op: OpClaim, N: 2, Seq: 2}, Pass},
+		{Call{Op: OpClaim, N: 2, Seq: 3}, HangAfter},
+	} {
+		if got := fail(tc.c); got != tc.want {
+			t.Errorf("%+v: %v, want %v", tc.c, got, tc.want)
+		}
+	}
+}
+
+func TestSeededPlan(t *testing.T) {
+	const n = 10_000
+	count := map[Fault]int{}
+	plan, same, other := Seeded(1, 0.3), Seeded(1, 0.3), Seeded(2, 0.3)
+	differs := false
+	for i := range n {
+		c := Call{Op: OpClaim, N: i + 1}
+		f := plan(c)
+		count[f]++
+		if same(c) != f {
+			t.Fatalf("the same seed decides call %d twice, and differently", i)
+		}
+		differs = differs || other(c) != f
+	}
+	if !differs {
+		t.Error("another seed decides the same")
+	}
+	for f, want := range map[Fault]int{Pass: 7000, FailBefore: 1500, FailAfter: 1500} {
+		if d := count[f] - want; d < -300 || d > 300 {
+			t.Errorf("%v: %d of %d, want about %d", f, count[f], n, want)
+		}
+	}
+	if f := Seeded(1, 1, Unreached)(Call{Op: OpEffect, N: 1}); f != Unreached {
+		t.Errorf("a plan of one fault, at any chance, has %v", f)
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for op := OpClaim; op < opEnd; op++ {
+		seen[op.String()] = true
+	}
+	if len(seen) != int(opEnd)-1 || seen[""] {
+		t.Errorf("the calls have the names %v", seen)
+	}
+	if fmt.Sprint(Op(0), Op(200), Fault(200), Mode(0)) != "op(0) op(200) fault(200) none" {
+		t.Error(Op(0), Op(200), Fault(200), Mode(0))
+	}
+}

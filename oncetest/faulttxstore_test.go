@@ -1,0 +1,100 @@
+package oncetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// addOnce adds one effect in a transaction of everonce's, through a plan.
+func addOnce(ctx context.Context, t *testing.T, db *database, plan Plan) (everonce.Result[string], error) {
+	t.Helper()
+	recv, err := everonce.NewTxReceiver(FaultTxStore[*dbTx](db, plan), &everonce.Options{TxRetries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return everonce.Transact(ctx, recv, testKey, func(_ context.Context, tx *dbTx) (string, error) { return "added", tx.add("x") })
+}
+
+// TestFaultTxStore lets each call of a transaction fail: what is committed, and whether anything is left open.
+func TestFaultTxStore(t *testing.T) {
+	for _, tc := range []struct {
+		op      Op
+		fault   Fault
+		effects int
+		unknown bool
+	}{
+		{OpBegin, FailBefore, 0, false},
+		{OpBegin, FailAfter, 0, false},
+		{OpCommit, FailBefore, 0, true},
+		{OpCommit, FailAfter, 1, true},
+		{OpCommit, Pass, 1, false},
+	} {
+		db := newDatabase()
+		// Without retries, so that the fault itself is seen.
+		res, err := addOnce(t.Context(), t, db, At(tc.op, 1, tc.fault))
+		if db.effects["x"] != tc.effects || (res.Outcome == everonce.Unknown) != tc.unknown || (err == nil) != (tc.fault == Pass) {
+			t.Errorf("%v %v: %d effects, %v (%v)", tc.op, tc.fault, db.effects["x"], res.Outcome, err)
+		}
+		if n := db.open(); n != 0 {
+			t.Errorf("%v %v: %d transactions are open", tc.op, tc.fault, n)
+		}
+		again, err := addOnce(t.Context(), t, db, nil)
+		if err != nil || db.effects["x"] != 1 || (again.Outcome == everonce.Replayed) != (tc.effects == 1) {
+			t.Errorf("%v %v, and again: %d effects, %v (%v)", tc.op, tc.fault, db.effects["x"], again.Outcome, err)
+		}
+	}
+}
+
+// TestFaultTxHandle lets each statement of a joined transaction fail, and a rollback, which is made all the same.
+func TestFaultTxHandle(t *testing.T) {
+	ctx := t.Context()
+	for op, call := range map[Op]func(everonce.TxHandle[*dbTx]) error{
+		OpTxClaim:    func(h everonce.TxHandle[*dbTx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
+		OpTxGet:      func(h everonce.TxHandle[*dbTx]) error { _, err := h.Get(ctx, everonce.GetRequest{}); return err },
+		OpTxComplete: func(h everonce.TxHandle[*dbTx]) error { return h.Complete(ctx, everonce.CompleteRequest{}) },
+		OpRecord: func(h everonce.TxHandle[*dbTx]) error {
+			return h.Record(ctx, claimOf(testKey), everonce.CompleteRequest{})
+		},
+		OpTxRenew:          func(h everonce.TxHandle[*dbTx]) error { return h.Renew(ctx, everonce.RenewRequest{}) },
+		OpSavepoint:        func(h everonce.TxHandle[*dbTx]) error { return h.Savepoint(ctx, "s") },
+		OpRollbackTo:       func(h everonce.TxHandle[*dbTx]) error { return h.RollbackTo(ctx, "s") },
+		OpReleaseSavepoint: func(h everonce.TxHandle[*dbTx]) error { return h.ReleaseSavepoint(ctx, "s") },
+		OpCommit:           func(h everonce.TxHandle[*dbTx]) error { return h.Commit(ctx, everonce.CommitRequest{}) },
+		OpRollback:         func(h everonce.TxHandle[*dbTx]) error { return h.Rollback(ctx) },
+	} {
+		db := newDatabase()
+		var asked []Op
+		store := FaultTxStore[*dbTx](db, func(c Call) Fault {
+			asked = append(asked, c.Op)
+			return FailBefore
+		})
+		raw, _, err := db.Begin(ctx, everonce.BeginRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := store.Join(raw.Tx())
+		if err != nil || h.Tx() != raw.Tx() {
+			t.Fatalf("joined: %v", err)
+		}
+		err = call(h)
+		if !errors.Is(err, ErrInjected) || len(asked) != 1 || asked[0] != op {
+			t.Errorf("%v: %v; the plan was asked about %v", op, err, asked)
+		}
+		if ended := op == OpCommit || op == OpRollback; raw.Tx().ended != ended {
+			t.Errorf("%v failed before it was made, and the transaction has ended: %v", op, raw.Tx().ended)
+		}
+		want := everonce.TxErrorOther
+		if op == OpCommit {
+			want = everonce.TxCommitLost
+		}
+		if got := store.ClassifyTx(err); got != want {
+			t.Errorf("%v: classified as %v, want %v", op, got, want)
+		}
+	}
+	if got := FaultTxStore[int](calledTx{&called{}}, nil).ClassifyTx(errors.New("busy")); got != everonce.TxErrorRetry {
+		t.Errorf("an error of the store's own is classified as %v", got)
+	}
+}
