@@ -1,0 +1,343 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// wants checks that an error is of the store, for that reason, and says what to do.
+func wants(t *testing.T, what string, err, reason error, hint string) {
+	t.Helper()
+	switch {
+	case !errors.Is(err, everonce.ErrStore):
+		t.Errorf("%s: %v, which is not ErrStore", what, err)
+	case reason != nil && !errors.Is(err, reason):
+		t.Errorf("%s: %v, want %v", what, err, reason)
+	case !strings.Contains(err.Error(), hint):
+		t.Errorf("%s: %q does not say %q", what, err, hint)
+	}
+}
+
+func TestOpenRefusesWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range []string{"", ":memory:", "file:x.db", "file::memory:", dir} {
+		if s, err := Open(path, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("Open(%q) = %v, %v, want ErrInvalidArgument", path, s, err)
+		}
+	}
+	for _, o := range []Options{{TablePrefix: "Drop Table"}, {TablePrefix: "1x"}, {BusyTimeout: -1}, {Readers: -1}, {GroupLimit: -1}} {
+		if _, err := Open(filepath.Join(dir, "x.db"), &o); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("Open with %+v: %v, want ErrInvalidArgument", o, err)
+		}
+	}
+	s, err := Open(filepath.Join(dir, "no", "such", "folder.db"), nil)
+	if err == nil {
+		t.Errorf("a folder that is not there: %v", s)
+	}
+	wants(t, "a folder that is not there", err, nil, "open")
+}
+
+func TestAFileNameIsTakenAsItIs(t *testing.T) {
+	for _, name := range []string{"a b.db", "100%.db", "what?.db", "#1.db", "ünï.db", "mode=memory&x.db"} {
+		path := filepath.Join(t.TempDir(), name)
+		s, err := Open(path, nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAMissingTableSaysWhatToRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "empty.db")
+	s, err := Open(path, &Options{NoMigrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := t.Context()
+	for what, call := range map[string]func() error{
+		"Claim":    func() error { _, err := s.Claim(ctx, claimOf("a")); return err },
+		"Get":      func() error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
+		"Begin":    func() error { _, _, err := s.Begin(ctx, everonce.BeginRequest{}); return err },
+		"Health":   func() error { _, err := s.Health(ctx); return err },
+		"Identity": func() error { return s.KeepIdentity(ctx, [32]byte{}) },
+	} {
+		wants(t, what, call(), everonce.ErrSchema, "Store.Schema")
+	}
+	// A team's own migration tool runs the text.
+	if _, err := s.DB().Exec(s.Schema()); err != nil {
+		t.Fatalf("the schema's text: %v", err)
+	}
+	if res, err := s.Claim(ctx, claimOf("a")); err != nil || res.Decision != everonce.DecideClaimed {
+		t.Errorf("afterwards: %v, %v", res.Decision, err)
+	}
+	// A table that goes away later.
+	if _, err := s.DB().Exec("DROP TABLE everonce_step; DROP TABLE everonce_record"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Claim(ctx, claimOf("b"))
+	wants(t, "a dropped table", err, everonce.ErrSchema, "Store.Schema")
+}
+
+func TestANewerSchemaIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "newer.db")
+	s, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.DB().Exec("UPDATE everonce_meta SET value = '99' WHERE name = 'schema'"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(path, nil)
+	wants(t, "Open", err, everonce.ErrSchema, "upgrade")
+	s, err = Open(path, &Options{NoMigrate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Claim(t.Context(), claimOf("a"))
+	wants(t, "Claim", err, everonce.ErrSchema, "upgrade")
+}
+
+func TestAClosedStoreRefuses(t *testing.T) {
+	s := openTest(t, nil)
+	if _, err := s.Claim(t.Context(), claimOf("a")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.Claim(t.Context(), claimOf("b"))
+	wants(t, "Claim", err, nil, "closed")
+	_, err = s.Get(t.Context(), everonce.GetRequest{ID: claimOf("a").ID})
+	wants(t, "Get", err, nil, "closed")
+	_, _, err = s.Begin(t.Context(), everonce.BeginRequest{Timeout: time.Second})
+	wants(t, "Begin", err, nil, "closed")
+}
+
+func TestACorruptRecordIsNotJudged(t *testing.T) {
+	for what, damage := range map[string]string{
+		"a state that does not exist":    "state = 9",
+		"a short nonce":                  "nonce = x'00'",
+		"a result without being done":    "result_kind = 1",
+		"done without a result":          "state = 4",
+		"half a fingerprint":             "fp_alg = 'x'",
+		"a claim without a lease":        "lease_until = NULL",
+		"a token that is none":           "token = 0",
+		"a result of a kind that is not": "state = 4, result_kind = 77",
+	} {
+		s := openTest(t, nil)
+		claim, err := s.Claim(t.Context(), claimOf("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.DB().Exec("UPDATE everonce_record SET " + damage); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Get(t.Context(), everonce.GetRequest{ID: claim.Record.ID})
+		wants(t, what+": Get", err, everonce.ErrCorruptRecord, claim.Record.ID.Short())
+		_, err = s.Claim(t.Context(), claimOf("a"))
+		wants(t, what+": Claim", err, everonce.ErrCorruptRecord, claim.Record.ID.Short())
+		list, err := s.List(t.Context(), everonce.ListRequest{})
+		if err != nil || len(list.Records) > 1 {
+			t.Errorf("%s: List: %v, %v: it must be found to be dealt with", what, list, err)
+		}
+	}
+}
+
+func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
+	s := openTest(t, nil)
+	ctx := t.Context()
+	claim, err := s.Claim(ctx, claimOf("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const newer = "UPDATE everonce_record SET format = 2, state = 42, lease_until = NULL, nonce = x'01'"
+	if _, err := s.DB().Exec(newer); err != nil {
+		t.Fatal(err)
+	}
+	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeForced} {
+		req := claimOf("a")
+		req.Take = take
+		_, err = s.Claim(ctx, req)
+		wants(t, "Claim", err, everonce.ErrNewerRecord, "newer")
+	}
+	_, err = s.Get(ctx, everonce.GetRequest{ID: claim.Record.ID})
+	wants(t, "Get", err, everonce.ErrNewerRecord, "newer")
+	_, _, err = s.Begin(ctx, everonce.BeginRequest{Claim: &everonce.ClaimRequest{ID: claim.Record.ID, Scope: "test", Name: "a", Nonce: everonce.NewNonce()}})
+	wants(t, "Begin", err, everonce.ErrNewerRecord, "newer")
+	var state int
+	if err := s.DB().QueryRow("SELECT state FROM everonce_record").Scan(&state); err != nil || state != 42 {
+		t.Errorf("the record has become %d, %v", state, err)
+	}
+}
+
+// pragma runs a PRAGMA on the writer's own connection, and on those of transactions.
+func (s *Store) pragma(t *testing.T, text string) {
+	t.Helper()
+	s.db.turn.enterAlways()
+	defer s.db.turn.leave()
+	err := s.db.group.conn.send(context.Background(), &sqlstore.Call{Statement: &sqlstore.Statement{Name: "pragma", Text: "PRAGMA " + text}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAReadOnlyDatabase(t *testing.T) {
+	s := openTest(t, nil)
+	ctx := t.Context()
+	claim, err := s.Claim(ctx, claimOf("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.pragma(t, "query_only = ON")
+	_, err = s.Claim(ctx, claimOf("b"))
+	wants(t, "Claim", err, nil, "takes no writes")
+	complete := everonce.CompleteRequest{
+		ID: claim.Record.ID, Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lifetime: everonce.ForWeb(),
+		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")},
+	}
+	_, err = s.Complete(ctx, complete)
+	wants(t, "Complete", err, nil, "takes no writes")
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: claim.Record.ID}); err != nil || got.Record.State != everonce.StateClaimed {
+		t.Errorf("Get: %+v, %v", got, err)
+	}
+	s.pragma(t, "query_only = OFF")
+	if _, err := s.Complete(ctx, complete); err != nil {
+		t.Errorf("when it takes writes again: %v", err)
+	}
+}
+
+func TestAFullDatabase(t *testing.T) {
+	s := openTest(t, nil)
+	ctx := t.Context()
+	if _, err := s.Claim(ctx, claimOf("first")); err != nil {
+		t.Fatal(err)
+	}
+	s.pragma(t, "max_page_count = 1") // what it has is the least
+	var full error
+	granted := 0
+	for i := 0; full == nil && i < 10000; i++ {
+		if _, full = s.Claim(ctx, claimOf(fmt.Sprint(i))); full == nil {
+			granted++
+		}
+	}
+	wants(t, "Claim", full, everonce.ErrStoreFull, "no room")
+	for i := range granted { // what was acknowledged is there
+		if got, err := s.Get(ctx, everonce.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || !got.Found {
+			t.Fatalf("claim %d of %d: %v, %v", i, granted, got.Found, err)
+		}
+	}
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: claimOf(fmt.Sprint(granted)).ID}); err != nil || got.Found {
+		t.Errorf("the refused claim: %v, %v", got.Found, err)
+	}
+	s.pragma(t, "max_page_count = 1073741823")
+	if _, err := s.Claim(ctx, claimOf(fmt.Sprint(granted))); err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+}
+
+func TestAWriterOfAnotherProcessIsWaitedForWithinTheLimit(t *testing.T) {
+	s := openTest(t, &Options{BusyTimeout: 50 * time.Millisecond})
+	other, err := sql.Open("sqlite", "file:"+s.db.path+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	tx, err := other.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Claim(t.Context(), claimOf("a"))
+	wants(t, "Claim", err, nil, "locked")
+	if s.ClassifyTx(err) != everonce.TxErrorRetry {
+		t.Errorf("%v is not to be tried again", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Claim(t.Context(), claimOf("a")); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	s := openTest(t, nil)
+	db := s.DB()
+	if _, err := db.Exec(`CREATE TABLE parent (id INTEGER PRIMARY KEY);
+		CREATE TABLE t (id INTEGER PRIMARY KEY, a TEXT, b TEXT, n INTEGER NOT NULL CHECK (n > 0), p INTEGER REFERENCES parent, UNIQUE (a, b)) STRICT;
+		CREATE TABLE u (a TEXT);
+		CREATE UNIQUE INDEX lowered ON u (lower(a));
+		INSERT INTO u VALUES ('x');
+		INSERT INTO t VALUES (1, 'x', 'y', 1, NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text string
+		want sqlstore.ErrorInfo
+	}{
+		{"INSERT INTO t VALUES (1, 'q', 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, Table: "t", Columns: []string{"id"}, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'x', 'y', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, Table: "t", Columns: []string{"a", "b"}, NotDone: true}},
+		{"INSERT INTO u VALUES ('X')", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, Constraint: "lowered", NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'q', 'q', 0, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'q', 'q', NULL, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'q', 'q', 1, 7)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
+		{"INSERT INTO t VALUES (2, x'00', 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
+		{"INSERT INTO nowhere VALUES (1)", sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}},
+		{"INSERT INTO t (zz) VALUES (1)", sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}},
+		{"SELECT zz FROM t", sqlstore.ErrorInfo{Class: sqlstore.ClassMissingTable, NotDone: true}},
+		{"INSERT INTO t VALUES (2, zeroblob(2000000000), 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassTooLarge, NotDone: true}},
+		{"no SQL", sqlstore.ErrorInfo{NotDone: true}},
+	} {
+		_, err := db.Exec(c.text)
+		if err == nil {
+			t.Errorf("%s: no error", c.text)
+			continue
+		}
+		if got := classify(fmt.Errorf("wrapped: %w", err)); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v is %+v, want %+v", c.text, err, got, c.want)
+		}
+		if !everonce.IsNotDone(Classify(err)) {
+			t.Errorf("%s: Classify does not say that nothing took hold", c.text)
+		}
+	}
+	for _, err := range []error{nil, errors.New("the gateway timed out"), context.Canceled, sql.ErrConnDone} {
+		if got := Classify(err); got != err { //nolint:errorlint // the very same
+			t.Errorf("Classify(%v) = %v", err, got)
+		}
+	}
+}
+
+func TestNotADatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "text.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("this is no database\n", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path, nil)
+	if err == nil {
+		t.Fatal(s)
+	}
+	wants(t, "Open", err, nil, "not a database")
+}
