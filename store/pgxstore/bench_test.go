@@ -25,8 +25,8 @@ import (
 const (
 	benchConns    = 16
 	benchAccounts = 10_000
-	benchRounds   = 8
-	benchRound    = 500 * time.Millisecond
+	benchRounds   = 30
+	benchRound    = 150 * time.Millisecond
 )
 
 // way is one way of doing the work for the n-th key.
@@ -43,7 +43,11 @@ func (w *way) rate() float64 { return float64(w.runs) / w.time.Seconds() }
 func race(b *testing.B, keys *atomic.Int64, ways ...*way) {
 	b.Helper()
 	ctx := context.Background()
+	var broken atomic.Bool
 	turn := func(w *way, d time.Duration) {
+		if broken.Load() {
+			b.FailNow()
+		}
 		var group sync.WaitGroup
 		var runs atomic.Int64
 		start := time.Now()
@@ -52,6 +56,7 @@ func race(b *testing.B, keys *atomic.Int64, ways ...*way) {
 				for time.Since(start) < d {
 					if err := w.do(ctx, keys.Add(1)); err != nil {
 						b.Error(w.name, err)
+						broken.Store(true)
 						return
 					}
 					runs.Add(1)

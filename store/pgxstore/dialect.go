@@ -71,6 +71,9 @@ func (d *database) notes(ctx context.Context) ([]string, error) {
 				notes = append(notes, fmt.Sprintf("%s is %s: %s.", d.setting, values[i], d.loss))
 			}
 		}
+		if len(notes) == 0 {
+			notes = append(notes, "What is answered is on the disk of the server (fsync and synchronous_commit are on). A failover to a standby that had not got it yet loses it all the same.")
+		}
 		if standby != 0 {
 			notes = append(notes, "The server is a standby: it takes no writes.")
 		}
