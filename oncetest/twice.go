@@ -1,0 +1,76 @@
+package oncetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+// Which says which of two answers is the one that is returned.
+type Which uint8
+
+// The answers.
+const (
+	// Second: the duplicate's, so that what a suite asserts is asserted of it. The default.
+	Second Which = iota
+	// First: that of the first delivery.
+	First
+)
+
+// TwiceFuncOptions are what [TwiceFunc] may be told. The zero value of each field is its default.
+type TwiceFuncOptions[M any] struct {
+	// Return says whose error is returned. Default Second.
+	Return Which
+	// Clone copies a message before each delivery: for handlers that change theirs. Default: both get it
+	// as it is.
+	Clone func(M) M
+	// Same compares what the two deliveries returned, and says what is wrong. Default: both nil, or both
+	// an error of the same text.
+	Same func(first, second error) error
+}
+
+// TwiceFunc returns a consumer that hands every message to f twice, the second after the first has
+// returned, as a broker does that did not see the acknowledgement. Where the answers differ, the test
+// fails.
+func TwiceFunc[M any](tb testing.TB, f func(context.Context, M) error, opts *TwiceFuncOptions[M]) func(context.Context, M) error {
+	var o TwiceFuncOptions[M]
+	if opts != nil {
+		o = *opts
+	}
+	if o.Clone == nil {
+		o.Clone = func(m M) M { return m }
+	}
+	if o.Same == nil {
+		o.Same = sameError
+	}
+	return func(ctx context.Context, m M) error {
+		tb.Helper()
+		again := o.Clone(m)
+		first := f(ctx, o.Clone(m))
+		if ctx.Err() != nil { // nobody redelivers any more
+			return first
+		}
+		second := f(ctx, again)
+		if err := o.Same(first, second); err != nil {
+			tb.Errorf("oncetest: a message was delivered twice: %v", err)
+		}
+		if o.Return == First {
+			return first
+		}
+		return second
+	}
+}
+
+func sameError(first, second error) error {
+	if fmt.Sprint(first) != fmt.Sprint(second) {
+		return fmt.Errorf("the first delivery returned %v, and the second %v", quoted(first), quoted(second))
+	}
+	return nil
+}
+
+func quoted(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return fmt.Sprintf("%q", err.Error())
+}
