@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 
@@ -50,7 +49,7 @@ func (a *app) demo() *cobra.Command {
 		Short:   "Kill a payment service in mid-work, and count the charges",
 		Long:    demoLong,
 		Example: "  everonce demo\n  everonce demo --operations 1000 --kills 10\n  everonce demo --json --seed 7 | jq .with",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			if err := checkDemo(&cfg); err != nil {
 				return err
@@ -106,8 +105,8 @@ func (a *app) runDemo(cmd *cobra.Command, cfg demo.Config, asJSON bool) error {
 	return res.Verdict()
 }
 
-// isTerminal reports whether somebody watches w.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal reports whether somebody is at the other end of an input or an output.
+func isTerminal(end any) bool {
+	f, ok := end.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
 }

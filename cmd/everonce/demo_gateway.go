@@ -15,7 +15,7 @@ func (a *app) demoGateway() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    demo.GatewayName,
 		Short:  "The demo's e-mail gateway",
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		Hidden: true,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			signal.Ignore(os.Interrupt) // Ctrl-C is the demo's, which ends us

@@ -15,7 +15,7 @@ func (a *app) demoService() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    demo.ServiceName,
 		Short:  "The demo's payment service",
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		Hidden: true,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			signal.Ignore(os.Interrupt) // Ctrl-C is the demo's, which ends us

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
 const rootLong = `everonce is the receiver's half of at-least-once delivery: however many times an
@@ -45,23 +48,32 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	case exitInterrupted:
 		fmt.Fprintln(errOut, "everonce: interrupted")
 	case exitUsage:
-		fmt.Fprintf(errOut, "everonce: %v\nRun \"%s --help\".\n", err, cmd.CommandPath())
+		fmt.Fprintf(errOut, "%s\nRun \"%s --help\".\n", problem(err), cmd.CommandPath())
 	default:
-		fmt.Fprintf(errOut, "everonce: %v\n", err)
+		fmt.Fprintln(errOut, problem(err))
 	}
 	return code
 }
 
+// problem is what is written of an error: without the password of a URL, wherever it came in.
+func problem(err error) string {
+	text := strings.TrimPrefix(err.Error(), "everonce: ")
+	return "everonce: " + storeurl.Redact(text)
+}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "everonce",
-		Short:         "Operations that take effect once, however many times they arrive",
-		Long:          rootLong,
-		Example:       "  everonce demo\n  everonce keys list --store sqlite:payments.db --state abandoned\n  everonce keys explain --store postgres://localhost/shop --scope shop/payments --id payment-000007",
+		Use:     "everonce",
+		Short:   "Operations that take effect once, however many times they arrive",
+		Long:    rootLong,
+		Example: "  everonce demo\n  everonce keys list --store sqlite:payments.db --state abandoned\n  everonce keys explain --store postgres://localhost/shop --scope shop/payments --id payment-000007",
+		Args:    aCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(a.demo(), a.demoService(), a.demoGateway(), a.version())
+	root.AddCommand(a.demo(), a.keys(), a.version(), a.demoService(), a.demoGateway())
 	return root
 }
 

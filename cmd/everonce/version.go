@@ -23,7 +23,7 @@ func (a *app) version() *cobra.Command {
 		Use:     "version",
 		Short:   "Tell the version of this program",
 		Example: "  everonce version --json",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: a.run(func(*cobra.Command, []string) error {
 			b := readBuild()
 			if asJSON {

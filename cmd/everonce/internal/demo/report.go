@@ -3,6 +3,7 @@ package demo
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Report is the one object that `everonce demo --json` writes. Operations and Kills are of each run;
@@ -57,7 +58,7 @@ func (r *Result) Report() Report {
 			Replayed: r.With.Network.Replayed,
 			Mails:    r.With.Count.Mails, MailsDoubled: r.With.Count.MailsDoubled, MailsUnknown: r.With.Settled.Unknown(),
 		},
-		Seconds: r.Seconds,
+		Seconds: math.Round(r.Seconds*1000) / 1000,
 	}
 }
 

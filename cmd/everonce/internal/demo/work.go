@@ -63,4 +63,3 @@ func (s *scenario) settle(ctx context.Context) error {
 	s.result.Settled = settle.Settled{Sent: s.result.Settled.Sent + done.Sent, NotSent: s.result.Settled.NotSent + done.NotSent}
 	return err
 }
-

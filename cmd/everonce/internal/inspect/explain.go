@@ -1,0 +1,224 @@
+package inspect
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Explanation says what became of an operation, and what its next delivery would get.
+type Explanation struct {
+	Record string `json:"record"`
+	Key    string `json:"key_hash"`
+	State  string `json:"state"`
+	// Story is how it came to stand as it does.
+	Story []string `json:"story"`
+	// Next is what the next delivery gets: one answer, or one for each policy, since the policy is the
+	// receiver's and stands in no record.
+	Next []Answer `json:"next"`
+	// Steps is what becomes of each step when the operation runs again. It is empty where it will not.
+	Steps []Answer `json:"steps,omitempty"`
+	// Notes are what else holds.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Answer is what somebody gets, and why.
+type Answer struct {
+	// Policy is the policy under which the answer holds; empty where it holds under each.
+	Policy string `json:"policy,omitempty"`
+	Step   string `json:"step,omitempty"`
+	// Outcome is the outcome of the next delivery, or of a step; [Depends] where the record does not tell.
+	Outcome string `json:"outcome"`
+	Why     string `json:"why"`
+}
+
+// Depends stands in place of an outcome that does not depend on the record alone.
+const Depends = "depends"
+
+// Explain explains a record at a time of the store's.
+func Explain(rec *everonce.Record, now time.Time) Explanation {
+	x := &explainer{Explanation: Explanation{Record: rec.ID.String(), Key: rec.ID.Short(), State: rec.StateAt(now).String()}, rec: rec, now: now}
+	x.story()
+	x.next()
+	x.notes()
+	return x.Explanation
+}
+
+type explainer struct {
+	Explanation
+	rec *everonce.Record
+	now time.Time
+}
+
+// tell adds a sentence to the story.
+func (x *explainer) tell(format string, args ...any) {
+	x.Story = append(x.Story, fmt.Sprintf(format, args...))
+}
+
+func (x *explainer) note(format string, args ...any) {
+	x.Notes = append(x.Notes, fmt.Sprintf(format, args...))
+}
+
+// always adds the one answer of the next delivery.
+func (x *explainer) always(o everonce.Outcome, format string, args ...any) {
+	x.under(0, o, format, args...)
+}
+
+// under adds the answer under a policy.
+func (x *explainer) under(p everonce.Policy, o everonce.Outcome, format string, args ...any) {
+	a := Answer{Outcome: o.String(), Why: fmt.Sprintf(format, args...)}
+	if p != 0 {
+		a.Policy = p.String()
+	}
+	x.Next = append(x.Next, a)
+}
+
+func (x *explainer) at(t time.Time) string { return stamp(t, x.now) }
+
+// classes are the words that records keep of errors, as sentences end with them.
+var classes = map[string]string{
+	"panic":        "the work panicked",
+	"canceled":     "the context of the work was cancelled",
+	"deadline":     "the work ran into its deadline",
+	"lease_lost":   "the lease was lost",
+	"not_done":     "the work said that nothing took hold",
+	"step_unknown": "a step's outcome was unknown",
+	"error":        "the work failed",
+	"settled":      "somebody settled it as not done, or settled its unknown step",
+	"settle":       "a settlement did not come to its end",
+}
+
+func (x *explainer) because() string {
+	if x.rec.LastError == "" {
+		return ""
+	}
+	if text, ok := classes[x.rec.LastError]; ok {
+		return ": " + text
+	}
+	return fmt.Sprintf(": the class of its error is %q", x.rec.LastError)
+}
+
+// story tells how the record came to stand as it does.
+func (x *explainer) story() {
+	r := x.rec
+	switch p := r.Previous; p.State {
+	case everonce.StateAbandoned:
+		x.tell("Attempt %d took over from an attempt of %s, claimed %s, that ended in the unknown.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
+	case everonce.StateClaimed:
+		x.tell("Attempt %d took over by force from an attempt of %s, claimed %s.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
+	case everonce.StateReleased:
+		x.tell("Attempt %d followed one that was released.", r.Attempt)
+	}
+	switch r.State {
+	case everonce.StateCompleted:
+		x.tell("Attempt %d, of %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
+	case everonce.StateReleased:
+		x.tell("Attempt %d, of %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+	case everonce.StateClaimed:
+		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
+		if r.StateAt(x.now) == everonce.StateAbandoned {
+			x.tell("Its lease ran out %s: the process died, or could not reach the store. Nobody knows whether the effect happened.", x.at(r.LeaseUntil))
+		} else {
+			x.tell("It holds its lease until %s, unless it renews it.", x.at(r.LeaseUntil))
+		}
+	case everonce.StateAbandoned:
+		x.tell("Attempt %d, of %s, ended %s in the unknown%s. Nobody knows whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+	}
+	if r.UnknownStep != "" {
+		x.tell("The step %q made it so: it was begun, was not seen to end, and its policy refuses to run it again.", r.UnknownStep)
+	}
+}
+
+// next tells what the next delivery gets. What it is depends on the policy only where a claim that may
+// take over is decided otherwise than one that may not.
+func (x *explainer) next() {
+	ask := everonce.ClaimRequest{Nonce: everonce.NewNonce()}
+	careful := everonce.Decide(x.rec, ask, x.now)
+	ask.Take = everonce.TakeAbandoned
+	bold := everonce.Decide(x.rec, ask, x.now)
+	switch careful {
+	case everonce.DecideReplay:
+		x.replay()
+	case everonce.DecideExpired:
+		x.always(everonce.Expired, "it was done, and the retention of its result ended %s; it is not done again", x.at(x.rec.ResultUntil))
+	case everonce.DecideInProgress:
+		x.always(everonce.InProgress, "attempt %d is running; the delivery is told to come back, or waits where the receiver has a Wait", x.rec.Attempt)
+	case everonce.DecideClaimed:
+		if x.rec.GoneAt(x.now) {
+			x.always(everonce.Executed, "the record's time was over %s, so that the key counts as new", x.at(x.rec.PurgeAt))
+			return
+		}
+		x.always(everonce.Executed, "the last attempt was released, so that the work runs, as attempt %d", x.rec.Attempt+1)
+		x.steps()
+	case everonce.DecideAbandoned:
+		x.abandoned(bold == everonce.DecideClaimed)
+	case everonce.DecideNewer:
+		x.always(everonce.StoreFailed, "the record is of format %d, and this version knows %d: what follows is not known here", x.rec.Format, everonce.FormatVersion)
+	default:
+		x.always(everonce.StoreFailed, "the record decides %q", careful)
+	}
+}
+
+func (x *explainer) replay() {
+	res := &x.rec.Result
+	until := "for ever"
+	if !x.rec.ResultUntil.IsZero() {
+		until = "until " + x.at(x.rec.ResultUntil)
+	}
+	switch res.Kind {
+	case everonce.ResultFailure:
+		x.always(everonce.Rejected, "it was refused for good (%s), and gets the same failure again, %s", text(string(res.Summary)), until)
+	case everonce.ResultElided:
+		x.always(everonce.Elided, "it was done, and its result was not kept; it is not done again")
+	default:
+		x.always(everonce.Replayed, "it was done, and gets the saved result (%d bytes of %s), %s", len(res.Data), text(res.Codec), until)
+	}
+}
+
+func (x *explainer) abandoned(mayTakeOver bool) {
+	if !mayTakeOver {
+		x.always(everonce.Unknown, "the step %q is unknown, and stays so until it is settled, whatever the policy of the operation", x.rec.UnknownStep)
+		x.note("Find out whether the step %q took hold, then: everonce keys settle … --step %s, with --done or --not-done.", x.rec.UnknownStep, x.rec.UnknownStep)
+		return
+	}
+	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
+	x.under(everonce.Refuse, everonce.Unknown, "it is never run again, until somebody settles it; only where its effects are declared to be in its steps does it go on, as under reexecute")
+	x.Next = append(x.Next, Answer{
+		Policy: everonce.Reconcile.String(), Outcome: Depends,
+		Why: "the receiver asks whether it happened, and completes it, runs it, or leaves it unknown, by the answer",
+	})
+	x.note("To settle it yourself, find out whether it happened, then: everonce keys settle …, with --done or --not-done.")
+	x.steps()
+}
+
+// steps tells what becomes of the steps when the operation runs again.
+func (x *explainer) steps() {
+	for i := range x.rec.Steps {
+		s := &x.rec.Steps[i]
+		a := Answer{Step: s.Name}
+		switch s.State {
+		case everonce.StepDone:
+			a.Outcome, a.Why = everonce.Replayed.String(), fmt.Sprintf("attempt %d ended it %s; it does not run again, and its saved result is given", s.Attempt, x.at(s.EndedAt))
+		case everonce.StepOpen:
+			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it was not seen to end: by the step's policy it is run again (reexecute), refused (refuse) or asked about (reconcile)", s.Attempt, x.at(s.BeganAt))
+		default:
+			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("in attempt %d nothing of it took hold; it runs", s.Attempt)
+		}
+		x.Steps = append(x.Steps, a)
+	}
+}
+
+func (x *explainer) notes() {
+	r := x.rec
+	if !r.Fingerprint.IsZero() {
+		x.note("A delivery of this key with another request (fingerprint %s) is refused as %s before all of this.", text(r.Fingerprint.Alg), everonce.Mismatch)
+	}
+	switch {
+	case r.GoneAt(x.now):
+	case !r.PurgeAt.IsZero():
+		x.note("The record may be removed from %s on; after that the key is new.", x.at(r.PurgeAt))
+	case r.State != everonce.StateCompleted:
+		x.note("The record does not expire before it is settled or completed.")
+	}
+}

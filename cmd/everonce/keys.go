@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+)
+
+// storeVariable names the environment variable that stands in for --store.
+const storeVariable = "EVERONCE_STORE"
+
+const keysLong = `keys shows what a store knows of operations, and settles what nobody knows.
+
+--store names it: sqlite:FILE, or postgres://user@host/database. Where it is not given
+it is taken from ` + storeVariable + `, which keeps a password out of the list of processes.
+Nothing is created: a SQLite file that is not there is an error.
+
+An operation is addressed by --scope and --id, as the application built its key, or by
+--record and the record's ID, as "keys list" writes it. A store with an identity secret
+needs --identity-secret-file for the former.`
+
+// keys is the operator's set of tools.
+func (a *app) keys() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys",
+		Short: "Show, explain and settle the operations in a store",
+		Long:  keysLong,
+		Example: "  everonce keys list --store sqlite:payments.db --state abandoned\n" +
+			"  everonce keys show --store sqlite:payments.db --scope shop/payments --id payment-000007\n" +
+			"  everonce keys explain --store postgres://localhost/shop --record 5f0c…",
+		Args: aCommand,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("keys needs a command: list, show, explain, settle or purge")
+		},
+	}
+	s := &storeFlags{}
+	f := cmd.PersistentFlags()
+	f.StringVar(&s.url, "store", "", "sqlite:FILE or postgres://… (default $"+storeVariable+")")
+	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `beginning of the tables' names (default "everonce_")`)
+	f.StringVar(&s.opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
+	f.BoolVar(&s.json, "json", false, "write JSON")
+	cmd.AddCommand(a.keysList(s), a.keysShow(s), a.keysExplain(s), a.keysSettle(s), a.keysPurge(s))
+	return cmd
+}
+
+// storeFlags are the flags of all of its commands.
+type storeFlags struct {
+	url  string
+	opts storeurl.Options
+	json bool
+}
+
+// open opens the store.
+func (s *storeFlags) open(cmd *cobra.Command) (storeurl.Store, error) {
+	if s.url == "" {
+		s.url = os.Getenv(storeVariable)
+	}
+	if s.url == "" {
+		return nil, usagef("which store? Give --store sqlite:FILE or --store postgres://…, or set %s", storeVariable)
+	}
+	store, err := storeurl.Open(cmd.Context(), s.url, s.opts)
+	if errors.Is(err, storeurl.ErrURL) {
+		return nil, usagef("--store: %w", err)
+	}
+	return store, err
+}
+
+// write writes v as JSON, or as text where that was not asked for.
+func (a *app) write(asJSON bool, v any, text func() error) error {
+	if !asJSON {
+		return text()
+	}
+	return json.NewEncoder(a.out).Encode(v)
+}
+
+// address is how a command is told which operation is meant.
+type address struct {
+	scope, id, record, secretFile string
+}
+
+func (d *address) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&d.scope, "scope", "", "scope of the operation's key")
+	f.StringVar(&d.id, "id", "", "ID of the operation's key")
+	f.StringVar(&d.record, "record", "", "ID of its record, in place of --scope and --id")
+	f.StringVar(&d.secretFile, "identity-secret-file", "", "file with the store's identity secret, where it has one (an end of line is not part of it)")
+}
+
+// check refuses what addresses no operation.
+func (d *address) check() error {
+	switch {
+	case d.record != "" && (d.scope != "" || d.id != ""):
+		return usagef("either --record, or --scope and --id")
+	case d.record != "":
+		_, err := everonce.ParseRecordID(d.record)
+		return err
+	case d.scope == "" || d.id == "":
+		return usagef("which operation? Give --scope and --id, or --record")
+	}
+	return d.key().Validate()
+}
+
+func (d *address) key() everonce.Key {
+	return everonce.Key{Scope: everonce.Scope(d.scope), ID: d.id}
+}
+
+// recordID returns the ID of the record that is meant, by a secret that belongs to the store if need be.
+func (d *address) recordID(store everonce.Store) (everonce.RecordID, error) {
+	if d.record != "" {
+		return everonce.ParseRecordID(d.record)
+	}
+	if d.secretFile == "" {
+		return d.key().RecordID(), nil
+	}
+	secret, err := os.ReadFile(d.secretFile)
+	if err != nil {
+		return everonce.RecordID{}, fmt.Errorf("the identity secret: %w", err)
+	}
+	opts := &everonce.Options{IdentitySecret: bytes.TrimRight(secret, "\r\n")}
+	r, err := everonce.NewReceiver(store, everonce.Refuse, opts)
+	if err != nil {
+		return everonce.RecordID{}, err
+	}
+	return r.RecordID(d.key()), nil
+}
+
+// find opens the store and reads the record that is meant. The store is the caller's to close.
+func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store, got everonce.GetResult, err error) {
+	if err = d.check(); err != nil {
+		return nil, got, err
+	}
+	if store, err = s.open(cmd); err != nil {
+		return nil, got, err
+	}
+	id, err := d.recordID(store)
+	if err == nil {
+		got, err = store.Get(cmd.Context(), everonce.GetRequest{ID: id})
+	}
+	if err == nil && !got.Found {
+		err = d.notFound(id)
+	}
+	if err != nil {
+		return nil, got, errors.Join(err, store.Close())
+	}
+	return store, got, nil
+}
+
+// notFound says what may be wrong.
+func (d *address) notFound(id everonce.RecordID) error {
+	hint := "its time may be over, or it was never there"
+	if d.record == "" && d.secretFile == "" {
+		hint += "; if the store has an identity secret, give --identity-secret-file"
+	}
+	return fmt.Errorf("%w (key %s): %s", everonce.ErrNotFound, id.Short(), hint)
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
+)
+
+// keysExplain explains one operation.
+func (a *app) keysExplain(s *storeFlags) *cobra.Command {
+	var where address
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Say what the next delivery of an operation would get, and why",
+		Long: `explain says in sentences how an operation came to stand as it does, what its next
+delivery would get, and why: replayed, refused, or run again. It asks nobody and changes
+nothing. Where the answer depends on the policy for the unknown, which is the
+receiver's and stands in no record, it says what holds under each.`,
+		Example: "  everonce keys explain --store sqlite:payments.db --scope shop/payments --id payment-000007",
+		Args:    noArgs,
+		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
+			store, got, err := where.find(cmd, s)
+			if err != nil {
+				return err
+			}
+			defer store.Close() //nolint:errcheck // it was only read
+			x := inspect.Explain(&got.Record, got.Now)
+			return a.write(s.json, x, func() error { return inspect.WriteExplanation(a.out, &x) })
+		}),
+	}
+	where.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce"
+)
+
+// purged is what purge writes as JSON.
+type purged struct {
+	Results int `json:"results"`
+	Records int `json:"records"`
+}
+
+// keysPurge removes what time has let go.
+func (a *app) keysPurge(s *storeFlags) *cobra.Command {
+	var batch int
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Remove results and records whose time is over",
+		Long: `purge removes results whose retention is over, and records that need not be remembered
+any longer, in batches that do not hold up the application. It removes nothing else: no
+claim, nothing that is unknown. An application with a janitor has no need of it.`,
+		Example: "  everonce keys purge --store sqlite:payments.db",
+		Args:    noArgs,
+		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
+			if batch < 1 || batch > maxPage {
+				return usagef("--batch is %d, must be from 1 to %d", batch, maxPage)
+			}
+			store, err := s.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer store.Close() //nolint:errcheck // what was removed is removed
+			var total purged
+			for more := true; more; {
+				res, err := store.Purge(cmd.Context(), everonce.PurgeRequest{Limit: batch})
+				if err != nil {
+					return err
+				}
+				total.Results += res.Results
+				total.Records += res.Records
+				more = res.More
+			}
+			return a.write(s.json, total, func() error {
+				_, err := fmt.Fprintf(a.out, "removed %d results and %d records\n", total.Results, total.Records)
+				return err
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&batch, "batch", 1000, "how many to remove at a time")
+	return cmd
+}

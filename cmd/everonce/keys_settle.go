@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+)
+
+const settleLong = `settle ends the unknown of an operation, or of one step of it, by what you found out: its
+effect happened (--done), or it did not and will not (--not-done).
+
+With --done, --result is what duplicates get, as JSON; --failure in its place says that
+it was refused for good. With neither, duplicates learn that it was done and that its
+result was not kept. With --not-done, the next delivery runs it again.
+
+A live claim is refused (exit code 5): its attempt may be about to finish. --force takes
+it all the same; what that attempt does goes on, and its answer is dropped.
+
+It asks before it writes; --yes answers. Who settled what, and when, is written to
+standard error as a line of JSON.`
+
+// settleFlags are the flags of settle.
+type settleFlags struct {
+	step             string
+	done, notDone    bool
+	result           string
+	failure, message string
+	force, yes       bool
+	by               string
+}
+
+// keysSettle settles an operation, or a step of it.
+func (a *app) keysSettle(s *storeFlags) *cobra.Command {
+	var where address
+	f := &settleFlags{}
+	cmd := &cobra.Command{
+		Use:   "settle",
+		Short: "Settle an operation, or a step, whose outcome nobody knows",
+		Long:  settleLong,
+		Example: "  everonce keys settle --store sqlite:payments.db --scope shop/payments --id payment-000007 --step mail --done --result '\"mail-000012\"'\n" +
+			"  everonce keys settle --store sqlite:payments.db --record 5f0c… --not-done --yes",
+		Args: noArgs,
+		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
+			settlement, err := f.settlement(cmd)
+			if err != nil {
+				return err
+			}
+			store, got, err := where.find(cmd, s)
+			if err != nil {
+				return err
+			}
+			defer store.Close() //nolint:errcheck // what was settled is durable
+			if err := a.confirm(f, &got.Record); err != nil {
+				return err
+			}
+			return a.settle(cmd.Context(), store, s, got, settlement)
+		}),
+	}
+	where.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.step, "step", "", "the step to settle (default: the operation)")
+	flags.BoolVar(&f.done, "done", false, "it happened")
+	flags.BoolVar(&f.notDone, "not-done", false, "it did not happen, and will not")
+	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON")
+	flags.StringVar(&f.failure, "failure", "", "with --done: it was refused for good, with this code")
+	flags.StringVar(&f.message, "message", "", "with --failure: the message for people")
+	flags.BoolVar(&f.force, "force", false, "settle a live claim too")
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.StringVar(&f.by, "by", "", "who settles (default: this user, on this machine)")
+	return cmd
+}
+
+// settlement reads the flags.
+func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error) {
+	given := cmd.Flags().Changed
+	s := everonce.Settlement{Verdict: everonce.SettleDone, Step: f.step, Force: f.force, By: f.by}
+	switch {
+	case f.done == f.notDone:
+		return s, usagef("say what you found out: either --done or --not-done")
+	case f.notDone && (given("result") || given("failure")):
+		return s, usagef("what was not done has no --result and no --failure")
+	case given("result") && given("failure"):
+		return s, usagef("either --result or --failure")
+	case given("message") && !given("failure"):
+		return s, usagef("--message goes with --failure")
+	case given("failure") && f.failure == "":
+		return s, usagef("--failure needs a code, like card_declined")
+	case given("result") && !json.Valid([]byte(f.result)):
+		return s, usagef("--result is not JSON; a text needs its quotes: '\"like this\"'")
+	}
+	if f.notDone {
+		s.Verdict = everonce.SettleNotDone
+	}
+	if given("result") {
+		s.Encoded, s.Codec = []byte(f.result), "json"
+	}
+	if given("failure") {
+		s.Failure = &everonce.PermanentError{Code: f.failure, Message: f.message}
+	}
+	if s.By == "" {
+		s.By = whoAmI()
+	}
+	return s, nil
+}
+
+// whoAmI names the user and the machine.
+func whoAmI() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return name
+	}
+	return name + "@" + host
+}
+
+// confirm asks whether it is meant.
+func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
+	if f.yes {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		return usagef("nobody can be asked here: add --yes if it is meant")
+	}
+	what, verdict := "the operation", "done"
+	if f.step != "" {
+		what = fmt.Sprintf("the step %q of the operation", f.step)
+	}
+	if f.notDone {
+		verdict = "not done"
+	}
+	fmt.Fprintf(a.err, "Settle %s %q in %q as %s? This can not be undone. Type yes: ", what, rec.Name, rec.Scope, verdict)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if strings.TrimSpace(answer) != "yes" {
+		if err != nil {
+			fmt.Fprintln(a.err)
+		}
+		return errUnconfirmed
+	}
+	return nil
+}
+
+var errUnconfirmed = errors.New("nothing was settled")
+
+// verdict is what settle writes as JSON.
+type verdict struct {
+	Record  string `json:"record"`
+	Key     string `json:"key_hash"`
+	Step    string `json:"step,omitempty"`
+	Verdict string `json:"verdict"`
+	// State is the operation's after it.
+	State string `json:"state"`
+}
+
+// settle settles, and says who did it.
+func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, got everonce.GetResult, with everonce.Settlement) error {
+	rec := &got.Record
+	v := verdict{Record: rec.ID.String(), Key: rec.ID.Short(), Step: with.Step, Verdict: "done", State: everonce.StateCompleted.String()}
+	if with.Verdict == everonce.SettleNotDone {
+		v.Verdict = "not_done"
+	}
+	if with.Verdict == everonce.SettleNotDone || with.Step != "" {
+		v.State = everonce.StateReleased.String()
+	}
+	err := everonce.Settle(ctx, store, rec.ID, with)
+	a.audit(ctx, s, got, &with, &v, err)
+	if err != nil {
+		return err
+	}
+	return a.write(s.json, v, func() error {
+		_, err := fmt.Fprintf(a.out, "settled as %s; the operation is %s\n", v.Verdict, v.State)
+		return err
+	})
+}
+
+// audit writes who settled what: with the key's hash, for the key itself is in no log.
+func (a *app) audit(ctx context.Context, s *storeFlags, got everonce.GetResult, with *everonce.Settlement, v *verdict, err error) {
+	log := slog.New(slog.NewJSONHandler(a.err, nil)).With(
+		slog.String("by", with.By), slog.String("key", v.Key), slog.String("verdict", v.Verdict), slog.String("step", with.Step),
+		slog.Bool("forced", with.Force), slog.String("found", got.Record.StateAt(got.Now).String()), slog.Int("attempt", got.Record.Attempt),
+		slog.String("owner", got.Record.Owner), slog.String("store", storeurl.Name(s.url)))
+	if err != nil {
+		log.LogAttrs(ctx, slog.LevelError, "not settled", slog.String("error", storeurl.Redact(err.Error())))
+		return
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, "settled")
+}

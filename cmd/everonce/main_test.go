@@ -1,0 +1,13 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary the program too, for scripts and for the demo's processes: by the name
+// that it is called by.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"everonce": main})
+}
