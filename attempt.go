@@ -43,6 +43,7 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 	if rec.Previous.State != 0 {
 		a.before = &before{rec.Previous, rec.LastError}
 	}
+	a.beat.index = notDue
 	a.self = place{outer: op.place, attempt: a}
 	a.ctx.place = &a.self
 	a.ctx.Context, a.cancel = context.WithCancelCause(ctx)
@@ -143,7 +144,8 @@ type heartbeat struct {
 	mu       sync.Mutex
 	stopped  bool
 	lost     bool
-	timer    *time.Timer // the next beat
+	next     time.Time // the next beat, while it is in the pulse at index
+	index    int
 	expiry   *time.Timer // the local deadline; made at the first beat
 	deadline time.Time   // the lease, counted from before the renewal was sent
 	failures int

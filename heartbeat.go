@@ -8,11 +8,8 @@ import (
 
 // startBeat arms the first renewal, a third of the lease after the claim was sent.
 func (a *Attempt) startBeat(started time.Time) {
-	b := &a.beat
-	b.deadline = started.Add(a.call.lease)
-	b.mu.Lock()
-	b.timer = time.AfterFunc(time.Until(started.Add(a.call.lease/3)), a.renew)
-	b.mu.Unlock()
+	a.beat.deadline = started.Add(a.call.lease)
+	a.pulse.schedule(a, started.Add(a.call.lease/3))
 }
 
 func (a *Attempt) stopBeat() {
@@ -20,7 +17,7 @@ func (a *Attempt) stopBeat() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	b.timer.Stop()
+	a.pulse.cancel(a)
 	if b.expiry != nil {
 		b.expiry.Stop()
 	}
@@ -42,7 +39,7 @@ func (a *Attempt) extend(sent time.Time) {
 	}
 }
 
-// renew is one beat. It runs in the timer's goroutine.
+// renew is one beat.
 func (a *Attempt) renew() {
 	b := &a.beat
 	b.mu.Lock()
@@ -67,12 +64,12 @@ func (a *Attempt) renew() {
 	case b.stopped || b.lost:
 	case err == nil:
 		b.deadline = sent.Add(a.call.lease)
-		b.timer.Reset(time.Until(sent.Add(a.call.lease / 3)))
+		a.pulse.schedule(a, sent.Add(a.call.lease/3))
 	case errors.Is(err, ErrLeaseLost):
 		a.lose()
 	default: // again soon: the local deadline is what ends it
 		b.failures++
-		b.timer.Reset(a.call.lease / 12)
+		a.pulse.schedule(a, time.Now().Add(a.call.lease/12))
 	}
 }
 

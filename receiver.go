@@ -57,6 +57,7 @@ type core struct {
 	recaller Recaller
 	identity identity
 	hub      hub
+	pulse    pulse
 }
 
 func (r *core) init(store Store, opts *Options) error {
