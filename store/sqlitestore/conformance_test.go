@@ -19,21 +19,6 @@ func (c *clock) now() time.Time {
 
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// open opens a store that is closed with the test.
-func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Store {
-	t.Helper()
-	s, err := sqlitestore.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
 // harness has two handles on one file, as two processes have, and a clock that is moved.
 func harness(t testing.TB) storetest.Harness {
 	c := new(clock)

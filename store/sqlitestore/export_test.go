@@ -1,6 +1,10 @@
 package sqlitestore
 
-import "time"
+import (
+	"time"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
 
 // WithClock sets the store's clock, for tests.
 func (o Options) WithClock(now func() time.Time) *Options {
@@ -10,3 +14,6 @@ func (o Options) WithClock(now func() time.Time) *Options {
 
 // Commits counts the commits of grouped writes.
 func (s *Store) Commits() int64 { return s.db.group.commits.Load() }
+
+// ClassOf is the class of an error.
+func ClassOf(err error) sqlstore.ErrorClass { return classify(err).Class }

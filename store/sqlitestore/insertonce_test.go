@@ -1,0 +1,176 @@
+package sqlitestore_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlitestore"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+type payment struct {
+	id     string
+	amount int64
+	note   sql.NullString
+}
+
+func scanPayment(r sqlstore.Row) (p payment, err error) {
+	err = r.Scan(&p.id, &p.amount, &p.note)
+	return p, err
+}
+
+func paymentOf(id, order string, amount int) sqlstore.Insert {
+	return sqlstore.Insert{
+		Table: "payment", Columns: []string{"id", "order_id", "amount"}, Values: []any{id, order, amount},
+		Key: []string{"order_id"}, Returning: []string{"id", "amount", "note"},
+	}
+}
+
+func newPayments(t testing.TB) *sqlitestore.Store {
+	t.Helper()
+	s := open(t, filepath.Join(t.TempDir(), "payments.db"), nil)
+	if _, err := s.DB().Exec(`CREATE TABLE payment (
+		id TEXT PRIMARY KEY, order_id TEXT NOT NULL, amount INTEGER NOT NULL CHECK (amount > 0), note TEXT,
+		receipt TEXT UNIQUE, voided INTEGER NOT NULL DEFAULT 0, UNIQUE (order_id))`); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestInsertOnce(t *testing.T) {
+	s := newPayments(t)
+	ctx := t.Context()
+	insert := func(q sqlstore.SQLQuerier, in sqlstore.Insert) (payment, bool, error) {
+		return sqlitestore.InsertOnce(ctx, q, in, scanPayment)
+	}
+	tx, err := s.DB().BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // committed below
+	withReceipt := func(in sqlstore.Insert, receipt string) sqlstore.Insert {
+		in.Columns, in.Values = append(in.Columns, "receipt"), append(in.Values, receipt)
+		return in
+	}
+	for _, c := range []struct {
+		what     string
+		in       sqlstore.Insert
+		want     payment
+		inserted bool
+		class    sqlstore.ErrorClass // of the error, if one is wanted
+	}{
+		{what: "a new row", in: withReceipt(paymentOf("p1", "o1", 30), "r1"), want: payment{id: "p1", amount: 30}, inserted: true},
+		{what: "a duplicate of other content", in: paymentOf("p2", "o1", 40), want: payment{id: "p1", amount: 30}},
+		// A true retry repeats the primary key too, which SQLite names first.
+		{what: "a true retry", in: paymentOf("p1", "o1", 30), want: payment{id: "p1", amount: 30}},
+		{what: "the primary key of another order", in: paymentOf("p1", "o2", 30), class: sqlstore.ClassUnique},
+		{what: "another unique column", in: withReceipt(paymentOf("p3", "o3", 30), "r1"), class: sqlstore.ClassUnique},
+		{what: "a violated CHECK", in: paymentOf("p4", "o4", -1), class: sqlstore.ClassConstraint},
+		{what: "another new row, after those errors", in: paymentOf("p5", "o5", 50), want: payment{id: "p5", amount: 50}, inserted: true},
+	} {
+		got, inserted, err := insert(tx, c.in)
+		if c.class != 0 {
+			if inserted || sqlitestore.ClassOf(err) != c.class {
+				t.Errorf("%s: %v, %v, want an error of class %d", c.what, inserted, err, c.class)
+			}
+			continue
+		}
+		if err != nil || inserted != c.inserted || got != c.want {
+			t.Errorf("%s: %+v, %v, %v, want %+v, %v", c.what, got, inserted, err, c.want, c.inserted)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if got, inserted, err := insert(s.DB(), paymentOf("p9", "o5", 1)); err != nil || inserted || got.id != "p5" {
+		t.Errorf("without a transaction: %+v, %v, %v", got, inserted, err)
+	}
+}
+
+func TestInsertOnceByAPartialIndex(t *testing.T) {
+	s := newPayments(t)
+	if _, err := s.DB().Exec(`CREATE TABLE seat (no INTEGER, guest TEXT, released INTEGER NOT NULL DEFAULT 0);
+		CREATE UNIQUE INDEX taken ON seat (no) WHERE released = 0`); err != nil {
+		t.Fatal(err)
+	}
+	take := func(guest string) (string, bool) {
+		got, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), sqlstore.Insert{
+			Table: "seat", Columns: []string{"no", "guest"}, Values: []any{1, guest}, Key: []string{"no"}, Where: "released = 0", Returning: []string{"guest"},
+		}, func(r sqlstore.Row) (guest string, err error) { return guest, r.Scan(&guest) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got, inserted
+	}
+	if got, inserted := take("ann"); got != "ann" || !inserted {
+		t.Errorf("%s, %v", got, inserted)
+	}
+	if got, inserted := take("bob"); got != "ann" || inserted {
+		t.Errorf("%s, %v", got, inserted)
+	}
+	if _, err := s.DB().Exec("UPDATE seat SET released = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, inserted := take("bob"); got != "bob" || !inserted {
+		t.Errorf("%s, %v", got, inserted)
+	}
+}
+
+func TestInsertOnceAtTheSameTime(t *testing.T) {
+	s := newPayments(t)
+	var inserted atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			got, first, err := sqlitestore.InsertOnce(t.Context(), s.DB(), paymentOf(fmt.Sprint("p", i), "o1", i+1), scanPayment)
+			if err != nil || got.id == "" {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if first {
+				inserted.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if inserted.Load() != 1 {
+		t.Errorf("%d inserted it", inserted.Load())
+	}
+}
+
+func TestInsertOnceRefuses(t *testing.T) {
+	s := newPayments(t)
+	good := paymentOf("p1", "o1", 1)
+	for what, change := range map[string]func(in *sqlstore.Insert){
+		"no key":                   func(in *sqlstore.Insert) { in.Key = nil },
+		"nothing to return":        func(in *sqlstore.Insert) { in.Returning = nil },
+		"a value too few":          func(in *sqlstore.Insert) { in.Values = in.Values[1:] },
+		"a key without a value":    func(in *sqlstore.Insert) { in.Key = []string{"receipt"} },
+		"SQL for a table":          func(in *sqlstore.Insert) { in.Table = "payment; DROP TABLE payment" },
+		"SQL for a column":         func(in *sqlstore.Insert) { in.Columns = []string{"id", "order_id", "amount) --"} },
+		"SQL for a returned one":   func(in *sqlstore.Insert) { in.Returning = []string{"1 FROM payment"} },
+		"a quote inside of a name": func(in *sqlstore.Insert) { in.Table = `"a"b"` },
+	} {
+		in := good
+		change(&in)
+		if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v, want ErrInvalidArgument", what, err)
+		}
+	}
+	in := good
+	in.Key = []string{"amount"} // which no unique constraint covers: it could not say which row
+	if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); err == nil || !strings.Contains(err.Error(), "ON CONFLICT") {
+		t.Errorf("a key that is not unique: %v", err)
+	}
+	in = good
+	in.Table = "nowhere"
+	if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); sqlitestore.ClassOf(err) != sqlstore.ClassMissingTable {
+		t.Errorf("a missing table: %v", err)
+	}
+}
