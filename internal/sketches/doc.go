@@ -2,7 +2,7 @@
 // one and in batches, inbox, outbox, saga, client sessions, Raft. They were written before the core's
 // shape was settled, and stay so that a change of the core that bends one of them does not compile.
 //
-// The control flow is real; what surrounds it (headers, brokers, SQL text, logs) is cut to the least.
+// The control flow is real, and tested on store/memstore; what surrounds it (headers, brokers, SQL text, logs) is cut to the least.
 // docs/design.md tells what each asked of the core. Nothing imports this package: when a sketch becomes
 // a package of its own, its file goes.
 package sketches

@@ -1,0 +1,328 @@
+package sketches
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+func newReceiver(t *testing.T, p everonce.Policy) *everonce.Receiver {
+	t.Helper()
+	r, err := everonce.NewReceiver(memstore.New(nil), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestHTTPReplaysByteForByte(t *testing.T) {
+	var runs atomic.Int64
+	h := HTTP{Principal: func(*http.Request) string { return "alice" }, MaxBody: 1 << 20}
+	recv := newReceiver(t, everonce.Refuse)
+	handler := h.Guarded(recv, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "/payments/"+strconv.FormatInt(runs.Add(1), 10))
+		switch r.Header.Get("Fail") {
+		case "later":
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "broken":
+			w.WriteHeader(http.StatusInternalServerError)
+		default:
+			w.WriteHeader(http.StatusCreated)
+		}
+		_, _ = w.Write([]byte{0, 1, 0xff, '\n', '"'})
+	}), time.Minute)
+	send := func(key, body, fail string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
+		r.Header.Set("Idempotency-Key", key)
+		r.Header.Set("Fail", fail)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w
+	}
+
+	first, second := send("k", "10 EUR", ""), send("k", "10 EUR", "")
+	if runs.Load() != 1 || first.Code != http.StatusCreated {
+		t.Fatalf("%d runs, status %d", runs.Load(), first.Code)
+	}
+	if second.Code != first.Code || !bytes.Equal(second.Body.Bytes(), first.Body.Bytes()) ||
+		second.Header().Get("Location") != first.Header().Get("Location") || second.Header().Get("Idempotent-Replayed") != "true" {
+		t.Errorf("replayed %d %v %q, sent %d %v %q", second.Code, second.Header(), second.Body, first.Code, first.Header(), first.Body)
+	}
+	if w := send("k", "11 EUR", ""); w.Code != http.StatusUnprocessableEntity || runs.Load() != 1 {
+		t.Errorf("another body under the same key: status %d, %d runs", w.Code, runs.Load())
+	}
+	// "Later" proves that nothing was done; an error of the server proves nothing.
+	if w := send("l", "", "later"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("later: status %d", w.Code)
+	}
+	if w := send("l", "", ""); w.Code != http.StatusCreated {
+		t.Errorf("after later: status %d", w.Code)
+	}
+	if w := send("b", "", "broken"); w.Code != http.StatusInternalServerError {
+		t.Errorf("broken: status %d", w.Code)
+	}
+	before := runs.Load()
+	if w := send("b", "", ""); w.Code != http.StatusConflict || runs.Load() != before {
+		t.Errorf("after broken: status %d, run %v", w.Code, runs.Load() != before)
+	}
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /status/{key}", h.Status(recv))
+	for key, want := range map[string]int{"k": http.StatusCreated, "b": http.StatusConflict, "none": http.StatusNotFound} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status/"+key, nil))
+		if w.Code != want {
+			t.Errorf("status of %q: %d, want %d", key, w.Code, want)
+		}
+	}
+}
+
+func TestConsumerDeadLettersOnce(t *testing.T) {
+	skipped := map[everonce.Outcome]int{}
+	c := Consumer{Scope: "orders", Skipped: func(o everonce.Outcome) { skipped[o]++ }}
+	recv := newReceiver(t, everonce.Refuse)
+	handle := func(err error) func(context.Context, *everonce.Attempt, Message) error {
+		return func(context.Context, *everonce.Attempt, Message) error { return err }
+	}
+	for i, tc := range []struct {
+		id   string
+		err  error
+		want Disposition
+	}{
+		{"done", nil, Ack},
+		{"done", errors.New("must not run"), Ack},
+		{"refused", everonce.Permanent("no_such_order", nil, nil), DeadLetter},
+		{"refused", errors.New("must not run"), Ack},
+		{"later", everonce.NotDone(errors.New("gateway down")), Redeliver},
+		{"later", nil, Ack},
+		{"broken", errors.New("connection reset"), DeadLetter},
+		{"broken", nil, DeadLetter},
+	} {
+		got, _, err := c.Handle(t.Context(), recv, Message{ID: tc.id}, handle(tc.err))
+		if got != tc.want {
+			t.Errorf("delivery %d of %q: %d, want %d (%v)", i, tc.id, got, tc.want, err)
+		}
+	}
+	if skipped[everonce.Replayed] != 1 || skipped[everonce.Rejected] != 1 {
+		t.Errorf("skipped %v", skipped)
+	}
+}
+
+func TestSagaCompensatesBackwardsAndOnce(t *testing.T) {
+	recv := newReceiver(t, everonce.Refuse)
+	var log []string
+	dead := errors.New("gateway down")
+	failing := true
+	step := func(name string, do error) SagaStep {
+		return SagaStep{
+			Name: name,
+			Do:   func(context.Context, *everonce.Attempt) error { log = append(log, name); return do },
+			Undo: func(ctx context.Context, _ *everonce.Attempt) error {
+				if ctx.Err() != nil {
+					t.Errorf("undo %s runs in a context that has ended: %v", name, ctx.Err())
+				}
+				if name == "hotel" && failing {
+					failing = false
+					return everonce.NotDone(dead)
+				}
+				log = append(log, "-"+name)
+				return nil
+			},
+		}
+	}
+	steps := []SagaStep{step("flight", nil), step("hotel", nil), step("car", everonce.Permanent("sold_out", nil, nil)), step("train", nil)}
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range steps {
+		if do := steps[i].Do; steps[i].Name == "car" {
+			steps[i].Do = func(ctx context.Context, a *everonce.Attempt) error { cancel(); return do(ctx, a) }
+		}
+	}
+	key := everonce.Key{Scope: "trips", ID: "7"}
+	if _, err := RunSaga(ctx, recv, key, steps); !errors.Is(err, dead) {
+		t.Fatalf("the first run: %v", err)
+	}
+	for range 2 { // goes on where the record stands; then is replayed
+		_, err := RunSaga(t.Context(), recv, key, steps)
+		var p *everonce.PermanentError
+		if !errors.As(err, &p) || p.Code != "compensated" {
+			t.Fatalf("compensated: %v", err)
+		}
+	}
+	if want := []string{"flight", "hotel", "car", "-hotel", "-flight"}; !slices.Equal(log, want) {
+		t.Errorf("ran %q, want %q", log, want)
+	}
+}
+
+func TestGuardedParticipant(t *testing.T) {
+	recv := newReceiver(t, everonce.Refuse)
+	act := func(branch string, err error) error {
+		_, got := everonce.Do(t.Context(), recv, branchKey("act", "7", branch), func(context.Context, *everonce.Attempt) (struct{}, error) { return struct{}{}, err })
+		return got
+	}
+	undone := map[string]int{}
+	compensate := func(branch string) {
+		t.Helper()
+		for range 2 {
+			err := CompensateGuarded(t.Context(), recv, "7", branch, func(context.Context, *everonce.Attempt) error { undone[branch]++; return nil })
+			if err != nil {
+				t.Fatalf("compensate %s: %v", branch, err)
+			}
+		}
+	}
+	if err := act("done", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := act("unknown", errors.New("no answer")); !errors.Is(err, everonce.ErrOutcomeUnknown) {
+		t.Fatal(err)
+	}
+	compensate("done")
+	compensate("unknown")
+	compensate("never") // a null compensation
+	var p *everonce.PermanentError
+	if err := act("never", nil); !errors.As(err, &p) || p.Code != cancelled { // and no hanging
+		t.Errorf("an action after its compensation: %v", err)
+	}
+	if undone["done"] != 1 || undone["unknown"] != 1 || undone["never"] != 0 {
+		t.Errorf("undone %v", undone)
+	}
+}
+
+// sessionRows and forgotten keep a session as a database would.
+type sessionRows struct{ low uint64 }
+
+func (s *sessionRows) Read(_ context.Context, id string) (SessionRow, error) {
+	return SessionRow{ID: id, Low: s.low, Window: 8}, nil
+}
+
+func (s *sessionRows) Advance(_ context.Context, _ string, low uint64) (uint64, error) {
+	previous := s.low
+	s.low = max(s.low, low)
+	return previous, nil
+}
+
+// forgetting deletes all that it can: the records of the session's requests, which are all completed here.
+type forgetting struct{ store *memstore.Store }
+
+func (f forgetting) Forget(ctx context.Context, _ []everonce.RecordID) error {
+	_, err := f.store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf("session", "c1"), Limit: 100})
+	return err
+}
+
+func TestSessionRunsNothingBelowItsMark(t *testing.T) {
+	store := memstore.New(nil)
+	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Sessions{Recv: recv, Rows: &sessionRows{}, Records: forgetting{store}}
+	runs := 0
+	send := func(number, ack uint64) (everonce.Result[[]byte], error) {
+		return s.Handle(t.Context(), Request{Session: "c1", Number: number, Ack: ack, Body: []byte("x")}, func(context.Context, *everonce.Attempt, []byte) ([]byte, error) {
+			runs++
+			return []byte(strconv.Itoa(runs)), nil
+		})
+	}
+	for _, n := range []uint64{1, 1, 2} {
+		if _, err := send(n, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runs != 2 {
+		t.Fatalf("%d runs of two requests", runs)
+	}
+	if _, err := send(3, 2); err != nil { // acknowledges 1 and 2: their records go
+		t.Fatal(err)
+	}
+	for _, n := range []uint64{1, 2} { // packets that come late
+		if _, err := send(n, 0); !errors.Is(err, ErrStale) {
+			t.Errorf("request %d, below the mark: %v", n, err)
+		}
+	}
+	if _, err := send(11, 2); !errors.Is(err, ErrWindowFull) {
+		t.Errorf("request 11, past the window: %v", err)
+	}
+	if _, err := send(4, 4); !errors.Is(err, ErrBadAck) {
+		t.Errorf("a request that acknowledges itself: %v", err)
+	}
+	if runs != 3 {
+		t.Errorf("%d runs of three requests", runs)
+	}
+}
+
+func TestFSMIsDeterministic(t *testing.T) {
+	balance := [2]int{}
+	replica := func(i int) *FSM {
+		return NewFSM(func(p []byte) ([]byte, error) {
+			if string(p) == "bad" {
+				return nil, errors.New("refused")
+			}
+			balance[i] -= len(p)
+			return []byte(strconv.Itoa(balance[i])), nil
+		})
+	}
+	a, b := replica(0), replica(1)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	command := func(id, payload string, after time.Duration) Command {
+		key := everonce.Key{Scope: "raft", ID: id}
+		return Command{
+			Stamp: start.Add(after), Payload: []byte(payload), Life: everonce.ForQueue(),
+			Claim: everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Fingerprint: everonce.FingerprintOf(payload)},
+		}
+	}
+	one := command("1", "xx", 0)
+	resent := one
+	resent.Stamp = start.Add(-time.Hour) // by a new leader, whose clock is behind
+	for i, tc := range []struct {
+		cmd  Command
+		want everonce.Outcome
+	}{
+		{one, everonce.Executed},
+		{resent, everonce.Replayed},
+		{command("1", "xx", time.Second), everonce.Replayed},
+		{command("1", "other", time.Second), everonce.Mismatch},
+		{command("2", "bad", time.Second), everonce.Failed},
+		{command("2", "y", time.Second), everonce.Executed},
+		{command("1", "xx", everonce.ForQueue().Retention+time.Second), everonce.Expired},
+		{command("1", "xx", everonce.ForQueue().Total()+time.Second), everonce.Executed},
+	} {
+		x, y := a.Apply(tc.cmd), b.Apply(tc.cmd)
+		if x.Outcome != tc.want || y.Outcome != x.Outcome || !bytes.Equal(x.Result.Data, y.Result.Data) {
+			t.Errorf("command %d: %v %q and %v %q, want %v", i, x.Outcome, x.Result.Data, y.Outcome, y.Result.Data, tc.want)
+		}
+	}
+	if balance != [2]int{-5, -5} {
+		t.Errorf("balances %v", balance)
+	}
+	var x, y, again bytes.Buffer
+	if err := errors.Join(a.Snapshot(&x), b.Snapshot(&y)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(x.Bytes(), y.Bytes()) {
+		t.Errorf("snapshots differ:\n%s\n%s", &x, &y)
+	}
+	restored := replica(0)
+	if err := restored.Restore(bytes.NewReader(x.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	if err := restored.Snapshot(&again); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(x.Bytes(), again.Bytes()) {
+		t.Errorf("restored and saved again:\n%s\n%s", &x, &again)
+	}
+	if !json.Valid(bytes.SplitN(x.Bytes(), []byte("\n"), 3)[1]) {
+		t.Errorf("no JSON: %s", &x)
+	}
+}
