@@ -144,6 +144,7 @@ func TestSagaCompensatesBackwardsAndOnce(t *testing.T) {
 	}
 	steps := []SagaStep{step("flight", nil), step("hotel", nil), step("car", everonce.Permanent("sold_out", nil, nil)), step("train", nil)}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for i := range steps {
 		if do := steps[i].Do; steps[i].Name == "car" {
 			steps[i].Do = func(ctx context.Context, a *everonce.Attempt) error { cancel(); return do(ctx, a) }
