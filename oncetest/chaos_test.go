@@ -58,7 +58,7 @@ func TestSeed(t *testing.T) {
 		t.Error("a seed that is no number was taken")
 	}
 	t.Setenv(SeedVariable, "")
-	if seedFrom(t) == seedFrom(t) {
+	if one, two := seedFrom(t), seedFrom(t); one == two {
 		t.Error("two runs have the same seed")
 	}
 }

@@ -2,6 +2,7 @@ package oncetest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -62,8 +63,23 @@ func mailerSystem(tb testing.TB, f *oncetest.Faults, store everonce.Store, gatew
 	}
 }
 
-// The test of an application that mails invoices: testMailer, with all that it takes.
-func Example() { //nolint:testableexamples // go test gives the *testing.T; TestExample runs it
-	var t *testing.T // from go test
-	testMailer(t)
+// An application that mails invoices. testMailer is its test; here the application alone, sent an invoice
+// twice.
+func Example() {
+	gateway := oncetest.NewGateway(nil)
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := &mailer{recv: recv, gateway: gateway}
+	for range 2 {
+		res, err := m.mail(context.Background(), "customer-1", "invoice-7", 1250)
+		fmt.Println(res.Outcome, res.Value.ID, err)
+	}
+	fmt.Println("mails:", gateway.Total())
+	// Output:
+	// executed r-1 <nil>
+	// replayed r-1 <nil>
+	// mails: 1
 }

@@ -27,3 +27,19 @@ func TestRun(t *testing.T) {
 		})
 	}
 }
+
+// TestRunInRealTime is for systems whose time is not fake, as those with a database are.
+func TestRunInRealTime(t *testing.T) {
+	const lease = 500 * time.Millisecond // longer than a delivery takes, with what fails in it
+	s := subjectOf(Reexecute, func() *payments {
+		p := newPayments(everonce.Reexecute)
+		p.wait = time.Minute
+		p.life = func(o everonce.Options) everonce.Options {
+			o.Lease = lease
+			return o
+		}
+		return p
+	})
+	s.Bubble, s.Redelivery, s.Lease = false, time.Millisecond, lease
+	Run(t, s)
+}

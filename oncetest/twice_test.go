@@ -123,12 +123,12 @@ var twiceCases = []struct {
 	}, nil, "", "header Location"},
 	{"a header more", func(n int64, w http.ResponseWriter) {
 		if n == 2 {
-			w.Header().Set("X-Request-Id", "2")
+			w.Header().Set("X-Served", "2")
 		}
-	}, nil, "", "header X-Request-Id"},
+	}, nil, "", "header X-Served"},
 	{
-		"a header that may", func(n int64, w http.ResponseWriter) { w.Header().Set("X-Request-Id", fmt.Sprint(n)) },
-		&TwiceOptions{Differs: []string{"date", "x-request-id"}}, "", "",
+		"a header that may", func(n int64, w http.ResponseWriter) { w.Header().Set("X-Served", fmt.Sprint(n)) },
+		&TwiceOptions{Differs: []string{"date", "x-served"}}, "", "",
 	},
 	{"another trailer", func(n int64, w http.ResponseWriter) {
 		w.Header().Set("Trailer", "Sum")
@@ -237,10 +237,10 @@ func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 func TestTwiceTransportErrors(t *testing.T) {
 	down := errors.New("down")
 	for _, tc := range []struct {
-		failsAt   int
-		err       error
-		says      string
-		deliverys int
+		failsAt int
+		err     error
+		says    string
+		sent    int
 	}{{1, down, "", 1}, {2, nil, "the second not: down", 2}} {
 		n := 0
 		r := recorded(t, func(tb testing.TB) {
@@ -248,7 +248,7 @@ func TestTwiceTransportErrors(t *testing.T) {
 				if n++; n == tc.failsAt {
 					return nil, down
 				}
-				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("ok"))}, nil
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, nil
 			}), nil)
 			res, err := rt.RoundTrip(httptest.NewRequest(http.MethodGet, "/", nil))
 			if !errors.Is(err, tc.err) || (res == nil) != (err != nil) {
@@ -258,7 +258,7 @@ func TestTwiceTransportErrors(t *testing.T) {
 				res.Body.Close()
 			}
 		})
-		if n != tc.deliverys {
+		if n != tc.sent {
 			t.Errorf("sent %d times", n)
 		}
 		checkSaid(t, r, tc.says)

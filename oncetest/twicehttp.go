@@ -106,7 +106,7 @@ func (t *twiceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (t *twiceTransport) send(r *http.Request, body []byte) (a answer, err error) {
-	if a.response, err = t.next.RoundTrip(withBody(r, body)); err != nil {
+	if a.response, err = t.next.RoundTrip(withBody(r, body)); err != nil { //nolint:bodyclose // closed below
 		return a, err
 	}
 	a.body, err = io.ReadAll(a.response.Body)
