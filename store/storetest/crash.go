@@ -52,6 +52,11 @@ type trial struct {
 	steps   bool
 	// declines is how often the work first ends with NotDone.
 	declines int
+	// open returns the store as a process has it, and what happens when the process has ended; work
+	// stands for the trial's own, and verify for its own count of effects. All may be nil.
+	open   func(p *process) (everonce.Store, func())
+	work   func(ctx context.Context, a *everonce.Attempt, p *process) (string, error)
+	verify func()
 
 	attempts int
 	answers  []string // values that were returned with success
@@ -144,7 +149,13 @@ func (e *env) receiver(s everonce.Store, policy everonce.Policy) *everonce.Recei
 func (tr *trial) deliver(p *process) {
 	tr.e.Helper()
 	tr.unknown = false
-	r := tr.e.receiver(&faultStore{tr.e.s, p}, tr.policy)
+	var s everonce.Store = &faultStore{tr.e.s, p}
+	if tr.open != nil {
+		var closed func()
+		s, closed = tr.open(p)
+		defer closed()
+	}
+	r := tr.e.receiver(s, tr.policy)
 	opts := []everonce.CallOption{fingerprintA}
 	if tr.policy == everonce.Reconcile {
 		opts = append(opts, everonce.WithReconcile(func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[string], error) {
@@ -162,7 +173,10 @@ func (tr *trial) deliver(p *process) {
 			if tr.attempts <= tr.declines {
 				return "", everonce.NotDone(errInjected)
 			}
-			if tr.steps {
+			switch {
+			case tr.work != nil:
+				return tr.work(ctx, a, p)
+			case tr.steps:
 				return tr.workInSteps(ctx, a, p)
 			}
 			return "receipt", tr.gateway.call(p, a.DownstreamKey("charge"))
@@ -284,6 +298,10 @@ func (tr *trial) settle() {
 // judge counts the effects against what was promised.
 func (tr *trial) judge() (doubled int) {
 	tr.e.Helper()
+	if tr.verify != nil {
+		tr.verify()
+		return 0
+	}
 	effects, keys := tr.gateway.total()
 	want := 1
 	if tr.steps {

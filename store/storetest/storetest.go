@@ -38,6 +38,9 @@ type Harness struct {
 	Peer everonce.Store
 	// Advance moves the store's clock, back too. Nil where the clock can not be moved.
 	Advance func(time.Duration)
+
+	tx   any                                   // a TxHarness, in RunTx
+	over func(s everonce.Store) everonce.Store // puts a planted bug over a store that a check has made
 }
 
 // Capabilities declare what a store can do. What is declared is tested; a power that the store has and
@@ -53,6 +56,9 @@ type Capabilities struct {
 	MaxResult int
 	// RefusesLarger declares that a result of MaxResult + 1 bytes is refused with everonce.ErrTooLarge.
 	RefusesLarger bool
+	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a
+	// second one waits until the first has ended, unless it claims the same key.
+	OneWriter bool
 	// Callers is how many callers are let loose at once in the tests of contention. Default 64.
 	Callers int
 }
@@ -86,14 +92,12 @@ func Run(t *testing.T, factory Factory, caps Capabilities) {
 
 func runChecks(t *testing.T, factory Factory, caps Capabilities, checks []check) {
 	t.Helper()
+	checks = slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return c.needs != nil && !c.needs(caps) })
 	groups, byGroup := groupsOf(checks)
 	for _, group := range groups {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range byGroup[group] {
-				if c.needs != nil && !c.needs(caps) {
-					continue
-				}
 				t.Run(leaf(c.name), func(t *testing.T) {
 					t.Parallel()
 					c.run(newEnv(t, factory(t), caps))

@@ -1,0 +1,194 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// TxFactory makes a store with transactions for one test, as [Factory] does.
+type TxFactory[Tx any] func(t testing.TB) TxHarness[Tx]
+
+// TxHarness is a transactional store under test, and an application's data in the same database.
+type TxHarness[Tx any] struct {
+	// Harness holds the store, which implements everonce.TxStore[Tx].
+	Harness
+	// Apply has an effect of that name through the transaction, of the kind that doubles when it is done
+	// twice: it adds a row, or to a balance. It needs no check of its own.
+	Apply func(ctx context.Context, tx Tx, name string) error
+	// Count returns how often the effect of that name is committed.
+	Count func(ctx context.Context, name string) (int, error)
+	// Begin begins a transaction of the application's own, as the store wants it begun.
+	Begin func(ctx context.Context) (CallerTx[Tx], error)
+	// Spoil runs a statement in the transaction that the database refuses, as it does one that violates
+	// a constraint, and returns the error.
+	Spoil func(ctx context.Context, tx Tx) error
+}
+
+// CallerTx is a transaction of the application's own.
+type CallerTx[Tx any] struct {
+	Tx               Tx
+	Commit, Rollback func(ctx context.Context) error
+}
+
+// RunTx tests what a store with transactions must keep beyond [Run], which it does not repeat.
+func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
+	t.Helper()
+	caps = caps.withDefaults()
+	made := func(t testing.TB) Harness {
+		h := factory(t)
+		if _, ok := h.Store.(everonce.TxStore[Tx]); !ok {
+			t.Fatalf("storetest: the store is no everonce.TxStore of that transaction type")
+		}
+		h.Harness.tx = h
+		return h.Harness
+	}
+	checks := slices.Concat(txChecks[Tx](), txEngineChecks[Tx](), txCrashChecks[Tx]())
+	runChecks(t, made, caps, checks)
+	runBugs(t, made, caps, checks, txBugs[Tx]())
+}
+
+// txEnv is a check's world with transactions.
+type txEnv[Tx any] struct {
+	*env
+	app TxHarness[Tx]
+	txs everonce.TxStore[Tx]
+}
+
+// inTx makes a check of one that needs transactions.
+func inTx[Tx any](run func(e *txEnv[Tx])) func(e *env) {
+	return func(e *env) {
+		app, ok := e.h.tx.(TxHarness[Tx])
+		if !ok {
+			e.Fatalf("storetest: the harness has no transactions")
+		}
+		txs, ok := e.s.(everonce.TxStore[Tx])
+		if !ok {
+			e.Fatalf("storetest: the store has no transactions")
+		}
+		run(&txEnv[Tx]{env: e, app: app, txs: txs})
+	}
+}
+
+// txClaimReq is a claim as it is made inside of a transaction: without a lease.
+func txClaimReq(k everonce.Key) *everonce.ClaimRequest {
+	req := claimReq(k)
+	req.Lease = 0
+	return &req
+}
+
+// open is a transaction that has claimed a key.
+type open[Tx any] struct {
+	everonce.TxHandle[Tx]
+	e   *txEnv[Tx]
+	req everonce.ClaimRequest
+	res everonce.ClaimResult
+}
+
+// begin begins a transaction; it claims, and must be granted the key, if there is a request.
+func (e *txEnv[Tx]) begin(req *everonce.ClaimRequest) *open[Tx] {
+	e.Helper()
+	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: hung})
+	if err != nil {
+		e.Fatalf("Begin: %v", err)
+	}
+	o := &open[Tx]{TxHandle: h, e: e, res: res}
+	if req != nil {
+		o.req = *req
+		if res.Decision != everonce.DecideClaimed {
+			e.Fatalf("Begin: %v, want claimed", res.Decision)
+		}
+	}
+	if h == nil {
+		e.Fatalf("Begin: no handle")
+	}
+	return o
+}
+
+// told begins a transaction whose claim must not be granted.
+func (e *txEnv[Tx]) told(req *everonce.ClaimRequest, want everonce.Decision) everonce.ClaimResult {
+	e.Helper()
+	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: hung})
+	if err != nil {
+		e.Fatalf("Begin: %v", err)
+	}
+	if h != nil {
+		_ = h.Rollback(e.ctx) //nolint:errcheck // it is an error already
+		e.Fatalf("Begin: %v, with a handle", res.Decision)
+	}
+	if res.Decision != want {
+		e.Fatalf("Begin: %v, want %v", res.Decision, want)
+	}
+	return res
+}
+
+func (o *open[Tx]) apply(name string) {
+	o.e.Helper()
+	if err := o.e.app.Apply(o.e.ctx, o.Tx(), name); err != nil {
+		o.e.Fatalf("the application's write: %v", err)
+	}
+}
+
+func (o *open[Tx]) completion(data string) *everonce.CompleteRequest {
+	return &everonce.CompleteRequest{ID: o.req.ID, Token: o.res.Record.Token, Nonce: o.req.Nonce, Result: value(data), Lifetime: o.req.Lifetime}
+}
+
+func (o *open[Tx]) commit(req everonce.CommitRequest) {
+	o.e.Helper()
+	if err := o.Commit(o.e.ctx, req); err != nil {
+		o.e.Fatalf("Commit: %v", err)
+	}
+}
+
+func (o *open[Tx]) rollback() {
+	o.e.Helper()
+	if err := o.Rollback(o.e.ctx); err != nil {
+		o.e.Fatalf("Rollback: %v", err)
+	}
+}
+
+// counted fails unless the effect took hold so often.
+func (e *txEnv[Tx]) counted(name string, want int) {
+	e.Helper()
+	if got := e.count(name); got != want {
+		e.Errorf("the effect took hold %d times, want %d", got, want)
+	}
+}
+
+func (e *txEnv[Tx]) count(name string) int {
+	e.Helper()
+	n, err := e.app.Count(e.ctx, name)
+	if err != nil {
+		e.Fatalf("Count: %v", err)
+	}
+	return n
+}
+
+// own begins a transaction of the application's.
+func (e *txEnv[Tx]) own() CallerTx[Tx] {
+	e.Helper()
+	tx, err := e.app.Begin(e.ctx)
+	if err != nil {
+		e.Fatalf("the application's Begin: %v", err)
+	}
+	return tx
+}
+
+func (e *txEnv[Tx]) join(tx CallerTx[Tx]) everonce.TxHandle[Tx] {
+	e.Helper()
+	h, err := e.txs.Join(tx.Tx)
+	if err != nil {
+		e.Fatalf("Join: %v", err)
+	}
+	return h
+}
+
+// ok fails unless there is no error.
+func (e *env) ok(what string, err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v", what, err)
+	}
+}

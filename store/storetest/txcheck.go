@@ -1,0 +1,445 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// txChecks are of the transactions of a store by themselves.
+func txChecks[Tx any]() []check {
+	return []check{
+		{name: "Tx/EffectAndRecordCommitTogether", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			o := e.begin(txClaimReq(k))
+			o.apply(k.ID)
+			e.counted(k.ID, 0)
+			o.commit(everonce.CommitRequest{Complete: o.completion("done")})
+			e.counted(k.ID, 1)
+			res := e.told(txClaimReq(k), everonce.DecideReplay)
+			rec := e.get(k)
+			e.same("the answer's record", res.Record, rec)
+			want := everonce.Record{
+				ID: o.req.ID, Scope: k.Scope, Name: k.ID, State: everonce.StateCompleted, Token: o.res.Record.Token, Nonce: o.req.Nonce,
+				Owner: o.req.Owner, Attempt: 1, Fingerprint: o.req.Fingerprint, Result: value("done"), Format: everonce.FormatVersion,
+				CreatedAt: rec.CreatedAt, ClaimedAt: rec.ClaimedAt, UpdatedAt: rec.UpdatedAt, CompletedAt: rec.UpdatedAt,
+				ResultUntil: rec.UpdatedAt.Add(long), PurgeAt: rec.UpdatedAt.Add(2 * long),
+			}
+			e.same("the record", rec, want)
+			e.is("Rollback after the commit", o.Rollback(e.ctx), nil)
+			e.counted(k.ID, 1)
+		})},
+		{name: "Tx/RollbackLeavesNothing", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			first := e.begin(txClaimReq(k))
+			first.apply(k.ID)
+			e.ok("Complete", first.Complete(e.ctx, *first.completion("done")))
+			first.rollback()
+			e.counted(k.ID, 0)
+			e.absent(k)
+			second := e.begin(txClaimReq(k))
+			if second.res.Record.Attempt != 1 {
+				e.Errorf("the next claim is attempt %d, want 1", second.res.Record.Attempt)
+			}
+			second.rollback()
+			e.claimed(claimReq(k)).completed("guarded")
+		})},
+		{name: "Rule01/ATransactionsClaimExcludesOthers", run: inTx(checkTxExclusive[Tx])},
+		{name: "Rule16/AnOpenTransactionIsNotMistakenForNone", run: inTx(checkTxOpen[Tx])},
+		{name: "Tx/OneWinnerOfMany", run: inTx(checkTxWinner[Tx])},
+		{name: "Tx/ARefusedClaimHoldsNoConnection", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			e.claimed(claimReq(k)).completed("done")
+			for range 200 { // more than a pool has
+				e.told(txClaimReq(k), everonce.DecideReplay)
+			}
+			req := txClaimReq(k)
+			req.Fingerprint = fingerprintB
+			e.told(req, everonce.DecideMismatch)
+			live := e.claimed(claimReq(e.key()))
+			e.told(txClaimReq(live.key()), everonce.DecideInProgress)
+			live.released(everonce.StateAbandoned)
+			e.told(txClaimReq(live.key()), everonce.DecideAbandoned)
+		})},
+		{name: "Rule06/ATransactionOutlivesItsContext", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			ctx, cancel := context.WithCancel(e.ctx)
+			h, res, err := e.txs.Begin(ctx, everonce.BeginRequest{Claim: txClaimReq(k), Timeout: hung})
+			e.ok("Begin", err)
+			cancel()
+			o := &open[Tx]{TxHandle: h, e: e, req: *txClaimReq(k), res: res}
+			o.req.Nonce = res.Record.Nonce
+			o.apply(k.ID)
+			o.commit(everonce.CommitRequest{Complete: o.completion("done")})
+			e.counted(k.ID, 1)
+		})},
+		{name: "Tx/ReleasedKeyIsClaimedAgain", run: inTx(func(e *txEnv[Tx]) {
+			a := e.claimed(claimReq(e.key()))
+			a.stepped("mail", everonce.StepDone)
+			a.released(everonce.StateReleased)
+			o := e.begin(txClaimReq(a.key()))
+			o.apply(a.req.Name)
+			o.commit(everonce.CommitRequest{Complete: o.completion("done")})
+			rec := e.get(a.key())
+			if rec.Attempt != 2 || rec.Token <= a.rec.Token || rec.Previous.State != everonce.StateReleased || len(rec.Steps) != 1 {
+				e.Errorf("attempt %d, token %d after %d, previous %v, %d steps; want 2, growth, released, 1",
+					rec.Attempt, rec.Token, a.rec.Token, rec.Previous.State, len(rec.Steps))
+			}
+		})},
+		{name: "Tx/RecordWithoutAClaim", run: inTx(checkTxRecord[Tx])},
+		{name: "Tx/ConflictRollsBack", run: inTx(checkTxConflict[Tx])},
+		{name: "Tx/CompleteNeedsTheToken", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			o := e.begin(txClaimReq(k))
+			o.apply(k.ID)
+			forged := *o.completion("forged")
+			forged.Token++
+			e.is("Commit by another token", o.Commit(e.ctx, everonce.CommitRequest{Complete: &forged}), everonce.ErrConflict)
+			e.counted(k.ID, 0)
+			e.absent(k)
+		})},
+		{name: "Rule18/AStepCommitsWithItsEffect", run: inTx(checkTxStep[Tx])},
+		{name: "Rule18/RenewChecksAndLocksTheToken", run: inTx(func(e *txEnv[Tx]) {
+			a := e.claimed(claimReq(e.key()))
+			o := e.begin(nil)
+			e.is("Renew", o.Renew(e.ctx, a.renewal()), nil)
+			o.commit(everonce.CommitRequest{})
+			forged := a.renewal()
+			forged.Token++
+			o = e.begin(nil)
+			e.is("Renew by another token", o.Renew(e.ctx, forged), everonce.ErrLeaseLost)
+			o.rollback()
+			a.completed("done")
+		})},
+		{name: "Rule17/JoinedTransactionsAreTheCallers", run: inTx(checkTxJoin[Tx])},
+		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx])},
+		{name: "Rule19/ATransactionEndsAtItsTimeout", run: inTx(checkTxTimeout[Tx])},
+		{name: "Rule13/AReclaimedKeySurvivesAWaitingPurge", run: inTx(checkTxPurge[Tx])},
+		{name: "Rule10/ATooLargeResultRollsBack", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			o := e.begin(txClaimReq(k))
+			o.apply(k.ID)
+			done := o.completion("")
+			done.Result.Data = make([]byte, e.caps.MaxResult+1)
+			e.is("Commit with a byte too many", o.Commit(e.ctx, everonce.CommitRequest{Complete: done}), everonce.ErrTooLarge)
+			e.counted(k.ID, 0)
+			e.absent(k)
+		}), needs: func(c Capabilities) bool { return c.RefusesLarger }},
+	}
+}
+
+// checkTxExclusive holds a key by an open transaction: whoever comes is told at once, and holds nothing.
+func checkTxExclusive[Tx any](e *txEnv[Tx]) {
+	k := e.key()
+	o := e.begin(txClaimReq(k))
+	o.apply(k.ID)
+	began := time.Now()
+	for range 3 {
+		e.told(txClaimReq(k), everonce.DecideInProgress)
+		e.decided(claimReq(k), everonce.DecideInProgress)
+		settle := claimReq(k)
+		settle.Take = everonce.TakeToSettle
+		if res := e.claim(settle); res.Decision != everonce.DecideInProgress && res.Decision != everonce.DecideAbsent {
+			e.Errorf("a settlement under an open transaction: %v", res.Decision)
+		}
+	}
+	if waited := time.Since(began); waited > 5*time.Second {
+		e.Errorf("duplicates waited %v inside of the store", waited)
+	}
+	o.commit(everonce.CommitRequest{Complete: o.completion("done")})
+	e.told(txClaimReq(k), everonce.DecideReplay)
+	e.decided(claimReq(k), everonce.DecideReplay)
+	e.counted(k.ID, 1)
+}
+
+// checkTxOpen looks after a transaction whose commit was sent and never answered: while it is open its
+// own claim, repeated, is in progress; then it is what became of it.
+func checkTxOpen[Tx any](e *txEnv[Tx]) {
+	for _, commits := range []bool{true, false} {
+		k := e.key()
+		o := e.begin(txClaimReq(k))
+		o.apply(k.ID)
+		e.told(&o.req, everonce.DecideInProgress)
+		if commits {
+			o.commit(everonce.CommitRequest{Complete: o.completion("done")})
+			if res := e.told(&o.req, everonce.DecideReplay); res.Record.Nonce != o.req.Nonce {
+				e.Errorf("the record is of another nonce")
+			}
+			e.counted(k.ID, 1)
+			continue
+		}
+		o.rollback()
+		again := e.begin(&o.req)
+		again.apply(k.ID)
+		again.commit(everonce.CommitRequest{Complete: again.completion("done")})
+		e.counted(k.ID, 1)
+	}
+}
+
+func checkTxWinner[Tx any](e *txEnv[Tx]) {
+	k := e.key()
+	granted := make([]bool, min(e.caps.Callers, 16))
+	each(len(granted), func(i int) {
+		for e.ctx.Err() == nil {
+			req := txClaimReq(k)
+			h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: hung})
+			switch {
+			case err != nil && e.txs.ClassifyTx(err) == everonce.TxErrorRetry:
+				continue
+			case err != nil:
+				e.Errorf("Begin: %v", err)
+				return
+			case res.Decision == everonce.DecideInProgress:
+				continue
+			case res.Decision == everonce.DecideReplay:
+				return
+			case res.Decision != everonce.DecideClaimed:
+				e.Errorf("Begin: %v", res.Decision)
+				return
+			}
+			if err := e.app.Apply(e.ctx, h.Tx(), k.ID); err != nil {
+				e.Errorf("the application's write: %v", err)
+			}
+			o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
+			if err := h.Commit(e.ctx, everonce.CommitRequest{Complete: o.completion("done")}); err != nil {
+				e.Errorf("Commit: %v", err)
+				return
+			}
+			granted[i] = true
+			return
+		}
+	})
+	winners := 0
+	for _, g := range granted {
+		if g {
+			winners++
+		}
+	}
+	if winners != 1 {
+		e.Errorf("%d of %d transactions were granted the key, want 1", winners, len(granted))
+	}
+	e.counted(k.ID, 1)
+}
+
+func checkTxRecord[Tx any](e *txEnv[Tx]) {
+	released := e.claimed(claimReq(e.key()))
+	released.released(everonce.StateReleased)
+	goneReq := claimReq(e.key())
+	goneReq.Lifetime = everonce.Lifetime{Retention: short}
+	gone := e.claimed(goneReq)
+	gone.completed("before")
+	e.pass(short)
+	for name, c := range map[string]struct {
+		key     everonce.Key
+		attempt int
+		after   everonce.Token
+	}{
+		"new":      {e.key(), 1, 0},
+		"released": {released.key(), 2, released.rec.Token},
+		"gone":     {gone.key(), 1, gone.rec.Token},
+	} {
+		o := e.begin(nil)
+		o.req = *txClaimReq(c.key)
+		o.apply(c.key.ID)
+		o.commit(everonce.CommitRequest{Record: &o.req, Complete: o.completion("done")})
+		rec := e.get(c.key)
+		if rec.State != everonce.StateCompleted || rec.Attempt != c.attempt || rec.Token <= c.after || rec.Nonce != o.req.Nonce {
+			e.Errorf("%s: %v, attempt %d, token %d after %d; want completed, %d, growth", name, rec.State, rec.Attempt, rec.Token, c.after, c.attempt)
+		}
+		if rec.Owner != o.req.Owner || rec.Fingerprint != o.req.Fingerprint || rec.Scope != c.key.Scope || rec.Name != c.key.ID {
+			e.Errorf("%s: owner, fingerprint, scope or name are not the claim's", name)
+		}
+		e.decided(claimReq(c.key), everonce.DecideReplay)
+		e.counted(c.key.ID, 1)
+	}
+}
+
+// checkTxConflict records without a claim over what another has meanwhile.
+func checkTxConflict[Tx any](e *txEnv[Tx]) {
+	for name, a := range e.states() {
+		if name == "released" {
+			continue
+		}
+		before := e.get(a.key())
+		o := e.begin(nil)
+		o.req = *txClaimReq(a.key())
+		o.apply(a.req.Name)
+		e.is("Commit over a record that is "+name, o.Commit(e.ctx, everonce.CommitRequest{Record: &o.req, Complete: o.completion("mine")}), everonce.ErrConflict)
+		e.counted(a.req.Name, 0)
+		e.same("the "+name+" record", e.get(a.key()), before)
+	}
+	if e.caps.OneWriter {
+		return // nobody comes in between
+	}
+	k := e.key()
+	first, second := e.begin(nil), e.begin(nil)
+	first.req, second.req = *txClaimReq(k), *txClaimReq(k)
+	first.apply(k.ID)
+	second.apply(k.ID)
+	first.commit(everonce.CommitRequest{Record: &first.req, Complete: first.completion("first")})
+	e.is("Commit of the second of two", second.Commit(e.ctx, everonce.CommitRequest{Record: &second.req, Complete: second.completion("second")}), everonce.ErrConflict)
+	e.counted(k.ID, 1)
+}
+
+func checkTxStep[Tx any](e *txEnv[Tx]) {
+	a := e.claimed(claimReq(e.key()))
+	o := e.begin(nil)
+	o.apply(a.req.Name)
+	until := e.get(a.key()).LeaseUntil
+	e.pass(short)
+	step := a.stepping("charge", everonce.StepDone)
+	o.commit(everonce.CommitRequest{SaveStep: &step})
+	e.counted(a.req.Name, 1)
+	rec := e.get(a.key())
+	s, ok := rec.Step("charge")
+	if !ok || s.State != everonce.StepDone || string(s.Result.Data) != "step charge" || s.BeganAt.IsZero() || !s.EndedAt.Equal(s.BeganAt) {
+		e.Errorf("the step is %+v, want it done, begun and ended by the commit", s)
+	}
+	if !rec.LeaseUntil.After(until) {
+		e.Errorf("the step's commit has not renewed the lease")
+	}
+
+	// An attempt that lost its record commits nothing.
+	a.lapse()
+	b := e.claimed(a.taking(everonce.TakeAbandoned))
+	before := e.get(a.key())
+	o = e.begin(nil)
+	o.apply(a.req.Name)
+	late := a.stepping("late", everonce.StepDone)
+	e.is("Commit of a late step", o.Commit(e.ctx, everonce.CommitRequest{SaveStep: &late}), everonce.ErrLeaseLost)
+	e.counted(a.req.Name, 1)
+	e.same("the record", e.get(a.key()), before)
+	b.completed("done")
+
+	// Nor does one that lost it while its transaction was open.
+	if e.caps.OneWriter {
+		return
+	}
+	c := e.claimed(claimReq(e.key()))
+	o = e.begin(nil)
+	o.apply(c.req.Name)
+	c.lapse()
+	d := e.claimed(c.taking(everonce.TakeAbandoned))
+	step = c.stepping("charge", everonce.StepDone)
+	e.is("Commit of a step under a takeover", o.Commit(e.ctx, everonce.CommitRequest{SaveStep: &step}), everonce.ErrLeaseLost)
+	e.counted(c.req.Name, 0)
+	d.completed("done")
+}
+
+func checkTxJoin[Tx any](e *txEnv[Tx]) {
+	for _, commits := range []bool{true, false} {
+		k := e.key()
+		tx := e.own()
+		h := e.join(tx)
+		req := txClaimReq(k)
+		res, err := h.Claim(e.ctx, *req)
+		e.ok("Claim", err)
+		if res.Decision != everonce.DecideClaimed {
+			e.Fatalf("Claim: %v, want claimed", res.Decision)
+		}
+		e.ok("the application's write", e.app.Apply(e.ctx, h.Tx(), k.ID))
+		o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
+		e.ok("Complete", h.Complete(e.ctx, *o.completion("done")))
+		if err := h.Commit(e.ctx, everonce.CommitRequest{}); err == nil {
+			e.Fatalf("Commit of the caller's transaction is not refused")
+		}
+		if err := h.Rollback(e.ctx); err == nil {
+			e.Fatalf("Rollback of the caller's transaction is not refused")
+		}
+		again, err := h.Claim(e.ctx, *txClaimReq(k))
+		e.ok("Claim of the completed key, in the same transaction", err)
+		if again.Decision != everonce.DecideReplay {
+			e.Errorf("in the same transaction the key is %v, want replay", again.Decision)
+		}
+		if commits {
+			e.ok("the application's commit", tx.Commit(e.ctx))
+			e.counted(k.ID, 1)
+			e.told(txClaimReq(k), everonce.DecideReplay)
+			continue
+		}
+		e.ok("the application's rollback", tx.Rollback(e.ctx))
+		e.counted(k.ID, 0)
+		e.absent(k)
+		e.claimed(claimReq(k)).completed("guarded")
+	}
+}
+
+func checkTxSavepoint[Tx any](e *txEnv[Tx]) {
+	kept, undone := e.key(), e.key()
+	tx := e.own()
+	h := e.join(tx)
+	e.ok("the application's write", e.app.Apply(e.ctx, tx.Tx, kept.ID))
+	e.ok("Savepoint", h.Savepoint(e.ctx, "everonce_0"))
+	req := txClaimReq(undone)
+	res, err := h.Claim(e.ctx, *req)
+	e.ok("Claim", err)
+	o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
+	e.ok("the application's write", e.app.Apply(e.ctx, tx.Tx, undone.ID))
+	e.ok("Complete", h.Complete(e.ctx, *o.completion("done")))
+	if err := e.app.Spoil(e.ctx, tx.Tx); err == nil {
+		e.Fatalf("storetest: Spoil was not refused by the database")
+	}
+	e.ok("RollbackTo", h.RollbackTo(e.ctx, "everonce_0"))
+	e.ok("ReleaseSavepoint", h.ReleaseSavepoint(e.ctx, "everonce_0"))
+	e.ok("the application's commit", tx.Commit(e.ctx))
+	e.counted(kept.ID, 1)
+	e.counted(undone.ID, 0)
+	e.absent(undone)
+}
+
+// checkTxTimeout waits until a transaction has outlived its timeout: nothing of it is ever committed.
+func checkTxTimeout[Tx any](e *txEnv[Tx]) {
+	k := e.key()
+	req := txClaimReq(k)
+	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: 50 * time.Millisecond})
+	e.ok("Begin", err)
+	o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
+	o.apply(k.ID)
+	for err = nil; err == nil && e.ctx.Err() == nil; {
+		_, err = h.Get(e.ctx, everonce.GetRequest{ID: req.ID})
+	}
+	e.is("a read after the timeout", err, everonce.ErrTxTooLong)
+	if err := h.Commit(e.ctx, everonce.CommitRequest{Complete: o.completion("late")}); !errors.Is(err, everonce.ErrTxTooLong) {
+		e.Errorf("Commit after the timeout: %v, want %v", err, everonce.ErrTxTooLong)
+	}
+	e.is("Rollback after the timeout", h.Rollback(e.ctx), nil)
+	e.counted(k.ID, 0)
+	e.absent(k)
+	e.claimed(claimReq(k)).completed("guarded")
+}
+
+// checkTxPurge has a purge meet a key that is being claimed again by a transaction which has not committed.
+func checkTxPurge[Tx any](e *txEnv[Tx]) {
+	for range 3 {
+		req := claimReq(e.key())
+		req.Lifetime = everonce.Lifetime{Retention: short}
+		a := e.claimed(req)
+		a.completed("before")
+		e.pass(short)
+		o := e.begin(txClaimReq(a.key()))
+		o.apply(a.req.Name)
+		e.ok("Complete", o.Complete(e.ctx, *o.completion("again")))
+		purged := make(chan error, 1)
+		started := make(chan struct{})
+		go func() {
+			close(started)
+			_, err := e.h.Peer.Purge(e.ctx, everonce.PurgeRequest{Limit: 100})
+			purged <- err
+		}()
+		<-started
+		select {
+		case err := <-purged: // it did not wait
+			purged <- err
+		case <-time.After(50 * time.Millisecond): // it waits, or has not come so far: either is fine
+		}
+		o.commit(everonce.CommitRequest{})
+		e.ok("Purge", <-purged)
+		res := e.decided(claimReq(a.key()), everonce.DecideReplay)
+		if string(res.Record.Result.Data) != "again" || res.Record.Attempt != 1 {
+			e.Errorf("the record is of attempt %d", res.Record.Attempt)
+		}
+		e.counted(a.req.Name, 1)
+	}
+}

@@ -1,0 +1,154 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// errCommitLost stands for a commit whose answer was lost.
+var errCommitLost = errors.New("storetest: the answer to the commit is lost")
+
+// faultTxStore is a store with transactions as one process has it. A failure within a transaction is a
+// connection that breaks: the database rolls back what was open on it.
+type faultTxStore[Tx any] struct {
+	faultStore
+	txs  everonce.TxStore[Tx]
+	mu   sync.Mutex
+	open map[*faultHandle[Tx]]struct{}
+}
+
+func newFaultTxStore[Tx any](txs everonce.TxStore[Tx], p *process) *faultTxStore[Tx] {
+	return &faultTxStore[Tx]{faultStore: faultStore{txs, p}, txs: txs, open: make(map[*faultHandle[Tx]]struct{})}
+}
+
+// disconnect ends what a process that is gone has left open.
+func (s *faultTxStore[Tx]) disconnect(ctx context.Context) {
+	s.mu.Lock()
+	handles := s.open
+	s.open = make(map[*faultHandle[Tx]]struct{})
+	s.mu.Unlock()
+	for h := range handles {
+		_ = h.h.Rollback(ctx) //nolint:errcheck // as a server does
+	}
+}
+
+func (s *faultTxStore[Tx]) wrap(h everonce.TxHandle[Tx]) *faultHandle[Tx] {
+	f := &faultHandle[Tx]{s: s, h: h}
+	s.mu.Lock()
+	s.open[f] = struct{}{}
+	s.mu.Unlock()
+	return f
+}
+
+func (s *faultTxStore[Tx]) forget(f *faultHandle[Tx]) {
+	s.mu.Lock()
+	delete(s.open, f)
+	s.mu.Unlock()
+}
+
+func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	var f *faultHandle[Tx]
+	var res everonce.ClaimResult
+	err := s.p.do("Begin", func() error {
+		h, r, err := s.txs.Begin(ctx, req)
+		if res = r; err == nil && h != nil {
+			f = s.wrap(h)
+		}
+		return err
+	})
+	if err != nil {
+		if f != nil {
+			f.broken()
+		}
+		return nil, everonce.ClaimResult{}, err
+	}
+	if f == nil {
+		return nil, res, nil
+	}
+	return f, res, nil
+}
+
+func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) { return s.txs.Join(tx) }
+
+func (s *faultTxStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
+	if errors.Is(err, errCommitLost) {
+		return everonce.TxCommitLost
+	}
+	return s.txs.ClassifyTx(err)
+}
+
+// faultHandle is a transaction of a process.
+type faultHandle[Tx any] struct {
+	s *faultTxStore[Tx]
+	h everonce.TxHandle[Tx]
+}
+
+// broken ends the transaction as a broken connection does.
+func (f *faultHandle[Tx]) broken() {
+	f.s.forget(f)
+	_ = f.h.Rollback(context.Background()) //nolint:errcheck // there is nobody to tell
+}
+
+// do sends a statement; if its connection breaks, the transaction has ended.
+func (f *faultHandle[Tx]) do(what string, call func() error) error {
+	err := f.s.p.do(what, call)
+	if errors.Is(err, errInjected) {
+		f.broken()
+	}
+	return err
+}
+
+func (f *faultHandle[Tx]) Tx() Tx { return f.h.Tx() }
+
+func (f *faultHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+	err = f.do("tx Claim", func() (err error) { res, err = f.h.Claim(ctx, req); return err })
+	return res, err
+}
+
+func (f *faultHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+	return f.do("tx Complete", func() error { return f.h.Complete(ctx, req) })
+}
+
+func (f *faultHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
+	return f.do("tx Record", func() error { return f.h.Record(ctx, claim, complete) })
+}
+
+func (f *faultHandle[Tx]) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	err = f.do("tx Get", func() (err error) { res, err = f.h.Get(ctx, req); return err })
+	return res, err
+}
+
+func (f *faultHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
+	return f.do("tx Renew", func() error { return f.h.Renew(ctx, req) })
+}
+
+func (f *faultHandle[Tx]) Savepoint(ctx context.Context, name string) error {
+	return f.do("Savepoint", func() error { return f.h.Savepoint(ctx, name) })
+}
+
+func (f *faultHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
+	return f.do("RollbackTo", func() error { return f.h.RollbackTo(ctx, name) })
+}
+
+func (f *faultHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
+	return f.do("ReleaseSavepoint", func() error { return f.h.ReleaseSavepoint(ctx, name) })
+}
+
+func (f *faultHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	err := f.s.p.do("Commit", func() error { return f.h.Commit(ctx, req) })
+	if errors.Is(err, errInjected) {
+		f.broken() // after the commit this does nothing
+		return errCommitLost
+	}
+	f.s.forget(f)
+	return err
+}
+
+func (f *faultHandle[Tx]) Rollback(ctx context.Context) error {
+	err := f.do("Rollback", func() error { return f.h.Rollback(ctx) })
+	f.s.forget(f)
+	return err
+}
