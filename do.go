@@ -207,13 +207,14 @@ func (a *Attempt) judge(err error) ended {
 	return how
 }
 
-// judgeError reads the marks of an error, the classifier's included.
+// judgeError reads the marks of an error, the classifier's included. The error of a step was classified
+// there: what is known of the step says nothing of the work around it.
 func judgeError(err error, classify func(error) error) ended {
 	if err == nil {
 		return endedDone
 	}
 	how := readMarks(err)
-	if how == endedUnknown && classify != nil {
+	if how == endedUnknown && classify != nil && !fromStep(err) {
 		if marked := classify(err); marked != nil {
 			how = readMarks(marked)
 		}
@@ -247,7 +248,11 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		return res, failure
 	case endedUnknown:
 		if state, step := a.unknownEnd(); state == StateAbandoned {
-			if err := a.release(StateAbandoned, errorClass(cause), step); errors.Is(err, ErrLeaseLost) {
+			class := errorClass(cause)
+			if a.steps.Load().refused() != "" {
+				class = classStep
+			}
+			if err := a.release(StateAbandoned, class, step); errors.Is(err, ErrLeaseLost) {
 				return superseded[T](a, cause)
 			} // what is not written for another reason lapses into the same state
 			res.Outcome = Unknown

@@ -139,6 +139,13 @@ type stepError struct {
 func (e *stepError) Error() string { return fmt.Sprintf("step %q: %v", e.name, e.err) }
 func (e *stepError) Unwrap() error { return e.err }
 
+// fromStep reports whether an error crossed the border of a step.
+func fromStep(err error) bool {
+	var inStep *stepError
+	var e *Error
+	return errors.As(err, &inStep) || errors.As(err, &e) && e.Step != ""
+}
+
 // readMarks tells what the marks on an error say, outermost first: errors.Is would look through the
 // border of a step.
 func readMarks(err error) ended {

@@ -296,16 +296,18 @@ type steps struct {
 }
 
 type openStep struct {
-	name   string
-	policy Policy
+	name    string
+	policy  Policy
+	earlier bool // left open by an earlier attempt, and not begun in this one
 }
 
-// recall takes over what earlier attempts recorded. What they left open is open until it is asked for and ended.
+// recall takes over what earlier attempts recorded. What they left open is open until it is asked for
+// and ended; its policy speaks when it is asked for.
 func recall(recorded []StepRecord, p Policy) *steps {
 	s := &steps{recorded: recorded}
 	for _, r := range recorded {
 		if r.State == StepOpen {
-			s.opened = append(s.opened, openStep{r.Name, p})
+			s.opened = append(s.opened, openStep{r.Name, p, true})
 		}
 	}
 	return s
@@ -337,11 +339,11 @@ func (s *steps) open(name string, p Policy) {
 	defer s.mu.Unlock()
 	for i := range s.opened {
 		if s.opened[i].name == name {
-			s.opened[i].policy = p
+			s.opened[i] = openStep{name, p, false}
 			return
 		}
 	}
-	s.opened = append(s.opened, openStep{name, p})
+	s.opened = append(s.opened, openStep{name, p, false})
 }
 
 func (s *steps) ended(name string) {
@@ -389,7 +391,7 @@ func (s *steps) firstOpen() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.opened {
-		if o.policy != Reexecute {
+		if o.policy != Reexecute && !o.earlier {
 			return o.name
 		}
 	}
