@@ -150,14 +150,16 @@ func replay[T any](op *operation, saved *SavedResult) (v T, o Outcome, err error
 // perform runs the work of an attempt and ends it, whichever way the work ends.
 func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error), ask reconciler[T], summarize func(T) []byte) (Result[T], error) {
 	defer a.end()
-	returned := false
+	returned, asking := false, false
 	defer func() {
 		if !returned { // a panic or Goexit, which goes on
-			a.unwound()
+			a.unwound(asking)
 		}
 	}()
 	if a.call.policy == Reconcile && a.tookOver() {
+		asking = true
 		verdict, err := ask(&a.ctx, a.abandoned(""))
+		asking = false
 		if err != nil || verdict.kind != verdictNotHappened {
 			returned = true
 			return reconciled(a, verdict, err, summarize)
@@ -309,10 +311,10 @@ func (a *Attempt) unknownEnd() (state State, step string) {
 	return StateAbandoned, step
 }
 
-// unwound ends an attempt whose work did not return.
-func (a *Attempt) unwound() {
+// unwound ends an attempt whose work did not return, or whose reconciler did not: that one has settled nothing.
+func (a *Attempt) unwound(asking bool) {
 	state, step := a.unknownEnd()
-	if step == "" && a.call.effectsInSteps && !a.steps.Load().anyOpen() {
+	if step == "" && a.call.effectsInSteps && !asking && !a.steps.Load().anyOpen() {
 		state = StateReleased
 	}
 	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses

@@ -58,9 +58,11 @@ type Abandoned struct {
 	Key     Key
 	Step    string // the step in question; empty for the operation
 	Attempt int    // the attempt that left it
-	Owner   string // who ran it
-	Since   time.Time
-	// LastError is the class of the error that ended it; empty where its process or its lease did.
+	Owner   string // who ran it; empty where that is not known any more
+	// Since is when that attempt claimed the operation, or first began the step.
+	Since time.Time
+	// LastError is the class of the error that ended it; empty where its process or its lease did, and
+	// where that is not known any more.
 	LastError string
 	// Downstream returns the downstream key that the attempt used under that name.
 	Downstream func(name string) string

@@ -53,7 +53,7 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 		case Refuse:
 			return v, s.refuse(nil)
 		case Reconcile:
-			verdict, err := ask(ctx, s.a.abandoned(s.name))
+			verdict, err := ask(ctx, s.abandoned())
 			switch {
 			case err != nil:
 				return v, s.refuse(err)
@@ -180,6 +180,16 @@ func (s *stepRun) refuse(cause error) error {
 	s.outcome = Unknown
 	s.a.knownSteps().refuse(s.name)
 	return s.fail(Unknown, ErrOutcomeUnknown, cause)
+}
+
+// abandoned describes the attempt that left the step open, for a reconciler. It need not be the latest.
+func (s *stepRun) abandoned() Abandoned {
+	left := s.a.abandoned(s.name)
+	if left.Attempt != s.recorded.Attempt {
+		left.Attempt, left.Owner, left.LastError = s.recorded.Attempt, "", ""
+	}
+	left.Since = s.recorded.BeganAt
+	return left
 }
 
 // end saves the end of the step as persistently as a completion.
