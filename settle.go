@@ -61,13 +61,9 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	if s.By == "" {
 		s.By = r.set.Owner
 	}
-	if s.Value != nil && s.Encoded == nil {
-		if s.Encoded, err = marshal(r.set.Codec, s.Value); err != nil {
-			return op.fail(Invalid, fmt.Errorf("%w: the settlement's value can not be encoded", ErrInvalidArgument), err)
-		}
-		s.Codec = r.set.codecName
+	if err := s.encode(r.set); err != nil {
+		return op.fail(Invalid, err, nil)
 	}
-	s.Value = nil
 	if op.set.Observer != nil {
 		w := op.observe(ctx, OpSettle, s.Step)
 		err = Settle(w.ctx, r.store, op.id, s)
@@ -76,6 +72,27 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	}
 	return Settle(ctx, r.store, op.id, s)
 }
+
+// encode replaces Value by what the receiver's codec makes of it.
+func (s *Settlement) encode(set *settings) error {
+	if s.Value == nil {
+		return nil
+	}
+	if s.Encoded != nil {
+		return errManyResults
+	}
+	data, err := marshal(set.Codec, s.Value)
+	if err != nil {
+		return fmt.Errorf("%w: the settlement's value can not be encoded: %w", ErrInvalidArgument, err)
+	}
+	if data == nil { // nothing to write is not nothing given
+		data = []byte{}
+	}
+	s.Encoded, s.Codec, s.Value = data, set.codecName, nil
+	return nil
+}
+
+var errManyResults = fmt.Errorf("%w: a settlement has one result: Value, Encoded or Failure", ErrInvalidArgument)
 
 func settleOutcome(err error) Outcome {
 	var e *Error
@@ -107,12 +124,19 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	if s.Lifetime == (Lifetime{}) {
 		s.Lifetime = ForFinance()
 	}
+	if err := s.checkStep(ctx, store, op); err != nil {
+		return err
+	}
 	take := TakeToSettle
 	if s.Force {
 		take = TakeForced
 	}
-	claim, err := store.Claim(ctx, ClaimRequest{ID: id, Nonce: NewNonce(), Owner: s.By, Lease: settleLease, Take: take})
+	req := ClaimRequest{ID: id, Nonce: NewNonce(), Owner: s.By, Lease: settleLease, Take: take}
+	claim, err := store.Claim(ctx, req)
 	if err != nil {
+		if !isFinal(err) { // it may have been done
+			s.putBack(ctx, store, id, req.Nonce)
+		}
 		return op.fail(StoreFailed, ErrStore, err)
 	}
 	switch claim.Decision {
@@ -129,13 +153,7 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 		return op.fail(Failed, ErrNotUnknown, nil)
 	}
 	if err := s.write(ctx, store, &claim.Record); err != nil {
-		// Put back as it was; where this fails too, the settlement's lease lapses into the same state.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultStoreTimeout)
-		defer cancel()
-		_, _ = store.Release(ctx, ReleaseRequest{ //nolint:errcheck // see above
-			ID: id, Token: claim.Record.Token, Nonce: claim.Record.Nonce, State: StateAbandoned,
-			ErrorClass: "settle", Step: claim.Record.UnknownStep, Lifetime: s.Lifetime,
-		})
+		s.putBack(ctx, store, id, req.Nonce)
 		switch {
 		case errors.Is(err, ErrLeaseLost):
 			return op.fail(LeaseLost, ErrLeaseLost, nil)
@@ -145,6 +163,50 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 		return op.fail(StoreFailed, ErrStore, err)
 	}
 	return nil
+}
+
+// putBack makes what the settlement with that nonce has claimed unknown again. Where this fails too, the
+// settlement's lease lapses into the same state.
+func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonce Nonce) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultStoreTimeout)
+	defer cancel()
+	got, err := store.Get(ctx, GetRequest{ID: id})
+	if err != nil || !got.Found || got.Record.Nonce != nonce {
+		return
+	}
+	_, _ = store.Release(ctx, ReleaseRequest{ //nolint:errcheck // see above
+		ID: id, Token: got.Record.Token, Nonce: nonce, State: StateAbandoned,
+		ErrorClass: "settle", Step: got.Record.UnknownStep, Lifetime: s.Lifetime,
+	})
+}
+
+// checkStep refuses, before anything is written, a settlement of a step that is not in question: a forced
+// one would have cost a live attempt its record for nothing.
+func (s *Settlement) checkStep(ctx context.Context, store Store, op *operation) error {
+	if s.Step == "" {
+		return nil
+	}
+	got, err := store.Get(ctx, GetRequest{ID: op.id})
+	switch {
+	case err != nil:
+		return op.fail(StoreFailed, ErrStore, err)
+	case !got.Found:
+		return op.fail(Failed, ErrNotFound, nil)
+	}
+	if _, err := s.openStep(&got.Record); err != nil {
+		return op.fail(Failed, err, nil)
+	}
+	return nil
+}
+
+// openStep returns the step to settle. One that an earlier settlement wrote, which then failed, is still
+// in question.
+func (s *Settlement) openStep(rec *Record) (StepRecord, error) {
+	step, ok := rec.Step(s.Step)
+	if !ok || step.State != StepOpen && rec.UnknownStep != s.Step {
+		return step, fmt.Errorf("%w: step %q is not open", ErrNotUnknown, s.Step)
+	}
+	return step, nil
 }
 
 func (s *Settlement) validate() error {
@@ -158,7 +220,7 @@ func (s *Settlement) validate() error {
 	case s.Verdict != SettleDone && s.Verdict != SettleNotDone:
 		return fmt.Errorf("%w: a settlement needs a verdict: SettleDone or SettleNotDone", ErrInvalidArgument)
 	case given > 1:
-		return fmt.Errorf("%w: a settlement has one result: Value, Encoded or Failure", ErrInvalidArgument)
+		return errManyResults
 	case s.Verdict == SettleNotDone && given > 0:
 		return fmt.Errorf("%w: what was not done has no result", ErrInvalidArgument)
 	case s.Value != nil:
@@ -198,9 +260,9 @@ func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error 
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: StateReleased, ErrorClass: "settled", Lifetime: s.Lifetime,
 	}
 	if s.Step != "" {
-		step, ok := rec.Step(s.Step)
-		if !ok || step.State != StepOpen {
-			return fmt.Errorf("%w: step %q is not open", ErrNotUnknown, s.Step)
+		step, err := s.openStep(rec)
+		if err != nil {
+			return err
 		}
 		step.State, step.Result = StepNotDone, SavedResult{}
 		if s.Verdict == SettleDone {
@@ -210,7 +272,7 @@ func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error 
 		if _, err := store.SaveStep(ctx, req); err != nil {
 			return err
 		}
-		_, err := store.Release(ctx, release)
+		_, err = store.Release(ctx, release)
 		return err
 	}
 	if s.Verdict == SettleNotDone {
