@@ -102,7 +102,7 @@ func checkCallerGone(e *env) {
 		{"rejected", everonce.Permanent("declined", nil, nil), everonce.StateCompleted},
 	} {
 		key := e.key()
-		r, err := everonce.NewReceiver(e.s, everonce.Refuse, &everonce.Options{Lease: long, Codec: everonce.Raw(), CompletionLimit: 2 * time.Second})
+		r, err := everonce.NewReceiver(e.s, everonce.Refuse, &everonce.Options{Lease: long, Codec: everonce.Raw(), CompletionLimit: time.Second})
 		if err != nil {
 			e.Fatalf("NewReceiver: %v", err)
 		}
@@ -119,7 +119,7 @@ func checkCallerGone(e *env) {
 		})
 		cancel()
 		if errors.Is(err, everonce.ErrNotRecorded) {
-			e.Errorf("%s: not recorded: %v", end.name, err)
+			e.Fatalf("%s: not recorded: %v", end.name, err)
 		}
 		rec := e.get(key)
 		if rec.State != end.want {

@@ -34,6 +34,10 @@ func storeBugs() []bug {
 			plant: both(func(s everonce.Store) everonce.Store { return &noFence{planted{s}} }),
 		},
 		{
+			name: "no fence, in a history", caught: "History/OfDoIsLinearizable", tries: 20,
+			plant: both(func(s everonce.Store) everonce.Store { return &noFence{planted{s}} }),
+		},
+		{
 			name: "renew without token", caught: "Rule03/WrongTokenOrNonce",
 			plant: both(func(s everonce.Store) everonce.Store { return &renewWithoutToken{planted{s}} }),
 		},

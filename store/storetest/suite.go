@@ -6,6 +6,6 @@ import "slices"
 func storeChecks() []check {
 	return slices.Concat(
 		claimChecks(), fenceChecks(), repeatChecks(), clockChecks(), purgeChecks(), stepChecks(), limitChecks(), contextChecks(),
-		durableChecks(), capabilityChecks(), generatedChecks(), engineChecks(), crashChecks(),
+		durableChecks(), capabilityChecks(), generatedChecks(), engineChecks(), crashChecks(), historyChecks(),
 	)
 }

@@ -17,6 +17,8 @@ func txCrashChecks[Tx any]() []check {
 		{name: "TxCrashPoints/Optimistic", run: inTx(func(e *txEnv[Tx]) { e.crashTx(true) })},
 		{name: "TxCrashPoints/PermanentFailure", run: inTx(checkTxRejected[Tx])},
 		{name: "TxCrashPoints/StepTx", run: inTx(checkStepTxCrash[Tx])},
+		{name: "TxHistory/OfTransactIsLinearizable", run: inTx(func(e *txEnv[Tx]) { e.history(e.deliverTx(false)) })},
+		{name: "TxHistory/OfOptimisticTransactIsLinearizable", run: inTx(func(e *txEnv[Tx]) { e.history(e.deliverTx(true)) })},
 	}
 }
 
@@ -169,4 +171,32 @@ func checkStepTxCrash[Tx any](e *txEnv[Tx]) {
 		return tr
 	}
 	e.crashEverywhere(newTrial)
+}
+
+// deliverTx brings an operation to a process in transactional mode, the work's effect a row.
+func (e *txEnv[Tx]) deliverTx(optimistic bool) func(p *process, d delivery) (told, error) {
+	return func(p *process, d delivery) (answer told, err error) {
+		s := newFaultTxStore(e.txs, p)
+		t, err := everonce.NewTxReceiver(s, historyOptions())
+		if err != nil {
+			return answer, err
+		}
+		opts := []everonce.CallOption{fingerprintA}
+		if optimistic {
+			opts = append(opts, everonce.Optimistic())
+		}
+		p.run(func() {
+			res, doErr := everonce.Transact(e.ctx, t, d.key, func(ctx context.Context, tx Tx) (string, error) {
+				return d.own, p.do("effect", func() error { return e.app.Apply(ctx, tx, d.key.ID) })
+			}, opts...)
+			if !p.isGone() {
+				answer, err = toldBy(res, doErr)
+			}
+		})
+		s.disconnect(e.ctx)
+		if n, countErr := e.app.Count(e.ctx, d.key.ID); countErr != nil || n > 1 {
+			return answer, fmt.Errorf("%d effects: %w", n, errors.Join(err, countErr))
+		}
+		return answer, err
+	}
 }

@@ -32,6 +32,7 @@ func txEngineChecks[Tx any]() []check {
 		{name: "DoTx/CommitsWithTheCaller", run: inTx(checkDoTx[Tx])},
 		{name: "DoTx/AFailureLeavesTheCallersTransactionAlive", run: inTx(checkDoTxFails[Tx])},
 		{name: "DoTx/DuplicatesAtOnceAreTold", run: inTx(checkDoTxDuplicates[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter }},
+		{name: "Rule19/ACallOnTheStoreInsideOfATransactionIsRefused", run: inTx(checkInside[Tx])},
 		{name: "Rule17/NothingIsRetriedInTheCallersTransaction", run: inTx(checkNoRetry[Tx])},
 	}
 }
@@ -175,6 +176,30 @@ func checkDoTxDuplicates[Tx any](e *txEnv[Tx]) {
 	e.ok("commit of the first", first.Commit(e.ctx))
 	e.counted(key.ID, 1)
 	e.told(txClaimReq(key), everonce.DecideReplay)
+}
+
+// checkInside calls the store from inside of a transaction that everonce began on it: an error, where it
+// could only wait for itself.
+func checkInside[Tx any](e *txEnv[Tx]) {
+	t, r := e.txReceiver(e.txs), e.receiver(e.txs, everonce.Refuse)
+	key := e.key()
+	res, err := everonce.Transact(e.ctx, t, key, func(ctx context.Context, tx Tx) (string, error) {
+		work := func(context.Context, *everonce.Attempt) (string, error) { return "", nil }
+		if _, err := everonce.Do(ctx, r, e.key(), work); !errors.Is(err, everonce.ErrInTransaction) {
+			e.Errorf("Do: %v, want %v", err, everonce.ErrInTransaction)
+		}
+		if _, err := everonce.Do(ctx, r, key, work, everonce.Wait(hung)); !errors.Is(err, everonce.ErrNested) {
+			e.Errorf("Do of the same key: %v, want %v", err, everonce.ErrNested)
+		}
+		if _, err := everonce.Transact(ctx, t, e.key(), func(context.Context, Tx) (string, error) { return "", nil }); !errors.Is(err, everonce.ErrInTransaction) {
+			e.Errorf("Transact: %v, want %v", err, everonce.ErrInTransaction)
+		}
+		return "receipt", e.app.Apply(ctx, tx, key.ID)
+	})
+	if err != nil || res.Outcome != everonce.Executed {
+		e.Errorf("Transact: %v, %v; want executed", res.Outcome, err)
+	}
+	e.counted(key.ID, 1)
 }
 
 // checkNoRetry makes each statement of a DoTx fail as a deadlock does, which has ended the transaction: it

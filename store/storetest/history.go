@@ -1,0 +1,199 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/everonce/everonce"
+)
+
+// historyChecks let clients deliver the same operations at once, over processes that fail and owners that
+// are overtaken, and ask a linearizability checker whether what they were told can be told by one
+// register per key that is written once.
+func historyChecks() []check {
+	return []check{
+		{name: "History/OfDoIsLinearizable", run: func(e *env) { e.history(e.deliverDo) }},
+	}
+}
+
+// delivery is one call of a client, as the checker sees it.
+type delivery struct {
+	key everonce.Key
+	// own is the value that the call's work gives.
+	own string
+}
+
+// told is its answer.
+type told struct {
+	outcome everonce.Outcome // 0 where the process did not live to answer
+	value   string
+}
+
+// register is the model of a key: empty until an operation is completed, and that value ever after. A call
+// whose end nobody saw may have completed its operation at any later time, or never.
+func register() porcupine.Model {
+	nm := porcupine.NondeterministicModel{
+		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+			byKey := make(map[everonce.Key][]porcupine.Operation)
+			for _, op := range history {
+				k := op.Input.(delivery).key //nolint:errcheck // the suite's own
+				byKey[k] = append(byKey[k], op)
+			}
+			parts := make([][]porcupine.Operation, 0, len(byKey))
+			for _, p := range byKey {
+				parts = append(parts, p)
+			}
+			return parts
+		},
+		Init: func() []any { return []any{""} },
+		Step: func(state, input, output any) []any {
+			now, in, out := state.(string), input.(delivery), output.(told) //nolint:errcheck // the suite's own
+			switch out.outcome {
+			case everonce.Executed:
+				if now == "" && out.value == in.own {
+					return []any{in.own}
+				}
+			case everonce.Replayed:
+				if now != "" && now == out.value {
+					return []any{now}
+				}
+			case everonce.InProgress, everonce.Failed:
+				if now == "" {
+					return []any{now}
+				}
+			case everonce.LeaseLost, everonce.StoreFailed:
+				return []any{now}
+			case 0, everonce.NotRecorded, everonce.Unknown:
+				if now == "" {
+					return []any{now, in.own}
+				}
+				return []any{now}
+			}
+			return nil
+		},
+		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%v → %v", input, output) },
+	}
+	return nm.ToModel()
+}
+
+// history runs clients against each other and checks what they were told.
+func (e *env) history(deliver func(p *process, d delivery) (told, error)) {
+	e.Helper()
+	const clients, turns, keys = 8, 36, 12
+	seed := rand.Uint64()
+	e.Logf("seed %d", seed)
+	all := make([]everonce.Key, keys)
+	for i := range all {
+		all[i] = e.key()
+	}
+	var mu sync.Mutex
+	var ops []porcupine.Operation
+	started := time.Now()
+	each(clients, func(client int) {
+		rng := rand.New(rand.NewPCG(seed, uint64(client))) //nolint:gosec // a seeded choice
+		for turn := range turns {
+			// They move over the keys together, so that they meet at each.
+			d := delivery{key: all[min(turn/3+rng.IntN(2), keys-1)], own: fmt.Sprintf("%d.%d", client, turn)}
+			p := newProcess(-1, noFault)
+			if rng.IntN(4) == 0 {
+				p = newProcess(rng.IntN(4), faults[rng.IntN(len(faults))])
+			}
+			called := time.Since(started)
+			answer, err := deliver(p, d)
+			returned := int64(time.Since(started))
+			if err != nil {
+				e.Errorf("seed %d: %v: %v", seed, answer.outcome, err)
+			}
+			if answer.outcome == 0 || answer.outcome == everonce.NotRecorded || answer.outcome == everonce.Unknown {
+				returned = math.MaxInt64
+			}
+			mu.Lock()
+			ops = append(ops, porcupine.Operation{ClientId: client, Input: d, Call: int64(called), Output: answer, Return: returned})
+			mu.Unlock()
+			if answer.outcome == everonce.InProgress && rng.IntN(2) == 0 {
+				e.overtake(d.key)
+			}
+		}
+	})
+	executed := make(map[everonce.Key]int)
+	for _, op := range ops {
+		if out := op.Output.(told); out.outcome == everonce.Executed { //nolint:errcheck // the suite's own
+			executed[op.Input.(delivery).key]++ //nolint:errcheck // the suite's own
+		}
+	}
+	for _, n := range executed {
+		if n > 1 {
+			e.Errorf("seed %d: %d calls of one key were told that they executed it", seed, n)
+		}
+	}
+	if res := porcupine.CheckOperationsTimeout(register(), ops, hung); res != porcupine.Ok {
+		e.Errorf("seed %d: the history of %d calls is not linearizable: %v", seed, len(ops), res)
+		for _, op := range ops {
+			e.Logf("client %d: %v to %v: %v → %v", op.ClientId, time.Duration(op.Call), time.Duration(op.Return), op.Input, op.Output)
+		}
+	}
+}
+
+// overtake lets the lease of whoever holds the key run out, alive or not.
+func (e *env) overtake(k everonce.Key) {
+	got, err := e.s.Get(e.ctx, everonce.GetRequest{ID: k.RecordID()})
+	if err != nil {
+		e.Errorf("Get: %v", err)
+		return
+	}
+	if !got.Found || got.Record.State != everonce.StateClaimed {
+		return
+	}
+	_, err = e.s.Renew(e.ctx, everonce.RenewRequest{ID: got.Record.ID, Token: got.Record.Token, Nonce: got.Record.Nonce, Lease: time.Millisecond, Lifetime: forLong})
+	if err != nil && !errors.Is(err, everonce.ErrLeaseLost) {
+		e.Errorf("Renew: %v", err)
+	}
+	if e.h.Advance != nil {
+		e.h.Advance(time.Millisecond)
+	}
+}
+
+// deliverDo brings an operation to a process in guarded mode, under Reexecute.
+func (e *env) deliverDo(p *process, d delivery) (answer told, err error) {
+	r, err := everonce.NewReceiver(&faultStore{e.s, p}, everonce.Reexecute, historyOptions())
+	if err != nil {
+		return answer, err
+	}
+	p.run(func() {
+		res, doErr := everonce.Do(e.ctx, r, d.key, func(context.Context, *everonce.Attempt) (string, error) {
+			runtime.Gosched()
+			return d.own, p.do("effect", func() error { return nil })
+		}, fingerprintA)
+		if !p.isGone() {
+			answer, err = toldBy(res, doErr)
+		}
+	})
+	return answer, err
+}
+
+func historyOptions() *everonce.Options {
+	return &everonce.Options{Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite"}
+}
+
+// toldBy reads an answer. An outcome that no call of a history may have is an error.
+func toldBy(res everonce.Result[string], err error) (told, error) {
+	answer := told{outcome: res.Outcome, value: res.Value}
+	switch res.Outcome {
+	case everonce.Executed, everonce.Replayed:
+		return answer, err
+	case everonce.Failed, everonce.InProgress, everonce.LeaseLost, everonce.StoreFailed, everonce.NotRecorded, everonce.Unknown:
+		if err == nil {
+			return answer, errors.New("an outcome without a value has no error")
+		}
+		return answer, nil
+	}
+	return answer, fmt.Errorf("unexpected outcome: %w", err)
+}
