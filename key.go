@@ -96,7 +96,7 @@ func validateName(what, s string, limit int) error {
 	case len(s) > limit:
 		return fmt.Errorf("%w: the %s has %d bytes, the limit is %d", ErrInvalidKey, what, len(s), limit)
 	}
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		switch c := s[i]; {
 		case c < ' ' || c == 0x7f:
 			return fmt.Errorf("%w: the %s has a control character at byte %d", ErrInvalidKey, what, i)
@@ -175,7 +175,7 @@ func (k Key) recordID(secret []byte) RecordID {
 func ScopeRange(s Scope) [8]byte {
 	h := uint64(14695981039346656037) // FNV-1a; only the place in the order depends on it
 	root := s.root()
-	for i := 0; i < len(root); i++ {
+	for i := range len(root) {
 		h = (h ^ uint64(root[i])) * 1099511628211
 	}
 	var b [8]byte

@@ -26,7 +26,7 @@ func (b beats) Swap(i, j int) {
 }
 
 func (b *beats) Push(x any) {
-	a := x.(*Attempt) //nolint:forcetypeassert,errcheck // the heap holds nothing else
+	a := x.(*Attempt) //nolint:forcetypeassert // the heap holds nothing else
 	a.beat.index = len(*b)
 	*b = append(*b, a)
 }
@@ -78,7 +78,7 @@ func (p *pulse) fire() {
 	defer p.mu.Unlock()
 	now := time.Now()
 	for len(p.due) > 0 && !p.due[0].beat.next.After(now) {
-		a := heap.Pop(&p.due).(*Attempt) //nolint:forcetypeassert,errcheck // the heap holds nothing else
+		a := heap.Pop(&p.due).(*Attempt) //nolint:forcetypeassert // the heap holds nothing else
 		go a.renew()
 	}
 	p.armed = time.Time{}

@@ -133,8 +133,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	h, claim, err := r.begin(ctx, begin)
 	if err != nil {
-		res, _ = failed[T](err)
-		return res, err
+		return failed[T](err)
 	}
 	if !late && claim.Decision != DecideClaimed {
 		return r.answered(ctx, &claim)

@@ -86,7 +86,7 @@ func work[Tx any](ctx context.Context, spec workerSpec, a *app[Tx]) error {
 	if w.tx, err = everonce.NewTxReceiver(a.store, opts); err != nil {
 		return err
 	}
-	order := rand.New(rand.NewPCG(spec.Seed, 2)).Perm(spec.To - spec.From) //nolint:gosec // a test's order
+	order := rand.New(rand.NewPCG(spec.Seed, 2)).Perm(spec.To - spec.From)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make(chan error, spec.Callers)
