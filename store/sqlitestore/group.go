@@ -3,8 +3,10 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"modernc.org/sqlite"
 
@@ -33,6 +35,7 @@ type grouper struct {
 
 	mu      sync.Mutex
 	queue   []*write
+	waiting atomic.Int64 // the length of the queue
 	running bool
 	closed  bool
 	idle    sync.Cond // running has become false
@@ -70,6 +73,7 @@ func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn
 		return errClosed
 	}
 	g.queue = append(g.queue, w)
+	g.waiting.Add(1)
 	start := !g.running
 	g.running = true
 	g.mu.Unlock()
@@ -87,14 +91,42 @@ func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn
 
 // run writes until the queue is empty.
 func (g *grouper) run() {
+	var batch []*write
 	for {
+		g.gather(len(batch))
 		g.turn.enterAlways()
-		batch := g.next()
+		batch = g.next()
 		if batch != nil {
 			g.together(batch)
 		}
 		g.turn.leave()
 		if batch == nil && g.rest() {
+			return
+		}
+	}
+}
+
+// The pauses that gather allows.
+const (
+	gatherStep  = 20 * time.Microsecond
+	gatherLimit = 500 * time.Microsecond
+)
+
+// gather lets the callers of the last batch, who have just been answered, come with their next writes, so that
+// they share the next commit with those who came during the last one. It stops as soon as nobody comes.
+func (g *grouper) gather(released int) {
+	if released < 2 {
+		return
+	}
+	start := time.Now()
+	seen, last := int(g.waiting.Load()), start
+	for full := seen + released; seen < full; {
+		runtime.Gosched()
+		now := time.Now()
+		if n := int(g.waiting.Load()); n > seen {
+			seen, last = n, now
+		}
+		if now.Sub(last) > gatherStep || now.Sub(start) > gatherLimit {
 			return
 		}
 	}
@@ -110,6 +142,7 @@ func (g *grouper) next() []*write {
 	}
 	batch := g.queue[:n:n]
 	g.queue = g.queue[n:]
+	g.waiting.Add(int64(-n))
 	return batch
 }
 

@@ -161,12 +161,12 @@ func TestStatementsPerCall(t *testing.T) {
 		{"Do, replay", func() { do("a") }, "claim read"},
 		{"Do with a step", func() { step("b") }, "claim save_step put_step save_step put_step complete"},
 		{"Do with a StepTx", func() { stepTx("c") }, "claim begin+ commit+save_step commit+put_step commit+ complete"},
-		{"Transact, new key", func() { transact("d") }, "reader:read begin+ begin+read commit+finish commit+"},
-		{"Transact, replay", func() { transact("d") }, "reader:read"},
-		{"Transact optimistic, new key", func() { transact("e", everonce.Optimistic()) }, "reader:read begin+ commit+finish commit+"},
-		{"Transact optimistic, replay", func() { transact("e", everonce.Optimistic()) }, "reader:read"},
-		{"DoTx, new key", func() { doTx("f") }, "savepoint read finish savepoint"},
-		{"DoTx, replay", func() { doTx("f") }, "savepoint read savepoint"},
+		{"Transact, new key", func() { transact("d") }, "begin+ begin+probe commit+finish commit+"},
+		{"Transact, replay", func() { transact("d") }, "begin+ begin+probe read rollback"},
+		{"Transact optimistic, new key", func() { transact("e", everonce.Optimistic()) }, "reader:probe begin+ commit+finish commit+"},
+		{"Transact optimistic, replay", func() { transact("e", everonce.Optimistic()) }, "reader:probe reader:read"},
+		{"DoTx, new key", func() { doTx("f") }, "savepoint probe finish savepoint"},
+		{"DoTx, replay", func() { doTx("f") }, "savepoint probe read savepoint"},
 	} {
 		row.call()
 		if got := c.take(); got != row.want {
@@ -181,6 +181,10 @@ func TestStatementsPerCall(t *testing.T) {
 	do("a")
 	if got := c.take(); got != "reader:read" {
 		t.Errorf("a replay among replays: %q, want one read", got)
+	}
+	transact("d")
+	if got := c.take(); got != "reader:read" {
+		t.Errorf("a replay of Transact among replays: %q, want one read", got)
 	}
 	for i := range 60 {
 		do(fmt.Sprint("new", i))

@@ -185,7 +185,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 			return newRawConn(conn, d.keep), nil
 		}
 	}
-	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.ReadSteps: true, d.text.GetMeta: true}
+	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.GetMeta: true}
 	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing))
 	d.readers = newReaders(o.Readers, raw(reading))
 	return d, nil

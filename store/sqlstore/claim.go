@@ -44,7 +44,7 @@ func (s *Store[Tx]) lookFirst(id *everonce.RecordID) bool {
 // look answers a claim by a read, if that is enough.
 func (s *Store[Tx]) look(ctx context.Context, req *everonce.ClaimRequest) (done bool, res everonce.ClaimResult, err error) {
 	var w row
-	if err = s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w); err != nil {
+	if err = s.find(ctx, reader[Tx]{s.driver}, &req.ID, &w); err != nil {
 		return false, res, err
 	}
 	rec, err := w.record()
@@ -52,6 +52,7 @@ func (s *Store[Tx]) look(ctx context.Context, req *everonce.ClaimRequest) (done 
 		return false, res, err
 	}
 	next, res, err := transition.Claim(rec, *req, w.now)
+	s.hits.count(next == nil)
 	return next == nil, res, err
 }
 

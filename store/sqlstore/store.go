@@ -79,6 +79,39 @@ func (s *Store[Tx]) load(ctx context.Context, c Conn, id *everonce.RecordID, w *
 	return c.Send(ctx, s.readSteps(&w.rec))
 }
 
+// find is load for a key that is probably new.
+func (s *Store[Tx]) find(ctx context.Context, c Conn, id *everonce.RecordID, w *row) error {
+	first := s.firstRead(s.text.Read, id, w)
+	if err := c.Send(ctx, first); err != nil {
+		return err
+	}
+	return s.readOn(ctx, c, first, id, w)
+}
+
+// firstRead makes the call that a look for a key begins with: a mere probe, where that is cheaper and
+// will probably do.
+func (s *Store[Tx]) firstRead(st *Statement, id *everonce.RecordID, w *row) *Call {
+	read := s.readRow(st, id, w)
+	if s.text.Probe == nil || s.hits.likely() {
+		return read
+	}
+	return &Call{Statement: s.text.Probe, Args: []any{id[:]}}
+}
+
+// readOn reads what firstRead has found and not read.
+func (s *Store[Tx]) readOn(ctx context.Context, c Conn, first *Call, id *everonce.RecordID, w *row) error {
+	if first.Statement == s.text.Probe {
+		if first.Affected == 0 {
+			return nil
+		}
+		return s.load(ctx, c, id, w)
+	}
+	if w.steps == 0 || w.err != nil {
+		return nil
+	}
+	return c.Send(ctx, s.readSteps(&w.rec))
+}
+
 // swapTries bounds how often a record that changes under our hands is read again. Each time another
 // writer has got ahead, so it ends much sooner.
 const swapTries = 100
@@ -152,12 +185,13 @@ func (s *Store[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.
 		return everonce.GetResult{}, err
 	}
 	res, err := s.get(ctx, reader[Tx]{s.driver}, req)
+	s.hits.count(res.Found)
 	return res, s.failed("get", err)
 }
 
 func (s *Store[Tx]) get(ctx context.Context, c Conn, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	var w row
-	if err := s.load(ctx, c, &req.ID, &w); err != nil {
+	if err := s.find(ctx, c, &req.ID, &w); err != nil {
 		return res, err
 	}
 	res.Now = w.now

@@ -25,13 +25,14 @@ func (s *Store[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (evero
 		return s.handle(c, true), none, nil
 	}
 	opts.Key = &req.Claim.ID
-	if s.traits.ReadFirst {
+	if s.lookFirst(&req.Claim.ID) {
 		if done, res, err := s.look(ctx, req.Claim); done || err != nil {
 			return nil, res, s.failed("begin", err)
 		}
 	}
 	var w row
-	c, err := s.driver.Begin(ctx, opts, s.readRow(s.text.ReadLocked, &req.Claim.ID, &w))
+	first := s.firstRead(s.text.ReadLocked, &req.Claim.ID, &w)
+	c, err := s.driver.Begin(ctx, opts, first)
 	switch {
 	case errors.Is(err, ErrKeyLocked):
 		return nil, s.inProgress(), nil
@@ -39,7 +40,8 @@ func (s *Store[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (evero
 		return nil, none, s.failed("begin", err)
 	}
 	h := s.handle(c, true)
-	res, err := h.granted(ctx, req.Claim, &w)
+	res, err := h.granted(ctx, req.Claim, first, &w)
+	s.hits.count(err == nil && res.Decision != everonce.DecideClaimed)
 	if err != nil || res.Decision != everonce.DecideClaimed {
 		if rollbackErr := c.Rollback(ctx); rollbackErr != nil && err == nil && res.Decision == 0 {
 			err = rollbackErr
@@ -108,12 +110,10 @@ type txClaim struct {
 func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
 
 // granted decides a claim on what was read under the key's lock, and remembers it.
-func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, w *row) (res everonce.ClaimResult, err error) {
+func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, first *Call, w *row) (res everonce.ClaimResult, err error) {
 	s := h.store
-	if w.steps > 0 && w.err == nil {
-		if err = h.conn.Send(ctx, s.readSteps(&w.rec)); err != nil {
-			return res, err
-		}
+	if err = s.readOn(ctx, h.conn, first, &req.ID, w); err != nil {
+		return res, err
 	}
 	rec, err := w.record()
 	if err != nil {
@@ -135,10 +135,11 @@ func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, 
 // Claim claims inside of the transaction. It writes nothing.
 func (h *txHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
 	var w row
-	if err := h.conn.Send(ctx, h.store.readRow(h.store.text.ReadLocked, &req.ID, &w)); err != nil {
+	first := h.store.firstRead(h.store.text.ReadLocked, &req.ID, &w)
+	if err := h.conn.Send(ctx, first); err != nil {
 		return everonce.ClaimResult{}, h.failed("claim", err)
 	}
-	res, err := h.granted(ctx, &req, &w)
+	res, err := h.granted(ctx, &req, first, &w)
 	return res, h.failed("claim", err)
 }
 
