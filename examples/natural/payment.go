@@ -1,0 +1,37 @@
+package natural
+
+import (
+	"context"
+	"errors"
+
+	"github.com/everonce/everonce/store/sqlitestore"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// Payment is the payment of an order, of which there is one.
+type Payment struct {
+	ID, Order string
+	Cents     int64
+}
+
+// ErrOtherAmount says that the order is paid, with another amount.
+var ErrOtherAmount = errors.New("the order is paid with another amount")
+
+// Pay books the payment of an order, and returns it; or the one that is booked already, and says which. What
+// makes it once is the unique constraint on order_id, in the business table itself.
+func Pay(ctx context.Context, db DB, p Payment) (booked Payment, first bool, err error) {
+	booked, first, err = sqlitestore.InsertOnce(ctx, db, sqlstore.Insert{
+		Table:     "payment",
+		Columns:   []string{"id", "order_id", "cents"},
+		Values:    []any{p.ID, p.Order, p.Cents},
+		Key:       []string{"order_id"},
+		Returning: []string{"id", "order_id", "cents"},
+	}, func(row sqlstore.Row) (p Payment, err error) {
+		err = row.Scan(&p.ID, &p.Order, &p.Cents)
+		return p, err
+	})
+	if err == nil && booked.Cents != p.Cents {
+		err = ErrOtherAmount
+	}
+	return booked, first, err
+}
