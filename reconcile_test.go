@@ -29,13 +29,17 @@ func TestReconcile(t *testing.T) {
 		then  string
 		cause error
 	}{
-		"happened":        {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.Happened("found"), nil }, value, nil},
-		"not happened":    {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.NotHappened[string](), nil }, runs, nil},
-		"still unknown":   {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.StillUnknown[string](), nil }, unknown, errAny},
+		"happened":     {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.Happened("found"), nil }, value, nil},
+		"not happened": {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.NotHappened[string](), nil }, runs, nil},
+		"still unknown": {func(context.Context, everonce.Abandoned) (verdict, error) {
+			return everonce.StillUnknown[string](), nil
+		}, unknown, errAny},
 		"zero verdict":    {func(context.Context, everonce.Abandoned) (v verdict, _ error) { return v, nil }, unknown, errAny},
 		"error":           {func(context.Context, everonce.Abandoned) (v verdict, _ error) { return v, errNet }, unknown, errNet},
 		"error and value": {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.Happened("found"), errNet }, unknown, errNet},
-		"error and not":   {func(context.Context, everonce.Abandoned) (verdict, error) { return everonce.NotHappened[string](), errNet }, unknown, errNet},
+		"error and not": {func(context.Context, everonce.Abandoned) (verdict, error) {
+			return everonce.NotHappened[string](), errNet
+		}, unknown, errNet},
 		"a mark is no verdict": {func(context.Context, everonce.Abandoned) (v verdict, _ error) {
 			return v, everonce.NotDone(errNet)
 		}, unknown, errNet},

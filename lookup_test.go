@@ -1,0 +1,99 @@
+package everonce_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+func TestLookupInEachState(t *testing.T) {
+	for state, want := range map[string]struct {
+		outcome everonce.Outcome
+		err     error
+	}{
+		"absent":       {everonce.Failed, everonce.ErrNotFound},
+		"live":         {everonce.InProgress, everonce.ErrInProgress},
+		"lapsed":       {everonce.Unknown, everonce.ErrOutcomeUnknown},
+		"abandoned":    {everonce.Unknown, everonce.ErrOutcomeUnknown},
+		"step unknown": {everonce.Unknown, everonce.ErrOutcomeUnknown},
+		"released":     {everonce.Failed, everonce.ErrReleased},
+		"completed":    {everonce.Replayed, nil},
+		"tombstone":    {everonce.Expired, everonce.ErrExpired},
+	} {
+		t.Run(state, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newMapStore()
+				r := newReceiver(t, s, everonce.Refuse, nil)
+				key := keyOf("x")
+				states[state](t, s, r, key)
+				before, writes := s.record(key), s.count("Claim")
+				for _, any := range []everonce.AnyReceiver{r, newTxReceiver(t, s, nil)} {
+					res, err := everonce.Lookup[string](context.Background(), any, key)
+					checkOutcome(t, res, err, want.outcome, want.err)
+					checkEqual(t, "Attempt", res.Attempt, 0)
+					switch state {
+					case "completed":
+						checkEqual(t, "value", res.Value, "v")
+					case "live":
+						checkEqual(t, "RetryAfter", asError(t, err).RetryAfter, time.Second)
+					case "step unknown":
+						checkEqual(t, "Step", asError(t, err).Step, "mail")
+					}
+				}
+				checkEqual(t, "the record", s.record(key), before)
+				checkEqual(t, "claims", s.count("Claim"), writes)
+			})
+		})
+	}
+}
+
+func TestLookupOfResults(t *testing.T) {
+	s := newFaultStore()
+	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{MaxResult: 10})
+	ctx := context.Background()
+	do(t, r, keyOf("p"), returns("", everonce.Permanent("declined", nil, nil)), everonce.Rejected, errAny)
+	res, err := everonce.Lookup[string](ctx, r, keyOf("p"))
+	checkOutcome(t, res, err, everonce.Rejected, errAny)
+	checkEqual(t, "code", asPermanent(t, err).Code, "declined")
+
+	do(t, r, keyOf("big"), returns("more than ten bytes", nil), everonce.Executed, nil)
+	res, err = everonce.Lookup[string](ctx, r, keyOf("big"))
+	checkOutcome(t, res, err, everonce.Elided, everonce.ErrResultElided)
+
+	do(t, r, keyOf("f"), returns("v", nil), everonce.Executed, nil, everonce.FingerprintOf(1))
+	res, err = everonce.Lookup[string](ctx, r, keyOf("f"), everonce.FingerprintOf(2))
+	checkOutcome(t, res, err, everonce.Mismatch, everonce.ErrMismatch)
+	res, err = everonce.Lookup[string](ctx, r, keyOf("f"), everonce.FingerprintOf(1))
+	checkOutcome(t, res, err, everonce.Replayed, nil)
+	n, err := everonce.Lookup[int](ctx, r, keyOf("f"))
+	checkOutcome(t, n, err, everonce.StoreFailed, everonce.ErrUndecodable)
+
+	res, err = everonce.Lookup[string](ctx, r, everonce.Key{})
+	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidKey)
+}
+
+func TestLookupWhenTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		s.on("Get", 1, refuse(errNet))
+		s.on("Get", 2, lose(errNet))
+		res, err := everonce.Lookup[string](context.Background(), r, keyOf("x"))
+		checkOutcome(t, res, err, everonce.Replayed, nil)
+
+		for _, do := range []behaviour{refuse(errNet), hang, refuse(fmt.Errorf("sql: %w", everonce.ErrSchema))} {
+			s.on("Get", 0, do)
+			start := time.Now()
+			res, err = everonce.Lookup[string](context.Background(), r, keyOf("x"))
+			checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrStore) // never "there is none" (rule 7)
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("it took %v, the store's timeout is 5 s", d)
+			}
+		}
+	})
+}
