@@ -1,6 +1,8 @@
 package sqlitestore_test
 
 import (
+	"context"
+	"database/sql"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -33,8 +35,61 @@ func harness(t testing.TB) storetest.Harness {
 func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
-		MaxResult: 16 << 20,
+		MaxResult: 16 << 20, OneWriter: true,
 	}
 }
 
 func TestConformance(t *testing.T) { storetest.Run(t, harness, capabilities()) }
+
+// txHarness adds an application's balances to the file. own is whether it has them by a handle of its own.
+func txHarness(own bool) storetest.TxFactory[*sql.Tx] {
+	return func(t testing.TB) storetest.TxHarness[*sql.Tx] {
+		h := harness(t)
+		store, ok := h.Store.(*sqlitestore.Store)
+		if !ok {
+			t.Fatalf("the store is a %T", h.Store)
+		}
+		db := store.DB()
+		if own {
+			var err error
+			if db, err = sql.Open("sqlite", "file:"+store.Path()+"?_txlock=immediate&_pragma=busy_timeout(5000)"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { db.Close() })
+		}
+		if _, err := db.Exec("CREATE TABLE balance (name TEXT PRIMARY KEY, n INTEGER NOT NULL CHECK (n > 0))"); err != nil {
+			t.Fatal(err)
+		}
+		return storetest.TxHarness[*sql.Tx]{
+			Harness: h,
+			Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO balance VALUES (?, 1) ON CONFLICT DO UPDATE SET n = n + 1", name)
+				return err
+			},
+			Count: func(ctx context.Context, name string) (n int, err error) {
+				return n, db.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM balance WHERE name = ?", name).Scan(&n)
+			},
+			Begin: func(ctx context.Context) (storetest.CallerTx[*sql.Tx], error) {
+				tx, err := db.BeginTx(ctx, nil)
+				if err != nil {
+					return storetest.CallerTx[*sql.Tx]{}, err
+				}
+				return storetest.CallerTx[*sql.Tx]{
+					Tx:       tx,
+					Commit:   func(context.Context) error { return tx.Commit() },
+					Rollback: func(context.Context) error { return tx.Rollback() },
+				}, nil
+			},
+			Spoil: func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO balance VALUES ('spoiled', -1)")
+				return err
+			},
+		}
+	}
+}
+
+func TestTransactionConformance(t *testing.T) { storetest.RunTx(t, txHarness(false), capabilities()) }
+
+func TestTransactionConformanceOfAnotherHandle(t *testing.T) {
+	storetest.RunTx(t, txHarness(true), capabilities())
+}

@@ -17,3 +17,6 @@ func (s *Store) Commits() int64 { return s.db.group.commits.Load() }
 
 // ClassOf is the class of an error.
 func ClassOf(err error) sqlstore.ErrorClass { return classify(err).Class }
+
+// Path is the store's file.
+func (s *Store) Path() string { return s.db.path }
