@@ -33,7 +33,7 @@ type Options struct {
 // Store is an [everonce.Store] in memory. It is also an [everonce.Lister], [everonce.ScopeDeleter],
 // [everonce.HealthChecker] and [everonce.IdentityKeeper]. It is safe for concurrent use.
 type Store struct {
-	now    func() time.Time
+	clock  func() micros
 	max    int64
 	count  atomic.Int64
 	shards [shardCount]shard
@@ -71,24 +71,25 @@ func New(o *Options) *Store {
 	if o == nil {
 		o = &Options{}
 	}
-	given := *o
-	o = &given
 	s := &Store{max: int64(o.MaxRecords)}
 	if s.max <= 0 {
 		s.max = DefaultMaxRecords
 	}
-	if o.Now == nil {
+	if now := o.Now; now != nil {
+		s.clock = func() micros { return microsOf(now()) }
+	} else {
 		start := time.Now()
-		wall := start.UTC().Round(0)
-		o.Now = func() time.Time { return wall.Add(time.Since(start)) }
+		wall := microsOf(start)
+		s.clock = func() micros { return wall + micros(time.Since(start)/time.Microsecond) }
 	}
-	now := o.Now
-	s.now = func() time.Time { return microsOf(now()).time() }
 	for i := range s.shards {
 		s.shards[i].records = make(map[everonce.RecordID]*entry)
 	}
 	return s
 }
+
+// now is the store's time.
+func (s *Store) now() time.Time { return s.clock().time() }
 
 // shard returns the shard of an ID, by its first byte after those that stand for the scope.
 func (s *Store) shard(id *everonce.RecordID) *shard { return &s.shards[id[8]] }

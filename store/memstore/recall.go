@@ -18,5 +18,5 @@ func (s *Store) Recall(id everonce.RecordID) (r everonce.Recalled, ok bool) {
 	}
 	until := e.result
 	sh.mu.Unlock()
-	return r, until == 0 || microsOf(s.now()) < until
+	return r, until == 0 || s.clock() < until
 }
