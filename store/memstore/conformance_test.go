@@ -12,7 +12,7 @@ func TestConformance(t *testing.T) {
 		clk := &clock{}
 		return storetest.Harness{Store: memstore.New(&memstore.Options{Now: clk.Now}), Advance: clk.advance}
 	}, storetest.Capabilities{
-		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
+		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true, Recaller: true,
 		MaxResult: 16 << 20,
 	})
 }
@@ -22,7 +22,7 @@ func TestConformanceByTheDefaultClock(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Harness {
 		return storetest.Harness{Store: memstore.New(nil)}
 	}, storetest.Capabilities{
-		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
+		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true, Recaller: true,
 		MaxResult: 16 << 20,
 	})
 }

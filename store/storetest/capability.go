@@ -20,6 +20,7 @@ func capabilityChecks() []check {
 		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
+		{name: "Recaller/OnlyWhatAClaimWouldReplay", run: checkRecall, needs: func(c Capabilities) bool { return c.Recaller }},
 		{name: "IdentityKeeper/NoSecretIsAnIdentityToo", run: checkNoIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
 	}
 }
@@ -29,6 +30,7 @@ func checkDeclared(e *env) {
 	_, deleter := e.s.(everonce.ScopeDeleter)
 	_, health := e.s.(everonce.HealthChecker)
 	_, identity := e.s.(everonce.IdentityKeeper)
+	_, recaller := e.s.(everonce.Recaller)
 	for _, c := range []struct {
 		name      string
 		has, says bool
@@ -37,6 +39,7 @@ func checkDeclared(e *env) {
 		{"ScopeDeleter", deleter, e.caps.ScopeDeleter},
 		{"HealthChecker", health, e.caps.HealthChecker},
 		{"IdentityKeeper", identity, e.caps.IdentityKeeper},
+		{"Recaller", recaller, e.caps.Recaller},
 	} {
 		if c.has != c.says {
 			e.Errorf("%s: the store implements it: %v, Capabilities declare it: %v", c.name, c.has, c.says)
@@ -304,4 +307,32 @@ func checkNoIdentity(e *env) {
 	e.is("KeepIdentity of none", k.KeepIdentity(e.ctx, [32]byte{}), nil)
 	e.is("KeepIdentity of none, again", k.KeepIdentity(e.ctx, [32]byte{}), nil)
 	e.is("KeepIdentity of one", k.KeepIdentity(e.ctx, [32]byte{1}), everonce.ErrIdentity)
+}
+
+// checkRecall recalls a record in every state: only a result that a claim would replay.
+func checkRecall(e *env) {
+	s := e.s.(everonce.Recaller)
+	if _, ok := s.Recall(claimReq(e.key()).ID); ok {
+		e.Errorf("a key that was never used is recalled")
+	}
+	for name, a := range e.states() {
+		got, ok := s.Recall(a.req.ID)
+		if ok != (name == "completed") {
+			e.Errorf("the %s record is recalled: %v", name, ok)
+		}
+		if !ok {
+			continue
+		}
+		want := e.get(a.key())
+		have := want
+		have.Fingerprint, have.Result = got.Fingerprint, got.Result
+		e.same("what is recalled", have, want)
+	}
+	gone := claimReq(e.key())
+	gone.Lifetime = everonce.Lifetime{Retention: short}
+	e.claimed(gone).completed("done")
+	e.pass(short)
+	if _, ok := s.Recall(gone.ID); ok {
+		e.Errorf("a gone record is recalled")
+	}
 }

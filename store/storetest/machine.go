@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -72,6 +73,7 @@ func (m *machine) do(c call) {
 			d := m.differs(after, next)
 			if d == "" {
 				m.rec = copyOf(next, after)
+				m.recall(after)
 				return
 			}
 			differs = d
@@ -81,6 +83,25 @@ func (m *machine) do(c call) {
 		m.fatalf("%s → %s, and then the record differs: %s", c.what, got, differs)
 	}
 	m.fatalf("%s → %s, want %s", c.what, got, expected)
+}
+
+// recall asks a store that can recall, too: it may know the result of a completed record, and nothing else.
+func (m *machine) recall(after everonce.GetResult) {
+	m.t.Helper()
+	s, can := m.e.s.(everonce.Recaller)
+	if !can {
+		return
+	}
+	got, ok := s.Recall(m.key.RecordID())
+	done := after.Found && after.Record.StateAt(after.Now) == everonce.StateCompleted
+	switch {
+	case ok && !done:
+		m.fatalf("a record that is not completed is recalled")
+	case !ok && done && m.e.h.Advance != nil: // else its retention may just have ended
+		m.fatalf("a completed record is not recalled")
+	case ok && (got.Fingerprint != after.Record.Fingerprint || !bytes.Equal(got.Result.Data, after.Record.Result.Data)):
+		m.fatalf("another result, or fingerprint, is recalled")
+	}
 }
 
 // times are the times at which the call may have been decided: when the record was written, if it was,

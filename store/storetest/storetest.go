@@ -46,11 +46,13 @@ type Harness struct {
 // Capabilities declare what a store can do. What is declared is tested; a power that the store has and
 // that is not declared, or the other way around, is a failure.
 type Capabilities struct {
-	// Lister, ScopeDeleter, HealthChecker and IdentityKeeper: the store implements the interface of that name.
+	// Lister, ScopeDeleter, HealthChecker, IdentityKeeper and Recaller: the store implements the
+	// interface of that name.
 	Lister         bool
 	ScopeDeleter   bool
 	HealthChecker  bool
 	IdentityKeeper bool
+	Recaller       bool
 	// MaxResult is the largest result, in bytes, that the store takes. Required. The suite stores one of
 	// that size, up to 16 MiB.
 	MaxResult int
