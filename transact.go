@@ -67,6 +67,7 @@ type transaction[T, Tx any] struct {
 	lost    *T              // the value whose commit's answer was lost
 	lostErr error
 	retries int
+	ran     int // the number of the attempt whose work was called; 0 if none was
 }
 
 // errAgain says that the transaction is to be run again, and because of what.
@@ -108,9 +109,9 @@ func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
 	if r.lostErr != nil {
 		e := r.fail(Unknown, ErrOutcomeUnknown, errors.Join(r.lostErr, cause))
 		e.RetryAfter = r.set.RetryAfter
-		return Result[T]{Outcome: Unknown}, e
+		return Result[T]{Outcome: Unknown, Attempt: r.ran}, e
 	}
-	return Result[T]{Outcome: Failed}, r.fail(Failed, ErrStore, cause)
+	return r.failed(ErrStore, cause)
 }
 
 func (r *transaction[T, Tx]) claimRequest() ClaimRequest {
@@ -129,7 +130,9 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		if found, res, err := r.look(ctx); found || err != nil {
 			return res, err
 		}
-		begin.Claim = nil
+		if late = r.optimistic; late {
+			begin.Claim = nil
+		}
 	}
 	h, claim, err := r.begin(ctx, begin)
 	if err != nil {
@@ -166,6 +169,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 			_ = rollback() //nolint:errcheck // nothing was written
 			return Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), nil)
 		}
+		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
 		value, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), r.work)
 		if err != nil {
@@ -241,10 +245,12 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHan
 // look is the optimistic way's first statement: a hit is the answer.
 func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T], err error) {
 	got, err := r.get(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), err)
+	case err != nil:
 		return false, Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, err)
-	}
-	if !got.Found {
+	case !got.Found:
 		return false, res, nil
 	}
 	claim := ClaimResult{Record: got.Record, Now: got.Now, Decision: Decide(&got.Record, r.claimRequest(), got.Now)}
@@ -297,22 +303,34 @@ func (r *transaction[T, Tx]) undone(err, rollbackErr error) (Result[T], error) {
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
 	if errors.Is(err, ErrTxTooLong) || errors.Is(rollbackErr, ErrTxTooLong) {
-		return Result[T]{Outcome: Failed}, r.fail(Failed, ErrTxTooLong, err)
+		return r.failed(ErrTxTooLong, err)
 	}
-	return Result[T]{Outcome: Failed}, err
+	return Result[T]{Outcome: Failed, Attempt: r.ran}, err
+}
+
+// failed is the end of a transaction that was rolled back for another reason than the work's error.
+func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
+	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.fail(Failed, sentinel, cause)
 }
 
 // uncommitted is the end of a transaction whose commit failed.
 func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) {
 	switch {
-	case errors.Is(err, ErrConflict): // another has it: claim, and hear what it says
+	case errors.Is(err, ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
+		return Result[T]{}, &errAgain{}
+	case errors.Is(err, ErrConflict):
 		return Result[T]{}, &errAgain{err}
-	case errors.Is(err, ErrTooLarge) && !r.elide:
+	case errors.Is(err, ErrTooLarge) && r.failure != nil && r.failure.Detail != nil:
+		r.failure = r.failure.withoutDetail()
+		saved := r.failure.save()
+		r.verdict = &saved
+		return Result[T]{}, &errAgain{}
+	case errors.Is(err, ErrTooLarge) && r.failure == nil && !r.elide:
 		r.elide = true
 		return Result[T]{}, &errAgain{}
 	case errors.Is(err, ErrTxTooLong):
-		return Result[T]{Outcome: Failed}, r.fail(Failed, ErrTxTooLong, nil)
+		return r.failed(ErrTxTooLong, nil)
 	}
 	switch r.t.txs.ClassifyTx(err) {
 	case TxErrorRetry:
@@ -321,7 +339,7 @@ func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) 
 		r.lost, r.lostErr = &value, err
 		return Result[T]{}, &errAgain{err}
 	}
-	return Result[T]{Outcome: Failed}, r.fail(Failed, ErrStore, err)
+	return r.failed(ErrStore, err)
 }
 
 func (r *transaction[T, Tx]) committed(value T, number int) (Result[T], error) {

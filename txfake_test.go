@@ -544,7 +544,7 @@ func (h *mapHandle) Commit(ctx context.Context, req everonce.CommitRequest) erro
 	if h.joined {
 		return errors.New("the transaction is the caller's")
 	}
-	err := h.statement(ctx, "Commit", req, func(now time.Time) error {
+	err := h.statement(ctx, "Commit's writes", req, func(now time.Time) error {
 		switch {
 		case req.Record != nil:
 			if err := h.recordDone(*req.Record, *req.Complete, now); err != nil {
@@ -562,8 +562,11 @@ func (h *mapHandle) Commit(ctx context.Context, req everonce.CommitRequest) erro
 			}
 			h.write(req.SaveStep.ID, next)
 		}
-		return h.tx.commit()
+		return nil
 	})
+	if err == nil { // what was written is locked by now
+		err = h.statement(ctx, "Commit", req, func(time.Time) error { return h.tx.commit() })
+	}
 	if err != nil && h.tx.s.ClassifyTx(err) != everonce.TxCommitLost {
 		h.tx.Rollback()
 	}
