@@ -37,8 +37,10 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if op.set.Observer != nil {
 		w := op.observe(ctx, OpDoTx, "")
 		ctx = w.ctx
-		op.ev.Provisional = true
-		defer func() { w.end(res.Outcome, err) }()
+		defer func() {
+			w.ev.Provisional = res.Provisional
+			w.end(res.Outcome, err)
+		}()
 	}
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err
@@ -96,7 +98,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		}
 		return settled[T](&j.operation, &claim)
 	}
-	res.Attempt, res.Provisional = max(claim.Record.Attempt, 1), true
+	res.Attempt = max(claim.Record.Attempt, 1)
 	if j.ev != nil {
 		j.ev.Attempt = res.Attempt
 	}
@@ -123,13 +125,25 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			j.ev.Elided = elided
 		}
 		complete.Result = saved
-		if err := j.h.Complete(own, complete); err != nil {
+		err := j.h.Complete(own, complete)
+		if errors.Is(err, ErrTooLarge) && saved.Kind == ResultValue {
+			if j.ev != nil {
+				j.ev.Elided = "store"
+			}
+			complete.Result = saved.elided()
+			if again := j.h.Complete(own, complete); again == nil {
+				err = nil
+			} else { // the refused statement has aborted the transaction, say
+				err = errors.Join(err, again)
+			}
+		}
+		if err != nil {
 			return dissolve[T](own, j, StoreFailed, conflictOr(err), err)
 		}
 		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 			return brokenAs[T](j, err)
 		}
-		res.Value, res.Outcome = value, Executed
+		res.Value, res.Outcome, res.Provisional = value, Executed, true
 		return res, nil
 	}
 
@@ -145,13 +159,19 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	}
 	failure := failureOf(workErr, j.set)
 	complete.Result = failure.save()
-	if err := j.h.Record(own, req, complete); err != nil {
+	err = j.h.Record(own, req, complete)
+	if errors.Is(err, ErrTooLarge) && failure.Detail != nil {
+		failure = failure.withoutDetail()
+		complete.Result = failure.save()
+		err = j.h.Record(own, req, complete)
+	}
+	if err != nil {
 		return dissolve[T](own, j, StoreFailed, conflictOr(err), err)
 	}
 	if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 		return brokenAs[T](j, err)
 	}
-	res.Outcome = Rejected
+	res.Outcome, res.Provisional = Rejected, true
 	return res, failure
 }
 

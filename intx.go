@@ -20,6 +20,9 @@ func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context
 	if inTransactionOn(ctx, t.store) {
 		return &Error{Outcome: Invalid, Sentinel: ErrInTransaction}
 	}
+	if err := op.ready(ctx); err != nil {
+		return err
+	}
 	for try := 1; ; try++ {
 		again, err := inTxOnce(ctx, t, &op, work)
 		if !again {

@@ -160,5 +160,9 @@ func (op *operation) ready(ctx context.Context) error {
 }
 
 func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
-	return &Error{Outcome: o, KeyHash: op.id.Short(), Sentinel: sentinel, Cause: cause}
+	e := &Error{Outcome: o, Sentinel: sentinel, Cause: cause}
+	if op.id != (RecordID{}) { // Ready and InTx concern no key
+		e.KeyHash = op.id.Short()
+	}
+	return e
 }
