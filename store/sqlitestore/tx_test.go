@@ -195,7 +195,7 @@ func TestATransactionOutlivesItsRequest(t *testing.T) {
 func TestATransactionIsBoundByTheShortestLease(t *testing.T) {
 	b := newBank(t, nil)
 	ctx := t.Context()
-	guarded, err := everonce.NewReceiver(b.Store, everonce.Refuse, &everonce.Options{Lease: 150 * time.Millisecond})
+	guarded, err := everonce.NewReceiver(b.Store, everonce.Refuse, &everonce.Options{Lease: 450 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,10 @@ import (
 // defaultLease is what is assumed of leases before one was seen: the default of everonce.Options.
 const defaultLease = 30 * time.Second
 
+// leastBound is what a transaction may take in any case. A lease of less than three times that is too short for
+// a store whose every write waits for a disk, and must not take the transactions down with it.
+const leastBound = 100 * time.Millisecond
+
 // leaseBound knows the shortest lease in live use. A lease counts for as long as it can be running: from
 // when it was seen until it has passed twice, unless it is seen again by then.
 type leaseBound struct {
@@ -67,12 +71,13 @@ func (b *leaseBound) shortest(now time.Time) time.Duration {
 	return shortest
 }
 
-// bound limits a transaction where it shuts out the renewals of all leases: to a third of the shortest.
+// bound limits a transaction where it shuts out the renewals of all leases: to a third of the shortest, or
+// leastBound.
 func (b *leaseBound) bound(oneWriter bool, timeout time.Duration) time.Duration {
 	if !oneWriter {
 		return timeout
 	}
-	third := b.shortest(time.Now()) / 3
+	third := max(b.shortest(time.Now())/3, leastBound)
 	if timeout <= 0 || third < timeout {
 		return third
 	}

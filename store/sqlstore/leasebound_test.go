@@ -51,4 +51,11 @@ func TestLeaseBoundLimitsOnlyWhereThereIsOneWriter(t *testing.T) {
 	if got := b.bound(true, time.Hour); got != time.Second {
 		t.Errorf("with a lease of 3 s the bound is %v, want 1 s", got)
 	}
+	b.see(time.Millisecond)
+	if got := b.bound(true, time.Hour); got != leastBound {
+		t.Errorf("with a lease of 1 ms the bound is %v, want %v", got, leastBound)
+	}
+	if got := b.bound(true, time.Millisecond); got != time.Millisecond {
+		t.Errorf("with a timeout of 1 ms the bound is %v", got)
+	}
 }
