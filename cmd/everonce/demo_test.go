@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program makes this test binary run as the program, with its temporary files in a folder of the test's.
+func program(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	temp = t.TempDir()
+	cmd = exec.CommandContext(t.Context(), self, args...)
+	cmd.Args[0] = "everonce"
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	return cmd, temp
+}
+
+// TestDemo runs the demo, small, and holds its one object against what it promises.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	cmd, temp := program(t, "demo", "--json", "--operations", "60", "--kills", "2", "--seed", "1")
+	var out, progress bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &progress
+	started := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	took := time.Since(started)
+
+	type without struct {
+		Effects      *int `json:"effects"`
+		Doubled      *int `json:"doubled"`
+		Lost         *int `json:"lost"`
+		Mails        *int `json:"mails"`
+		MailsDoubled *int `json:"mails_doubled"`
+	}
+	type with struct {
+		Effects      *int `json:"effects"`
+		Doubled      *int `json:"doubled"`
+		Lost         *int `json:"lost"`
+		Replayed     *int `json:"replayed"`
+		Mails        *int `json:"mails"`
+		MailsDoubled *int `json:"mails_doubled"`
+		MailsUnknown *int `json:"mails_unknown"`
+	}
+	var got struct {
+		Operations   *int     `json:"operations"`
+		Deliveries   *int     `json:"deliveries"`
+		Kills        *int     `json:"kills"`
+		RequestsLost *int     `json:"requests_lost"`
+		AnswersLost  *int     `json:"answers_lost"`
+		Without      *without `json:"without"`
+		With         *with    `json:"with"`
+		Seconds      *float64 `json:"seconds"`
+	}
+	exactly(t, out.Bytes(), &got, []string{
+		"operations", "deliveries", "kills", "requests_lost", "answers_lost", "without", "with", "seconds",
+		"without.effects", "without.doubled", "without.lost", "without.mails", "without.mails_doubled",
+		"with.effects", "with.doubled", "with.lost", "with.replayed", "with.mails", "with.mails_doubled", "with.mails_unknown",
+	})
+	for what, ok := range map[string]bool{
+		"operations":                     *got.Operations == 60,
+		"kills":                          *got.Kills == 2,
+		"deliveries of both runs":        *got.Deliveries >= 2*60,
+		"requests lost":                  *got.RequestsLost > 0,
+		"answers lost":                   *got.AnswersLost > 0,
+		"seconds":                        *got.Seconds > 0 && *got.Seconds <= took.Seconds(),
+		"with: a charge for each":        *got.With.Effects == 60,
+		"with: no charge doubled":        *got.With.Doubled == 0,
+		"with: no charge lost":           *got.With.Lost == 0,
+		"with: a mail for each":          *got.With.Mails == 60,
+		"with: no mail doubled":          *got.With.MailsDoubled == 0,
+		"with: answers replayed":         *got.With.Replayed > 0,
+		"with: some mails were unknown":  *got.With.MailsUnknown > 0 && *got.With.MailsUnknown <= 60,
+		"without: charges doubled":       *got.Without.Doubled > 0,
+		"without: effects of doubling":   *got.Without.Effects >= 60+*got.Without.Doubled,
+		"without: no charge lost":        *got.Without.Lost == 0,
+		"without: mails doubled":         *got.Without.MailsDoubled > 0 && *got.Without.Mails > 60,
+		"without: no more than arrived":  *got.Without.Effects <= *got.Deliveries,
+		"progress: kills with work":      strings.Count(progress.String(), "SIGKILL with ") == 4 && !strings.Contains(progress.String(), "with 0 operations"),
+		"progress: what was settled":     strings.Contains(progress.String(), "unknown mails settled from the gateway's ledger"),
+		"it is over in a fair time":      took < time.Minute,
+		"nothing but the object":         bytes.Count(out.Bytes(), []byte("\n")) == 1,
+		"nothing is left of its folders": isEmpty(t, temp),
+	} {
+		if !ok {
+			t.Errorf("not so: %s", what)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s%s", &progress, &out)
+	}
+}
+
+// exactly decodes one JSON object that has all of the named fields and no other.
+func exactly(t *testing.T, raw []byte, into any, fields []string) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	if d.More() {
+		t.Fatalf("more than one object: %s", raw)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		in, name := object, f
+		if parent, child, ok := strings.Cut(f, "."); ok {
+			in, _ = object[parent].(map[string]any)
+			name = child
+		}
+		if in[name] == nil {
+			t.Fatalf("no %s in %s", f, raw)
+		}
+	}
+}
+
+func isEmpty(t *testing.T, dir string) bool {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries) == 0
+}
+
+// TestDemoInterrupted: after Ctrl-C it ends with 130, and leaves no process and no file.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	cmd, temp := program(t, "demo", "--operations", "400")
+	progress := newMilestone("final, ")
+	cmd.Stdout, cmd.Stderr = progress, progress
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	progress.await(t)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+		t.Errorf("it ended with %v, want %d\n%s", err, exitInterrupted, progress)
+	}
+	if !isEmpty(t, temp) {
+		t.Error("its folder is left")
+	}
+	if left := processesIn(t, temp); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
+// TestDemoKilled: not even a killed demo leaves processes behind.
+func TestDemoKilled(t *testing.T) {
+	t.Parallel()
+	cmd, temp := program(t, "demo", "--operations", "400")
+	progress := newMilestone("final, ")
+	cmd.Stdout, cmd.Stderr = progress, progress
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	progress.await(t)
+	if before := processesIn(t, temp); len(before) == 0 {
+		t.Error("no process of the demo's is to be found: this test would see none that is left")
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("a killed process ended well")
+	}
+	for limit := time.Now().Add(30 * time.Second); ; {
+		left := processesIn(t, temp)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("processes are left: %v", left)
+		}
+		time.Sleep(10 * time.Millisecond) // no event tells of a process that is nobody's child
+	}
+}
+
+// processesIn returns the command lines of the processes that work with files in dir.
+func processesIn(t *testing.T, dir string) []string {
+	t.Helper()
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("this test looks for processes in /proc, which is not there: %v", err)
+	}
+	var found []string
+	for _, l := range lines {
+		args, err := os.ReadFile(l)
+		if err == nil && bytes.Contains(args, []byte(dir)) {
+			found = append(found, strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return found
+}

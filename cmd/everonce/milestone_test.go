@@ -1,0 +1,46 @@
+package main
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+)
+
+// milestone is an output that tells when a text has come up in it.
+type milestone struct {
+	mu      sync.Mutex
+	text    []byte
+	said    bytes.Buffer
+	reached chan struct{}
+	once    sync.Once
+}
+
+func newMilestone(text string) *milestone {
+	return &milestone{text: []byte(text), reached: make(chan struct{})}
+}
+
+func (m *milestone) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.said.Write(p)
+	if bytes.Contains(m.said.Bytes(), m.text) {
+		m.once.Do(func() { close(m.reached) })
+	}
+	return n, err
+}
+
+// await waits for the text.
+func (m *milestone) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-m.reached:
+	case <-t.Context().Done():
+		t.Fatalf("it never said %q", m.text)
+	}
+}
+
+func (m *milestone) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.said.String()
+}
