@@ -81,10 +81,10 @@ func report(t testing.TB, verdicts []verdict) {
 	}
 	var tsv strings.Builder
 	for _, v := range verdicts {
-		fmt.Fprintf(&tsv, "%s\t%s\t%s\n", v.bug, v.by, v.how)
+		fmt.Fprintf(&tsv, "%s\t%s\t%s\n", v.bug, v.by, strings.NewReplacer("\n", " ", "\t", " ").Replace(v.how))
 	}
 	file := filepath.Join(dir, strings.NewReplacer("/", "_", " ", "_").Replace(filepath.Base(os.Args[0])+"_"+t.Name())+".tsv")
-	if err := os.WriteFile(file, []byte(tsv.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(tsv.String()), 0o600); err != nil { //nolint:gosec // the folder is the tester's choice
 		t.Errorf("EVERONCE_BUG_TABLE: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func diff(got, want everonce.Record, now time.Time) string {
 			continue
 		}
 		if gr, ok := gv.(everonce.SavedResult); ok {
-			wr := wv.(everonce.SavedResult) //nolint:errcheck // the same field
+			wr := wv.(everonce.SavedResult)
 			fmt.Fprintf(&b, "; Result %s", diffResult(gr, wr))
 			continue
 		}

@@ -107,7 +107,7 @@ type faultStore struct {
 	p     *process
 }
 
-func reach[Req, Res any](p *process, what string, ctx context.Context, req Req, call func(context.Context, Req) (Res, error)) (Res, error) {
+func reach[Req, Res any](ctx context.Context, p *process, what string, req Req, call func(context.Context, Req) (Res, error)) (Res, error) {
 	var res Res
 	err := p.do(what, func() (err error) {
 		res, err = call(ctx, req)
@@ -121,31 +121,31 @@ func reach[Req, Res any](p *process, what string, ctx context.Context, req Req, 
 }
 
 func (s *faultStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
-	return reach(s.p, "Claim", ctx, req, s.store.Claim)
+	return reach(ctx, s.p, "Claim", req, s.store.Claim)
 }
 
 func (s *faultStore) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
-	return reach(s.p, "Complete", ctx, req, s.store.Complete)
+	return reach(ctx, s.p, "Complete", req, s.store.Complete)
 }
 
 func (s *faultStore) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
-	return reach(s.p, "Release", ctx, req, s.store.Release)
+	return reach(ctx, s.p, "Release", req, s.store.Release)
 }
 
 func (s *faultStore) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
-	return reach(s.p, "Renew", ctx, req, s.store.Renew)
+	return reach(ctx, s.p, "Renew", req, s.store.Renew)
 }
 
 func (s *faultStore) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
-	return reach(s.p, "SaveStep", ctx, req, s.store.SaveStep)
+	return reach(ctx, s.p, "SaveStep", req, s.store.SaveStep)
 }
 
 func (s *faultStore) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
-	return reach(s.p, "Get", ctx, req, s.store.Get)
+	return reach(ctx, s.p, "Get", req, s.store.Get)
 }
 
 func (s *faultStore) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
-	return reach(s.p, "Purge", ctx, req, s.store.Purge)
+	return reach(ctx, s.p, "Purge", req, s.store.Purge)
 }
 
 // gateway is the other side of an effect: it keeps the only ledger that counts.

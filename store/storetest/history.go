@@ -44,7 +44,7 @@ func register() porcupine.Model {
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 			byKey := make(map[everonce.Key][]porcupine.Operation)
 			for _, op := range history {
-				k := op.Input.(delivery).key //nolint:errcheck // the suite's own
+				k := op.Input.(delivery).key
 				byKey[k] = append(byKey[k], op)
 			}
 			parts := make([][]porcupine.Operation, 0, len(byKey))
@@ -55,7 +55,7 @@ func register() porcupine.Model {
 		},
 		Init: func() []any { return []any{""} },
 		Step: func(state, input, output any) []any {
-			now, in, out := state.(string), input.(delivery), output.(told) //nolint:errcheck // the suite's own
+			now, in, out := state.(string), input.(delivery), output.(told)
 			switch out.outcome {
 			case everonce.Executed:
 				if now == "" && out.value == in.own {
@@ -88,7 +88,7 @@ func register() porcupine.Model {
 func (e *env) history(deliver func(p *process, d delivery) (told, error)) {
 	e.Helper()
 	const clients, turns, keys = 8, 36, 12
-	seed := rand.Uint64()
+	seed := rand.Uint64() //nolint:gosec // for choices, not for secrets
 	e.Logf("seed %d", seed)
 	all := make([]everonce.Key, keys)
 	for i := range all {
@@ -125,8 +125,8 @@ func (e *env) history(deliver func(p *process, d delivery) (told, error)) {
 	})
 	executed := make(map[everonce.Key]int)
 	for _, op := range ops {
-		if out := op.Output.(told); out.outcome == everonce.Executed { //nolint:errcheck // the suite's own
-			executed[op.Input.(delivery).key]++ //nolint:errcheck // the suite's own
+		if out := op.Output.(told); out.outcome == everonce.Executed {
+			executed[op.Input.(delivery).key]++
 		}
 	}
 	for _, n := range executed {

@@ -200,7 +200,7 @@ func (m *machine) claim() {
 		},
 		at: func() time.Time { return res.Now },
 		model: func(rec *everonce.Record, now time.Time) (*everonce.Record, string) {
-			next, want, _ := transition.Claim(rec, req, now)
+			next, want, _ := transition.Claim(rec, req, now) //nolint:errcheck // a refusal is a decision too
 			if d := everonce.Decide(rec, req, now); d != want.Decision {
 				m.fatalf("storetest: transition.Claim says %v, Decide %v", want.Decision, d)
 			}
@@ -320,7 +320,7 @@ func (m *machine) release() {
 			return outcome(res), err
 		},
 		model: func(rec *everonce.Record, now time.Time) (*everonce.Record, string) {
-			next, res, _ := transition.Release(rec, req, now)
+			next, res, _ := transition.Release(rec, req, now) //nolint:errcheck // it refuses nothing
 			return next, outcome(res)
 		},
 	})

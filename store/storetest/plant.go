@@ -258,7 +258,7 @@ func (s *noScope) Claim(ctx context.Context, req everonce.ClaimRequest) (everonc
 
 func (s *noScope) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
 	if id, ok := s.ids.Load(req.ID); ok {
-		req.ID = id.(everonce.RecordID) //nolint:errcheck // nothing else is stored
+		req.ID = id.(everonce.RecordID)
 	}
 	return s.Store.Complete(ctx, req)
 }

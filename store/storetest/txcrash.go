@@ -34,7 +34,7 @@ func (e *txEnv[Tx]) txReceiver(s everonce.TxStore[Tx]) *everonce.TxReceiver[Tx] 
 }
 
 // transact brings an operation to a process: the answer is nil if the process did not live to give it.
-func (e *txEnv[Tx]) transact(p *process, key everonce.Key, optimistic bool, reject error) (res everonce.Result[string], err error, lived bool) {
+func (e *txEnv[Tx]) transact(p *process, key everonce.Key, optimistic bool, reject error) (res everonce.Result[string], lived bool, err error) {
 	e.Helper()
 	s := newFaultTxStore(e.txs, p)
 	t := e.txReceiver(s)
@@ -51,14 +51,14 @@ func (e *txEnv[Tx]) transact(p *process, key everonce.Key, optimistic bool, reje
 		}, opts...)
 	})
 	s.disconnect(e.ctx)
-	return res, err, lived
+	return res, lived, err
 }
 
 // crashTx runs an operation once for each point and each fault, and retries it to its end.
 func (e *txEnv[Tx]) crashTx(optimistic bool) {
 	e.Helper()
 	first := newProcess(-1, noFault)
-	if _, err, _ := e.transact(first, e.key(), optimistic, nil); err != nil {
+	if _, _, err := e.transact(first, e.key(), optimistic, nil); err != nil {
 		e.Fatalf("Transact: %v", err)
 	}
 	points := first.reached()
@@ -69,7 +69,7 @@ func (e *txEnv[Tx]) crashTx(optimistic bool) {
 		for _, how := range faults {
 			key, name := e.key(), fmt.Sprintf("point %d of %v %v", at, points, how)
 			p := newProcess(at, how)
-			res, err, lived := e.transact(p, key, optimistic, nil)
+			res, lived, err := e.transact(p, key, optimistic, nil)
 			if len(p.reached()) <= at {
 				e.Fatalf("%s was not reached: %v", name, p.reached())
 			}
@@ -100,7 +100,7 @@ func (e *txEnv[Tx]) consistent(name string, key everonce.Key, res everonce.Resul
 func (e *txEnv[Tx]) retryTx(name string, key everonce.Key, optimistic bool) {
 	e.Helper()
 	for range 2 {
-		res, err, _ := e.transact(newProcess(-1, noFault), key, optimistic, nil)
+		res, _, err := e.transact(newProcess(-1, noFault), key, optimistic, nil)
 		if err != nil || res.Value != "receipt" {
 			e.Fatalf("%s, then retried: %v, %q, %v", name, res.Outcome, res.Value, err)
 		}
@@ -115,7 +115,7 @@ func (e *txEnv[Tx]) retryTx(name string, key everonce.Key, optimistic bool) {
 func checkTxRejected[Tx any](e *txEnv[Tx]) {
 	declined := everonce.Permanent("declined", errors.New("no money"), []byte{1})
 	first := newProcess(-1, noFault)
-	_, want, _ := e.transact(first, e.key(), false, declined)
+	_, _, want := e.transact(first, e.key(), false, declined)
 	var failure *everonce.PermanentError
 	if !errors.As(want, &failure) {
 		e.Fatalf("Transact: %v, want the permanent failure", want)
@@ -124,9 +124,9 @@ func checkTxRejected[Tx any](e *txEnv[Tx]) {
 	for at := range points {
 		for _, how := range faults {
 			key, name := e.key(), fmt.Sprintf("point %d of %v %v", at, points, how)
-			e.transact(newProcess(at, how), key, false, declined)
+			_, _, _ = e.transact(newProcess(at, how), key, false, declined) //nolint:errcheck // what it says is not the last word
 			for range 2 {
-				res, err, _ := e.transact(newProcess(-1, noFault), key, false, declined)
+				res, _, err := e.transact(newProcess(-1, noFault), key, false, declined)
 				var got *everonce.PermanentError
 				if !errors.As(err, &got) || got.Error() != failure.Error() || string(got.Detail) != string(failure.Detail) || res.Outcome != everonce.Rejected {
 					e.Fatalf("%s, then retried: %v, %v; want the failure", name, res.Outcome, err)

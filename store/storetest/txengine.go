@@ -17,7 +17,7 @@ func txEngineChecks[Tx any]() []check {
 		{name: "Transact/WhatDidNotCommitDidNotHappen", run: inTx(checkTransactFails[Tx])},
 		{name: "Transact/AndDoShareKeys", run: inTx(func(e *txEnv[Tx]) {
 			key := e.key()
-			res, err, _ := e.transact(newProcess(-1, noFault), key, false, nil)
+			res, _, err := e.transact(newProcess(-1, noFault), key, false, nil)
 			if err != nil || res.Outcome != everonce.Executed {
 				e.Fatalf("Transact: %v, %v", res.Outcome, err)
 			}
@@ -212,7 +212,7 @@ func checkNoRetry[Tx any](e *txEnv[Tx]) {
 		if e.h.over != nil {
 			over = e.h.over(over)
 		}
-		t := e.txReceiver(over.(everonce.TxStore[Tx])) //nolint:errcheck // a plant keeps the transactions
+		t := e.txReceiver(over.(everonce.TxStore[Tx]))
 		key, tx := e.key(), e.own()
 		_, err := e.doTx(t, tx, key, nil)
 		points := p.reached()
@@ -292,68 +292,4 @@ func (h *deadlockHandle[Tx]) RollbackTo(ctx context.Context, name string) error 
 
 func (h *deadlockHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
 	return h.do("ReleaseSavepoint", func() error { return h.TxHandle.ReleaseSavepoint(ctx, name) })
-}
-
-// txBugs are mistakes that need transactions.
-func txBugs[Tx any]() []bug {
-	return []bug{
-		{
-			name: "retry inside the caller's transaction", caught: "Rule17/NothingIsRetriedInTheCallersTransaction",
-			plant: func(h Harness) Harness {
-				h.over = func(s everonce.Store) everonce.Store {
-					return &retryJoined[Tx]{s.(everonce.TxStore[Tx])} //nolint:errcheck // RunTx has asked
-				}
-				return h
-			},
-		},
-		{
-			name: "acknowledged before commit, in a transaction", caught: "Tx/EffectAndRecordCommitTogether",
-			plant: func(h Harness) Harness {
-				h.Store = &commitLater[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])} //nolint:errcheck // as above
-				return h
-			},
-		},
-	}
-}
-
-// retryJoined sends a statement that failed once more.
-type retryJoined[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *retryJoined[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
-	h, err := s.TxStore.Join(tx)
-	return &retryHandle[Tx]{h}, err
-}
-
-type retryHandle[Tx any] struct{ everonce.TxHandle[Tx] }
-
-func (h *retryHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
-	res, err := h.TxHandle.Claim(ctx, req)
-	if err != nil {
-		return h.TxHandle.Claim(ctx, req)
-	}
-	return res, nil
-}
-
-func (h *retryHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
-	if err := h.TxHandle.Complete(ctx, req); err != nil {
-		return h.TxHandle.Complete(ctx, req)
-	}
-	return nil
-}
-
-// commitLater says that it has committed, and rolls back: as a process does that dies in between.
-type commitLater[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *commitLater[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if h == nil {
-		return nil, res, err
-	}
-	return &laterHandle[Tx]{h}, res, err
-}
-
-type laterHandle[Tx any] struct{ everonce.TxHandle[Tx] }
-
-func (h *laterHandle[Tx]) Commit(ctx context.Context, _ everonce.CommitRequest) error {
-	return h.Rollback(ctx)
 }

@@ -1,0 +1,74 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/everonce/everonce"
+)
+
+// retryInTx is in both tables: a store without transactions has no room for it.
+const retryInTx = "retry inside the caller's transaction"
+
+// txBugs are mistakes that need transactions.
+func txBugs[Tx any]() []bug {
+	return []bug{
+		{
+			name: retryInTx, caught: "Rule17/NothingIsRetriedInTheCallersTransaction",
+			plant: func(h Harness) Harness {
+				h.over = func(s everonce.Store) everonce.Store {
+					return &retryJoined[Tx]{s.(everonce.TxStore[Tx])}
+				}
+				return h
+			},
+		},
+		{
+			name: "acknowledged before commit, in a transaction", caught: "Tx/EffectAndRecordCommitTogether",
+			plant: func(h Harness) Harness {
+				h.Store = &commitLater[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+	}
+}
+
+// retryJoined sends a statement that failed once more.
+type retryJoined[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *retryJoined[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
+	h, err := s.TxStore.Join(tx)
+	return &retryHandle[Tx]{h}, err
+}
+
+type retryHandle[Tx any] struct{ everonce.TxHandle[Tx] }
+
+func (h *retryHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := h.TxHandle.Claim(ctx, req)
+	if err != nil {
+		return h.TxHandle.Claim(ctx, req)
+	}
+	return res, nil
+}
+
+func (h *retryHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+	if err := h.TxHandle.Complete(ctx, req); err != nil {
+		return h.TxHandle.Complete(ctx, req)
+	}
+	return nil
+}
+
+// commitLater says that it has committed, and rolls back: as a process does that dies in between.
+type commitLater[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *commitLater[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if h == nil {
+		return nil, res, err
+	}
+	return &laterHandle[Tx]{h}, res, err
+}
+
+type laterHandle[Tx any] struct{ everonce.TxHandle[Tx] }
+
+func (h *laterHandle[Tx]) Commit(ctx context.Context, _ everonce.CommitRequest) error {
+	return h.Rollback(ctx)
+}
