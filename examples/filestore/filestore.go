@@ -215,7 +215,7 @@ func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
 		err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() {
-				_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN)
+				_ = syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN) //nolint:errcheck // a lock that is held can be freed
 				s.turn <- struct{}{}
 			}, nil
 		}

@@ -67,7 +67,7 @@ func run(ctx context.Context, out io.Writer, file string) (err error) {
 	scope := everonce.ScopeOf("shop-1", "charge")
 	ledger := map[string]string{} // the gateway's
 	deliver := func(order string, gateway func() (string, error)) {
-		res, _ := everonce.Do(ctx, receiver, everonce.Key{Scope: scope, ID: order},
+		res, _ := everonce.Do(ctx, receiver, everonce.Key{Scope: scope, ID: order}, //nolint:errcheck // the outcome tells it
 			func(context.Context, *everonce.Attempt) (string, error) { return gateway() })
 		fmt.Fprintln(out, strings.TrimSpace(fmt.Sprintf("%s: %v %s", order, res.Outcome, res.Value)))
 	}

@@ -2,7 +2,9 @@
 package program
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -12,7 +14,7 @@ import (
 func Build(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "program")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".") //nolint:gosec // a test runs what it chose
 	cmd.Dir = dir
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", dir, err, text)
@@ -23,7 +25,7 @@ func Build(t *testing.T, dir string) string {
 // Run runs a program in a folder to its end, and returns what it wrote to standard output.
 func Run(ctx context.Context, t *testing.T, dir, file string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, file, args...)
+	cmd := exec.CommandContext(ctx, file, args...) //nolint:gosec // as above
 	cmd.Dir = dir
 	text, err := cmd.Output()
 	if err != nil {
@@ -34,4 +36,19 @@ func Run(ctx context.Context, t *testing.T, dir, file string, args ...string) st
 		t.Fatalf("%s: %v\n%s", filepath.Base(file), err, stderr)
 	}
 	return string(text)
+}
+
+// Shell runs commands in a folder, with variables besides the environment's, stops at the first that
+// fails, and returns what they wrote to standard output.
+func Shell(t *testing.T, dir, commands string, env ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands) //nolint:gosec // as above
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s\n%v\n%s%s", commands, err, &out, &log)
+	}
+	return out.String()
 }

@@ -1,0 +1,138 @@
+package docscheck
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/everonce/everonce/examples/internal/docs"
+)
+
+var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+
+// TestLinks: a link to a file leads to one, and one to a section to a heading.
+func TestLinks(t *testing.T) {
+	seen := 0
+	for _, page := range docs.Pages(t) {
+		fenced := false
+		for i, line := range strings.Split(docs.Read(t, page), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			if fenced {
+				continue
+			}
+			for _, found := range link.FindAllStringSubmatch(line, -1) {
+				target := found[1]
+				if strings.Contains(target, "://") {
+					continue
+				}
+				seen++
+				file, section, _ := strings.Cut(target, "#")
+				to := page
+				if file != "" {
+					to = path.Join(path.Dir(page), file)
+				}
+				if _, err := os.Stat(filepath.Join(docs.Root(t), filepath.FromSlash(to))); err != nil {
+					t.Errorf("%s:%d: the link %s leads nowhere", page, i+1, target)
+					continue
+				}
+				if section != "" && !anchors(docs.Read(t, to))[section] {
+					t.Errorf("%s:%d: %s has no section %q", page, i+1, to, section)
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("found %d links only: the test looks in the wrong place", seen)
+	}
+}
+
+// anchors returns the names of a page's sections, as GitHub makes them.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for _, line := range strings.Split(text, "\n") {
+		title := strings.TrimLeft(line, "#")
+		if title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		var b strings.Builder
+		for _, r := range strings.ToLower(strings.TrimSpace(title)) {
+			switch {
+			case unicode.IsLetter(r), unicode.IsDigit(r), r == '-', r == '_':
+				b.WriteRune(r)
+			case r == ' ':
+				b.WriteByte('-')
+			}
+		}
+		names[b.String()] = true
+	}
+	return names
+}
+
+var (
+	namedTest = regexp.MustCompile(`\b(?:Test|Example|Benchmark)[A-Z]\w*`)
+	namedRule = regexp.MustCompile(`\bRule\d\d/\w+`)
+	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark)[A-Z]\w*)\(`)
+	ruleName  = regexp.MustCompile(`"(Rule\d\d/\w+)"`)
+)
+
+// TestNamedTests: a test that a page names exists.
+func TestNamedTests(t *testing.T) {
+	exists := map[string]bool{}
+	for _, s := range sources(t) {
+		text := strings.Join(s.lines, "\n")
+		if strings.HasSuffix(s.file, "_test.go") {
+			for _, found := range testFunc.FindAllStringSubmatch(text, -1) {
+				exists[found[1]] = true
+			}
+		}
+		for _, found := range ruleName.FindAllStringSubmatch(text, -1) {
+			exists[found[1]] = true
+		}
+	}
+	seen := 0
+	for _, page := range docs.Pages(t) {
+		for i, line := range strings.Split(docs.Read(t, page), "\n") {
+			for _, name := range append(namedTest.FindAllString(line, -1), namedRule.FindAllString(line, -1)...) {
+				seen++
+				if !exists[name] {
+					t.Errorf("%s:%d: there is no test %s", page, i+1, name)
+				}
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("the pages name %d tests only: the test looks in the wrong place", seen)
+	}
+}
+
+var mode = regexp.MustCompile(`(?i)transactional|guarded|natural|reexecute|without naming the mode`)
+
+// TestExactlyOnceNamesTheMode: a text that says "exactly once" without naming the mode is wrong.
+func TestExactlyOnceNamesTheMode(t *testing.T) {
+	for _, page := range docs.Pages(t) {
+		for i, paragraph := range paragraphs(docs.Read(t, page)) {
+			if strings.Contains(strings.ToLower(paragraph), "exactly once") && !mode.MatchString(paragraph) {
+				t.Errorf("%s, paragraph %d: says \"exactly once\" and names no mode:\n%s", page, i+1, paragraph)
+			}
+		}
+	}
+}
+
+// paragraphs splits a page at blank lines, and tables at their rows.
+func paragraphs(text string) []string {
+	var all []string
+	for _, p := range strings.Split(text, "\n\n") {
+		if strings.HasPrefix(strings.TrimSpace(p), "|") {
+			all = append(all, strings.Split(p, "\n")...)
+			continue
+		}
+		all = append(all, p)
+	}
+	return all
+}

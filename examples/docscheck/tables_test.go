@@ -1,0 +1,298 @@
+package docscheck
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/examples/internal/docs"
+	"github.com/everonce/everonce/store/memstore"
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/sqlitestore"
+)
+
+// optionTables are the structs of options, the heading of each one's table, and the folder of its source.
+var optionTables = []struct {
+	heading, folder string
+	options         any
+}{
+	{"everonce.Options", ".", everonce.Options{}},
+	{"everonce.JanitorOptions", ".", everonce.JanitorOptions{}},
+	{"memstore.Options", "store/memstore", memstore.Options{}},
+	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
+	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
+}
+
+// TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the
+// defaults with what the fields' comments say.
+func TestOptions(t *testing.T) {
+	for _, table := range optionTables {
+		typ := reflect.TypeOf(table.options)
+		_, name, _ := strings.Cut(table.heading, ".")
+		comments := fieldComments(t, table.folder, name)
+		var inTable, inStruct []string
+		for _, row := range docs.Table(t, "docs/reference/options.md", table.heading) {
+			field, typeName, def := code(row.Cells[0]), code(row.Cells[1]), row.Cells[2]
+			inTable = append(inTable, field)
+			f, ok := typ.FieldByName(field)
+			if !ok {
+				continue // told below
+			}
+			if got := strings.ReplaceAll(f.Type.String(), "[]uint8", "[]byte"); got != typeName {
+				t.Errorf("options.md:%d: %s is a %s, the table says %s", row.Line, field, got, typeName)
+			}
+			want := defaultIn(comments[field])
+			switch {
+			case want != "":
+			case f.Type.Kind() == reflect.Bool:
+				want = "false"
+			default:
+				want = "none"
+			}
+			if want != plain(def) {
+				t.Errorf("options.md:%d: the default of %s is %q, its comment says %q", row.Line, field, plain(def), want)
+			}
+		}
+		for f := range typ.Fields() {
+			if f.IsExported() {
+				inStruct = append(inStruct, f.Name)
+			}
+		}
+		if !slices.Equal(inTable, inStruct) {
+			t.Errorf("options.md, %s: the table has\n%q, the struct\n%q", table.heading, inTable, inStruct)
+		}
+	}
+}
+
+// code returns what a cell has in backquotes.
+func code(cell string) string { return strings.Trim(cell, "`") }
+
+// plain returns a cell without backquotes, so that it compares with a comment.
+func plain(cell string) string { return strings.ReplaceAll(cell, "`", "") }
+
+var (
+	saidDefault = regexp.MustCompile(`Default:? (.+?)(?:\.(?: |$)|$)`)
+	docLink     = regexp.MustCompile(`\[([\w.]+)\]`)
+)
+
+// defaultIn returns what a comment says after the word "Default"; "" where it says nothing.
+func defaultIn(comment string) string {
+	comment = docLink.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
+	if found := saidDefault.FindStringSubmatch(comment); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// parsed returns the files of a package, tests left out.
+func parsed(t *testing.T, folder string) []*ast.File {
+	t.Helper()
+	dir := filepath.Join(docs.Root(t), filepath.FromSlash(folder))
+	packages, err := parser.ParseDir(token.NewFileSet(), dir, func(f fs.FileInfo) bool { //nolint:staticcheck // no build tags here, and no types needed
+		return !strings.HasSuffix(f.Name(), "_test.go")
+	}, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, p := range packages {
+		for _, f := range p.Files {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// fieldComments returns the comments of a struct's fields.
+func fieldComments(t *testing.T, folder, name string) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	for _, f := range parsed(t, folder) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || spec.Name.Name != name {
+				return true
+			}
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				for _, field := range st.Fields.List {
+					for _, ident := range field.Names {
+						comments[ident.Name] = field.Doc.Text() + field.Comment.Text()
+					}
+				}
+			}
+			return false
+		})
+	}
+	if len(comments) == 0 {
+		t.Fatalf("%s has no struct %s", folder, name)
+	}
+	return comments
+}
+
+// TestCallOptions compares the table of call options with the functions that return one.
+func TestCallOptions(t *testing.T) {
+	var declared []string
+	for _, f := range parsed(t, ".") {
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv != nil || !fn.Name.IsExported() || fn.Type.Results == nil || len(fn.Type.Results.List) != 1 {
+				continue
+			}
+			if ident, ok := fn.Type.Results.List[0].Type.(*ast.Ident); ok && (ident.Name == "CallOption" || ident.Name == "Fingerprint") {
+				declared = append(declared, fn.Name.Name)
+			}
+		}
+	}
+	var inTable []string
+	for _, row := range docs.Table(t, "docs/reference/options.md", "Call options") {
+		inTable = append(inTable, code(row.Cells[0]))
+	}
+	sameSet(t, "options.md, call options", inTable, declared)
+}
+
+// TestOutcomes compares the table of outcomes with the constants.
+func TestOutcomes(t *testing.T) {
+	var inTable, names []string
+	for _, row := range docs.Table(t, "docs/reference/outcomes-and-errors.md", "Outcomes") {
+		inTable = append(inTable, code(row.Cells[0]))
+	}
+	for o := everonce.Executed; o <= everonce.Invalid; o++ {
+		names = append(names, o.String())
+	}
+	sameSet(t, "outcomes-and-errors.md, outcomes", inTable, names)
+}
+
+// TestErrors compares the tables of errors with the variables, and their texts with what the table says.
+func TestErrors(t *testing.T) {
+	declared := map[string]string{}
+	for _, f := range parsed(t, ".") {
+		for _, d := range f.Decls {
+			gen, ok := d.(*ast.GenDecl)
+			if !ok || gen.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				v := spec.(*ast.ValueSpec) //nolint:forcetypeassert // a var declaration has no others
+				if name := v.Names[0].Name; strings.HasPrefix(name, "Err") && len(v.Values) == 1 {
+					if call, ok := v.Values[0].(*ast.CallExpr); ok && len(call.Args) == 1 {
+						if text, ok := call.Args[0].(*ast.BasicLit); ok {
+							declared[name] = strings.Trim(text.Value, `"`)
+						}
+					}
+				}
+			}
+		}
+	}
+	inTable := map[string]bool{}
+	for _, heading := range []string{"Errors of a call", "Errors of a store"} {
+		for _, row := range docs.Table(t, "docs/reference/outcomes-and-errors.md", heading) {
+			name := code(row.Cells[0])
+			inTable[name] = true
+			if declared[name] != code(row.Cells[1]) {
+				t.Errorf("outcomes-and-errors.md:%d: the text of %s is %q, the table says %q", row.Line, name, declared[name], code(row.Cells[1]))
+			}
+		}
+	}
+	for name := range declared {
+		if !inTable[name] {
+			t.Errorf("outcomes-and-errors.md lacks %s", name)
+		}
+	}
+	if len(declared) < 20 {
+		t.Errorf("found %d errors only: the test looks in the wrong place", len(declared))
+	}
+}
+
+// TestRecordFields compares the tables of docs/reference/record.md with the structs.
+func TestRecordFields(t *testing.T) {
+	for heading, typ := range map[string]reflect.Type{
+		"Record":      reflect.TypeFor[everonce.Record](),
+		"StepRecord":  reflect.TypeFor[everonce.StepRecord](),
+		"SavedResult": reflect.TypeFor[everonce.SavedResult](),
+	} {
+		var inTable, inStruct []string
+		for _, row := range docs.Table(t, "docs/reference/record.md", heading) {
+			for _, name := range strings.Split(row.Cells[0], ", ") {
+				inTable = append(inTable, code(name))
+			}
+		}
+		for f := range typ.Fields() {
+			inStruct = append(inStruct, f.Name)
+		}
+		sameSet(t, "record.md, "+heading, inTable, inStruct)
+	}
+}
+
+func sameSet(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	got, want = slices.Clone(got), slices.Clone(want)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: the table has\n%q, the code\n%q", what, got, want)
+	}
+}
+
+// TestRoundTripTables compares the tables of docs/reference/stores.md with what the stores' tests count.
+func TestRoundTripTables(t *testing.T) {
+	read := func(file string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(docs.Root(t), filepath.FromSlash(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	counted := map[string][2]string{} // by pgx, by database/sql
+	source := read("store/pgxstore/roundtrip_test.go")
+	costs := regexp.MustCompile(`costs\{begin: (\d+), commit: (\d+)\}`).FindAllStringSubmatch(source, -1)
+	if len(costs) != 2 {
+		t.Fatalf("TestRoundTrips has %d kinds of costs, want those of pgx and of database/sql", len(costs))
+	}
+	for _, found := range regexp.MustCompile(`count\("([^"]+)", ([^,]+),`).FindAllStringSubmatch(source, -1) {
+		var both [2]string
+		for i, cost := range costs {
+			n := strings.NewReplacer("cost.begin", cost[1], "cost.commit", cost[2]).Replace(found[2])
+			sum := 0
+			for _, part := range strings.Split(n, "+") {
+				one, err := strconv.Atoi(part)
+				if err != nil {
+					t.Fatalf("TestRoundTrips counts %q by %q, which this test can not read", found[1], found[2])
+				}
+				sum += one
+			}
+			both[i] = strconv.Itoa(sum)
+		}
+		counted[found[1]] = both
+	}
+	inTable := map[string][2]string{}
+	for _, row := range docs.Table(t, "docs/reference/stores.md", "PostgreSQL: round trips") {
+		inTable[row.Cells[0]] = [2]string{row.Cells[1], row.Cells[2]}
+	}
+	if !maps.Equal(inTable, counted) {
+		t.Errorf("stores.md has\n%v\nTestRoundTrips\n%v", inTable, counted)
+	}
+
+	statements := map[string]string{}
+	for _, found := range regexp.MustCompile(`\{"([^"]+)", func\(\) \{.*\}, "([^"]+)"\},`).FindAllStringSubmatch(read("store/sqlitestore/roundtrip_test.go"), -1) {
+		statements[found[1]] = found[2]
+	}
+	shown := map[string]string{}
+	for _, row := range docs.Table(t, "docs/reference/stores.md", "SQLite: statements") {
+		shown[row.Cells[0]] = code(row.Cells[1])
+	}
+	if !maps.Equal(shown, statements) {
+		t.Errorf("stores.md has\n%v\nTestStatementsPerCall\n%v", shown, statements)
+	}
+}

@@ -1,0 +1,130 @@
+// Command charge is a payment service: it takes money off an account, once per Idempotency-Key.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlitestore"
+)
+
+type bank struct {
+	db       *sql.DB
+	receiver *everonce.TxReceiver[*sql.Tx]
+	slow     time.Duration
+}
+
+// Charge is what a client sends.
+type Charge struct {
+	Account string `json:"account"`
+	Cents   int64  `json:"cents"`
+}
+
+// Receipt is what it gets, the first time and every time after.
+type Receipt struct {
+	Charged int64 `json:"charged"`
+	Balance int64 `json:"balance"`
+}
+
+func (b *bank) charge(w http.ResponseWriter, r *http.Request) {
+	var c Charge
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+		http.Error(w, "the body is no charge", http.StatusBadRequest)
+		return
+	}
+	key := everonce.Key{Scope: "charge", ID: r.Header.Get("Idempotency-Key")}
+
+	res, err := everonce.Transact(r.Context(), b.receiver, key, func(ctx context.Context, tx *sql.Tx) (Receipt, error) {
+		var balance int64
+		err := tx.QueryRowContext(ctx,
+			`UPDATE account SET cents = cents - ? WHERE id = ? AND cents >= ? RETURNING cents`,
+			c.Cents, c.Account, c.Cents).Scan(&balance)
+		if errors.Is(err, sql.ErrNoRows) {
+			return Receipt{}, everonce.Permanent("no_funds", errors.New("the balance is too low"), nil)
+		}
+		log.Printf("%s: charged, not committed yet", c.Account)
+		time.Sleep(b.slow) // time to pull the plug
+		return Receipt{Charged: c.Cents, Balance: balance}, err
+	}, everonce.FingerprintOf(c.Account, c.Cents))
+
+	log.Printf("%s: %v", c.Account, res.Outcome)
+	if err != nil {
+		http.Error(w, err.Error(), status(res.Outcome))
+		return
+	}
+	if err := json.NewEncoder(w).Encode(res.Value); err != nil {
+		log.Print(err)
+	}
+}
+
+func status(o everonce.Outcome) int {
+	switch o {
+	case everonce.Rejected:
+		return http.StatusPaymentRequired
+	case everonce.Mismatch:
+		return http.StatusUnprocessableEntity
+	case everonce.InProgress:
+		return http.StatusConflict
+	case everonce.Invalid:
+		return http.StatusBadRequest
+	}
+	return http.StatusServiceUnavailable // nothing happened: send it again
+}
+
+func (b *bank) balance(w http.ResponseWriter, r *http.Request) {
+	var cents int64
+	err := b.db.QueryRowContext(r.Context(), `SELECT cents FROM account WHERE id = ?`, r.PathValue("account")).Scan(&cents)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	fmt.Fprintln(w, cents)
+}
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8080", "the `address` to listen at")
+	slow := flag.Duration("slow", 0, "how long the bank takes")
+	flag.Parse()
+	if err := serve(*listen, *slow); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(listen string, slow time.Duration) error {
+	store, err := sqlitestore.Open("bank.db", nil)
+	if err != nil {
+		return err
+	}
+	receiver, err := everonce.NewTxReceiver(store, nil)
+	if err != nil {
+		return err
+	}
+	b := &bank{db: store.DB(), receiver: receiver, slow: slow}
+	for _, text := range []string{
+		`CREATE TABLE IF NOT EXISTS account (id TEXT PRIMARY KEY, cents INTEGER NOT NULL)`,
+		`INSERT INTO account VALUES ('alice', 10000) ON CONFLICT DO NOTHING`,
+	} {
+		if _, err := b.db.ExecContext(context.Background(), text); err != nil {
+			return err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /charge", b.charge)
+	mux.HandleFunc("GET /balance/{account}", b.balance)
+	socket, err := new(net.ListenConfig).Listen(context.Background(), "tcp", listen)
+	if err != nil {
+		return err
+	}
+	log.Printf("listening at http://%s", socket.Addr())
+	server := http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	return server.Serve(socket)
+}
