@@ -45,8 +45,7 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 		return v, s.wrap(err)
 	}
 	if s.a.Lost() {
-		s.outcome = LeaseLost
-		return v, s.fail(LeaseLost, ErrLeaseLost, nil)
+		return v, s.leaseLost()
 	}
 	if s.recorded.State == StepOpen {
 		switch s.call.policy {
@@ -66,8 +65,7 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	}
 	if err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout); err != nil {
 		if errors.Is(err, ErrLeaseLost) {
-			s.outcome = LeaseLost
-			return v, s.fail(LeaseLost, ErrLeaseLost, nil)
+			return v, s.leaseLost()
 		}
 		s.outcome = StoreFailed
 		return v, s.fail(StoreFailed, ErrStore, err)
@@ -135,6 +133,7 @@ type stepRun struct {
 	outcome  Outcome
 	ev       *Event
 	kind     OpKind
+	elide    bool // the store has refused the result by its size
 	watched  context.Context
 	started  time.Time
 	finished bool
@@ -175,6 +174,12 @@ func (s *stepRun) fail(o Outcome, sentinel, cause error) *Error {
 	return e
 }
 
+// leaseLost is the end of a step whose attempt lost its record.
+func (s *stepRun) leaseLost() error {
+	s.outcome = LeaseLost
+	return s.fail(LeaseLost, ErrLeaseLost, nil)
+}
+
 // refuse makes the parent abandoned by this step.
 func (s *stepRun) refuse(cause error) error {
 	s.outcome = Unknown
@@ -207,8 +212,7 @@ func (s *stepRun) end(rec StepRecord) error {
 		s.a.knownSteps().ended(s.name)
 		return nil
 	case errors.Is(err, ErrLeaseLost):
-		s.outcome = LeaseLost
-		return s.fail(LeaseLost, ErrLeaseLost, nil)
+		return s.leaseLost()
 	}
 	s.outcome = NotRecorded
 	return s.fail(NotRecorded, ErrNotRecorded, err)

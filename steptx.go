@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // StepTx executes one step of a guarded operation in a transaction of the database that also holds the
@@ -34,6 +35,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
+	var zero T
 	var lost error // the commit's error, where its answer was lost
 	for try := 1; ; try++ {
 		var done bool
@@ -42,8 +44,11 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 				s.outcome = Executed
 				return v, nil
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				lost = nil // it had not committed, and can not any more
+			case errors.Is(err, ErrLeaseLost):
+				return zero, s.leaseLost()
 			}
 		}
 		if lost == nil {
@@ -51,11 +56,13 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 				return v, err
 			}
 		}
+		if lost == nil && errors.Is(err, ErrTooLarge) { // once more, elided: no failure that is to be waited for
+			continue
+		}
 		class := t.txs.ClassifyTx(err)
 		if lost == nil && class == TxCommitLost {
 			lost = err
 		}
-		var zero T
 		if s.ev != nil {
 			s.ev.Retries++
 		}
@@ -109,6 +116,9 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		return v, true, err
 	}
 	saved, elided := encode(s.a.core, s.call, v, nil)
+	if s.elide && saved.Kind == ResultValue {
+		saved, elided = saved.elided(), "store"
+	}
 	if s.ev != nil {
 		s.ev.Elided = elided
 	}
@@ -116,15 +126,20 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	open = false
 	commitCtx, cancel := s.a.detached(s.a.set.CompletionLimit)
 	defer cancel()
+	sent := time.Now()
 	err = h.Commit(commitCtx, CommitRequest{SaveStep: &req})
 	switch {
 	case err == nil:
 		s.outcome = Executed
+		s.a.extend(sent)
 		s.a.knownSteps().wrote(req.Step)
+		s.a.knownSteps().ended(s.name)
 		return v, true, nil
 	case errors.Is(err, ErrLeaseLost):
-		s.outcome = LeaseLost
-		return zero, true, s.fail(LeaseLost, ErrLeaseLost, nil)
+		return zero, true, s.leaseLost()
+	case errors.Is(err, ErrTooLarge) && saved.Kind == ResultValue:
+		s.elide = true
+		return zero, false, err
 	case t.txs.ClassifyTx(err) != TxErrorOther:
 		return v, false, err
 	}
