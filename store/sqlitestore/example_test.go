@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -18,7 +17,7 @@ import (
 func tempFile() (path string, remove func()) {
 	dir, err := os.MkdirTemp("", "everonce")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return filepath.Join(dir, "app.db"), func() { os.RemoveAll(dir) }
 }
@@ -29,12 +28,12 @@ func ExampleOpen() {
 
 	store, err := sqlitestore.Open(path, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer store.Close()
 	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	key := everonce.Key{Scope: "mails", ID: "welcome-7"}
@@ -59,16 +58,16 @@ func ExampleStore_DB() {
 
 	store, err := sqlitestore.Open(path, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer store.Close()
 	db := store.DB()
 	if _, err := db.ExecContext(ctx, "CREATE TABLE account (name TEXT PRIMARY KEY, balance INTEGER); INSERT INTO account VALUES ('ann', 100)"); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	receiver, err := everonce.NewTxReceiver[*sql.Tx](store, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	charge := func(order string) (everonce.Outcome, error) {
@@ -92,7 +91,7 @@ func ExampleStore_DB() {
 	}
 	var balance int
 	if err := db.QueryRowContext(ctx, "SELECT balance FROM account").Scan(&balance); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println("balance", balance)
 	// Output:
@@ -109,12 +108,12 @@ func ExampleInsertOnce() {
 
 	store, err := sqlitestore.Open(path, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer store.Close()
 	db := store.DB()
 	if _, err := db.ExecContext(ctx, "CREATE TABLE payment (id INTEGER PRIMARY KEY, order_id TEXT UNIQUE, cents INTEGER)"); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	pay := func(order string, cents int) {
@@ -143,12 +142,12 @@ func ExampleClassify() {
 
 	store, err := sqlitestore.Open(path, nil)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer store.Close()
 	receiver, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{Classify: sqlitestore.Classify})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	key := everonce.Key{Scope: "imports", ID: "file-7"}
@@ -163,7 +162,7 @@ func ExampleClassify() {
 	fmt.Println(res.Outcome, errors.Is(err, everonce.ErrOutcomeUnknown)) // there is no such table: nothing took hold
 
 	if _, err := store.DB().ExecContext(ctx, "CREATE TABLE line (n INTEGER)"); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	res, err = everonce.Do(ctx, receiver, key, work)
 	fmt.Println(res.Outcome, err)

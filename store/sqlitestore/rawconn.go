@@ -181,7 +181,7 @@ func (v *valueRow) Scan(dest ...any) error {
 		return fmt.Errorf("sqlitestore: %d columns for %d destinations", len(v.values), len(dest))
 	}
 	for i, d := range dest {
-		ok := true
+		var ok bool
 		switch d := d.(type) {
 		case *int64:
 			*d, ok = v.values[i].(int64)

@@ -295,16 +295,16 @@ func TestDoTxCommitsWithTheCaller(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx := t.Context()
-			run := func(id string) (everonce.Result[int], error, *sql.Tx) {
+			run := func(id string) (*sql.Tx, everonce.Result[int], error) {
 				tx, err := db.BeginTx(ctx, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { _ = tx.Rollback() })
 				res, err := everonce.DoTx(ctx, tx, b.tr, order(name+id), func(ctx context.Context) (int, error) { return charge(10)(ctx, tx) })
-				return res, err, tx
+				return tx, res, err
 			}
-			res, err, tx := run("a")
+			tx, res, err := run("a")
 			if err != nil || res.Outcome != everonce.Executed || !res.Provisional {
 				t.Fatalf("%+v, %v", res, err)
 			}
@@ -317,13 +317,13 @@ func TestDoTxCommitsWithTheCaller(t *testing.T) {
 			}
 			b.balance(100)
 			// What was rolled back did not happen: the key is free again.
-			if res, err, tx = run("a"); err != nil || res.Outcome != everonce.Executed {
+			if tx, res, err = run("a"); err != nil || res.Outcome != everonce.Executed {
 				t.Fatalf("after a rollback: %+v, %v", res, err)
 			}
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}
-			if res, err, tx = run("a"); err != nil || res.Outcome != everonce.Replayed || res.Value != 90 {
+			if tx, res, err = run("a"); err != nil || res.Outcome != everonce.Replayed || res.Value != 90 {
 				t.Errorf("after the commit: %+v, %v", res, err)
 			}
 			if err := tx.Rollback(); err != nil {

@@ -64,7 +64,7 @@ func (s *Store[Tx]) claim(ctx context.Context, c Conn, req *everonce.ClaimReques
 		})
 		return res, err
 	}
-	for try := 0; try < swapTries; try++ {
+	for try := range swapTries {
 		var w row
 		call := s.claimCall(req, &w)
 		if err = c.Send(ctx, call); err != nil {

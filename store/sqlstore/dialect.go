@@ -278,7 +278,7 @@ func (w writer) finish() (full, fresh *Statement) {
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
 	where := "r.rev = {2i} OR {gone} OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0"
-	set := "state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
+	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
 		"attempt = CASE WHEN {gone} THEN 1 ELSE r.attempt + 1 END, " +
 		"fp_alg = CASE WHEN {gone} THEN excluded.fp_alg ELSE coalesce(excluded.fp_alg, r.fp_alg) END, " +
 		"fp_sum = CASE WHEN {gone} THEN excluded.fp_sum ELSE coalesce(excluded.fp_sum, r.fp_sum) END, " +
@@ -288,10 +288,11 @@ func (w writer) finish() (full, fresh *Statement) {
 		"last_error = CASE WHEN {gone} OR r.state = 1 THEN NULL ELSE r.last_error END, " +
 		"created_at = CASE WHEN {gone} THEN excluded.created_at ELSE r.created_at END, " +
 		"due_at = CASE WHEN {gone} THEN excluded.due_at WHEN r.steps > 0 THEN excluded.result_until ELSE excluded.due_at END, " +
-		"steps = CASE WHEN {gone} THEN 0 ELSE r.steps END, rev = r.rev + 1"
+		"steps = CASE WHEN {gone} THEN 0 ELSE r.steps END, rev = r.rev + 1"}
 	for _, same := range strings.Fields("nonce owner format result_kind result_codec result_data result_summary claimed_at updated_at completed_at result_until purge_at") {
-		set += ", " + same + " = excluded." + same
+		assigned = append(assigned, same+" = excluded."+same)
 	}
+	set := strings.Join(assigned, ", ")
 	source := "VALUES (" + values + ")"
 	if w.Now != "" {
 		source = "SELECT " + timed(values, "clock.now") + " FROM " + w.from()

@@ -22,8 +22,8 @@ func TestLeaseBoundFollowsWhatIsInUse(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	want("when the shorter one has passed", time.Minute)
 
-	for _, lease := range []time.Duration{5, 4, 3, 2, 1} { // more than there is room for
-		b.noted(lease*time.Hour, now)
+	for hours := 5; hours > 0; hours-- { // more than there is room for
+		b.noted(time.Duration(hours)*time.Hour, now)
 	}
 	want("the shortest of many", time.Minute)
 	now = now.Add(2 * time.Minute)

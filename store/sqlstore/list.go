@@ -50,7 +50,7 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	var stepped []int
 	list := s.call(s.text.List, append(args, int64(limit), states)...)
 	if s.traits.Clock != nil {
-		res.Now = at(list.Args[len(list.Args)-1].(int64)) //nolint:errcheck // it was put there by call
+		res.Now = at(list.Args[len(list.Args)-1].(int64))
 	}
 	list.Each = func(r Row) error {
 		var w row

@@ -15,7 +15,7 @@ func ValidateName(what, name string) error {
 	if name == "" || len(name) > maxNameLen {
 		return fmt.Errorf("%w: the %s has %d bytes; 1 to %d are possible", everonce.ErrInvalidArgument, what, len(name), maxNameLen)
 	}
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		c := name[i]
 		if c != '_' && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {
 			return fmt.Errorf("%w: the %s %q may have a-z, 0-9 and _ only, and not begin with a digit", everonce.ErrInvalidArgument, what, name)

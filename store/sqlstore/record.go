@@ -81,13 +81,13 @@ func (w *row) scan(r Row) error {
 	}
 	if format > everonce.FormatVersion {
 		// what a newer version wrote is not judged by what this one knows
-		w.rec = everonce.Record{Format: int(format), State: everonce.State(state), PurgeAt: at(gone), LeaseUntil: at(lease)}
+		w.rec = everonce.Record{Format: int(format), State: everonce.State(state), PurgeAt: at(gone), LeaseUntil: at(lease)} //nolint:gosec // it is not judged
 		copy(w.rec.ID[:], id)
 		return nil
 	}
 	rec.Scope, rec.Name = everonce.Scope(scope), name
-	rec.State, rec.Token, rec.Attempt = everonce.State(state), everonce.Token(token), int(attempt)
-	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(kind), everonce.State(prevState)
+	rec.State, rec.Token, rec.Attempt = everonce.State(state), everonce.Token(token), int(attempt) //nolint:gosec // fill checks the range
+	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(kind), everonce.State(prevState)     //nolint:gosec // as above
 	rec.Format = int(format)
 	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = at(lease), at(created), at(claimed), at(updated)
 	rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt = at(completed), at(until), at(gone), at(prevClaim)
@@ -165,7 +165,7 @@ func scanStep(r Row) (s everonce.StepRecord, err error) {
 	if err = r.Scan(&s.Name, &state, &attempt, &kind, &s.Result.Codec, &s.Result.Data, &s.Result.Summary, &began, &ended); err != nil {
 		return s, err
 	}
-	s.State, s.Attempt, s.Result.Kind = everonce.StepState(state), int(attempt), everonce.ResultKind(kind)
+	s.State, s.Attempt, s.Result.Kind = everonce.StepState(state), int(attempt), everonce.ResultKind(kind) //nolint:gosec // checked below
 	s.BeganAt, s.EndedAt = at(began), at(ended)
 	if state < int64(everonce.StepOpen) || state > int64(everonce.StepNotDone) || kind < 0 || kind > int64(everonce.ResultElided) {
 		return s, fmt.Errorf("%w: step %q has state %d and a result of kind %d", everonce.ErrCorruptRecord, s.Name, state, kind)

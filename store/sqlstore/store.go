@@ -144,7 +144,7 @@ func (s *Store[Tx]) replace(ctx context.Context, c Conn, read *row, next *everon
 // decide reads a record, lets fn decide, and writes what it returns, until no other writer comes between.
 // fn gets nil where there is no record, and returns nil where there is nothing to write.
 func (s *Store[Tx]) decide(ctx context.Context, c Conn, id *everonce.RecordID, fn func(rec *everonce.Record, w *row) (*everonce.Record, error)) error {
-	for try := 0; try < swapTries; try++ {
+	for try := range swapTries {
 		var w row
 		if err := s.load(ctx, c, id, &w); err != nil {
 			return err
@@ -212,9 +212,6 @@ type reader[Tx any] struct{ driver Driver[Tx] }
 func (r reader[Tx]) Send(ctx context.Context, calls ...*Call) error {
 	return r.driver.Read(ctx, calls...)
 }
-
-// durationMicros is a duration as an argument.
-func durationMicros(d time.Duration) any { return d.Microseconds() }
 
 // lifetimeMicros is a lifetime's total as an argument, or nil where a record is kept until it is settled.
 func lifetimeMicros(l everonce.Lifetime, expires bool) any {
