@@ -134,10 +134,16 @@ func (tr *trial) fatalf(format string, args ...any) {
 	tr.e.Fatalf("%v: %s", tr.history, fmt.Sprintf(format, args...))
 }
 
+// receiver returns a fresh receiver, which waits for a call until it is certain that it hangs.
 func (e *env) receiver(s everonce.Store, policy everonce.Policy) *everonce.Receiver {
 	e.Helper()
+	return e.impatient(s, policy, 10*time.Second)
+}
+
+func (e *env) impatient(s everonce.Store, policy everonce.Policy, limit time.Duration) *everonce.Receiver {
+	e.Helper()
 	r, err := everonce.NewReceiver(s, policy, &everonce.Options{
-		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: 10 * time.Second, StoreTimeout: 10 * time.Second,
+		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: 8 * limit, StoreTimeout: limit,
 	})
 	if err != nil {
 		e.Fatalf("NewReceiver: %v", err)
@@ -155,7 +161,7 @@ func (tr *trial) deliver(p *process) {
 		s, closed = tr.open(p)
 		defer closed()
 	}
-	r := tr.e.receiver(s, tr.policy)
+	r := tr.e.impatient(s, tr.policy, p.patience())
 	opts := []everonce.CallOption{fingerprintA}
 	if tr.policy == everonce.Reconcile {
 		opts = append(opts, everonce.WithReconcile(func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[string], error) {

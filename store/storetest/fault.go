@@ -3,8 +3,10 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -18,18 +20,26 @@ const (
 	failBefore
 	// failAfter: it was done, and the answer is lost.
 	failAfter
+	// hangs: it was never sent, and nothing is heard of it until the caller has waited long enough.
+	hangs
 	// dieBefore and dieAfter: the process stops for good, before or after the call was done.
 	dieBefore
 	dieAfter
 )
 
-var faults = []fault{failBefore, failAfter, dieBefore, dieAfter}
+var faults = []fault{failBefore, failAfter, hangs, dieBefore, dieAfter}
 
 func (f fault) String() string {
-	return [...]string{"nothing", "fails before", "fails after", "process gone before", "process gone after"}[f]
+	return [...]string{"nothing", "fails before", "fails after", "hangs", "process gone before", "process gone after"}[f]
 }
 
-var errInjected = errors.New("storetest: injected failure")
+var (
+	errInjected = errors.New("storetest: injected failure")
+	errHung     = fmt.Errorf("%w: no answer", errInjected)
+)
+
+// patience is how long a caller waits for a call that hangs.
+const patience = 300 * time.Millisecond
 
 // process numbers everything that a process does to the world outside: its store calls and its effects.
 // One of them goes wrong. A process that stops for good ends each of its goroutines that still tries to
@@ -75,6 +85,8 @@ func (p *process) do(what string, call func() error) error {
 	switch how {
 	case failBefore:
 		return errInjected
+	case hangs:
+		return errHung
 	case failAfter:
 		if err := call(); err != nil {
 			return err
@@ -87,6 +99,14 @@ func (p *process) do(what string, call func() error) error {
 		runtime.Goexit()
 	}
 	return call()
+}
+
+// patience is how long the process waits for a store call.
+func (p *process) patience() time.Duration {
+	if p.how == hangs {
+		return patience
+	}
+	return 10 * time.Second
 }
 
 func (p *process) isGone() bool {
@@ -115,9 +135,18 @@ func reach[Req, Res any](ctx context.Context, p *process, what string, req Req, 
 	})
 	if err != nil {
 		var none Res
-		return none, err
+		return none, waited(ctx, err)
 	}
 	return res, nil
+}
+
+// waited returns the error of a call: of one that hangs when its context has ended.
+func waited(ctx context.Context, err error) error {
+	if errors.Is(err, errHung) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }
 
 func (s *faultStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {

@@ -63,7 +63,7 @@ func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest)
 		if f != nil {
 			f.broken()
 		}
-		return nil, everonce.ClaimResult{}, err
+		return nil, everonce.ClaimResult{}, waited(ctx, err)
 	}
 	if f == nil {
 		return nil, res, nil
@@ -93,54 +93,55 @@ func (f *faultHandle[Tx]) broken() {
 }
 
 // do sends a statement; if its connection breaks, the transaction has ended.
-func (f *faultHandle[Tx]) do(what string, call func() error) error {
+func (f *faultHandle[Tx]) do(ctx context.Context, what string, call func() error) error {
 	err := f.s.p.do(what, call)
 	if errors.Is(err, errInjected) {
 		f.broken()
 	}
-	return err
+	return waited(ctx, err)
 }
 
 func (f *faultHandle[Tx]) Tx() Tx { return f.h.Tx() }
 
 func (f *faultHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
-	err = f.do("tx Claim", func() (err error) { res, err = f.h.Claim(ctx, req); return err })
+	err = f.do(ctx, "tx Claim", func() (err error) { res, err = f.h.Claim(ctx, req); return err })
 	return res, err
 }
 
 func (f *faultHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
-	return f.do("tx Complete", func() error { return f.h.Complete(ctx, req) })
+	return f.do(ctx, "tx Complete", func() error { return f.h.Complete(ctx, req) })
 }
 
 func (f *faultHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
-	return f.do("tx Record", func() error { return f.h.Record(ctx, claim, complete) })
+	return f.do(ctx, "tx Record", func() error { return f.h.Record(ctx, claim, complete) })
 }
 
 func (f *faultHandle[Tx]) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
-	err = f.do("tx Get", func() (err error) { res, err = f.h.Get(ctx, req); return err })
+	err = f.do(ctx, "tx Get", func() (err error) { res, err = f.h.Get(ctx, req); return err })
 	return res, err
 }
 
 func (f *faultHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
-	return f.do("tx Renew", func() error { return f.h.Renew(ctx, req) })
+	return f.do(ctx, "tx Renew", func() error { return f.h.Renew(ctx, req) })
 }
 
 func (f *faultHandle[Tx]) Savepoint(ctx context.Context, name string) error {
-	return f.do("Savepoint", func() error { return f.h.Savepoint(ctx, name) })
+	return f.do(ctx, "Savepoint", func() error { return f.h.Savepoint(ctx, name) })
 }
 
 func (f *faultHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
-	return f.do("RollbackTo", func() error { return f.h.RollbackTo(ctx, name) })
+	return f.do(ctx, "RollbackTo", func() error { return f.h.RollbackTo(ctx, name) })
 }
 
 func (f *faultHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
-	return f.do("ReleaseSavepoint", func() error { return f.h.ReleaseSavepoint(ctx, name) })
+	return f.do(ctx, "ReleaseSavepoint", func() error { return f.h.ReleaseSavepoint(ctx, name) })
 }
 
 func (f *faultHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
 	err := f.s.p.do("Commit", func() error { return f.h.Commit(ctx, req) })
 	if errors.Is(err, errInjected) {
-		f.broken() // after the commit this does nothing
+		_ = waited(ctx, err) //nolint:errcheck // one answer is lost like the other
+		f.broken()           // after the commit this does nothing
 		return errCommitLost
 	}
 	f.s.forget(f)
@@ -148,7 +149,7 @@ func (f *faultHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest
 }
 
 func (f *faultHandle[Tx]) Rollback(ctx context.Context) error {
-	err := f.do("Rollback", func() error { return f.h.Rollback(ctx) })
+	err := f.do(ctx, "Rollback", func() error { return f.h.Rollback(ctx) })
 	f.s.forget(f)
 	return err
 }
