@@ -24,16 +24,18 @@ const (
 
 // Gateway accepts mails (POST /mails) and tells how many it is working on (GET /busy).
 type Gateway struct {
+	mux       http.ServeMux
+	accepting time.Duration
+
 	mu     sync.Mutex
 	ledger *Ledger
 	sent   int
 	busy   int
-	mux    http.ServeMux
 }
 
 // New returns a gateway that writes into ledger.
 func New(ledger *Ledger) *Gateway {
-	g := &Gateway{ledger: ledger}
+	g := &Gateway{ledger: ledger, accepting: accepting}
 	g.mux.HandleFunc("POST /mails", g.send)
 	g.mux.HandleFunc("GET /busy", g.tellBusy)
 	return g
@@ -55,7 +57,7 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not a mail", http.StatusBadRequest)
 		return
 	}
-	accepted := time.NewTimer(accepting)
+	accepted := time.NewTimer(g.accepting)
 	defer accepted.Stop()
 	select {
 	case <-accepted.C:

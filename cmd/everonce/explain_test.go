@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// TestExplanationsComeTrue delivers what was explained: what explain says of the next delivery is what
+// the next delivery gets, for every kind of record and under every policy.
+func TestExplanationsComeTrue(t *testing.T) {
+	t.Parallel()
+	ids := []string{"done", "rejected", "elided", "released", "abandoned", "expired", "mail-unknown", "live", "lapsed"}
+	for _, id := range ids {
+		for _, policy := range []everonce.Policy{everonce.Reexecute, everonce.Refuse, everonce.Reconcile} {
+			t.Run(id+"/"+policy.String(), func(t *testing.T) {
+				t.Parallel()
+				store := memstore.New(nil)
+				if err := populate(store); err != nil {
+					t.Fatal(err)
+				}
+				key := everonce.Key{Scope: scope, ID: id}
+				got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+				if err != nil || !got.Found {
+					t.Fatalf("found %v, %v", got.Found, err)
+				}
+				x := inspect.Explain(&got.Record, got.Now)
+				want := answerUnder(t, x, policy)
+				if outcome := deliverUnder(t, store, key, policy); want != inspect.Depends && outcome.String() != want {
+					t.Errorf("it got %v; %+v", outcome, x)
+				}
+			})
+		}
+	}
+}
+
+// answerUnder returns the one answer that holds under a policy.
+func answerUnder(t *testing.T, x inspect.Explanation, p everonce.Policy) string {
+	t.Helper()
+	var found []string
+	for _, a := range x.Next {
+		if a.Policy == "" || a.Policy == p.String() {
+			found = append(found, a.Outcome)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d answers under %v: %+v", len(found), p, x.Next)
+	}
+	return found[0]
+}
+
+func deliverUnder(t *testing.T, store everonce.Store, key everonce.Key, p everonce.Policy) everonce.Outcome {
+	t.Helper()
+	r, err := everonce.NewReceiver(store, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var opts []everonce.CallOption
+	if p == everonce.Reconcile {
+		opts = append(opts, everonce.WithReconcile(func(context.Context, everonce.Abandoned) (everonce.Verdict[receipt], error) {
+			return everonce.StillUnknown[receipt](), nil
+		}))
+	}
+	res, err := everonce.Do(t.Context(), r, key, func(context.Context, *everonce.Attempt) (receipt, error) { return receipt{1}, nil }, opts...)
+	if errors.Is(err, everonce.ErrInvalidArgument) || res.Outcome == 0 {
+		t.Fatalf("%v, %v", res.Outcome, err)
+	}
+	return res.Outcome
+}
+
+// TestExplainsTheRest: a record whose time is over, and one of a newer format.
+func TestExplainsTheRest(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	if err := populate(store); err != nil {
+		t.Fatal(err)
+	}
+	got, err := store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: scope, ID: "done"}.RecordID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := inspect.Explain(&got.Record, got.Record.PurgeAt); answerUnder(t, x, everonce.Refuse) != everonce.Executed.String() {
+		t.Errorf("gone: %+v", x)
+	}
+	got.Record.Format = everonce.FormatVersion + 1
+	if x := inspect.Explain(&got.Record, got.Now); answerUnder(t, x, everonce.Refuse) != everonce.StoreFailed.String() {
+		t.Errorf("of a newer format: %+v", x)
+	}
+}

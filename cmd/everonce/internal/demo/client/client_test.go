@@ -1,0 +1,114 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
+)
+
+// script answers the deliveries of each key in their order, and the last answer again and again.
+type script struct {
+	mu      sync.Mutex
+	answers map[string][]http.HandlerFunc
+	sent    map[string]int
+}
+
+func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get(payment.KeyHeader)
+	s.mu.Lock()
+	s.sent[key]++
+	answers := s.answers[key]
+	next := answers[min(s.sent[key], len(answers))-1]
+	s.mu.Unlock()
+	next(w, r)
+}
+
+func says(status int, body any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+func breaks(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func receipt(order string) http.HandlerFunc {
+	return says(http.StatusOK, payment.Receipt{Order: order, Charge: 1, Mail: "mail-1"})
+}
+
+func refuses(code string) http.HandlerFunc {
+	return says(http.StatusConflict, payment.Refusal{Code: code, RetryAfter: 1})
+}
+
+// pay lets a client pay one payment for each list of answers.
+func pay(t *testing.T, answers ...[]http.HandlerFunc) (s *script, final int64, unknown []payment.Payment, err error) {
+	t.Helper()
+	s = &script{answers: make(map[string][]http.HandlerFunc), sent: make(map[string]int)}
+	payments := make([]payment.Payment, len(answers))
+	for i, a := range answers {
+		payments[i] = payment.Payment{Key: fmt.Sprintf("payment-%d", i), Order: fmt.Sprintf("order-%d", i), Account: "a", Amount: 1}
+		s.answers[payments[i].Key] = a
+	}
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	var finals atomic.Int64
+	c := New(srv.URL, 2, func() { finals.Add(1) })
+	unknown, err = c.Pay(t.Context(), payments)
+	return s, finals.Load(), unknown, err
+}
+
+// TestRetries: until there is a final answer, and not after it.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	s, final, unknown, err := pay(t,
+		[]http.HandlerFunc{receipt("order-0")},
+		[]http.HandlerFunc{breaks, breaks, receipt("order-1")},
+		[]http.HandlerFunc{refuses(payment.CodeInProgress), refuses(payment.CodeFailed), receipt("order-2")},
+	)
+	if err != nil || final != 3 || len(unknown) != 0 {
+		t.Errorf("%d final, %v unknown, %v", final, unknown, err)
+	}
+	if s.sent["payment-0"] != 1 || s.sent["payment-1"] != 3 || s.sent["payment-2"] != 3 {
+		t.Errorf("sent %v", s.sent)
+	}
+}
+
+// TestUnknown: what is unknown is left, and the others go on.
+func TestUnknown(t *testing.T) {
+	t.Parallel()
+	s, final, unknown, err := pay(t,
+		[]http.HandlerFunc{breaks, refuses(payment.CodeUnknown)},
+		[]http.HandlerFunc{receipt("order-1")},
+	)
+	if err != nil || final != 1 || len(unknown) != 1 || unknown[0].Key != "payment-0" || s.sent["payment-0"] != 2 {
+		t.Errorf("%d final, %v unknown, %v, sent %v", final, unknown, err, s.sent)
+	}
+}
+
+// TestImpossibleAnswers end the run: they are faults of the demo.
+func TestImpossibleAnswers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"the receipt of another order": {receipt("order-7"), "the answer to the payment of order-0"},
+		"a receipt without a charge":   {says(http.StatusOK, payment.Receipt{Order: "order-0", Mail: "m"}), "the answer to the payment of order-0"},
+		"a refusal that is not known":  {refuses("bad_request"), "bad_request"},
+		"no JSON":                      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oops", http.StatusNotFound) }, "the service answers 404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, _, _, err := pay(t, []http.HandlerFunc{c.answer}); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestMain makes the test binary the children too.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case "child-serves":
+			if err := Serve(context.Background(), os.Stdin, os.Stdout, http.HandlerFunc(hello)); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case "child-fails":
+			fmt.Fprintln(os.Stderr, "there is no database")
+			os.Exit(3)
+		case "child-hangs":
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(0)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func hello(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/exit" {
+		os.Exit(4)
+	}
+	fmt.Fprint(w, "hello")
+}
+
+func get(t *testing.T, c *Child, path string) (string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+c.Addr()+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return string(body), err
+}
+
+func start(t *testing.T) *Child {
+	t.Helper()
+	c, err := Start(t.Context(), "the child", "child-serves")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Kill)
+	if got, err := get(t, c, "/"); got != "hello" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if !strings.HasPrefix(c.Addr(), "127.0.0.1:") {
+		t.Errorf("it listens on %s", c.Addr())
+	}
+	return c
+}
+
+func TestKill(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.Kill()
+	<-c.Done()
+	if err := c.Err(); err != nil {
+		t.Errorf("what was killed is told as a fault: %v", err)
+	}
+	if got, err := get(t, c, "/"); err == nil {
+		t.Errorf("it still says %q", got)
+	}
+	c.Kill() // again does nothing
+}
+
+func TestStop(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.Stop()
+	if err := c.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEndsByItself: an end that nobody asked for is a fault, and is told.
+func TestEndsByItself(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	if got, err := get(t, c, "/exit"); err == nil {
+		t.Errorf("it says %q", got)
+	}
+	<-c.Done()
+	if err := c.Err(); err == nil || !strings.Contains(err.Error(), "the child ended by itself: exit status 4") {
+		t.Error(err)
+	}
+}
+
+// TestDoesNotComeUp: what a child says before it fails is in the error.
+func TestDoesNotComeUp(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), "the child", "child-fails")
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "there is no database") {
+		t.Error(err)
+	}
+}
+
+// TestStartCutShort: who does not want to wait any more leaves no process.
+func TestStartCutShort(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if _, err := Start(ctx, "the child", "child-hangs"); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,65 @@
+package storeurl
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"nothing to hide":                             "nothing to hide",
+		"postgres://host/db":                          "postgres://host/db",
+		"postgres://user@host/db":                     "postgres://user@host/db",
+		"postgres://user:pass@host/db":                "postgres://user:xxxxx@host/db",
+		"postgres://user:p@ss:w/rd@host/db":           "postgres://user:xxxxx@host/db",
+		"postgres://:pass@host/db":                    "postgres://:xxxxx@host/db",
+		`parse "postgres://u:p@h:x/d": invalid port`:  `parse "postgres://u:xxxxx@h:x/d": invalid port`,
+		"postgres://host/db?password=pass&sslmode=no": "postgres://host/db?password=xxxxx&sslmode=no",
+		"host=h password=pass user=u":                 "host=h password=xxxxx user=u",
+		"host=h PASSWORD = 'pa ss' user=u":            "host=h PASSWORD = xxxxx user=u",
+		"sslpassword=pass":                            "sslpassword=xxxxx",
+		"to https://a.example and mail me@b.example":  "to https://a.example and mail me@b.example",
+		"dial tcp 127.0.0.1:5432: connection refused": "dial tcp 127.0.0.1:5432: connection refused",
+		"sqlite:payments.db":                          "sqlite:payments.db",
+	} {
+		if got := Redact(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestSecretsAreFound: in every form in which an error may repeat them.
+func TestSecretsAreFound(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse("postgres://user:p%40ss%2Fword@host/db?sslpassword=hush&password=hush2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := errors.New("p@ss/word, p%40ss%2Fword, hush and hush2 do not fit")
+	err = &secretError{err: inner, secrets: secretsOf(u)}
+	for _, secret := range []string{"p@ss", "p%40ss", "hush"} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%q tells %q", err, secret)
+		}
+	}
+	if !errors.Is(err, inner) {
+		t.Error("the error is lost")
+	}
+}
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"sqlite:payments.db":                           "sqlite:payments.db",
+		"postgres://user:p@ss@host:5432/db?password=x": "postgres://host:5432/db",
+		"postgresql://host/db":                         "postgresql://host/db",
+		"host=h password=x":                            "?",
+	} {
+		if got := Name(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
