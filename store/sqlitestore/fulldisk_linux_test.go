@@ -95,7 +95,7 @@ func testAFullDisk(t *testing.T, dir string) {
 				mu.Lock()
 				defer mu.Unlock()
 				endings[i] = ending{ran, err}
-				full = full || err != nil
+				full = full || errors.Is(err, everonce.ErrStoreFull)
 			})
 		}
 		wg.Wait()
