@@ -265,3 +265,42 @@ func TestWorkContextEndsWithTheAttempt(t *testing.T) {
 		t.Errorf("Err: %v", left.Err())
 	}
 }
+
+// Many attempts of one receiver, each with a lease of its own: every one beats in its own time, and one
+// slow renewal delays no other.
+func TestAttemptsBeatEachInItsOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		s.on("Renew", 1, deaf(30*time.Second)) // of the shortest lease
+		start := time.Now()
+		var wg sync.WaitGroup
+		ids := map[everonce.RecordID]int{}
+		for n := range 10 {
+			key, lease := keyOf(string(rune('a'+n))), time.Duration(n+1)*6*time.Second
+			ids[key.RecordID()] = n
+			wg.Go(func() {
+				do(t, r, key, sleeps(time.Duration(10-n)*3*time.Second+1500*time.Millisecond, "v"), everonce.Executed, nil, everonce.WithLease(lease))
+			})
+		}
+		wg.Wait()
+		time.Sleep(time.Minute) // the slow renewal comes to its end
+		beats := make([][]time.Duration, 10)
+		at := s.times("Renew")
+		for i, req := range requests[everonce.RenewRequest](&s.faults, "Renew") {
+			n := ids[req.ID]
+			beats[n] = append(beats[n], at[i].Sub(start))
+		}
+		for n := range 10 {
+			var want []time.Duration
+			third, ends := time.Duration(n+1)*2*time.Second, time.Duration(10-n)*3*time.Second+1500*time.Millisecond
+			for at := third; at < ends; at += third {
+				want = append(want, at)
+				if n == 0 {
+					break // it hangs in its first, and has lost its lease when that returns
+				}
+			}
+			checkEqual(t, string(rune('a'+n)), beats[n], want)
+		}
+	})
+}
