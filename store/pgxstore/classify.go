@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -39,6 +40,9 @@ func Classify(err error) error {
 // classify tells the class of an error by its SQLSTATE, whichever client library brought it, as long as it
 // wraps a *pgconn.PgError.
 func classify(err error) sqlstore.ErrorInfo {
+	if errors.Is(err, errBroken) {
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
+	}
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return classifyClient(err)
@@ -61,13 +65,22 @@ func classifyClient(err error) sqlstore.ErrorInfo {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return sqlstore.ErrorInfo{NotDone: true}
 	}
-	if _, connect := errors.AsType[*pgconn.ConnectError](err); connect || pgconn.SafeToRetry(err) {
+	if _, connect := errors.AsType[*pgconn.ConnectError](err); connect || safeToRetry(err) {
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return sqlstore.ErrorInfo{}
 	}
 	if isConnectionError(err) {
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
 	}
 	return sqlstore.ErrorInfo{}
+}
+
+// safeToRetry is pgx's word that nothing was sent, but for one error: where the answer to a statement in
+// the simple protocol does not come, pgx says "conn closed" too, and that nothing was sent.
+func safeToRetry(err error) bool {
+	return pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 }
 
 func fatal(e *pgconn.PgError) bool {

@@ -3,8 +3,12 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -57,6 +61,17 @@ func lockNumber(name string) int64 {
 // errNotOurs is what the end of a joined transaction answers; the engine never asks for it.
 var errNotOurs = errors.New("pgxstore: the transaction is the caller's to end")
 
+// errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
+var errBroken = errors.New("the connection broke before the commit was sent")
+
+// beforeCommit gives an error of what comes before the commit its meaning.
+func beforeCommit(err error) error {
+	if err != nil && classify(err).Class == sqlstore.ClassUnavailable {
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
+	return err
+}
+
 // joinedTx is a transaction of the caller's: the engine never ends it.
 type joinedTx[Tx any] struct {
 	sqlstore.Conn
@@ -66,3 +81,14 @@ type joinedTx[Tx any] struct {
 func (t *joinedTx[Tx]) Tx() Tx                                          { return t.tx }
 func (t *joinedTx[Tx]) Commit(context.Context, ...*sqlstore.Call) error { return errNotOurs }
 func (t *joinedTx[Tx]) Rollback(context.Context) error                  { return errNotOurs }
+
+// commitLost reports whether an error that came instead of a commit's answer leaves it open. Only the
+// server's own refusal does not: an error of the connection says nothing about how far the packets came,
+// whatever a client library says about it.
+func commitLost(err error) bool {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
+		return false
+	}
+	_, answered := errors.AsType[*pgconn.PgError](err)
+	return !answered || !classify(err).NotDone
+}

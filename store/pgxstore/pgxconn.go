@@ -4,22 +4,14 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// pgxSender is what a pool, a connection and a transaction have in common.
-type pgxSender interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
-}
-
 // pgxConn sends the engine's calls. Several calls go in one round trip, and where no transaction is open they
 // are one: the server ends it after the last of them.
-type pgxConn struct{ to pgxSender }
+type pgxConn struct{ to Querier }
 
 func (c pgxConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	if len(calls) == 1 {
@@ -34,7 +26,7 @@ func (c pgxConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	return closeBatch(results, err)
 }
 
-func sendOne(ctx context.Context, to pgxSender, call *sqlstore.Call) error {
+func sendOne(ctx context.Context, to Querier, call *sqlstore.Call) error {
 	if call.Statement.Rows {
 		rows, err := to.Query(ctx, call.Statement.Text, call.Args...)
 		if err != nil {

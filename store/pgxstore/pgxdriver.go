@@ -127,6 +127,10 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		_ = t.Rollback(ctx)
 		return t.tooLate(pgx.ErrTxClosed)
 	}
+	if t.conn.Conn().IsClosed() { // it broke under the work; nothing of the commit is sent
+		_ = t.Rollback(ctx)
+		return t.tooLate(fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed))
+	}
 	var batch pgx.Batch
 	for _, call := range last {
 		text := call.Statement.Text
@@ -189,12 +193,6 @@ func readWrapped(results pgx.BatchResults, last []*sqlstore.Call) error {
 		call.Affected = tag.RowsAffected()
 	}
 	return nil
-}
-
-// commitLost reports whether an error that came instead of a commit's answer leaves it open. All the statements
-// before it are in the same packets, so an error of the connection says nothing about how far they came.
-func commitLost(err error) bool {
-	return !classify(err).NotDone
 }
 
 func (t *pgxTx) Rollback(ctx context.Context) error {

@@ -114,9 +114,9 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	if t.over {
 		return t.tooLate(sql.ErrTxDone)
 	}
-	if err := t.Send(ctx, last...); err != nil {
+	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
 		_ = t.Rollback(ctx)
-		return t.tooLate(err)
+		return t.tooLate(beforeCommit(err))
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
 		_ = t.Rollback(ctx)

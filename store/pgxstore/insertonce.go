@@ -1,0 +1,57 @@
+package pgxstore
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// Querier is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
+type Querier interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// InsertOnce inserts a row into a table of the application, or finds the one that is there with the same
+// key, and says which: the unique constraint on the business table itself, which money wants beside
+// every record of operations. q may be the transaction of a Transact. scan reads in.Returning of the row;
+// NULL is the zero value in an *int64 or *string.
+//
+// Only the constraint that in.Key names makes a duplicate. Where another one is violated, the row with
+// this key is looked for, because a true retry repeats the primary key too; if there is none, the
+// violation is the error, like a full disk, a missing table or a permission. A transaction survives all
+// of these but the loss of its connection: the insert runs in a savepoint.
+//
+// It waits for a transaction that has inserted the same key and is still open, and then finds its row, or
+// inserts if it was rolled back. At repeatable read and serializable it answers a serialization failure
+// where that transaction has committed, whose row this one can never see: the whole of it is to be run
+// again, as Transact does by itself.
+func InsertOnce[T any](ctx context.Context, q Querier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
+	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), in, scan)
+}
+
+// InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB or a *sql.Tx, or a *sql.Conn that has no
+// transaction open.
+func InsertOnceSQL[T any](ctx context.Context, q sqlstore.SQLQuerier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
+	_, inTx := q.(*sql.Tx)
+	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, in, scan)
+}
+
+// inTransaction reports whether a savepoint can be made, and is needed.
+func inTransaction(q Querier) bool {
+	switch q := q.(type) {
+	case pgx.Tx:
+		return true
+	case *pgx.Conn:
+		return q.PgConn().TxStatus() == 'T'
+	case *pgxpool.Conn:
+		return q.Conn().PgConn().TxStatus() == 'T'
+	}
+	return false
+}

@@ -1,0 +1,449 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/pgxstore"
+)
+
+// soon is far below what a call that waits for a lock would take, and far above one that does not.
+const soon = 2 * time.Second
+
+// atOnce fails the test if fn takes long.
+func atOnce(t *testing.T, what string, fn func()) {
+	t.Helper()
+	start := time.Now()
+	fn()
+	if d := time.Since(start); d > soon {
+		t.Errorf("%s took %v: it waited", what, d)
+	}
+}
+
+func TestTransactionCommitsBoth(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testCommitsBoth[pgx.Tx], testCommitsBoth[*sql.Tx])
+}
+
+func testCommitsBoth[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	claim := txClaimOf(testKey)
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+	if n := number(t, "SELECT count(*) FROM "+h.record()); n != 0 || h.effects(t, "charge") != 0 {
+		t.Errorf("%d records and %d effects before the commit", n, h.effects(t, "charge"))
+	}
+	done := completionOf(&rec, "receipt")
+	noErr(t, tx.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+	noErr(t, tx.Rollback(ctx)) // does nothing
+	if n := h.effects(t, "charge"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+	claim = txClaimOf(testKey)
+	tx, res, err = h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+	if decided(t, res, err, everonce.DecideReplay); tx != nil {
+		t.Error("a replay left a transaction open")
+	}
+	if got := string(res.Record.Result.Data); got != "receipt" {
+		t.Errorf("replayed %q", got)
+	}
+}
+
+// A duplicate is told that the first one runs, and does not wait for it: neither before the first has
+// written its record nor after.
+func TestDuplicateDoesNotWait(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testDuplicate[pgx.Tx], testDuplicate[*sql.Tx])
+}
+
+func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	own, err := h.begin(ctx, sql.LevelDefault)
+	noErr(t, err)
+	joined, err := h.store.Join(own)
+	noErr(t, err)
+	res, err := joined.Claim(ctx, txClaimOf(testKey))
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+
+	duplicates := func(when string) {
+		t.Helper()
+		atOnce(t, "a transactional duplicate "+when, func() {
+			claim := txClaimOf(testKey)
+			_, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+			decided(t, res, err, everonce.DecideInProgress)
+		})
+		atOnce(t, "a guarded duplicate "+when, func() {
+			res, err := h.store.Claim(ctx, claimOf(testKey))
+			decided(t, res, err, everonce.DecideInProgress)
+		})
+		atOnce(t, "an optimistic duplicate "+when, func() {
+			claim := txClaimOf(testKey)
+			tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+			noErr(t, err)
+			noErr(t, h.effect(ctx, tx.Tx(), "optimistic"))
+			done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "late")
+			if err := tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+				t.Errorf("optimistic %s: %v, want ErrConflict", when, err)
+			}
+		})
+		atOnce(t, "a duplicate in a caller's transaction "+when, func() {
+			other, err := h.begin(ctx, sql.LevelDefault)
+			noErr(t, err)
+			join, err := h.store.Join(other)
+			noErr(t, err)
+			res, err := join.Claim(ctx, txClaimOf(testKey))
+			decided(t, res, err, everonce.DecideInProgress)
+			noErr(t, h.effect(ctx, other, "survivor")) // the transaction is alive
+			noErr(t, h.commit(ctx, other))
+		})
+	}
+	duplicates("before the record")
+	noErr(t, joined.Complete(ctx, completionOf(&rec, "v")))
+	duplicates("after the record")
+	noErr(t, h.commit(ctx, own))
+	res, err = h.store.Claim(ctx, claimOf(testKey))
+	decided(t, res, err, everonce.DecideReplay)
+	if n := h.effects(t, "optimistic"); n != 0 {
+		t.Errorf("%d effects of transactions that lost", n)
+	}
+	if n := h.effects(t, "survivor"); n != 2 {
+		t.Errorf("%d transactions survived a refused claim, want 2", n)
+	}
+}
+
+// A rolled back transaction leaves nothing, and its lock is gone with it.
+func TestRollbackLeavesNothing(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testRollback[pgx.Tx], testRollback[*sql.Tx])
+}
+
+func testRollback[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	claim := txClaimOf(testKey)
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+	decided(t, res, err, everonce.DecideClaimed)
+	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+	noErr(t, tx.Rollback(ctx))
+	if n := h.effects(t, "charge"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+	res, err = h.store.Claim(ctx, claimOf(testKey))
+	decided(t, res, err, everonce.DecideClaimed)
+}
+
+// A guarded attempt that lapsed is taken over by a transaction; if it completes in the meantime, the
+// transaction loses.
+func TestTakeoverAgainstLateCompletion(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testTakeover[pgx.Tx], testTakeover[*sql.Tx])
+}
+
+func testTakeover[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	for _, late := range []bool{false, true} {
+		key := everonce.Key{Scope: "takeover", ID: map[bool]string{false: "silent", true: "late"}[late]}
+		res, err := h.store.Claim(ctx, claimOf(key))
+		lapsed := decided(t, res, err, everonce.DecideClaimed).Record
+		mustExec(t, "UPDATE "+h.record()+" SET lease_until = claimed_at WHERE id = $1", lapsed.ID[:])
+		claim := txClaimOf(key)
+		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		if rec.Attempt != 2 || rec.Token <= lapsed.Token || rec.Previous.State != everonce.StateAbandoned {
+			t.Errorf("taken over as attempt %d with a token of %+d from a state %v", rec.Attempt, rec.Token-lapsed.Token, rec.Previous.State)
+		}
+		noErr(t, h.effect(ctx, tx.Tx(), key.ID))
+		if late {
+			_, err = h.store.Complete(ctx, completionOf(&lapsed, "late"))
+			noErr(t, err)
+		}
+		done := completionOf(&rec, "transaction")
+		err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
+		want, effects, value := error(nil), int64(1), "transaction"
+		if late {
+			want, effects, value = everonce.ErrConflict, 0, "late"
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("late: %v: the commit answers %v, want %v", late, err, want)
+		}
+		if n := h.effects(t, key.ID); n != effects {
+			t.Errorf("late: %v: %d effects, want %d", late, n, effects)
+		}
+		res, err = h.store.Claim(ctx, claimOf(key))
+		if decided(t, res, err, everonce.DecideReplay); string(res.Record.Result.Data) != value {
+			t.Errorf("late: %v: %q stands", late, res.Record.Result.Data)
+		}
+		if !late {
+			_, err = h.store.Complete(ctx, completionOf(&lapsed, "ghost"))
+			if !errors.Is(err, everonce.ErrLeaseLost) {
+				t.Errorf("the attempt that was taken over completes: %v", err)
+			}
+		}
+	}
+}
+
+// A step's commit checks the parent: one that was taken over rolls the step's effect back.
+func TestStepCommitChecksTheParent(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testStepCommit[pgx.Tx], testStepCommit[*sql.Tx])
+}
+
+func testStepCommit[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	res, err := h.store.Claim(ctx, claimOf(testKey))
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	step := everonce.SaveStepRequest{
+		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(),
+		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("r")}},
+	}
+	commit := func(step everonce.SaveStepRequest) error {
+		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+		noErr(t, err)
+		noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+		return tx.Commit(ctx, everonce.CommitRequest{SaveStep: &step})
+	}
+	noErr(t, commit(step))
+	got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	noErr(t, err)
+	saved, ok := got.Record.Step("charge")
+	if !ok || saved.State != everonce.StepDone || string(saved.Result.Data) != "r" {
+		t.Errorf("the step is %+v, %v", saved, ok)
+	}
+	if left := got.Record.LeaseUntil.Sub(got.Now); left < 50*time.Minute {
+		t.Errorf("the lease was not renewed: %v are left", left)
+	}
+	stale := step
+	stale.Step.Name = "other"
+	stale.Token--
+	if err := commit(stale); !errors.Is(err, everonce.ErrLeaseLost) {
+		t.Errorf("a step of a lost attempt commits with %v", err)
+	}
+	if n := h.effects(t, "charge"); n != 1 {
+		t.Errorf("%d effects, want 1", n)
+	}
+	for i := range everonce.MaxSteps - 1 {
+		mustExec(t, "INSERT INTO "+h.schema+".everonce_step (id, name, seq, began_at, attempt, state) VALUES ($1, $2, $3, 1, 1, 1)", rec.ID[:], "s"+string(rune('a'+i%26))+strings.Repeat("x", i/26), i)
+	}
+	mustExec(t, "UPDATE "+h.record()+" SET steps = $2 WHERE id = $1", rec.ID[:], everonce.MaxSteps)
+	if err := commit(everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "one too many", State: everonce.StepDone, Attempt: 1}}); !errors.Is(err, everonce.ErrTooLarge) {
+		t.Errorf("a step too many commits with %v", err)
+	}
+	step.Step.Name, step.Step.State = "charge", everonce.StepOpen // one that is there may be written
+	if err := commit(step); err != nil {
+		t.Errorf("a known step of a full record: %v", err)
+	}
+}
+
+// The isolation levels above read committed show a conflict as a serialization failure, which says that
+// the whole transaction may be run again.
+func TestSerializationFailuresSurface(t *testing.T) {
+	t.Parallel()
+	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+		t.Run(level.String(), func(t *testing.T) {
+			t.Parallel()
+			both(t, setup{opts: pgxstore.Options{Isolation: level}},
+				func(t *testing.T, h *handle[pgx.Tx]) { testSerialization(t, h, level) },
+				func(t *testing.T, h *handle[*sql.Tx]) { testSerialization(t, h, level) })
+		})
+	}
+}
+
+func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationLevel) {
+	ctx := t.Context()
+	// The caller's transaction has its snapshot before another one commits the key.
+	own, err := h.begin(ctx, level)
+	noErr(t, err)
+	noErr(t, h.exec(ctx, own, "SELECT count(*) FROM "+h.record()))
+	complete := func(key everonce.Key) {
+		t.Helper()
+		claim := txClaimOf(key)
+		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		done := completionOf(&rec, "first")
+		noErr(t, tx.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+	}
+	complete(testKey)
+	joined, err := h.store.Join(own)
+	noErr(t, err)
+	res, err := joined.Claim(ctx, txClaimOf(testKey)) // its snapshot shows no record
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	err = joined.Complete(ctx, completionOf(&rec, "second"))
+	if class := h.store.ClassifyTx(err); class != everonce.TxErrorRetry {
+		t.Errorf("the completion answers %v, which is of class %d, want TxErrorRetry", err, class)
+	}
+	noErr(t, h.abort(ctx, own))
+
+	// The store's own transaction, which only looks before the other commits.
+	key := everonce.Key{Scope: "serial", ID: "optimistic"}
+	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	noErr(t, err)
+	if got, err := tx.Get(ctx, everonce.GetRequest{ID: key.RecordID()}); err != nil || got.Found {
+		t.Fatalf("found %v, %v", got.Found, err)
+	}
+	complete(key)
+	claim := txClaimOf(key)
+	done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "second")
+	err = tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done})
+	if class := h.store.ClassifyTx(err); class != everonce.TxErrorRetry && !errors.Is(err, everonce.ErrConflict) {
+		t.Errorf("the commit answers %v, which is of class %d, want TxErrorRetry or ErrConflict", err, class)
+	}
+}
+
+// A transaction that takes too long is rolled back, and every method says why.
+func TestTransactionTimeout(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testTimeout[pgx.Tx], testTimeout[*sql.Tx])
+}
+
+func testTimeout[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	claim := txClaimOf(testKey)
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim, Timeout: 300 * time.Millisecond})
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+	statement := ctx
+	if !h.pipes { // database/sql lets a statement run that has a context of its own; the engine's ends with the transaction
+		bounded, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		statement = bounded
+	}
+	atOnce(t, "a statement at the timeout", func() {
+		if err := h.exec(statement, tx.Tx(), "SELECT pg_sleep(60)"); err == nil {
+			t.Error("a statement outlived its transaction")
+		}
+	})
+	if _, err := tx.Get(ctx, everonce.GetRequest{ID: claim.ID}); !errors.Is(err, everonce.ErrTxTooLong) {
+		t.Errorf("Get says %v", err)
+	}
+	done := completionOf(&rec, "v")
+	if err := tx.Commit(ctx, everonce.CommitRequest{Complete: &done}); !errors.Is(err, everonce.ErrTxTooLong) {
+		t.Errorf("Commit says %v", err)
+	}
+	noErr(t, tx.Rollback(ctx))
+	if n := h.effects(t, "charge"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// The transaction does not end with the context that it was begun under.
+func TestTransactionOutlivesItsBeginning(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testOutlives[pgx.Tx], testOutlives[*sql.Tx])
+}
+
+func testOutlives[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx, cancel := context.WithCancel(t.Context())
+	claim := txClaimOf(testKey)
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+	cancel()
+	done := completionOf(&rec, "v")
+	noErr(t, tx.Commit(t.Context(), everonce.CommitRequest{Complete: &done}))
+	if n := h.effects(t, "charge"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+	if _, _, err := h.store.Begin(ctx, everonce.BeginRequest{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Begin under a context that is over: %v", err)
+	}
+}
+
+// The work can not end the transaction that it is given.
+func TestWorkCanNotEndTheTransaction(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		h, ctx := newPgx(t, setup{}), t.Context()
+		claim := txClaimOf(testKey)
+		handle, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		tx := handle.Tx()
+		if err := tx.Commit(ctx); err == nil {
+			t.Error("the work committed")
+		}
+		if err := tx.Rollback(ctx); err == nil {
+			t.Error("the work rolled back")
+		}
+		inner, err := tx.Begin(ctx) // a savepoint is its own
+		noErr(t, err)
+		noErr(t, h.effect(ctx, inner, "undone"))
+		noErr(t, inner.Rollback(ctx))
+		inner, err = tx.Begin(ctx)
+		noErr(t, err)
+		noErr(t, h.effect(ctx, inner, "done"))
+		noErr(t, inner.Commit(ctx))
+		done := completionOf(&rec, "v")
+		noErr(t, handle.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+		if h.effects(t, "done") != 1 || h.effects(t, "undone") != 0 {
+			t.Errorf("%d and %d effects, want 1 and 0", h.effects(t, "done"), h.effects(t, "undone"))
+		}
+		for name, err := range afterwards(ctx, tx) {
+			if !errors.Is(err, pgx.ErrTxClosed) {
+				t.Errorf("%s after the end: %v", name, err)
+			}
+		}
+	})
+	t.Run("sql", func(t *testing.T) {
+		t.Parallel()
+		h, ctx := newSQL(t, setup{}), t.Context()
+		claim := txClaimOf(testKey)
+		handle, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		noErr(t, handle.Tx().Commit()) // nothing keeps it from doing so
+		done := completionOf(&rec, "v")
+		err = handle.Commit(ctx, everonce.CommitRequest{Complete: &done})
+		if err == nil || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+			t.Errorf("the commit of an ended transaction answers %v, of class %d", err, h.store.ClassifyTx(err))
+		}
+	})
+}
+
+// afterwards uses every method of a transaction.
+func afterwards(ctx context.Context, tx pgx.Tx) map[string]error {
+	var n int
+	errs := map[string]error{
+		"Commit":   tx.Commit(ctx),
+		"Rollback": tx.Rollback(ctx),
+		"QueryRow": tx.QueryRow(ctx, "SELECT 1").Scan(&n),
+	}
+	_, errs["Exec"] = tx.Exec(ctx, "SELECT 1")
+	_, errs["Query"] = tx.Query(ctx, "SELECT 1")
+	_, errs["Prepare"] = tx.Prepare(ctx, "", "SELECT 1")
+	_, errs["Begin"] = tx.Begin(ctx)
+	_, errs["CopyFrom"] = tx.CopyFrom(ctx, pgx.Identifier{"x"}, nil, pgx.CopyFromRows(nil))
+	var b pgx.Batch
+	b.Queue("SELECT 1")
+	errs["SendBatch"] = tx.SendBatch(ctx, &b).Close()
+	return errs
+}
+
+// A deferred constraint fails at the commit itself: that is an answer, and nothing of it is lost.
+func TestCommitThatTheDatabaseRefuses(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testRefusedCommit[pgx.Tx], testRefusedCommit[*sql.Tx])
+}
+
+func testRefusedCommit[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	mustExec(t, "CREATE TABLE "+h.schema+".child (name text REFERENCES "+h.schema+".effect (name) DEFERRABLE INITIALLY DEFERRED)")
+	claim := txClaimOf(testKey)
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	noErr(t, h.exec(ctx, tx.Tx(), "INSERT INTO "+h.schema+".child VALUES ('orphan')"))
+	done := completionOf(&rec, "v")
+	err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pgErr.Code != "23503" || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+		t.Errorf("the commit answers %v, of class %d", err, h.store.ClassifyTx(err))
+	}
+	res, err = h.store.Claim(ctx, claimOf(testKey))
+	decided(t, res, err, everonce.DecideClaimed)
+}
