@@ -1,7 +1,10 @@
 package oncetest
 
 import (
+	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 
 	"github.com/everonce/everonce"
 )
@@ -12,7 +15,7 @@ import (
 const (
 	storeFails       = 0.3
 	effectFails      = 0.2
-	chaosOperations  = 100
+	chaosOperations  = 100 // the default of Subject.Operations
 	oneSentThatOften = 100 // the first operation; the others are sent until they end, and once more
 )
 
@@ -33,13 +36,10 @@ type course struct {
 }
 
 // chaos sends operations in an order of chance, while calls fail by chance. Each call's chance is drawn from
-// the seed, the delivery and the call's number in it, so that nothing else changes what fails.
+// the seed, the delivery and the call's number in it, so that nothing else changes what fails. Where by
+// chance a kind of fault has not come, some more operations are sent.
 func (t *trial) chaos(store, effect float64) {
 	t.Helper()
-	courses := make([]*course, chaosOperations)
-	for i := range courses {
-		courses[i] = &course{op: t.operation(), deliveries: map[int]bool{}}
-	}
 	t.world.run(func(c Call) Fault {
 		chance := store
 		if c.Op == OpEffect {
@@ -47,30 +47,54 @@ func (t *trial) chaos(store, effect float64) {
 		}
 		return draw(t.subject.Seed, callNumber(t.world.delivery, c), chance, []Fault{FailBefore, FailAfter})
 	})
-	for open := append([]*course(nil), courses...); len(open) > 0; {
-		i := t.rng.IntN(len(open))
-		c := open[i]
-		t.pass(c)
-		if t.Failed() {
-			t.tell(c.deliveries)
-			return
-		}
-		if c.final != nil && c.after > 0 && (c != courses[0] || c.sent >= oneSentThatOften) {
-			open[i] = open[len(open)-1]
-			open = open[:len(open)-1]
-		}
+	courses := t.sendAll(t.subject.Operations, oneSentThatOften)
+	for more := 0; more < 10 && t.blind(store > 0, effect > 0) != "" && !t.Failed(); more++ {
+		courses = append(courses, t.sendAll(10, 1)...)
 	}
 	t.world.run(nil)
 	for _, c := range courses {
+		if t.Failed() {
+			return
+		}
 		last, _ := t.finish(c.op)
 		t.compare(c, last)
 		t.judge(c.op, last, c.faulted)
 		if t.Failed() {
 			t.tell(c.deliveries)
-			return
 		}
 	}
-	t.wantSight(store > 0, effect > 0)
+	if store > 0 {
+		t.wantStoreFaults()
+	}
+	if effect > 0 {
+		t.wantEffectFaults()
+	}
+	if blind := t.blind(store > 0, effect > 0); blind != "" {
+		t.Errorf("oncetest: the chaos was blind: %s", blind)
+	}
+}
+
+// sendAll sends n new operations until they end and once more, the first of them at least so often.
+func (t *trial) sendAll(n, often int) []*course {
+	t.Helper()
+	courses := make([]*course, n)
+	for i := range courses {
+		courses[i] = &course{op: t.operation(), deliveries: map[int]bool{}}
+	}
+	for open := slices.Clone(courses); len(open) > 0; {
+		i := t.rng.IntN(len(open))
+		c := open[i]
+		t.pass(c)
+		if t.Failed() {
+			t.tell(c.deliveries)
+			return courses
+		}
+		if c.final != nil && c.after > 0 && (c != courses[0] || c.sent >= often) {
+			open[i] = open[len(open)-1]
+			open = open[:len(open)-1]
+		}
+	}
+	return courses
 }
 
 // callNumber numbers a call of the whole run.
@@ -125,26 +149,23 @@ func (t *trial) compare(c *course, a Answer) {
 	}
 }
 
-// wantSight fails where the chaos was none: a test that saw no fault proves nothing.
-func (t *trial) wantSight(store, effect bool) {
-	t.Helper()
-	if store {
-		t.wantStoreFaults()
-	}
-	if effect {
-		t.wantEffectFaults()
-	}
+// blind says what a chaos has not seen, for one that saw no fault proves nothing; or nothing.
+func (t *trial) blind(store, effect bool) string {
+	t.world.mu.Lock()
+	injected := maps.Clone(t.world.injected)
+	t.world.mu.Unlock()
 	for _, place := range []struct {
 		effect, wanted bool
 		name           string
 	}{{false, store, "store"}, {true, effect, "effect"}} {
 		for _, f := range []Fault{FailBefore, FailAfter} {
-			if place.wanted && t.world.injected[injection{place.effect, f}] == 0 {
-				t.Errorf("oncetest: the chaos was blind: no call of the %s %v", place.name, f)
+			if place.wanted && injected[injection{place.effect, f}] == 0 {
+				return fmt.Sprintf("no call of the %s had the fault %q", place.name, f)
 			}
 		}
 	}
 	if effect && t.subject.Mode == Reexecute && t.world.most() < 2 {
-		t.Error("oncetest: the chaos was blind: no effect was run a second time, so there was no double for the other side to find")
+		return "no effect was run a second time, so there was no double for the other side to find"
 	}
+	return ""
 }

@@ -135,7 +135,6 @@ func TestJudge(t *testing.T) {
 // TestBlindChaosFails: a chaos in which nothing failed proves nothing, and says so.
 func TestBlindChaosFails(t *testing.T) {
 	tr := &trial{subject: &Subject{Mode: Reexecute}, world: newWorld()}
-	tr.world.seen[OpClaim], tr.world.seen[OpEffect] = 1, 1
 	for _, tc := range []struct {
 		injected int
 		doubles  int
@@ -147,13 +146,31 @@ func TestBlindChaosFails(t *testing.T) {
 			}
 		}
 		tr.world.effects["x"] = tc.doubles
-		r := recorded(t, func(tb testing.TB) {
-			tr.TB = tb
-			tr.wantSight(true, true)
-		})
-		if r.Failed() != tc.blind {
-			t.Errorf("%+v: blind is %v", tc, r.Failed())
+		if blind := tr.blind(true, true); (blind != "") != tc.blind {
+			t.Errorf("%+v: blind is %q", tc, blind)
 		}
+	}
+	// One that asks, and calls it Reexecute: no effect runs twice, so there is no double to be found.
+	s := altered(Reexecute, everonce.Reconcile, nil)
+	var r *recorder
+	synctest.Test(t, func(t *testing.T) {
+		s.check(t)
+		r = recorded(t, func(tb testing.TB) { chaosEffect(newTrial(tb, &s, "ChaosOfTheEffect")) })
+	})
+	if !r.Failed() || !strings.Contains(r.text(), "the chaos was blind") {
+		t.Errorf("a chaos without a double passed: %s", r.text())
+	}
+}
+
+// TestFewOperationsSeeEnough: however few operations are asked for, every kind of fault is seen.
+func TestFewOperationsSeeEnough(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s := altered(Refuse, everonce.Refuse, nil)
+			s.Seed, s.Operations = seed+1, 1
+			s.check(t)
+			chaosBoth(newTrial(t, &s, "ChaosOfBoth"))
+		})
 	}
 }
 
@@ -162,7 +179,7 @@ func TestSubjectIsChecked(t *testing.T) {
 	for want, change := range map[string]func(*Subject){
 		"Subject.New is required":     func(s *Subject) { s.New = nil },
 		"Subject.Mode is required":    func(s *Subject) { s.Mode = 0 },
-		"Redelivery is negative":      func(s *Subject) { s.Redelivery = -1 },
+		"Redelivery or Subject.Op":    func(s *Subject) { s.Redelivery = -1 },
 		"for the mode Refuse alone":   func(s *Subject) { s.Mode = Reexecute },
 		"System.SideEffects is nil":   func(s *Subject) { s.Capabilities.SideEffects = true },
 		"System.Settle is set":        func(s *Subject) { s.Capabilities.Settlement = false },

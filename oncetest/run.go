@@ -60,13 +60,16 @@ func (s *Subject) check(tb testing.TB) {
 		tb.Fatal("oncetest: Subject.New is required")
 	case s.Mode < Transactional || s.Mode > Reconcile:
 		tb.Fatal("oncetest: Subject.Mode is required: say what the system promises")
-	case s.Lease < 0 || s.Redelivery < 0:
-		tb.Fatal("oncetest: Subject.Lease or Subject.Redelivery is negative")
+	case s.Lease < 0 || s.Redelivery < 0 || s.Operations < 0:
+		tb.Fatal("oncetest: Subject.Lease, Subject.Redelivery or Subject.Operations is negative")
 	case s.Capabilities.Settlement && s.Mode != Refuse:
 		tb.Fatal("oncetest: Capabilities.Settlement is for the mode Refuse alone: nothing else leaves an unknown")
 	}
 	if s.Lease == 0 {
 		s.Lease = defaultLease
+	}
+	if s.Operations == 0 {
+		s.Operations = chaosOperations
 	}
 	if s.Seed == 0 {
 		s.Seed = seedFrom(tb)

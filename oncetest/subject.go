@@ -28,6 +28,9 @@ type Subject struct {
 	// Bubble runs every test in a bubble of testing/synctest: the time is fake, and waiting costs
 	// nothing. Set it where the system lives in this process alone, without network or files.
 	Bubble bool
+	// Operations is how many operations the chaos sends; the first of them 100 times. Fewer are faster
+	// where time is real, and see less. Default 100.
+	Operations int
 	// Seed replays a run. Default: the environment's EVERONCE_SEED, else a new one.
 	Seed uint64
 }
@@ -98,7 +101,8 @@ type System struct {
 	// not retry: that is what the tests do.
 	Deliver func(ctx context.Context, op Operation) Answer
 	// Effects counts, in the ledger itself and not from answers, how often the operation of that key and
-	// client took effect, whatever its amount. Required.
+	// client took effect, whatever its amount. Required. With Capabilities.EffectFaults it is the effect
+	// that passes through Faults that counts; an operation of several effects has the others in SideEffects.
 	Effects func(ctx context.Context, op Operation) (int, error)
 	// Restart builds the system again over the same store and ledger, as a new process would: the old
 	// one is not used any more. See Faults for what the old one can still do: nothing.
