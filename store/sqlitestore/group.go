@@ -40,10 +40,8 @@ type grouper struct {
 	closed  bool
 	idle    sync.Cond // running has become false
 
-	conn *rawConn // of the goroutine
-	// beforeCommit is for tests: it holds up a commit.
-	beforeCommit func()
-	commits      atomic.Int64
+	conn    *rawConn // of the goroutine
+	commits atomic.Int64
 }
 
 func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, open func() (*rawConn, error)) *grouper {
@@ -206,9 +204,6 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 		}
 	}
 	if err == nil {
-		if g.beforeCommit != nil {
-			g.beforeCommit()
-		}
 		g.commits.Add(1)
 		if err = g.conn.send(ctx, &sqlstore.Call{Statement: commit}); err == nil {
 			return true, nil

@@ -71,17 +71,18 @@ func TestWritesAtTheSameTimeShareACommit(t *testing.T) {
 	}
 }
 
-// Nothing is told before it is durable: while the commit is held up, no caller has an answer, and no
-// other connection sees what was written.
+// Nothing is told before it is durable: while the commit is held up by the last write of the group, no
+// caller of the others has an answer, and no other connection sees what they wrote.
 func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.Claim(t.Context(), claimOf("warm")); err != nil {
 		t.Fatal(err)
 	}
 	held, let := make(chan struct{}), make(chan struct{})
-	s.db.group.beforeCommit = func() {
+	last := func(context.Context, sqlstore.Conn) error { // of the group: before it the commit can not come
 		close(held)
 		<-let
+		return nil
 	}
 	var answered atomic.Int32
 	var wg sync.WaitGroup
@@ -96,9 +97,14 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 		})
 	}
 	s.db.group.queued(n)
+	wg.Go(func() {
+		if err := s.db.group.do(context.Background(), last); err != nil {
+			t.Error(err)
+		}
+	})
+	s.db.group.queued(n + 1)
 	s.db.turn.leave()
 	<-held
-	s.db.group.beforeCommit = nil
 	if got := answered.Load(); got != 0 {
 		t.Errorf("%d callers were answered before the commit", got)
 	}

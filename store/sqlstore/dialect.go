@@ -52,6 +52,9 @@ func NewStatements(d Dialect) *Statements {
 		Renew:     w.renew(),
 	}
 	s.Finish, s.FinishNew = w.finish()
+	if d.Now != "" {
+		s.Brief = w.brief()
+	}
 	if d.Now == "" && d.TryLock == nil {
 		s.Probe = w.rows("probe", 1, "SELECT 1 FROM {record} WHERE id = {1b}")
 	}

@@ -21,6 +21,10 @@ type Statements struct {
 	// Read answers one row like Claim does, with no lock taken (1) and nothing inserted (0). (now)
 	//  $1 id
 	Read *Statement
+	// Brief answers the time and [BriefColumns] of the record, or no row if there is none. Nil where the
+	// caller knows the time.
+	//  $1 id
+	Brief *Statement
 	// Probe answers a row if there is a record. Nil where it would not be much cheaper than Read.
 	//  $1 id
 	Probe *Statement
@@ -98,7 +102,7 @@ type Statements struct {
 // All returns the statements that there are.
 func (s *Statements) All() []*Statement {
 	all := []*Statement{
-		s.Claim, s.Read, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
+		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.PutStep, s.Finish,
 		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,

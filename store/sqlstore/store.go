@@ -191,7 +191,12 @@ func (s *Store[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.
 
 func (s *Store[Tx]) get(ctx context.Context, c Conn, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	var w row
-	if err := s.find(ctx, c, &req.ID, &w); err != nil {
+	if req.Brief && s.text.Brief != nil {
+		err = c.Send(ctx, s.readBrief(&req.ID, &w))
+	} else {
+		err = s.find(ctx, c, &req.ID, &w)
+	}
+	if err != nil {
 		return res, err
 	}
 	res.Now = w.now
@@ -243,7 +248,7 @@ func (s *Store[Tx]) failed(what string, err error) error {
 		}
 	}
 	reason := func(sentinel error, hint string) error {
-		return fmt.Errorf("%w: %w: %s: %s: %w", everonce.ErrStore, sentinel, what, hint, err)
+		return fmt.Errorf("%w: %w: %s: %s: %s: %w", everonce.ErrStore, sentinel, s.traits.Name, what, hint, err)
 	}
 	switch s.driver.Classify(err).Class {
 	case ClassMissingTable:
@@ -253,9 +258,9 @@ func (s *Store[Tx]) failed(what string, err error) error {
 	case ClassTooLarge:
 		return reason(everonce.ErrTooLarge, "the database refuses the size")
 	case ClassReadOnly:
-		return fmt.Errorf("%w: %s: the database takes no writes: %w", everonce.ErrStore, what, err)
+		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", everonce.ErrStore, s.traits.Name, what, err)
 	case ClassDenied:
-		return fmt.Errorf("%w: %s: permission denied: %w", everonce.ErrStore, what, err)
+		return fmt.Errorf("%w: %s: %s: permission denied: %w", everonce.ErrStore, s.traits.Name, what, err)
 	}
-	return fmt.Errorf("%w: %s: %w", everonce.ErrStore, what, err)
+	return fmt.Errorf("%w: %s: %s: %w", everonce.ErrStore, s.traits.Name, what, err)
 }
