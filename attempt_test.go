@@ -36,6 +36,7 @@ func TestDownstreamKeyVectors(t *testing.T) {
 					checkEqual(t, "Number", a.Number(), n+1)
 					for name, want := range c.want {
 						checkEqual(t, "downstream key "+name, a.DownstreamKey(name), want)
+						checkEqual(t, "of the receiver", r.DownstreamKey(key, name), want)
 					}
 					return "", errWork
 				}, everonce.Failed, errWork)

@@ -399,3 +399,19 @@ func TestLeaseLost(t *testing.T) {
 		})
 	}
 }
+
+// nameless is a codec that has no name.
+type nameless struct{ everonce.Codec }
+
+func TestCodecWithoutAName(t *testing.T) {
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Codec: nameless{everonce.JSON()}})
+	do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	checkEqual(t, "codec", recordIn(t, s, keyOf("x")).Result.Codec, "custom")
+	res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil)
+	checkEqual(t, "value", res.Value, "v")
+	// A receiver whose codec changed reads what the built-in ones wrote.
+	do(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("json"), returns("v", nil), everonce.Executed, nil)
+	res, _ = do(t, newReceiver(t, s, everonce.Refuse, &everonce.Options{Codec: everonce.Raw()}), keyOf("json"), never(t), everonce.Replayed, nil)
+	checkEqual(t, "value", res.Value, "v")
+}

@@ -465,3 +465,13 @@ func TestDoTxWhoseRefusedResultAbortsTheTransaction(t *testing.T) {
 	checkErr(t, tx.Commit(), nil)
 	checkEqual(t, "balance", s.row("balance"), 0)
 }
+
+func TestDoTxWhoseRefusalCanNotBeLeft(t *testing.T) {
+	s := newMapStore()
+	x := newTxReceiver(t, s, nil)
+	diedIn(t, s, keyOf("x"), time.Hour)
+	tx := s.begin()
+	s.on("ReleaseSavepoint", 0, refuse(errNet))
+	doTx(t, x, tx, keyOf("x"), withinNever(t), everonce.Failed, everonce.ErrTxDoomed)
+	tx.Rollback()
+}

@@ -17,6 +17,7 @@ import (
 type (
 	amount   int32
 	currency string
+	flag     bool
 	body     []byte
 	when     time.Time
 	account  struct {
@@ -58,6 +59,7 @@ func TestFingerprintOfVectors(t *testing.T) {
 		{"named string", []any{currency("1")}, "393d93d857e3fe04dcf387f143da964eddb029ec0ced66e9cf1ea248327e7fb6"},
 		{"json.Number", []any{json.Number("1")}, "393d93d857e3fe04dcf387f143da964eddb029ec0ced66e9cf1ea248327e7fb6"},
 		{"bools", []any{true, false}, "8541c2d149faea7b7e534fcd56f5d352c7ed5a620d81394c002a17f07e18a567"},
+		{"named bools", []any{flag(true), flag(false)}, "8541c2d149faea7b7e534fcd56f5d352c7ed5a620d81394c002a17f07e18a567"},
 		{"float64", []any{1.5}, "3e230c337144fa90267e8cb99b440c8b1f28f6b38db35fa4bdae13862a67e947"},
 		{"float32", []any{float32(1.5)}, "3e230c337144fa90267e8cb99b440c8b1f28f6b38db35fa4bdae13862a67e947"},
 		{"time", []any{at}, "f801c9dcff410a565bcffd7acdb3aefbc231e77c35513493ececbd67c61ec56a"},

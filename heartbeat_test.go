@@ -236,6 +236,18 @@ func TestDetached(t *testing.T) {
 		})
 		checkErr(t, err, context.Canceled)
 
+		s.heal()
+		do(t, r, keyOf("asked for too late"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			s.on("Renew", 0, refuse(errNet))
+			<-ctx.Done()
+			checkErr(t, context.Cause(a.Detached()), everonce.ErrLeaseLost)
+			writes := s.count("SaveStep")
+			_, err := everonce.Step(ctx, a, "s", stepNever(t)) // nor does it begin anything more
+			checkErr(t, err, everonce.ErrLeaseLost)
+			checkEqual(t, "writes", s.count("SaveStep"), writes)
+			return "", everonce.NotDone(errWork)
+		}, everonce.Failed, errWork)
+
 		// It ends with the attempt, whenever it was asked for.
 		s.heal()
 		var a *everonce.Attempt

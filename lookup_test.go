@@ -97,3 +97,15 @@ func TestLookupWhenTheStoreFails(t *testing.T) {
 		}
 	})
 }
+
+func TestLookupOfANewerRecord(t *testing.T) {
+	s := newMapStore()
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	rec := s.record(keyOf("x"))
+	rec.Format = everonce.FormatVersion + 1
+	s.records[rec.ID] = rec
+	res, err := everonce.Lookup[string](context.Background(), r, keyOf("x"))
+	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrNewerRecord)
+	checkErr(t, err, everonce.ErrStore)
+}

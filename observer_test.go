@@ -163,7 +163,13 @@ func TestObserverIsToldOfHeartbeats(t *testing.T) {
 			time.Sleep(time.Minute)
 			return "v", nil
 		}, everonce.Executed, nil)
-		checkEqual(t, "RenewFailures", rec.only(t).RenewFailures, 2)
+		ev := rec.only(t)
+		checkEqual(t, "RenewFailures", ev.RenewFailures, 2)
+		var buf bytes.Buffer
+		everonce.LogObserver(slog.New(slog.NewTextHandler(&buf, nil))).End(context.Background(), ev)
+		if got := buf.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "renew_failures=2") {
+			t.Errorf("the line is %q", got)
+		}
 	})
 }
 

@@ -331,3 +331,28 @@ func TestLogObserverWithoutLoggerIsTheDefault(t *testing.T) {
 		t.Errorf("the default logger has %q", buf.String())
 	}
 }
+
+func TestIdentityIsBoundInEveryMode(t *testing.T) {
+	s := newMapStore()
+	ctx := context.Background()
+	checkErr(t, newTxReceiver(t, s, &everonce.Options{IdentitySecret: make([]byte, 16)}).Ready(ctx), nil)
+	x := newTxReceiver(t, s, nil)
+	res, err := everonce.Transact(ctx, x, keyOf("x"), adds)
+	checkErr(t, err, everonce.ErrIdentity)
+	checkEqual(t, "outcome", res.Outcome, everonce.StoreFailed)
+	err = x.InTx(ctx, func(context.Context, *mapTx) error { return errors.New("must not run") })
+	checkErr(t, err, everonce.ErrIdentity)
+	if strings.Contains(err.Error(), "key") {
+		t.Errorf("%q speaks of a key where there is none", err)
+	}
+}
+
+func TestSummaryOfAnotherTypeInATransaction(t *testing.T) {
+	s := newMapStore()
+	x := newTxReceiver(t, s, nil)
+	wrong := everonce.WithSummary(func(string) []byte { return nil })
+	transact(t, x, s, keyOf("x"), txNever(t), everonce.Invalid, everonce.ErrInvalidArgument, wrong)
+	tx := s.begin()
+	doTx(t, x, tx, keyOf("x"), withinNever(t), everonce.Invalid, everonce.ErrInvalidArgument, wrong)
+	tx.Rollback()
+}

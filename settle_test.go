@@ -333,3 +333,27 @@ func TestSettleText(t *testing.T) {
 		t.Errorf("%q", err)
 	}
 }
+
+func TestSettleAFailureWithASummary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(nil)
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveUnknown(t, r, keyOf("x"))
+		checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{
+			Verdict: everonce.SettleDone, Failure: &everonce.PermanentError{Code: "declined"}, Summary: []byte("see #7"),
+		}), nil)
+		time.Sleep(everonce.ForWeb().Retention)
+		_, err := do(t, r, keyOf("x"), never(t), everonce.Expired, everonce.ErrExpired)
+		checkEqual(t, "Summary", string(asError(t, err).Summary), "see #7")
+	})
+}
+
+func TestSettleAStepWhenTheStoreFails(t *testing.T) {
+	s := newFaultStore()
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	states["step unknown"](t, s, r, keyOf("x"))
+	claims := s.count("Claim")
+	s.on("Get", 0, refuse(errNet))
+	checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "mail"}), everonce.ErrStore)
+	checkEqual(t, "claims", s.count("Claim"), claims)
+}

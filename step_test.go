@@ -492,3 +492,60 @@ func TestStepOfALostAttempt(t *testing.T) {
 		})
 	}
 }
+
+// What can not be recorded of a step's failure is told with it, and the step is open.
+func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
+	for name, stepErr := range map[string]error{"NotDone": everonce.NotDone(errWork), "Permanent": everonce.Permanent("declined", errWork, nil)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				rec := &recorder{}
+				r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec})
+				s.on("SaveStep", 0, refuse(errNet))
+				s.on("SaveStep", 1, func(_ context.Context, call func() error) error { return call() })
+				inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+					_, err := everonce.Step(ctx, a, "s", stepReturns("", stepErr))
+					checkErr(t, err, everonce.ErrNotRecorded)
+					checkErr(t, err, errNet)
+					if name == "NotDone" {
+						checkErr(t, err, errWork)
+					} else {
+						checkEqual(t, "code", asPermanent(t, err).Code, "declined")
+					}
+				})
+				checkEqual(t, "Outcome", rec.take(t)[0].Outcome, everonce.NotRecorded)
+				s.heal()
+				do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+					return everonce.Step(ctx, a, "s", stepNever(t))
+				}, everonce.Unknown, everonce.ErrOutcomeUnknown)
+			})
+		})
+	}
+}
+
+// An attempt knows the steps of those before it, and its own over them.
+func TestStepsThatAreKnown(t *testing.T) {
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Reexecute, nil)
+	key := keyOf("x")
+	inAttempt(t, r, key, func(ctx context.Context, a *everonce.Attempt) {
+		checkEqual(t, "at first", len(a.Steps()), 0)
+		_, err := everonce.Step(ctx, a, "done", stepReturns("", nil))
+		checkErr(t, err, nil)
+		_, err = everonce.Step(ctx, a, "open", stepReturns("", errWork))
+		checkErr(t, err, errWork)
+	})
+	inAttempt(t, r, key, func(ctx context.Context, a *everonce.Attempt) {
+		checkEqual(t, "as they were left", a.Steps(), recordIn(t, s, key).Steps)
+		_, err := everonce.Step(ctx, a, "new", stepReturns("", nil))
+		checkErr(t, err, nil)
+		_, err = everonce.Step(ctx, a, "open", stepReturns("", everonce.NotDone(errWork)))
+		checkErr(t, err, errWork)
+		var got []string
+		for _, step := range a.Steps() {
+			got = append(got, fmt.Sprintf("%s %v %d", step.Name, step.State, step.Attempt))
+		}
+		checkEqual(t, "with its own", got, []string{"done done 1", "open not_done 2", "new done 2"})
+		checkEqual(t, "BeganAt is kept", a.Steps()[1].BeganAt, recordIn(t, s, key).Steps[1].BeganAt)
+	})
+}

@@ -650,3 +650,16 @@ func TestTransactWaits(t *testing.T) {
 		checkOutcome(t, res, err, everonce.InProgress, context.DeadlineExceeded)
 	})
 }
+
+// Where a database finds out at the end that another had the key, the claim tells what became of it.
+func TestTransactWhoseCompletionConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMapStore()
+		x := newTxReceiver(t, s, nil)
+		s.on("Commit", 1, refuse(everonce.ErrConflict))
+		transact(t, x, s, keyOf("x"), adds, everonce.Executed, nil)
+		checkEqual(t, "balance", s.row("balance"), 30)
+		s.on("Commit", 0, refuse(everonce.ErrConflict))
+		transact(t, x, s, keyOf("y"), adds, everonce.Failed, everonce.ErrConflict)
+	})
+}
