@@ -28,6 +28,7 @@ func contextChecks() []check {
 			}
 		}},
 		{name: "Rule07/ACancelledCallIsDoneOrNot", run: checkCancelled},
+		{name: "Rule07/ACancelledPowerIsDoneOrNot", run: checkCancelledPowers},
 		{name: "Rule07/ACallEndsWithItsContext", run: func(e *env) {
 			a := e.claimed(claimReq(e.key()))
 			deadline := time.Now().Add(20 * time.Millisecond)
@@ -100,5 +101,41 @@ func checkCancelled(e *env) {
 	res := e.decided(a.taking(everonce.TakeNone), everonce.DecideReplay)
 	if string(res.Record.Result.Data) != "done" || res.Record.Attempt != 2 {
 		e.Errorf("replayed %d bytes of attempt %d", len(res.Record.Result.Data), res.Record.Attempt)
+	}
+}
+
+// checkCancelledPowers does the same with the optional powers.
+func checkCancelledPowers(e *env) {
+	ctx := ended(e.ctx)
+	a := e.claimed(claimReq(e.key()))
+	a.completed("done")
+	if s, ok := e.s.(everonce.Lister); ok {
+		if _, err := s.List(ctx, everonce.ListRequest{Scope: e.scope}); err != nil {
+			e.failure("List", err)
+		}
+		if got := len(e.listed(everonce.ListRequest{Scope: e.scope})); got != 1 {
+			e.Errorf("%d records are listed, want 1", got)
+		}
+	}
+	if s, ok := e.s.(everonce.HealthChecker); ok {
+		if _, err := s.Health(ctx); err != nil {
+			e.failure("Health", err)
+		}
+		if h, err := s.Health(e.ctx); err != nil || h.Completed != 1 {
+			e.Errorf("Health: %d completed, %v; want 1", h.Completed, err)
+		}
+	}
+	if s, ok := e.s.(everonce.IdentityKeeper); ok {
+		if err := s.KeepIdentity(ctx, [32]byte{1}); err != nil {
+			e.failure("KeepIdentity", err)
+		}
+		e.is("KeepIdentity, again", s.KeepIdentity(e.ctx, [32]byte{1}), nil)
+	}
+	if s, ok := e.s.(everonce.ScopeDeleter); ok {
+		if _, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: e.scope, Limit: 10}); err != nil {
+			e.failure("DeleteScope", err)
+		}
+		e.deleteScope(e.scope)
+		e.absent(a.key())
 	}
 }

@@ -61,6 +61,9 @@ type Capabilities struct {
 	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a
 	// second one waits until the first has ended, unless it claims the same key.
 	OneWriter bool
+	// DuplicateWaits is how long the claim of a key that an open transaction holds may wait inside of the
+	// store before it is told, for RunTx. Default 0: never.
+	DuplicateWaits time.Duration
 	// Callers is how many callers are let loose at once in the tests of contention. Default 64.
 	Callers int
 }
