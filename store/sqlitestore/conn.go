@@ -8,9 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -192,10 +189,11 @@ func (c *conn) inTx(ctx context.Context) (bounded context.Context, tx *openTx, c
 	return bounded, tx, func() { stop(); end(nil) }, nil
 }
 
-// proveAlive finds out whether a transaction survived the error of a statement. A second BEGIN is refused
-// inside of a transaction, and only there.
+// proveAlive finds out whether a transaction survived the error of a statement, which is not told by its
+// code: INSERT OR ROLLBACK ends it by a violated constraint. A second BEGIN is refused inside of a
+// transaction, and only there.
 func (c *conn) proveAlive(tx *openTx, err error) {
-	if err == nil || tx == nil || survives(err) {
+	if err == nil || tx == nil || errors.Is(err, sqlstore.ErrNothingWritten) {
 		return
 	}
 	ctx := context.Background()
@@ -209,19 +207,6 @@ func (c *conn) proveAlive(tx *openTx, err error) {
 	if again == nil {
 		_, _ = c.baseConn.ExecContext(ctx, "ROLLBACK", nil) //nolint:errcheck // an empty transaction; the real one is gone
 	}
-}
-
-// survives reports whether an error is of the kinds that never end a transaction.
-func survives(err error) bool {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return errors.Is(err, sqlstore.ErrNothingWritten)
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH:
-		return true
-	}
-	return false
 }
 
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {

@@ -274,5 +274,13 @@ func TestKeyLocks(t *testing.T) {
 	check("after its end", k.locked(id), false)
 	check("to the other", k.hand(id, second), true)
 	check("an ended one that still asks", k.hand(id, first), true)
+	for i := range 100 { // holders that end without telling
+		over := new(openTx)
+		over.over.Store(true)
+		check("a key of many", k.lockUntold(claimOf(fmt.Sprint("many", i)).ID, over), true)
+	}
+	if n := len(k.held); n > 5 {
+		t.Errorf("%d keys of holders that have ended are kept", n)
+	}
 	check("did not get it", k.held[id] == lockHolder(second), true)
 }

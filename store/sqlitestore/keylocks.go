@@ -11,6 +11,8 @@ import (
 type keyLocks struct {
 	mu   sync.Mutex
 	held map[everonce.RecordID]lockHolder
+	// untold are the keys of holders whose end nobody tells, to be asked after.
+	untold []everonce.RecordID
 }
 
 // lockHolder is a transaction. It is compared by identity.
@@ -30,6 +32,29 @@ func (k *keyLocks) lock(id everonce.RecordID, by lockHolder) bool {
 		k.held = make(map[everonce.RecordID]lockHolder)
 	}
 	k.held[id] = by
+	return true
+}
+
+// lockUntold is lock for a holder whose end nobody tells. It asks after two earlier ones, so that what has ended
+// is forgotten faster than new ones come.
+func (k *keyLocks) lockUntold(id everonce.RecordID, by lockHolder) bool {
+	if !k.lock(id, by) {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for range min(2, len(k.untold)) {
+		old := k.untold[0]
+		k.untold = k.untold[1:]
+		switch holder, taken := k.held[old]; {
+		case !taken || old == id:
+		case holder.ended():
+			delete(k.held, old)
+		default:
+			k.untold = append(k.untold, old)
+		}
+	}
+	k.untold = append(k.untold, id)
 	return true
 }
 

@@ -164,7 +164,7 @@ func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id everonce.RecordID) boo
 		return false
 	}
 	if t.open == nil {
-		return d.locks.lock(id, foreignTx{t.tx})
+		return d.locks.lockUntold(id, foreignTx{t.tx})
 	}
 	return d.locks.hand(id, t.open)
 }

@@ -276,6 +276,28 @@ func TestATransactionThatSQLiteEndedCommitsNothing(t *testing.T) {
 	b.balance(100)
 }
 
+// A conflict clause may end it too, by an error that usually leaves a transaction alive.
+func TestAConflictClauseThatRollsBack(t *testing.T) {
+	b := newBank(t, nil)
+	_, err := everonce.Transact(t.Context(), b.tr, order("18"), func(ctx context.Context, tx *sql.Tx) (int, error) {
+		left, err := charge(10)(ctx, tx)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT OR ROLLBACK INTO account VALUES ('ann', 1)"); err == nil {
+			t.Error("a duplicate account")
+		}
+		return left, nil // the work ignores it
+	})
+	if err == nil {
+		t.Error("the operation is said to be done")
+	}
+	b.balance(100)
+	if got, err := b.Get(t.Context(), everonce.GetRequest{ID: order("18").RecordID()}); err != nil || got.Found {
+		t.Errorf("a record without its effect: %+v, %v", got, err)
+	}
+}
+
 // handles are the ways to get a transaction of one's own.
 func handles(b *bank) map[string]*sql.DB {
 	other, err := sql.Open("sqlite", "file:"+b.path+"?_txlock=immediate&_pragma=busy_timeout(5000)")
