@@ -34,3 +34,11 @@ func aCommand(cmd *cobra.Command, args []string) error {
 	}
 	return usagef("%s has no command %q%s", cmd.CommandPath(), args[0], near)
 }
+
+// complete offers the values of a flag to a shell's completion.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil { // there is no such flag
+		panic(err)
+	}
+}

@@ -86,12 +86,13 @@ func (a *app) runDemo(cmd *cobra.Command, cfg demo.Config, asJSON bool) error {
 		progress = a.err
 	}
 	fmt.Fprintf(progress, "%d payments, %d kills in each run, seed %d\n", cfg.Operations, cfg.Kills, cfg.Seed)
-	var watcher demo.Watcher = view.NewLines(progress)
+	var v view.View = view.NewLines(progress)
 	if isTerminal(progress) {
-		watcher = view.NewLive(progress)
+		v = view.NewLive(progress)
 	}
-	res, err := demo.Do(cmd.Context(), cfg, watcher)
+	res, err := demo.Do(cmd.Context(), cfg, v)
 	if err != nil {
+		v.Abort()
 		return err
 	}
 	if asJSON {
@@ -108,5 +109,5 @@ func (a *app) runDemo(cmd *cobra.Command, cfg demo.Config, asJSON bool) error {
 // isTerminal reports whether somebody is at the other end of an input or an output.
 func isTerminal(end any) bool {
 	f, ok := end.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) //nolint:gosec // a file descriptor is small
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -60,6 +60,7 @@ retention is over).`,
 	f := cmd.Flags()
 	f.StringVar(&scope, "scope", "", "only this scope, and all inside of it")
 	f.StringSliceVar(&states, "state", nil, "only these states, with commas or repeated")
+	complete(cmd, "state", "claimed", "released", "abandoned", "completed", "tombstone")
 	f.IntVar(&limit, "limit", defaultPage, "how many at the most")
 	f.StringVar(&after, "after", "", "the page after this record: what the page before gave as next")
 	return cmd

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,11 @@ result was not kept. With --not-done, the next delivery runs it again.
 A live claim is refused (exit code 5): its attempt may be about to finish. --force takes
 it all the same; what that attempt does goes on, and its answer is dropped.
 
+What is settled is kept for --lifetime: web (a day, remembered for another), queue (7 days
+and 7), finance (90 days, remembered until a year has passed), or retention+remember, like
+48h+24h. Give the application's own; the default is the longest, so that nothing is
+forgotten too early.
+
 It asks before it writes; --yes answers. Who settled what, and when, is written to
 standard error as a line of JSON.`
 
@@ -37,7 +43,7 @@ type settleFlags struct {
 	result           string
 	failure, message string
 	force, yes       bool
-	by               string
+	by, lifetime     string
 }
 
 // keysSettle settles an operation, or a step of it.
@@ -75,6 +81,8 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON")
 	flags.StringVar(&f.failure, "failure", "", "with --done: it was refused for good, with this code")
 	flags.StringVar(&f.message, "message", "", "with --failure: the message for people")
+	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long it is kept: web, queue, finance, or retention+remember")
+	complete(cmd, "lifetime", "web", "queue", "finance")
 	flags.BoolVar(&f.force, "force", false, "settle a live claim too")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.StringVar(&f.by, "by", "", "who settles (default: this user, on this machine)")
@@ -99,6 +107,10 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 	case given("result") && !json.Valid([]byte(f.result)):
 		return s, usagef("--result is not JSON; a text needs its quotes: '\"like this\"'")
 	}
+	var err error
+	if s.Lifetime, err = parseLifetime(f.lifetime); err != nil {
+		return s, err
+	}
 	if f.notDone {
 		s.Verdict = everonce.SettleNotDone
 	}
@@ -112,6 +124,28 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		s.By = whoAmI()
 	}
 	return s, nil
+}
+
+// parseLifetime reads the name of a preset, or two durations.
+func parseLifetime(s string) (everonce.Lifetime, error) {
+	switch s {
+	case "web":
+		return everonce.ForWeb(), nil
+	case "queue":
+		return everonce.ForQueue(), nil
+	case "finance":
+		return everonce.ForFinance(), nil
+	}
+	retention, remember, _ := strings.Cut(s, "+")
+	var l everonce.Lifetime
+	var err error
+	if l.Retention, err = time.ParseDuration(retention); err == nil {
+		l.Remember, err = time.ParseDuration(remember)
+	}
+	if err != nil || l.Retention <= 0 || l.Remember < 0 {
+		return l, usagef("--lifetime is %q: web, queue, finance, or two durations like 48h+24h", s)
+	}
+	return l, nil
 }
 
 // whoAmI names the user and the machine.

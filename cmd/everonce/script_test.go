@@ -1,26 +1,30 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
 // TestScripts pins what the program says and how it ends. The scripts have these commands of their own:
 //
-//	records FILE           makes a SQLite store with one record of each kind
-//	deliver FILE ID        delivers an operation of it once more, and writes what became of it
-//	exits CODE COMMAND     runs a command that must end with that exit code
-//	usage COMMAND          is exits 2
-//	empty DIR              fails if there is anything in a folder
+//	records FILE                 makes a SQLite store with one record of each kind
+//	secretrecord FILE SECRET ID  makes one with an identity secret, from a file, and one operation in it
+//	deliver FILE ID              delivers an operation once more, and writes what became of it
+//	exits CODE COMMAND           runs a command that must end with that exit code
+//	usage COMMAND                is exits 2
+//	empty DIR                    fails if there is anything in a folder
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -32,10 +36,11 @@ func TestScripts(t *testing.T) {
 }
 
 var commands = map[string]func(*testscript.TestScript, bool, []string){
-	"records": records,
-	"deliver": deliver,
-	"exits":   exits,
-	"empty":   empty,
+	"records":      records,
+	"deliver":      deliver,
+	"exits":        exits,
+	"secretrecord": secretRecord,
+	"empty":        empty,
 	"usage": func(ts *testscript.TestScript, neg bool, args []string) {
 		exits(ts, neg, append([]string{"2"}, args...))
 	},
@@ -54,6 +59,21 @@ func records(ts *testscript.TestScript, neg bool, args []string) {
 	store, err := sqlitestore.Open(ts.MkAbs(args[0]), nil)
 	ts.Check(err)
 	ts.Check(populate(store))
+	ts.Check(store.Close())
+}
+
+func secretRecord(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: secretrecord FILE SECRETFILE ID")
+	}
+	store, err := sqlitestore.Open(ts.MkAbs(args[0]), nil)
+	ts.Check(err)
+	secret := strings.TrimSuffix(ts.ReadFile(args[1]), "\n")
+	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{IdentitySecret: []byte(secret)})
+	ts.Check(err)
+	_, err = everonce.Do(context.Background(), r, everonce.Key{Scope: scope, ID: args[2]},
+		func(context.Context, *everonce.Attempt) (receipt, error) { return receipt{7}, nil })
+	ts.Check(err)
 	ts.Check(store.Close())
 }
 

@@ -42,8 +42,8 @@ type Fate struct {
 // scheduler does.
 func (m Model) Fate(key string, n int) Fate {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(key))                                   //nolint:errcheck // a hash does not fail
-	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) //nolint:errcheck,gosec // as above; n counts from 1
+	_, _ = h.Write([]byte(key))
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) //nolint:gosec // n counts from 1
 	r := rand.New(rand.NewPCG(m.Seed, h.Sum64()))                 //nolint:gosec // a network's faults, not a secret
 	// Every number is drawn, used or not, so that a changed share changes nothing else.
 	request, answer, delay, duplicate := r.Float64(), r.Float64(), r.Float64(), r.Float64()

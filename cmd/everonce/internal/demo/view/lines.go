@@ -11,6 +11,13 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/settle"
 )
 
+// View is a watcher that can be ended.
+type View interface {
+	demo.Watcher
+	// Abort ends the view of a run that did not come to its end, so that an error can be written.
+	Abort()
+}
+
 // Lines writes a line for everything that happens.
 type Lines struct {
 	out        io.Writer
@@ -58,3 +65,6 @@ func audited(r *demo.Run) string {
 	return fmt.Sprintf("audited: %d charges for %d payments, %d charged more than once, %d never (%.1f s)",
 		r.Count.Effects, r.Count.Operations, r.Count.Doubled, r.Count.Lost, r.Seconds)
 }
+
+// Abort implements [View].
+func (v *Lines) Abort() {}

@@ -60,3 +60,10 @@ func (v *Live) above(format string, args ...any) {
 		_ = v.bar.RenderBlank() //nolint:errcheck // as above
 	}
 }
+
+// Abort implements [View].
+func (v *Live) Abort() {
+	if v.bar != nil {
+		_ = v.bar.Clear() //nolint:errcheck // as above
+	}
+}
