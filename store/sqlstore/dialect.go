@@ -26,6 +26,9 @@ type Dialect struct {
 	OneStatement bool
 	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
+	// RowID is a row's address, for a database that comes back to rows it has just locked faster by it than
+	// by a join: "ctid". Empty elsewhere.
+	RowID string
 }
 
 // ArgKind is the type of an argument.

@@ -3,10 +3,18 @@ package sqlstore
 // alive is true of a claim whose lease holds.
 const alive = "(r.state = 1 AND r.lease_until > {now})"
 
-// ripe chooses what a purge may look at. Every row that is due has something to be purged, so that no
+// ripe is true of what a purge may look at. Every row that is due has something to be purged, so that no
 // row stands in the way of those behind it.
 func (w writer) ripe() string {
-	return "(SELECT id FROM {record} WHERE due_at <= {now} ORDER BY due_at LIMIT {1i}" + w.skipLocked() + ")"
+	return w.among("{record} WHERE due_at <= {now} ORDER BY due_at LIMIT {1i}")
+}
+
+// among is true of the rows r that a sub-select from a table chooses and locks.
+func (w writer) among(choice string) string {
+	if w.RowID == "" {
+		return "r.id IN (SELECT id FROM " + choice + w.skipLocked() + ")"
+	}
+	return "r." + w.RowID + " = ANY (ARRAY (SELECT " + w.RowID + " FROM " + choice + w.skipLocked() + "))"
 }
 
 func (w writer) skipLocked() string {
@@ -28,18 +36,18 @@ func (w writer) maintenance(s *Statements) {
 	const over = " AND r.state = 4 AND r.result_until <= {now} AND r.purge_at > {now}"
 	if w.OneStatement {
 		clock := w.clock("")
-		s.PurgeResults = w.rows("purge_results", 1, clock[:len(clock)-1]+", dropped AS ("+drop+"r.id IN "+w.ripe()+over+" RETURNING r.id), "+
+		s.PurgeResults = w.rows("purge_results", 1, clock[:len(clock)-1]+", dropped AS ("+drop+w.ripe()+over+" RETURNING r.id), "+
 			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT 1 FROM dropped")
 	} else {
-		s.PurgeSteps = w.exec("purge_steps", 1, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE r.id IN "+w.ripe()+over+")")
-		s.PurgeResults = w.exec("purge_results", 1, drop+"r.id IN "+w.ripe()+over)
+		s.PurgeSteps = w.exec("purge_steps", 1, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE "+w.ripe()+over+")")
+		s.PurgeResults = w.exec("purge_results", 1, drop+w.ripe()+over)
 	}
-	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE r.id IN "+w.ripe()+" AND {gone}")
+	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE "+w.ripe()+" AND {gone}")
 
 	s.List = w.rows("list", 8, "SELECT {now}, 1, 0, "+withoutData(qualified("r", RecordColumns))+" FROM {record} AS r WHERE "+selected+
 		" AND ({8i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {7i}")
-	s.DeleteScope = w.exec("delete_scope", 7, "DELETE FROM {record} AS r WHERE r.id IN (SELECT r.id FROM {record} AS r WHERE "+selected+
-		" AND NOT "+alive+" ORDER BY r.id LIMIT {7i}"+w.skipLocked()+") AND NOT "+alive)
+	s.DeleteScope = w.exec("delete_scope", 7, "DELETE FROM {record} AS r WHERE "+
+		w.among("{record} AS r WHERE "+selected+" AND NOT "+alive+" ORDER BY r.id LIMIT {7i}")+" AND NOT "+alive)
 	s.Health = w.rows("health", 0, "SELECT {now}, count(*) FILTER (WHERE b = 2), count(*) FILTER (WHERE b = 8), count(*) FILTER (WHERE b = 4), "+
 		"count(*) FILTER (WHERE b >= 16), min(updated_at) FILTER (WHERE b = 8) FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r) AS x")
 }
