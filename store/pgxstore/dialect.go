@@ -26,6 +26,7 @@ func (d *database) texts() *sqlstore.Statements {
 		Greatest:     "greatest",
 		OneStatement: true,
 		SkipLocked:   "FOR UPDATE SKIP LOCKED",
+		RowID:        "ctid",
 	})
 }
 

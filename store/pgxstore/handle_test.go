@@ -115,23 +115,25 @@ type setup struct {
 	pending bool // the tables are not to be made
 }
 
-func newPgx(t testing.TB, s setup) *handle[pgx.Tx] {
+func newPool(t testing.TB, change func(*pgx.ConnConfig), conns int32) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(serverURL(t))
-	if err != nil {
-		t.Fatal(err)
+	noErr(t, err)
+	if change != nil {
+		change(config.ConnConfig)
 	}
-	if s.config != nil {
-		s.config(config.ConnConfig)
-	}
-	if s.conns != 0 {
-		config.MaxConns = s.conns
+	if conns != 0 {
+		config.MaxConns = conns
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(pool.Close)
+	return pool
+}
+
+func newPgx(t testing.TB, s setup) *handle[pgx.Tx] {
+	t.Helper()
+	pool := newPool(t, s.config, s.conns)
 	store, err := pgxstore.New(pool, s.options(t))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,82 @@
+package pgxstore_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce"
+)
+
+// Every mode in which pgx may be set up to send statements works, for a pooler between us and the server.
+func TestQueryExecModes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			both(t, setup{config: func(c *pgx.ConnConfig) { c.DefaultQueryExecMode = mode }}, testMode[pgx.Tx], testMode[*sql.Tx])
+		})
+	}
+}
+
+func testMode[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	data := []byte("\x00\xff'\\binary\x00")
+	req := claimOf(everonce.Key{Scope: "modes/o'scope", ID: `o'key\ "ü"`})
+	req.Fingerprint = everonce.FingerprintOf("x")
+	res, err := h.store.Claim(ctx, req)
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	for _, value := range [][]byte{data, {}} {
+		step := everonce.StepRecord{Name: "s" + string(rune('0'+len(value))), State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: value}}
+		_, err = h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: time.Minute, Lifetime: everonce.ForWeb()})
+		noErr(t, err)
+	}
+	done := completionOf(&rec, string(data))
+	done.Result.Summary = []byte{0}
+	_, err = h.store.Complete(ctx, done)
+	noErr(t, err)
+	got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	noErr(t, err)
+	if r := got.Record; !bytes.Equal(r.Result.Data, data) || r.Scope != req.Scope || r.Name != req.Name || r.Fingerprint != req.Fingerprint || len(r.Steps) != 2 {
+		t.Errorf("read back %+v", r)
+	} else if empty, _ := r.Step("s0"); empty.Result.Data == nil {
+		t.Error("an empty value came back as none")
+	}
+
+	claim := txClaimOf(everonce.Key{Scope: "modes", ID: "tx"})
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+	rec = decided(t, res, err, everonce.DecideClaimed).Record
+	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+	done = completionOf(&rec, string(data))
+	noErr(t, tx.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+
+	// a conflict rolls back in every mode, whoever reads the answers
+	tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{})
+	noErr(t, err)
+	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
+	done = completionOf(&everonce.Record{ID: claim.ID, Nonce: everonce.NewNonce()}, "late")
+	claim.Nonce = done.Nonce
+	if err := tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+		t.Errorf("the conflicting commit answers %v", err)
+	}
+	if n := h.effects(t, "charge"); n != 1 {
+		t.Errorf("%d effects", n)
+	}
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	out, err := everonce.Transact(ctx, receiver, everonce.Key{Scope: "modes", ID: "engine"}, func(ctx context.Context, tx Tx) (string, error) {
+		return "v", h.effect(ctx, tx, "engine")
+	}, everonce.Optimistic())
+	noErr(t, err)
+	if out.Outcome != everonce.Executed || h.effects(t, "engine") != 1 {
+		t.Errorf("%v with %d effects", out.Outcome, h.effects(t, "engine"))
+	}
+}

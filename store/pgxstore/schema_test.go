@@ -1,0 +1,177 @@
+package pgxstore_test
+
+import (
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/pgxstore"
+)
+
+// Several processes migrate an empty database at once, the schema included.
+func TestMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	schema := "t_" + random(t)
+	t.Cleanup(func() { mustExec(t, "DROP SCHEMA "+schema+" CASCADE") })
+	const processes = 8
+	errs := make([]error, processes)
+	var group sync.WaitGroup
+	for i := range processes {
+		s := setup{opts: pgxstore.Options{Schema: schema}, pending: true, conns: 2}
+		var migrate func() error
+		if i%2 == 0 {
+			h := newPgx(t, s)
+			migrate = func() error { return h.store.Migrate(t.Context()) }
+		} else {
+			h := newSQL(t, s)
+			migrate = func() error { return h.store.Migrate(t.Context()) }
+		}
+		group.Go(func() { errs[i] = migrate() })
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	h := newPgx(t, setup{opts: pgxstore.Options{Schema: schema}, pending: true})
+	res, err := h.store.Claim(t.Context(), claimOf(testKey))
+	decided(t, res, err, everonce.DecideClaimed)
+	noErr(t, h.store.Migrate(t.Context())) // and again, over records
+	res, err = h.store.Claim(t.Context(), claimOf(testKey))
+	decided(t, res, err, everonce.DecideInProgress)
+}
+
+// Without an own schema, the tables are where the search path says.
+func TestDefaultSchemaIsTheSearchPaths(t *testing.T) {
+	t.Parallel()
+	schema := newSchema(t)
+	path := func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
+	config, err := pgx.ParseConfig(serverURL(t))
+	noErr(t, err)
+	path(config)
+	db := newSQL(t, setup{opts: pgxstore.Options{Schema: schema, Prefix: "named_"}, config: path})
+	noErr(t, db.store.Migrate(t.Context()))
+	if n := number(t, "SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename LIKE 'named_%'", schema); n != 3 {
+		t.Errorf("%d tables by name, want 3", n)
+	}
+	store := unqualified(t, path)
+	noErr(t, store.Migrate(t.Context()))
+	if n := number(t, "SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename LIKE 'everonce_%'", schema); n != 3 {
+		t.Errorf("%d tables by the search path, want 3", n)
+	}
+	_, err = store.Claim(t.Context(), claimOf(testKey))
+	noErr(t, err)
+}
+
+func unqualified(t *testing.T, config func(*pgx.ConnConfig)) *pgxstore.Store {
+	t.Helper()
+	pool := newPool(t, config, 0)
+	store, err := pgxstore.New(pool, nil)
+	noErr(t, err)
+	return store
+}
+
+// What Schema prints makes the same tables as Migrate.
+func TestSchemaTextMakesTheTables(t *testing.T) {
+	t.Parallel()
+	both(t, setup{pending: true}, testSchemaText[pgx.Tx], testSchemaText[*sql.Tx])
+}
+
+func testSchemaText[Tx any](t *testing.T, h *handle[Tx]) {
+	mustExec(t, h.store.Schema())
+	res, err := h.store.Claim(t.Context(), claimOf(testKey))
+	decided(t, res, err, everonce.DecideClaimed)
+	noErr(t, h.store.Migrate(t.Context()))
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testNewerSchema[pgx.Tx], testNewerSchema[*sql.Tx])
+}
+
+func testNewerSchema[Tx any](t *testing.T, h *handle[Tx]) {
+	mustExec(t, "UPDATE "+h.schema+".everonce_meta SET value = '99' WHERE name = 'schema'")
+	fresh := newPgx(t, setup{schema: h.schema, pending: true})
+	for what, err := range map[string]error{
+		"Migrate": fresh.store.Migrate(t.Context()),
+		"Claim":   func() error { _, err := fresh.store.Claim(t.Context(), claimOf(testKey)); return err }(),
+	} {
+		if !errors.Is(err, everonce.ErrSchema) || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "upgrade") {
+			t.Errorf("%s on tables of version 99: %v", what, err)
+		}
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, nil, 1)
+	for name, opts := range map[string]*pgxstore.Options{
+		"a quote in the schema":      {Schema: `x"; DROP SCHEMA public; --`},
+		"a dot in the schema":        {Schema: "a.b"},
+		"a capital in the prefix":    {Prefix: "Once_"},
+		"a digit first":              {Prefix: "1_"},
+		"a long prefix":              {Prefix: strings.Repeat("p", 41)},
+		"an isolation that is none":  {Isolation: sql.LevelLinearizable},
+		"an isolation below the one": {Isolation: sql.LevelReadUncommitted},
+	} {
+		if _, err := pgxstore.New(pool, opts); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := pgxstore.NewSQL(&sql.DB{}, opts); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s, through database/sql: %v", name, err)
+		}
+	}
+	if _, err := pgxstore.New(nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no pool: %v", err)
+	}
+	if _, err := pgxstore.NewSQL(nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+func TestJoinRefuses(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{})
+	if _, err := h.store.Join(nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no transaction: %v", err)
+	}
+	other := "other_" + random(t)
+	mustExec(t, "CREATE DATABASE "+other)
+	t.Cleanup(func() { mustExec(t, "DROP DATABASE "+other+" WITH (FORCE)") })
+	tx, err := newPool(t, func(c *pgx.ConnConfig) { c.Database = other }, 1).Begin(t.Context())
+	noErr(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
+	if _, err := h.store.Join(tx); !errors.Is(err, everonce.ErrOtherStore) {
+		t.Errorf("a transaction of another database: %v", err)
+	}
+	if _, err := newSQL(t, setup{}).store.Join(nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no transaction, through database/sql: %v", err)
+	}
+}
+
+// Health tells operators what of the setup weakens the promises.
+func TestHealthNotes(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testHealthNotes[pgx.Tx], testHealthNotes[*sql.Tx])
+	off := func(c *pgx.ConnConfig) { c.RuntimeParams["synchronous_commit"] = "off" }
+	t.Run("asynchronous", func(t *testing.T) {
+		t.Parallel()
+		h, err := newPgx(t, setup{config: off}).store.Health(t.Context())
+		noErr(t, err)
+		if len(h.Notes) != 1 || !strings.Contains(h.Notes[0], "synchronous_commit is off") {
+			t.Errorf("the notes are %q", h.Notes)
+		}
+	})
+}
+
+func testHealthNotes[Tx any](t *testing.T, h *handle[Tx]) {
+	health, err := h.store.Health(t.Context())
+	noErr(t, err)
+	if len(health.Notes) != 1 || !strings.Contains(health.Notes[0], "failover") {
+		t.Errorf("the notes of a server with its defaults are %q", health.Notes)
+	}
+}
