@@ -31,8 +31,8 @@ func TestLookupInEachState(t *testing.T) {
 				key := keyOf("x")
 				states[state](t, s, r, key)
 				before, writes := s.record(key), s.count("Claim")
-				for _, any := range []everonce.AnyReceiver{r, newTxReceiver(t, s, nil)} {
-					res, err := everonce.Lookup[string](context.Background(), any, key)
+				for _, receiver := range []everonce.AnyReceiver{r, newTxReceiver(t, s, nil)} {
+					res, err := everonce.Lookup[string](context.Background(), receiver, key)
 					checkOutcome(t, res, err, want.outcome, want.err)
 					checkEqual(t, "Attempt", res.Attempt, 0)
 					switch state {

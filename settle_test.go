@@ -73,7 +73,7 @@ func TestSettleInEachState(t *testing.T) {
 						v.Force = force
 						err := r.Settle(context.Background(), key, v)
 						after := recordIn(t, s, key)
-						if want.err != nil && !(force && want.forced) {
+						if want.err != nil && (!force || !want.forced) {
 							checkErr(t, err, want.err)
 							e := asError(t, err)
 							checkEqual(t, "outcome", e.Outcome, want.outcome)
