@@ -157,7 +157,7 @@ func (w writer) read(name, lock string) *Statement {
 		locked = "CASE WHEN clock.locked THEN 1 ELSE 0 END"
 		lock = ", " + lock + " AS locked"
 	}
-	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualified("r", RecordColumns)+
+	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualified(RecordColumns)+
 		" FROM (SELECT "+w.Now+" AS now"+lock+") AS clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
@@ -182,7 +182,7 @@ func (w writer) claimOrRead() *Statement {
 	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
 		", inserted AS (INSERT INTO {record} ("+claimColumns+") SELECT "+claimValues("clock.now")+
 		" FROM clock"+where+" ON CONFLICT (id) DO NOTHING RETURNING 1) "+
-		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualified("r", RecordColumns)+
+		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualified(RecordColumns)+
 		" FROM clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
@@ -279,7 +279,7 @@ func (w writer) saveStep() *Statement {
 func (w writer) finish() (full, fresh *Statement) {
 	const insert = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
 		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"
-	const values = "{1b}, {3t}, {4t}, 4, {greatest}({5i}, {now}), {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
+	const values = "{1b}, {3t}, {4t}, 4, CASE WHEN {5i} > 0 THEN {5i} ELSE {now} END, {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
 		"{now}, {now}, {now}, {now}, {now} + {15i}, {now} + {16i}, " +
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
 	where := "r.rev = {2i} OR {gone} OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
