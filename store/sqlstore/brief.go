@@ -8,7 +8,7 @@ const BriefColumns = "state, token, nonce, attempt, lease_until, fp_alg, fp_sum,
 	"unknown_step, format, result_until, purge_at"
 
 func (w writer) brief() *Statement {
-	return w.rows("brief", 1, "SELECT clock.now, "+qualified("r", BriefColumns)+" FROM {record} AS r, "+w.from()+" WHERE r.id = {1b}")
+	return w.rows("brief", 1, "SELECT clock.now, "+qualified(BriefColumns)+" FROM {record} AS r, "+w.from()+" WHERE r.id = {1b}")
 }
 
 // readBrief makes the call of Brief into w. Where it answers no row there is no record, and no time.

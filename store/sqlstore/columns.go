@@ -22,10 +22,8 @@ var swapKinds = []ArgKind{
 	ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt,
 }
 
-// qualified puts an alias in front of every column.
-func qualified(alias, columns string) string { //nolint:unparam // which alias is for the text around it to say
-	return alias + "." + strings.ReplaceAll(columns, ", ", ", "+alias+".")
-}
+// qualified puts the alias of the records' table in front of every column.
+func qualified(columns string) string { return "r." + strings.ReplaceAll(columns, ", ", ", r.") }
 
 // withoutData leaves out what may be large.
 func withoutData(columns string) string {

@@ -157,7 +157,7 @@ func (w writer) read(name, lock string) *Statement {
 		locked = "CASE WHEN clock.locked THEN 1 ELSE 0 END"
 		lock = ", " + lock + " AS locked"
 	}
-	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualified("r", RecordColumns)+
+	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualified(RecordColumns)+
 		" FROM (SELECT "+w.Now+" AS now"+lock+") AS clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
@@ -182,7 +182,7 @@ func (w writer) claimOrRead() *Statement {
 	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
 		", inserted AS (INSERT INTO {record} ("+claimColumns+") SELECT "+claimValues("clock.now")+
 		" FROM clock"+where+" ON CONFLICT (id) DO NOTHING RETURNING 1) "+
-		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualified("r", RecordColumns)+
+		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualified(RecordColumns)+
 		" FROM clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
