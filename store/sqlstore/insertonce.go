@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -56,7 +57,10 @@ func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorIn
 	}
 	insert.Each, read.Each = each, each
 	for range insertTries {
-		failure := in.attempt(ctx, c, insert, savepoint)
+		failure, lost := attempt(ctx, c, insert, savepoint)
+		if lost != nil {
+			return row, false, fmt.Errorf("insert into %s: %w (and the transaction is lost: %w)", in.Table, failure, lost)
+		}
 		if failure == nil && found {
 			return row, true, nil
 		}
@@ -83,19 +87,29 @@ var (
 	releaseInsert    = &Statement{Name: "savepoint", Text: "RELEASE SAVEPOINT everonce_insert"}
 )
 
-func (in *Insert) attempt(ctx context.Context, c Conn, insert *Call, savepoint bool) error {
+// undoTimeout bounds the way back to a savepoint.
+const undoTimeout = 10 * time.Second
+
+// attempt inserts. Its failure was undone to the savepoint, unless the transaction is lost.
+func attempt(ctx context.Context, c Conn, insert *Call, savepoint bool) (failure, lost error) {
 	if !savepoint {
-		return c.Send(ctx, insert)
+		return c.Send(ctx, insert), nil
 	}
-	err := c.Send(ctx, &Call{Statement: savepointInsert}, insert, &Call{Statement: releaseInsert})
-	if err == nil {
-		return nil
+	// The savepoint goes first, and alone: where it rides with the insert, a client that prepares both fails
+	// in an insert that can not be prepared, and there is no savepoint then.
+	if failure = c.Send(ctx, &Call{Statement: savepointInsert}); failure != nil {
+		return failure, nil
 	}
-	undo := c.Send(context.WithoutCancel(ctx), &Call{Statement: rollbackToInsert}, &Call{Statement: releaseInsert})
-	if undo != nil {
-		return fmt.Errorf("%w (and the transaction is lost: %w)", err, undo)
+	failure = c.Send(ctx, insert, &Call{Statement: releaseInsert})
+	if failure == nil {
+		return nil, nil
 	}
-	return err
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+	defer cancel()
+	if lost = c.Send(ctx, &Call{Statement: rollbackToInsert}); lost == nil { // by itself: a transaction that failed takes nothing else
+		lost = c.Send(ctx, &Call{Statement: releaseInsert})
+	}
+	return failure, lost
 }
 
 var (
