@@ -156,17 +156,21 @@ func newPgx(t testing.TB, s setup) *handle[pgx.Tx] {
 	return migrated(t, h, &s)
 }
 
-func newSQL(t testing.TB, s setup) *handle[*sql.Tx] {
+func newDB(t testing.TB, change func(*pgx.ConnConfig)) *sql.DB {
 	t.Helper()
 	config, err := pgx.ParseConfig(serverURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.config != nil {
-		s.config(config)
+	noErr(t, err)
+	if change != nil {
+		change(config)
 	}
 	db := stdlib.OpenDB(*config)
 	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func newSQL(t testing.TB, s setup) *handle[*sql.Tx] {
+	t.Helper()
+	db := newDB(t, s.config)
 	if s.conns != 0 {
 		db.SetMaxOpenConns(int(s.conns))
 	}

@@ -1,0 +1,104 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+// ledger makes the table of the application's effects in a schema, and returns its name.
+func ledger(t testing.TB, schema string) string {
+	t.Helper()
+	table := pgx.Identifier{schema, "ledger"}.Sanitize()
+	mustExec(t, "CREATE TABLE "+table+" (name text NOT NULL)")
+	return table
+}
+
+func counted(t testing.TB, table string) func(context.Context, string) (int, error) {
+	pool := admin(t)
+	return func(ctx context.Context, name string) (n int, err error) {
+		err = pool.QueryRow(ctx, "SELECT count(*) FROM "+table+" WHERE name = $1", name).Scan(&n)
+		return n, err
+	}
+}
+
+// TestConformanceTx holds the transactions of pgx to the suite.
+func TestConformanceTx(t *testing.T) {
+	pool := newPool(t, nil, conformanceConns)
+	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] {
+		schema := newSchema(t)
+		table := ledger(t, schema)
+		store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
+		noErr(t, err)
+		noErr(t, store.Migrate(t.Context()))
+		exec := func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
+			_, err := tx.Exec(ctx, text, args...)
+			return err
+		}
+		return storetest.TxHarness[pgx.Tx]{
+			Harness: storetest.Harness{Store: store},
+			Apply: func(ctx context.Context, tx pgx.Tx, name string) error {
+				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
+			},
+			Count: counted(t, table),
+			Begin: func(ctx context.Context) (storetest.CallerTx[pgx.Tx], error) {
+				tx, err := pool.Begin(ctx)
+				if err != nil {
+					return storetest.CallerTx[pgx.Tx]{}, err
+				}
+				return storetest.CallerTx[pgx.Tx]{Tx: tx, Commit: tx.Commit, Rollback: tx.Rollback}, nil
+			},
+			Spoil: func(ctx context.Context, tx pgx.Tx) error {
+				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
+			},
+		}
+	}, capabilities())
+}
+
+// TestConformanceTxSQL holds the transactions of database/sql to the suite.
+func TestConformanceTxSQL(t *testing.T) {
+	config, err := pgx.ParseConfig(serverURL(t))
+	noErr(t, err)
+	db := stdlib.OpenDB(*config)
+	db.SetMaxOpenConns(conformanceConns)
+	db.SetMaxIdleConns(conformanceConns)
+	t.Cleanup(func() { _ = db.Close() })
+	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*sql.Tx] {
+		schema := newSchema(t)
+		table := ledger(t, schema)
+		store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: schema})
+		noErr(t, err)
+		noErr(t, store.Migrate(t.Context()))
+		exec := func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
+			_, err := tx.ExecContext(ctx, text, args...)
+			return err
+		}
+		return storetest.TxHarness[*sql.Tx]{
+			Harness: storetest.Harness{Store: store},
+			Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
+				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
+			},
+			Count: counted(t, table),
+			Begin: func(ctx context.Context) (storetest.CallerTx[*sql.Tx], error) {
+				tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
+				if err != nil {
+					return storetest.CallerTx[*sql.Tx]{}, err
+				}
+				return storetest.CallerTx[*sql.Tx]{
+					Tx:       tx,
+					Commit:   func(context.Context) error { return tx.Commit() },
+					Rollback: func(context.Context) error { return tx.Rollback() },
+				}, nil
+			},
+			Spoil: func(ctx context.Context, tx *sql.Tx) error {
+				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
+			},
+		}
+	}, capabilities())
+}

@@ -1,0 +1,59 @@
+// Package pgxstore keeps everonce's records in PostgreSQL (12 or newer, tested with 15), through pgx or
+// through database/sql.
+//
+//	pool, err := pgxpool.New(ctx, url)
+//	store, err := pgxstore.New(pool, nil)
+//	err = store.Migrate(ctx)                              // once; safe from several processes
+//	receiver, err := everonce.NewTxReceiver(store, nil)
+//	res, err := everonce.Transact(ctx, receiver, key, func(ctx context.Context, tx pgx.Tx) (Receipt, error) { … })
+//
+// # What is promised
+//
+// In transactional mode (Transact, DoTx, StepTx) the effect and its record commit together: exactly once,
+// as long as the database keeps what it committed. A failover to an asynchronous standby loses commits,
+// and with them this promise; so do fsync = off and, for a moment, synchronous_commit = off. Health
+// tells which of these is set. In guarded mode (Do) the promises are those of package everonce.
+//
+// # Waiting
+//
+// No claim ever waits in the database for another transaction of the same key: the key is an advisory
+// lock that is tried, and a duplicate is told at once that the first one runs. That lock is of the
+// transaction (pg_try_advisory_xact_lock), so it passes through a pooler in transaction mode. Stores on the same
+// tables must spell their Schema and Prefix alike, or they try different locks; nothing breaks then,
+// but a duplicate may wait for the first one's commit.
+//
+// # Round trips
+//
+// With pgx, a claim rides on BEGIN and a completion on COMMIT. Once a connection has prepared its
+// statements:
+//
+//	guarded: claim of a new key, replay, renewal, step, completion, release      1 each
+//	guarded: claim of a released or abandoned key                                2
+//	Transact, claim first: new key                                               2 and the work's
+//	Transact, claim first: replay                                                2 (with database/sql 3)
+//	Transact, optimistic: new key                                                3 and the work's
+//	Transact, optimistic: replay                                                 1
+//
+// database/sql can not send two statements at once, so BEGIN and COMMIT are one more each.
+//
+// # Poolers
+//
+// Every mode of pgx works ([pgx.QueryExecMode]). With a pooler in transaction mode that knows no prepared
+// statements (PgBouncer before 1.21), set DefaultQueryExecMode to QueryExecModeExec or
+// QueryExecModeCacheDescribe. QueryExecModeSimpleProtocol works too, but there pgx reports a lost
+// answer as if nothing had been sent: this package does not believe it, database/sql does, and then
+// sends a statement outside of a transaction once more.
+//
+// # Isolation
+//
+// At read committed, the default, everything above holds as it stands. At repeatable read and
+// serializable, two transactions of one key at the same time may end in a serialization failure instead
+// of "in progress": Transact runs the whole transaction again, and DoTx surfaces it, because only the
+// caller can.
+//
+// # Timeouts
+//
+// A transaction that everonce begins is ended after Options.TxTimeout by closing its connection, which the
+// server answers with a rollback. With database/sql a statement that still runs then is ended by its own
+// context: give it the one that the work was given.
+package pgxstore
