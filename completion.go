@@ -125,7 +125,7 @@ func (a *Attempt) release(state State, class, step string) error {
 		limit = min(limit, a.set.StoreTimeout)
 	}
 	req := ReleaseRequest{
-		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: step,
+		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: a.steps.Load().toSettle(step),
 		Lifetime: a.call.lifetime, ExpireUnsettled: a.call.policy == Reexecute && step == "",
 	}
 	first := true

@@ -63,7 +63,7 @@ func (op *operation) get(ctx context.Context) (GetResult, error) {
 	var got GetResult
 	var err error
 	for try := 1; ; try++ {
-		if got, err = op.store.Get(ctx, GetRequest{ID: op.id}); err == nil || isFinal(err) || try == claimTries {
+		if got, err = op.store.Get(ctx, GetRequest{ID: op.id, Brief: true}); err == nil || isFinal(err) || try == claimTries {
 			return got, err
 		}
 		if pause(ctx, backoff(try)) != nil {

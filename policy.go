@@ -89,7 +89,7 @@ func Happened[T any](v T) Verdict[T] { return Verdict[T]{kind: verdictHappened, 
 // refuses a late arrival of the old call, or deduplicates the downstream key.
 func NotHappened[T any]() Verdict[T] { return Verdict[T]{kind: verdictNotHappened} }
 
-// StillUnknown says that nobody knows yet. The operation stays abandoned.
+// StillUnknown says that nobody knows yet. The operation stays abandoned; its next delivery asks again.
 func StillUnknown[T any]() Verdict[T] { return Verdict[T]{} }
 
 // errStillUnknown is the cause given where a reconciler answered StillUnknown.

@@ -98,11 +98,17 @@ func TestReconcile(t *testing.T) {
 				checkErr(t, errors.Join(err, doErr), nil)
 				checkEqual(t, "value", v, "second")
 			case unknown:
-				_, err, doErr := step(stepNever(t))
-				checkErr(t, err, everonce.ErrOutcomeUnknown)
-				checkErr(t, err, c.cause)
-				checkErr(t, doErr, everonce.ErrOutcomeUnknown)
-				checkEqual(t, "UnknownStep", recordIn(t, s, keyOf("x")).UnknownStep, "s")
+				for range 2 { // it stays so, and is asked again
+					_, err, doErr := step(stepNever(t))
+					checkErr(t, err, everonce.ErrOutcomeUnknown)
+					checkErr(t, err, c.cause)
+					checkErr(t, doErr, everonce.ErrOutcomeUnknown)
+					checkEqual(t, "Step", asError(t, doErr).Step, "s")
+					got := recordIn(t, s, keyOf("x"))
+					checkEqual(t, "state", got.State, everonce.StateAbandoned)
+					checkEqual(t, "UnknownStep, which would need a settlement", got.UnknownStep, "")
+					checkEqual(t, "expires", got.PurgeAt, time.Time{})
+				}
 			}
 		})
 	}

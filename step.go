@@ -50,14 +50,14 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	if s.recorded.State == StepOpen {
 		switch s.call.policy {
 		case Refuse:
-			return v, s.refuse(nil)
+			return v, s.refuse(nil, false)
 		case Reconcile:
 			verdict, err := ask(ctx, s.abandoned())
 			switch {
 			case err != nil:
-				return v, s.refuse(err)
+				return v, s.refuse(err, true)
 			case verdict.kind == verdictUnknown:
-				return v, s.refuse(errStillUnknown)
+				return v, s.refuse(errStillUnknown, true)
 			case verdict.kind == verdictHappened:
 				return endStep(s, verdict.value, nil)
 			}
@@ -180,10 +180,11 @@ func (s *stepRun) leaseLost() error {
 	return s.fail(LeaseLost, ErrLeaseLost, nil)
 }
 
-// refuse makes the parent abandoned by this step.
-func (s *stepRun) refuse(cause error) error {
+// refuse makes the parent abandoned by this step: until somebody settles it, or until the next attempt
+// asks about it again.
+func (s *stepRun) refuse(cause error, again bool) error {
 	s.outcome = Unknown
-	s.a.knownSteps().refuse(s.name)
+	s.a.knownSteps().refuse(s.name, again)
 	return s.fail(Unknown, ErrOutcomeUnknown, cause)
 }
 
@@ -307,6 +308,7 @@ type steps struct {
 	written  []StepRecord // by this attempt, the latest of each
 	opened   []openStep
 	unknown  string // the step that was refused
+	again    bool   // the next attempt asks about it
 }
 
 type openStep struct {
@@ -371,12 +373,26 @@ func (s *steps) ended(name string) {
 	}
 }
 
-func (s *steps) refuse(name string) {
+func (s *steps) refuse(name string, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unknown == "" {
-		s.unknown = name
+	if s.unknown == "" || s.again && !again {
+		s.unknown, s.again = name, again
 	}
+}
+
+// toSettle returns the step if somebody has to settle it before the next attempt: none of those that
+// will be asked about again.
+func (s *steps) toSettle(step string) string {
+	if s == nil {
+		return step
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if step == s.unknown && s.again {
+		return ""
+	}
+	return step
 }
 
 func (s *steps) refused() string {
@@ -397,7 +413,8 @@ func (s *steps) anyOpen() bool {
 	return len(s.opened) > 0
 }
 
-// firstOpen returns an open step that may not simply run again.
+// firstOpen returns a step that this attempt left open and that the next one will refuse: what else is open
+// runs again, or is asked about.
 func (s *steps) firstOpen() string {
 	if s == nil {
 		return ""
@@ -405,7 +422,7 @@ func (s *steps) firstOpen() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range s.opened {
-		if o.policy != Reexecute && !o.earlier {
+		if o.policy == Refuse && !o.earlier {
 			return o.name
 		}
 	}

@@ -211,6 +211,10 @@ type SaveStepResult struct{}
 // GetRequest reads a record.
 type GetRequest struct {
 	ID RecordID
+	// Brief asks for no more than the answer to a duplicate needs. The record may then lack its scope,
+	// name, owner, steps, what came before, and all times but LeaseUntil, ResultUntil and PurgeAt; and
+	// where there is none, the result may lack the time.
+	Brief bool
 }
 
 // GetResult is a record, if there is one.

@@ -289,6 +289,9 @@ func (tr *trial) settle() {
 	if rec.UnknownStep == "" {
 		tr.fatalf("unknown, and no step is named")
 	}
+	if rec.UnknownStep == "hook" {
+		tr.fatalf("the step that is to be asked about has to be settled")
+	}
 	s := everonce.Settlement{Verdict: everonce.SettleNotDone, Step: rec.UnknownStep}
 	r := tr.e.receiver(tr.e.s, tr.policy)
 	if tr.gateway.happened(r.DownstreamKey(tr.key, rec.UnknownStep)) {

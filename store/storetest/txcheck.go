@@ -204,7 +204,10 @@ func checkTxWinner[Tx any](e *txEnv[Tx]) {
 				e.Errorf("the application's write: %v", err)
 			}
 			o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
-			if err := h.Commit(e.ctx, everonce.CommitRequest{Complete: o.completion("done")}); err != nil {
+			switch err := h.Commit(e.ctx, everonce.CommitRequest{Complete: o.completion("done")}); {
+			case errors.Is(err, everonce.ErrConflict):
+				continue // what it read may be older than its lock: the commit is what tells the winner
+			case err != nil:
 				e.Errorf("Commit: %v", err)
 				return
 			}
