@@ -65,7 +65,7 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		socket := conn.Conn().PgConn().Conn()
 		tx.timer = time.AfterFunc(opts.Timeout, func() {
 			tx.late.Store(true)
-			_ = socket.Close()
+			_ = socket.Close() //nolint:errcheck // the statement that it cuts short tells
 		})
 	}
 	var batch pgx.Batch
@@ -80,7 +80,7 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	}
 	tx.inner = results.Tx()
 	if err = closeBatch(results, err); err != nil {
-		_ = tx.Rollback(ctx)
+		_ = tx.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return nil, tx.tooLate(err)
 	}
 	tx.lent = &lentTx{Tx: tx.inner, over: &tx.over}
@@ -124,11 +124,11 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		return t.tooLate(pgx.ErrTxClosed)
 	}
 	if t.timer != nil && !t.timer.Stop() { // from here on it is the commit that decides
-		_ = t.Rollback(ctx)
+		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return t.tooLate(pgx.ErrTxClosed)
 	}
 	if t.conn.Conn().IsClosed() { // it broke under the work; nothing of the commit is sent
-		_ = t.Rollback(ctx)
+		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return t.tooLate(fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed))
 	}
 	var batch pgx.Batch
@@ -215,7 +215,7 @@ func (t *pgxTx) endFailed(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	_ = t.inner.Rollback(ctx) // closes the connection if it fails
+	_ = t.inner.Rollback(ctx) //nolint:errcheck // it closes the connection if it fails
 }
 
 func (t *pgxTx) release() {

@@ -76,7 +76,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		_ = tx.Rollback(ctx)
+		_ = tx.Rollback(ctx)  //nolint:errcheck // what went wrong before is what is told
 		if ctx.Err() != nil { // what cut it short, not what that looked like
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -115,15 +115,15 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		return t.tooLate(sql.ErrTxDone)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
-		_ = t.Rollback(ctx)
+		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return t.tooLate(beforeCommit(err))
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
-		_ = t.Rollback(ctx)
+		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return err
 	}
 	if t.timer != nil && !t.timer.Stop() { // from here on it is the commit that decides
-		_ = t.Rollback(ctx)
+		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return t.tooLate(sql.ErrTxDone)
 	}
 	// Commit takes no context: the transaction's own is ended where the caller's does.
@@ -156,7 +156,7 @@ func (t *sqlTx) Rollback(context.Context) error {
 	// back by itself.
 	bound := time.AfterFunc(rollbackTimeout, t.end)
 	defer bound.Stop()
-	_ = t.inner.Rollback()
+	_ = t.inner.Rollback() //nolint:errcheck // see above
 	return nil
 }
 
