@@ -15,11 +15,14 @@ func (op *operation) claimRequest() ClaimRequest {
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: NewNonce(), Owner: op.set.Owner,
 		Lease: c.lease, Fingerprint: c.fingerprint, Lifetime: c.lifetime, ExpireUnsettled: c.policy == Reexecute,
 	}
-	if c.policy != Refuse || c.effectsInSteps {
+	if op.takesOver() {
 		req.Take = TakeAbandoned
 	}
 	return req
 }
+
+// takesOver reports whether the operation's claims end attempts that were abandoned.
+func (op *operation) takesOver() bool { return op.call.policy != Refuse || op.call.effectsInSteps }
 
 // acquire claims, waiting for a running attempt where the call asks for it. started is the local time
 // before the claim was first sent.

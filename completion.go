@@ -124,8 +124,12 @@ func (a *Attempt) release(state State, class, step string) error {
 	if state == StateAbandoned && step == "" {
 		limit = min(limit, a.set.StoreTimeout)
 	}
+	toSettle := step
+	if a.takesOver() { // else nobody comes who could ask about a step again
+		toSettle = a.steps.Load().toSettle(step)
+	}
 	req := ReleaseRequest{
-		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: a.steps.Load().toSettle(step),
+		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: toSettle,
 		Lifetime: a.call.lifetime, ExpireUnsettled: a.call.policy == Reexecute && step == "",
 	}
 	first := true

@@ -357,3 +357,43 @@ func outcomeOf(p everonce.Policy, ending string) everonce.Outcome {
 	}
 	return everonce.Unknown
 }
+
+// recaller is a store that answers for finished operations from next to nothing, and counts its claims.
+type recaller struct {
+	*memstore.Store
+	claims int
+}
+
+func (s *recaller) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	s.claims++
+	return s.Store.Claim(ctx, req)
+}
+
+// A store that can recall is not asked for a claim that could only be refused.
+func TestFinishedOperationsAreRecalled(t *testing.T) {
+	s := &recaller{Store: memstore.New(nil)}
+	rec := &recorder{}
+	r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec})
+	f := everonce.FingerprintOf(1)
+	do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil, f)
+	do(t, r, keyOf("p"), returns("", everonce.Permanent("declined", nil, nil)), everonce.Rejected, errAny)
+	checkEqual(t, "claims", s.claims, 2)
+	rec.take(t)
+	for _, o := range []everonce.CallOption{f, everonce.WithCodec(everonce.JSON()), everonce.Wait(time.Hour)} {
+		res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, o)
+		checkEqual(t, "result", res, everonce.Result[string]{Value: "v", Outcome: everonce.Replayed})
+		checkEqual(t, "AlgChanged", rec.only(t).AlgChanged, false)
+	}
+	do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.FingerprintJSON(1))
+	checkEqual(t, "AlgChanged", rec.only(t).AlgChanged, true)
+	do(t, r, keyOf("p"), never(t), everonce.Rejected, errAny)
+	checkEqual(t, "claims for the replays", s.claims, 2)
+	do(t, r, keyOf("x"), never(t), everonce.Mismatch, everonce.ErrMismatch, everonce.FingerprintOf(2)) // the claim decides
+	checkEqual(t, "claims with a mismatch", s.claims, 3)
+
+	// To who is gone already nothing is answered.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	res, err := everonce.Do(ctx, r, keyOf("x"), never(t))
+	checkOutcome(t, res, err, everonce.Failed, context.Canceled)
+}

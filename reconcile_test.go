@@ -236,3 +236,43 @@ func TestReconcileNeedsItsQuestion(t *testing.T) {
 		checkErr(t, err, nil)
 	}, askNever(t))
 }
+
+// A step that nobody knows of yet is asked about again by the next attempt, where there will be one;
+// where the operation itself refuses, somebody has to settle that step.
+func TestStepThatStaysUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		parent everonce.Policy
+		opts   []everonce.CallOption
+		again  bool
+	}{
+		"reexecute":        {everonce.Reexecute, nil, true},
+		"refuse":           {everonce.Refuse, nil, false},
+		"refuse, in steps": {everonce.Refuse, []everonce.CallOption{everonce.EffectsInSteps()}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := memstore.New(nil)
+			r := newReceiver(t, s, c.parent, nil)
+			var verdict verdict
+			attempt := func(want everonce.Outcome, wantErr error) {
+				t.Helper()
+				do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+					return everonce.Step(ctx, a, "s", stepReturns("", everonce.NotDone(errWork)), everonce.WithPolicy(everonce.Reconcile), answer(verdict, nil))
+				}, want, wantErr, c.opts...)
+			}
+			inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+				_, err := everonce.Step(ctx, a, "s", stepReturns("", errWork))
+				checkErr(t, err, errWork)
+			})
+			attempt(everonce.Unknown, everonce.ErrOutcomeUnknown)
+			verdict = everonce.Happened("found")
+			if c.again {
+				attempt(everonce.Executed, nil)
+				return
+			}
+			checkEqual(t, "UnknownStep", recordIn(t, s, keyOf("x")).UnknownStep, "s")
+			attempt(everonce.Unknown, everonce.ErrOutcomeUnknown)
+			checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "s", Value: "settled"}), nil)
+			attempt(everonce.Executed, nil)
+		})
+	}
+}
