@@ -23,7 +23,7 @@ func program(t *testing.T, args ...string) (cmd *exec.Cmd, temp string) {
 	temp = t.TempDir()
 	cmd = exec.CommandContext(t.Context(), self, args...)
 	cmd.Args[0] = "everonce"
-	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "GORACE="+noRaceSleep)
 	return cmd, temp
 }
 

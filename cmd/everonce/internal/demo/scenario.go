@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/audit"
@@ -31,7 +30,7 @@ type scenario struct {
 	service *process.Child // the supervisor's, while it runs
 	network *network.Network
 	client  *client.Client
-	final   atomic.Int64
+	gate    *gate
 	kills   chan int // how many operations were in flight, for each kill
 	result  Run
 }
@@ -101,7 +100,8 @@ func (s *scenario) operate(ctx context.Context) (err error) {
 	defer server.Close() //nolint:errcheck // nothing is connected any more
 	defer s.network.Close()
 
-	s.client = client.New("http://"+ln.Addr().String(), Width, func() { s.final.Add(1) })
+	s.client = client.New("http://"+ln.Addr().String(), Width)
+	s.gate = newGate()
 	s.watcher.Begin(s.mode, s.cfg.Operations)
 	return s.watched(ctx, s.work)
 }
@@ -137,7 +137,7 @@ func (s *scenario) watched(ctx context.Context, f func(context.Context) error) e
 }
 
 func (s *scenario) tellProgress() {
-	s.watcher.Progress(int(s.final.Load()), s.network.InFlight(), s.network.Stats())
+	s.watcher.Progress(s.client.Counts().Final, s.network.InFlight(), s.network.Stats())
 }
 
 // stop lets both programs finish, and waits for it.

@@ -2,57 +2,70 @@ package demo
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"time"
 )
 
+const (
+	// crowd is how many payments begin together before a kill, at the most: enough to be caught in all
+	// phases of their work, and fewer than the client's places.
+	crowd = Width * 3 / 4
+	// crowdLimit is how long the kill waits for most of them to be in flight.
+	crowdLimit = time.Second
+	// hesitation spreads the kills over the phases of the work.
+	hesitation = 40 * time.Millisecond
+	// glance is how often the supervisor looks.
+	glance = 2 * time.Millisecond
+)
+
 // supervise kills the service in mid-work, as often as asked, and starts it again. Then it sees that it
-// stays up, until ctx ends. It returns how many kills it has made.
-func (s *scenario) supervise(ctx context.Context) (made int, err error) {
+// stays up, until ctx ends.
+func (s *scenario) supervise(ctx context.Context) error {
 	r := rand.New(rand.NewPCG(s.cfg.Seed, 2)) //nolint:gosec // when to kill, in a demo
-	for made < s.cfg.Kills {
-		inFlight, err := s.untilMidWork(ctx, made, r)
+	for i := range s.cfg.Kills {
+		inFlight, err := s.untilMidWork(ctx, i, r)
 		if err != nil {
-			return made, err
+			return err
 		}
 		s.service.Kill()
-		made++
 		if s.service, err = s.startService(ctx); err != nil {
-			return made, err
+			return err
 		}
 		s.network.Connect(s.service.Addr())
 		select {
 		case s.kills <- inFlight:
 		case <-ctx.Done():
-			return made, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
+	s.gate.open(s.cfg.Operations)
 	select {
 	case <-s.service.Done():
-		return made, s.service.Err()
+		return s.service.Err()
 	case <-ctx.Done():
-		return made, nil
+		return nil
 	}
 }
 
-const (
-	// crowdLimit is how long the kill waits for as much work in flight as it would like.
-	crowdLimit = 3 * time.Second
-	// hesitation spreads the kills over the phases of the work.
-	hesitation = 40 * time.Millisecond
-)
-
 // untilMidWork waits for the moment of kill i, and returns how many operations are in flight at it.
 func (s *scenario) untilMidWork(ctx context.Context, i int, r *rand.Rand) (int, error) {
-	due := s.cfg.Operations * (i + 1) / (s.cfg.Kills + 1)
-	if err := s.await(ctx, nil, func() bool { return s.network.Arrived() >= due }); err != nil {
+	begin, end := s.cfg.Operations*i/(s.cfg.Kills+1), s.cfg.Operations*(i+1)/(s.cfg.Kills+1)
+	together := max(1, min(crowd, (end-begin)/2))
+	// Most of the payments up to this kill are made one after the other, and the last of them together,
+	// when there are places for them: those of the kill before have waited for their lease to lapse.
+	s.gate.open(end - together)
+	places := func() bool {
+		n := s.client.Counts()
+		return n.Begun >= end-together && n.Waiting <= Width-together
+	}
+	if err := s.await(ctx, nil, places); err != nil {
 		return 0, err
 	}
-	crowd := max(1, min(Width/2, (s.cfg.Operations-due)/2))
-	patience := time.NewTimer(crowdLimit)
-	defer patience.Stop()
-	if err := s.await(ctx, patience.C, func() bool { return s.network.InFlight() >= crowd }); err != nil {
+	s.gate.open(end)
+	limit := time.NewTimer(crowdLimit)
+	defer limit.Stop()
+	if err := s.await(ctx, limit.C, func() bool { return s.network.InFlight() >= (2*together+2)/3 }); err != nil {
 		return 0, err
 	}
 	pause := time.NewTimer(time.Duration(r.Int64N(int64(hesitation))))
@@ -60,25 +73,39 @@ func (s *scenario) untilMidWork(ctx context.Context, i int, r *rand.Rand) (int, 
 	if err := s.await(ctx, pause.C, func() bool { return false }); err != nil {
 		return 0, err
 	}
+	return s.atWork(ctx)
+}
+
+// atWork waits until anything is in flight. Where all that has begun is over, it lets another payment begin.
+func (s *scenario) atWork(ctx context.Context) (int, error) {
 	for {
-		if err := s.await(ctx, nil, func() bool { return s.network.InFlight() > 0 }); err != nil {
-			return 0, err
+		var inFlight int
+		var over bool
+		err := s.await(ctx, nil, func() bool {
+			allowed, _ := s.gate.state()
+			n := s.client.Counts()
+			over = n.Begun == allowed && n.Waiting == 0
+			inFlight = s.network.InFlight()
+			return over || inFlight > 0
+		})
+		if err != nil || inFlight > 0 {
+			return inFlight, err
 		}
-		if n := s.network.InFlight(); n > 0 { // it may have been answered in between
-			return n, nil
+		allowed, _ := s.gate.state()
+		if allowed == s.cfg.Operations {
+			return 0, errors.New("there was no work left to interrupt: give more --operations, or fewer --kills")
 		}
+		s.gate.open(allowed + 1)
 	}
 }
 
-// await waits until ok, or until enough. What ok looks at changes with the network.
+// await waits until ok, or until enough.
 func (s *scenario) await(ctx context.Context, enough <-chan time.Time, ok func() bool) error {
-	for {
-		changed := s.network.Changed()
-		if ok() {
-			return nil
-		}
+	tick := time.NewTicker(glance)
+	defer tick.Stop()
+	for !ok() {
 		select {
-		case <-changed:
+		case <-tick.C:
 		case <-enough:
 			return nil
 		case <-s.service.Done():
@@ -87,11 +114,5 @@ func (s *scenario) await(ctx context.Context, enough <-chan time.Time, ok func()
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// tooFewError ends a run whose kills did not all find work to interrupt.
-type tooFewError struct{ made, asked int }
-
-func (e *tooFewError) Error() string {
-	return fmt.Sprintf("all payments were final after %d of %d kills: give more --operations, or fewer --kills", e.made, e.asked)
+	return nil
 }

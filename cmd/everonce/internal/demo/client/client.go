@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"sync"
 	"time"
@@ -26,52 +27,74 @@ const (
 
 // Client sends payments.
 type Client struct {
-	url  string
-	http *http.Client
-	// Width is how many payments are sent at a time.
-	Width int
-	// Final is called when a payment has got its final answer.
-	Final func()
+	url   string
+	http  *http.Client
+	width int
+
+	mu     sync.Mutex
+	counts Counts
 }
 
-// New returns a client of the service at a base URL.
-func New(url string, width int, final func()) *Client {
+// Counts is how far a client has come.
+type Counts struct {
+	// Begun is how many payments have been sent at all, Final how many have their final answer, and
+	// Waiting how many are being sent still.
+	Begun, Final, Waiting int
+}
+
+// New returns a client of the service at a base URL, that sends width payments at a time.
+func New(url string, width int) *Client {
 	return &Client{
-		url: url,
+		url: url, width: width,
 		// Without keep-alive: see package network.
-		http:  &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}},
-		Width: width, Final: final,
+		http: &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 }
 
+// Counts returns how far the client has come.
+func (c *Client) Counts() Counts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts
+}
+
+func (c *Client) count(change func(*Counts)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.counts)
+}
+
 // Pay sends payments until each has a final answer, or the answer that its outcome is unknown: these are returned.
-func (c *Client) Pay(ctx context.Context, payments []payment.Payment) (unknown []payment.Payment, err error) {
+func (c *Client) Pay(ctx context.Context, payments iter.Seq[payment.Payment]) (unknown []payment.Payment, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan payment.Payment)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for range c.Width {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+	for range c.width {
+		wg.Go(func() {
 			for p := range work {
+				c.count(func(n *Counts) { n.Begun++; n.Waiting++ })
 				final, err := c.payOne(ctx, p)
+				c.count(func(n *Counts) {
+					n.Waiting--
+					if final && err == nil {
+						n.Final++
+					}
+				})
 				switch {
 				case err != nil:
 					cancel(err)
-				case final:
-					c.Final()
-				default:
+				case !final:
 					mu.Lock()
 					unknown = append(unknown, p)
 					mu.Unlock()
 				}
 			}
-		}()
+		})
 	}
 feed:
-	for _, p := range payments {
+	for p := range payments {
 		select {
 		case work <- p:
 		case <-ctx.Done():

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
@@ -48,7 +48,7 @@ func refuses(code string) http.HandlerFunc {
 }
 
 // pay lets a client pay one payment for each list of answers.
-func pay(t *testing.T, answers ...[]http.HandlerFunc) (s *script, final int64, unknown []payment.Payment, err error) {
+func pay(t *testing.T, answers ...[]http.HandlerFunc) (s *script, final int, unknown []payment.Payment, err error) {
 	t.Helper()
 	s = &script{answers: make(map[string][]http.HandlerFunc), sent: make(map[string]int)}
 	payments := make([]payment.Payment, len(answers))
@@ -58,10 +58,12 @@ func pay(t *testing.T, answers ...[]http.HandlerFunc) (s *script, final int64, u
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	var finals atomic.Int64
-	c := New(srv.URL, 2, func() { finals.Add(1) })
-	unknown, err = c.Pay(t.Context(), payments)
-	return s, finals.Load(), unknown, err
+	c := New(srv.URL, 2)
+	unknown, err = c.Pay(t.Context(), slices.Values(payments))
+	if n := c.Counts(); n.Waiting != 0 || n.Begun != len(payments) {
+		t.Errorf("at the end: %+v", n)
+	}
+	return s, c.Counts().Final, unknown, err
 }
 
 // TestRetries: until there is a final answer, and not after it.

@@ -38,29 +38,28 @@ type Network struct {
 	key    func(*http.Request) string
 	replay func(http.Header) bool
 	client *http.Client
-	wait   sync.WaitGroup
 
-	mu      sync.Mutex
-	target  string
-	sent    map[string]int // requests so far, by key
-	flying  map[string]int // deliveries that the service is working on, by key
-	arrived map[string]struct{}
-	changed chan struct{} // closed and renewed when flying or arrived grows
-	stats   Stats
+	mu       sync.Mutex
+	target   string
+	sent     map[string]int // requests so far, by key
+	flying   map[string]int // deliveries that the service is working on, by key
+	underway int            // packets that have not been delivered, or not been answered
+	arrived  *sync.Cond     // underway has fallen
+	stats    Stats
 }
 
 // New returns a network. key names the operation of a request; replayed tells a replayed answer.
 func New(model Model, key func(*http.Request) string, replayed func(http.Header) bool) *Network {
-	return &Network{
+	n := &Network{
 		model: model, key: key, replay: replayed,
 		// Without keep-alive: over a connection that is used again, net/http may repeat a request by
 		// itself, and then more would be delivered than is counted.
-		client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-		sent:    make(map[string]int),
-		flying:  make(map[string]int),
-		arrived: make(map[string]struct{}),
-		changed: make(chan struct{}),
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		sent:   make(map[string]int),
+		flying: make(map[string]int),
 	}
+	n.arrived = sync.NewCond(&n.mu)
+	return n
 }
 
 // Connect sets the service's address, host and port, to which requests are delivered from now on.
@@ -85,24 +84,13 @@ func (n *Network) InFlight() int {
 	return len(n.flying)
 }
 
-// Arrived returns of how many operations a delivery was handed to the service.
-func (n *Network) Arrived() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.arrived)
-}
-
-// Changed returns a channel that is closed when InFlight or Arrived has grown since.
-func (n *Network) Changed() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
-}
-
 // Close waits for what is still under way.
 func (n *Network) Close() {
-	n.wait.Wait()
-	n.client.CloseIdleConnections()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for n.underway > 0 {
+		n.arrived.Wait()
+	}
 }
 
 // ServeHTTP takes a request, and does to it what its fate is.
@@ -132,15 +120,18 @@ func (n *Network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// later runs f after a delay, whatever becomes of the client.
+// later runs f, for a packet that is under way, after a delay and whatever becomes of the client.
 func (n *Network) later(delay time.Duration, f func()) {
-	n.wait.Add(1)
 	time.AfterFunc(delay, func() {
-		defer n.wait.Done()
 		f()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.underway--
+		n.arrived.Broadcast()
 	})
 }
 
+// fateOf draws what happens to a request. Its packets are under way from here on.
 func (n *Network) fateOf(key string) Fate {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,8 +144,10 @@ func (n *Network) fateOf(key string) Fate {
 	case f.Delay > 0:
 		n.stats.Delayed++
 	}
+	n.underway++
 	if f.Duplicate {
 		n.stats.Duplicated++
+		n.underway++
 	}
 	return f
 }
@@ -228,13 +221,10 @@ func (f *flight) takeOff(info httptrace.WroteRequestInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stats.Deliveries++
-	n.arrived[f.key] = struct{}{}
 	if !f.landed { // else the answer was faster than the news that the request is out
 		f.flying = true
 		n.flying[f.key]++
 	}
-	close(n.changed)
-	n.changed = make(chan struct{})
 }
 
 // land is called when there is an answer, or will not be one.
