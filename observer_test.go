@@ -126,6 +126,9 @@ func TestObserverIsToldEachOutcome(t *testing.T) {
 		diedIn(t, s, keyOf("busy"), time.Minute)
 		do(t, r, keyOf("busy"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(5*time.Second))
 		checkEqual(t, "Waited", next(everonce.InProgress, 0).Waited, 5*time.Second)
+		diedIn(t, s, keyOf("busy alg"), time.Minute, func(req *everonce.ClaimRequest) { req.Fingerprint = everonce.FingerprintOf(1) })
+		do(t, r, keyOf("busy alg"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.FingerprintJSON(1))
+		checkEqual(t, "AlgChanged of a refusal", next(everonce.InProgress, 0).AlgChanged, true)
 
 		s.on("Claim", 0, refuse(errNet))
 		do(t, r, keyOf("down"), never(t), everonce.StoreFailed, errNet)
