@@ -252,16 +252,23 @@ func (b *pgBench) replays() *contest {
 	// The same SELECT: the columns of our row, read and nothing done with them.
 	columns := &way{name: "bare: SELECT of the same row", do: func(ctx context.Context, n int64) error {
 		id := knownKey(n).RecordID()
-		rows, err := b.pool.Query(ctx, "SELECT * FROM "+b.schema+".everonce_record WHERE id = $1", id[:])
+		rows, err := b.pool.Query(ctx, "SELECT * FROM "+b.schema+".everonce_record WHERE id = $1", pgx.QueryResultFormats{pgx.BinaryFormatCode}, id[:])
 		if err != nil {
 			return err
 		}
-		found := rows.Next()
-		rows.Close()
-		if err := rows.Err(); err != nil || !found {
-			return fmt.Errorf("found is %v: %w", found, err)
+		defer rows.Close()
+		if !rows.Next() {
+			return errors.Join(errors.New("the key is not there"), rows.Err())
 		}
-		return nil
+		values := make([]any, len(rows.FieldDescriptions()))
+		for i := range values {
+			values[i] = new([]byte)
+		}
+		if err := rows.Scan(values...); err != nil {
+			return err
+		}
+		rows.Close()
+		return rows.Err()
 	}}
 	naive := &way{name: "naive: check", do: func(ctx context.Context, n int64) error {
 		if found, err := b.seen(ctx, knownKey(n)); err != nil || !found {
