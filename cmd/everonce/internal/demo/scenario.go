@@ -27,7 +27,8 @@ type scenario struct {
 	watcher  Watcher
 
 	gateway *process.Child
-	service *process.Child // the supervisor's, while it runs
+	mailer  *gateway.Client // speaks to the gateway as an operator does
+	service *process.Child  // the supervisor's, while it runs
 	network *network.Network
 	client  *client.Client
 	gate    *gate
@@ -84,6 +85,7 @@ func (s *scenario) operate(ctx context.Context) (err error) {
 	if s.gateway, err = process.Start(ctx, "the e-mail gateway", GatewayCommand(s.mails())...); err != nil {
 		return err
 	}
+	s.mailer = gateway.NewClient("http://" + s.gateway.Addr())
 	if s.service, err = s.startService(ctx); err != nil {
 		return err
 	}
@@ -168,9 +170,4 @@ func (s *scenario) audit(ctx context.Context) (audit.Count, error) {
 	}
 	defer db.Close() //nolint:errcheck // it was only read
 	return audit.Ledgers(ctx, db, s.mails())
-}
-
-// gatewayClient speaks to the gateway as the operator does.
-func (s *scenario) gatewayClient() *gateway.Client {
-	return gateway.NewClient("http://" + s.gateway.Addr())
 }

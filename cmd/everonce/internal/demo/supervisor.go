@@ -13,8 +13,8 @@ const (
 	crowd = Width * 3 / 4
 	// crowdLimit is how long the kill waits for most of them to be in flight.
 	crowdLimit = time.Second
-	// hesitation spreads the kills over the phases of the work.
-	hesitation = 40 * time.Millisecond
+	// hesitation spreads the kills over the phases of the work. It is shorter than a mail takes.
+	hesitation = 25 * time.Millisecond
 	// glance is how often the supervisor looks.
 	glance = 2 * time.Millisecond
 )
@@ -59,21 +59,32 @@ func (s *scenario) untilMidWork(ctx context.Context, i int, r *rand.Rand) (int, 
 		n := s.client.Counts()
 		return n.Begun >= end-together && n.Waiting <= Width-together
 	}
-	if err := s.await(ctx, nil, places); err != nil {
+	if err := s.await(ctx, 0, places); err != nil {
 		return 0, err
 	}
 	s.gate.open(end)
-	limit := time.NewTimer(crowdLimit)
-	defer limit.Stop()
-	if err := s.await(ctx, limit.C, func() bool { return s.network.InFlight() >= (2*together+2)/3 }); err != nil {
+	if err := s.await(ctx, crowdLimit, func() bool { return s.network.InFlight() >= (2*together+2)/3 }); err != nil {
 		return 0, err
 	}
-	pause := time.NewTimer(time.Duration(r.Int64N(int64(hesitation))))
-	defer pause.Stop()
-	if err := s.await(ctx, pause.C, func() bool { return false }); err != nil {
+	if i%2 == 0 { // while mails are being sent: the part that no transaction covers
+		if err := s.await(ctx, crowdLimit, func() bool { return s.mailsInWork(ctx) >= (together+1)/2 }); err != nil {
+			return 0, err
+		}
+	}
+	pause := time.Duration(1 + r.Int64N(int64(hesitation)))
+	if err := s.await(ctx, pause, func() bool { return false }); err != nil {
 		return 0, err
 	}
 	return s.atWork(ctx)
+}
+
+// mailsInWork asks the gateway; a gateway that does not answer is noticed elsewhere.
+func (s *scenario) mailsInWork(ctx context.Context) int {
+	n, err := s.mailer.Busy(ctx)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // atWork waits until anything is in flight. Where all that has begun is over, it lets another payment begin.
@@ -81,7 +92,7 @@ func (s *scenario) atWork(ctx context.Context) (int, error) {
 	for {
 		var inFlight int
 		var over bool
-		err := s.await(ctx, nil, func() bool {
+		err := s.await(ctx, 0, func() bool {
 			allowed, _ := s.gate.state()
 			n := s.client.Counts()
 			over = n.Begun == allowed && n.Waiting == 0
@@ -99,10 +110,16 @@ func (s *scenario) atWork(ctx context.Context) (int, error) {
 	}
 }
 
-// await waits until ok, or until enough.
-func (s *scenario) await(ctx context.Context, enough <-chan time.Time, ok func() bool) error {
+// await waits until ok, but no longer than a limit, if there is one.
+func (s *scenario) await(ctx context.Context, limit time.Duration, ok func() bool) error {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
+	var enough <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		enough = timer.C
+	}
 	for !ok() {
 		select {
 		case <-tick.C:

@@ -52,7 +52,7 @@ func (s *scenario) settle(ctx context.Context) error {
 	for _, p := range s.payments {
 		orders[p.Key] = p.Order
 	}
-	done, err := settle.Mails(ctx, s.books(), s.gatewayClient(), s.mails(), func(key string) string { return orders[key] })
+	done, err := settle.Mails(ctx, s.books(), s.mailer, s.mails(), func(key string) string { return orders[key] })
 	s.result.Settled = settle.Settled{Sent: s.result.Settled.Sent + done.Sent, NotSent: s.result.Settled.NotSent + done.NotSent}
 	return err
 }
