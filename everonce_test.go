@@ -27,7 +27,23 @@ func newReceiver(t testing.TB, s everonce.Store, p everonce.Policy, o *everonce.
 	if err != nil {
 		t.Fatalf("NewReceiver: %v", err)
 	}
+	t.Cleanup(func() { checkLeftNothing(t, r) })
 	return r
+}
+
+// checkLeftNothing reports what a receiver still holds when all of its calls have returned.
+func checkLeftNothing(t testing.TB, r interface {
+	Waiting() (callers, keys int)
+	Beating() int
+},
+) {
+	t.Helper()
+	if callers, keys := r.Waiting(); callers != 0 || keys != 0 {
+		t.Errorf("%d callers and %d keys are left in the hub", callers, keys)
+	}
+	if n := r.Beating(); n != 0 {
+		t.Errorf("%d attempts are left to beat", n)
+	}
 }
 
 // work is what Do calls.

@@ -65,7 +65,7 @@ func TestReconcile(t *testing.T) {
 			case unknown:
 				for n := range 2 { // it stays so, and is asked again
 					res, err := do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown, ask)
-					checkErr(t, err, c.cause)
+					checkErr(t, asError(t, err).Cause, c.cause)
 					checkEqual(t, "Attempt", res.Attempt, n+2)
 					got := recordIn(t, s, keyOf("x"))
 					checkEqual(t, "state", got.State, everonce.StateAbandoned)
@@ -101,7 +101,7 @@ func TestReconcile(t *testing.T) {
 				for range 2 { // it stays so, and is asked again
 					_, err, doErr := step(stepNever(t))
 					checkErr(t, err, everonce.ErrOutcomeUnknown)
-					checkErr(t, err, c.cause)
+					checkErr(t, asError(t, err).Cause, c.cause)
 					checkErr(t, doErr, everonce.ErrOutcomeUnknown)
 					checkEqual(t, "Step", asError(t, doErr).Step, "s")
 					got := recordIn(t, s, keyOf("x"))
@@ -216,6 +216,19 @@ func TestReconcilerThatPanics(t *testing.T) {
 		checkEqual(t, "state", rec.State, everonce.StateAbandoned)
 		checkEqual(t, "class", rec.LastError, "panic")
 	}
+}
+
+// It is the question that settles nothing when it panics, not the work after it.
+func TestWorkThatPanicsAfterAnAnswer(t *testing.T) {
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{EffectsInSteps: true})
+	diedIn(t, s, keyOf("x"), time.Nanosecond)
+	func() {
+		defer func() { checkEqual(t, "recovered", recover(), any("boom")) }()
+		_, _ = everonce.Do(context.Background(), r, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) { panic("boom") },
+			answer(everonce.NotHappened[string](), nil))
+	}()
+	checkEqual(t, "state", recordIn(t, s, keyOf("x")).State, everonce.StateReleased)
 }
 
 // The mode without a question, or with one of another type, is refused before the claim.

@@ -58,6 +58,7 @@ func newTxReceiver(t testing.TB, s everonce.TxStore[*mapTx], o *everonce.Options
 	if err != nil {
 		t.Fatalf("NewTxReceiver: %v", err)
 	}
+	t.Cleanup(func() { checkLeftNothing(t, r) })
 	return r
 }
 
