@@ -16,6 +16,9 @@ import (
 // rollbackTimeout bounds a rollback that is sent to the server; afterwards the connection is closed.
 const rollbackTimeout = 5 * time.Second
 
+// beginTimeout bounds a BEGIN that is sent for a method without a context.
+const beginTimeout = 5 * time.Second
+
 // exclusively are the first calls of a migration: they wait for the lock that only migrations take.
 func (d *database) exclusively() []*sqlstore.Call {
 	calls := []*sqlstore.Call{{

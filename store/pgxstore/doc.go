@@ -31,8 +31,11 @@
 //	guarded: claim of a released or abandoned key                                2
 //	Transact, claim first: new key                                               2 and the work's
 //	Transact, claim first: replay                                                2 (with database/sql 3)
-//	Transact, optimistic: new key                                                3 and the work's
+//	Transact, optimistic: new key                                                2 and the work's
 //	Transact, optimistic: replay                                                 1
+//
+// Without a claim, BEGIN rides with the work's first statement: pgx's tracers see the two as a batch. It
+// goes by itself where that statement has no arguments, or options of its own.
 //
 // database/sql can not send two statements at once, so BEGIN and COMMIT are one more each.
 //

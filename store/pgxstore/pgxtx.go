@@ -2,101 +2,196 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// errNotYours is what Commit and Rollback answer on a transaction that the store ends.
-var errNotYours = errors.New("pgxstore: the transaction is ended by what began it: return from the work instead")
-
-// lentTx is the transaction as the application sees it: everything but its end, and closed for good
-// after that, because the connection then serves others.
-type lentTx struct {
-	pgx.Tx // the transaction, or a nested one
-
-	over   *atomic.Bool
-	nested bool
+// pgxTx is a transaction that the store began. Its BEGIN rides with the first statement, ours or the
+// application's. Its connection goes back to the pool with its end.
+type pgxTx struct {
+	driver *pgxDriver
+	conn   *pgxpool.Conn
+	inner  pgx.Tx // nil as long as nothing was sent
+	lent   *lentTx
+	timer  *time.Timer
+	late   atomic.Bool // the time was over
+	over   atomic.Bool // it has ended
 }
 
-func (t *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {
+func (t *pgxTx) Tx() pgx.Tx { return t.lent }
+
+// first sends a batch that begins the transaction. The answers of what was queued in it remain to be read.
+func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (pgx.BatchResults, error) {
+	var batch pgx.Batch
+	batch.BeginTx(pgx.TxOptions{BeginQuery: t.driver.begin})
+	queue(&batch)
+	results := t.conn.SendBatch(ctx, &batch)
+	t.inner = results.Tx()
+	_, err := results.Exec()
+	return results, err
+}
+
+// begun begins the transaction by itself, if it has not begun.
+func (t *pgxTx) begun(ctx context.Context) (pgx.Tx, error) {
 	if t.over.Load() {
 		return nil, pgx.ErrTxClosed
 	}
-	inner, err := t.Tx.Begin(ctx)
+	if t.inner == nil {
+		results, err := t.first(ctx, func(*pgx.Batch) {})
+		if err = closeBatch(results, err); err != nil {
+			return nil, err
+		}
+	}
+	return t.inner, nil
+}
+
+func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
+	switch {
+	case t.over.Load():
+		return t.tooLate(pgx.ErrTxClosed)
+	case t.inner != nil:
+		return t.tooLate(pgxConn{t.inner}.Send(ctx, calls...))
+	}
+	results, err := t.first(ctx, func(b *pgx.Batch) {
+		for _, call := range calls {
+			b.Queue(call.Statement.Text, call.Args...)
+		}
+	})
+	if err == nil {
+		err = readCalls(results, calls)
+	}
+	return t.tooLate(closeBatch(results, err))
+}
+
+// Commit sends the last statements and the commit in one round trip. The server skips the commit if one
+// of them fails, and those that must write fail where they find nothing to write.
+func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
+	if err := t.ending(ctx); err != nil {
+		return err
+	}
+	queue := func(b *pgx.Batch) {
+		for _, call := range last {
+			text := call.Statement.Text
+			if call.Must {
+				text = t.driver.must.of(call.Statement)
+			}
+			b.Queue(text, call.Args...)
+		}
+		b.Queue("commit")
+	}
+	var results pgx.BatchResults
+	var err error
+	if t.inner == nil {
+		results, err = t.first(ctx, queue)
+	} else {
+		var batch pgx.Batch
+		queue(&batch)
+		results = t.inner.SendBatch(ctx, &batch)
+	}
+	err = readCommit(results, last, err)
+	t.over.Store(true)
+	t.endFailed(ctx) // where the server has not ended it
+	return err
+}
+
+// ending makes sure that the commit is the next thing to happen to the transaction.
+func (t *pgxTx) ending(ctx context.Context) error {
+	if t.over.Load() {
+		return t.tooLate(pgx.ErrTxClosed)
+	}
+	var err error
+	switch conn := t.conn.Conn(); {
+	case t.timer != nil && !t.timer.Stop():
+		err = pgx.ErrTxClosed
+	case conn.IsClosed():
+		err = fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed)
+	case t.inner != nil && conn.PgConn().TxStatus() == 'I':
+		err = fmt.Errorf("its first statement failed, or the work ended it: %w", pgx.ErrTxClosed)
+	}
 	if err != nil {
-		return nil, err
+		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 	}
-	return &lentTx{Tx: inner, over: t.over, nested: true}, nil
+	return t.tooLate(err)
 }
 
-func (t *lentTx) Commit(ctx context.Context) error {
+// readCommit reads the answers to what was sent with a commit, and that to the commit itself.
+func readCommit(results pgx.BatchResults, last []*sqlstore.Call, err error) error {
+	if err == nil {
+		err = readWrapped(results, last)
+	}
+	var tag pgconn.CommandTag
+	if err == nil {
+		tag, err = results.Exec()
+	}
+	err = closeBatch(results, err)
 	switch {
-	case t.over.Load():
-		return pgx.ErrTxClosed
-	case t.nested:
-		return t.Tx.Commit(ctx)
+	case err == nil && tag.String() == "ROLLBACK":
+		return pgx.ErrTxCommitRollback
+	case err == nil:
+		return nil
+	case isNothingWritten(err):
+		return sqlstore.ErrNothingWritten
+	case commitLost(err):
+		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
 	}
-	return errNotYours
+	return err
 }
 
-func (t *lentTx) Rollback(ctx context.Context) error {
-	switch {
-	case t.over.Load():
-		return pgx.ErrTxClosed
-	case t.nested:
-		return t.Tx.Rollback(ctx)
+// readWrapped reads answers like readCalls. A wrapped statement answers a row where it wrote.
+func readWrapped(results pgx.BatchResults, last []*sqlstore.Call) error {
+	for _, call := range last {
+		if !call.Must {
+			if err := readCalls(results, []*sqlstore.Call{call}); err != nil {
+				return err
+			}
+			continue
+		}
+		tag, err := results.Exec()
+		if err != nil {
+			return err
+		}
+		call.Affected = tag.RowsAffected()
 	}
-	return errNotYours
+	return nil
 }
 
-func (t *lentTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	if t.over.Load() {
-		return 0, pgx.ErrTxClosed
+func (t *pgxTx) Rollback(ctx context.Context) error {
+	if t.over.Swap(true) {
+		return nil
 	}
-	return t.Tx.CopyFrom(ctx, table, columns, src)
+	if t.timer != nil && !t.timer.Stop() { // it closes the connection, and may not have come to it yet
+		closed, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of
+	}
+	t.endFailed(ctx)
+	return nil
 }
 
-func (t *lentTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	if t.over.Load() {
-		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
+// endFailed rolls back what is open on the server, so that the connection can be used again; where it can
+// not, the connection is closed, which rolls back as well.
+func (t *pgxTx) endFailed(ctx context.Context) {
+	defer t.conn.Release()
+	if t.inner == nil || t.conn.Conn().IsClosed() || t.conn.Conn().PgConn().TxStatus() == 'I' {
+		return
 	}
-	return t.Tx.SendBatch(ctx, b)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_ = t.inner.Rollback(ctx) //nolint:errcheck // it closes the connection if it fails
 }
 
-func (t *lentTx) LargeObjects() pgx.LargeObjects {
-	if t.over.Load() {
-		return pgx.LargeObjects{}
+// tooLate is the reason for any error after the time was over.
+func (t *pgxTx) tooLate(err error) error {
+	if err != nil && t.late.Load() {
+		return fmt.Errorf("%w: %w", everonce.ErrTxTooLong, err)
 	}
-	return t.Tx.LargeObjects()
-}
-
-func (t *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if t.over.Load() {
-		return nil, pgx.ErrTxClosed
-	}
-	return t.Tx.Prepare(ctx, name, sql)
-}
-
-func (t *lentTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if t.over.Load() {
-		return pgconn.CommandTag{}, pgx.ErrTxClosed
-	}
-	return t.Tx.Exec(ctx, sql, args...)
-}
-
-func (t *lentTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if t.over.Load() {
-		return pgx.FailedBatchResults(&pgx.Batch{}, pgx.ErrTxClosed).Query()
-	}
-	return t.Tx.Query(ctx, sql, args...)
-}
-
-func (t *lentTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if t.over.Load() {
-		return pgx.FailedBatchResults(&pgx.Batch{}, pgx.ErrTxClosed).QueryRow()
-	}
-	return t.Tx.QueryRow(ctx, sql, args...)
+	return err
 }

@@ -67,18 +67,18 @@ func TestRoundTrips(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		t.Parallel()
 		var c turns
-		testRoundTrips(t, newPgx(t, setup{conns: 1, config: c.dial}), &c, costs{begin: 1, commit: 1})
+		testRoundTrips(t, newPgx(t, setup{conns: 1, config: c.dial}), &c, costs{begin: 1, commit: 1, bare: 0})
 	})
 	t.Run("sql", func(t *testing.T) {
 		t.Parallel()
 		var c turns
-		testRoundTrips(t, newSQL(t, setup{conns: 1, config: c.dial}), &c, costs{begin: 2, commit: 2})
+		testRoundTrips(t, newSQL(t, setup{conns: 1, config: c.dial}), &c, costs{begin: 2, commit: 2, bare: 1})
 	})
 }
 
-// costs are the round trips that differ between the client libraries: a begin with a claim, and a commit
-// with a completion.
-type costs struct{ begin, commit int64 }
+// costs are the round trips that differ between the client libraries: a begin with a claim, a commit with a
+// completion, and a begin without a claim, which rides with the first statement where that can be.
+type costs struct{ begin, commit, bare int64 }
 
 func testRoundTrips[Tx any](t *testing.T, h *handle[Tx], c *turns, cost costs) {
 	ctx := t.Context()
@@ -149,9 +149,18 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 
 	second := everonce.Key{Scope: "optimistic", ID: id}
 	claim = txClaimOf(second)
-	count("begin", 1, func() error { tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{}); return err })
+	count("begin", cost.bare, func() error { tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{}); return err })
+	count("the first statement of the work", 1, func() error { return h.effect(ctx, tx.Tx(), "counted") })
 	done = completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
 	count("commit with a record", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}) })
+
+	count("begin and roll back", 2*cost.bare, func() error {
+		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+		if err != nil {
+			return err
+		}
+		return tx.Rollback(ctx)
+	})
 
 	third := everonce.Key{Scope: "parent", ID: id}
 	parent, err := h.store.Claim(ctx, claimOf(third))

@@ -1,0 +1,275 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// errNotYours is what Commit and Rollback answer on a transaction that the store ends.
+var errNotYours = errors.New("pgxstore: the transaction is ended by what began it: return from the work instead")
+
+// lentTx is the transaction as the application sees it: everything but its end, and closed for good
+// after that, because the connection then serves others. Its first statement takes BEGIN along, if that
+// was not sent yet; otherwise it is what pgx makes of it.
+type lentTx struct{ of *pgxTx }
+
+func (l *lentTx) Commit(context.Context) error   { return l.notYours() }
+func (l *lentTx) Rollback(context.Context) error { return l.notYours() }
+
+func (l *lentTx) notYours() error {
+	if l.of.over.Load() {
+		return pgx.ErrTxClosed
+	}
+	return errNotYours
+}
+
+func (l *lentTx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	if !l.rides(args) {
+		tx, err := l.of.begun(ctx)
+		if err != nil {
+			return tag, err
+		}
+		return tx.Exec(ctx, sql, args...)
+	}
+	results, err := l.first(ctx, sql, args)
+	if err == nil {
+		tag, err = results.Exec()
+	}
+	return tag, closeBatch(results, err)
+}
+
+func (l *lentTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if !l.rides(args) {
+		tx, err := l.of.begun(ctx)
+		if err != nil {
+			return failedRows(err)
+		}
+		return tx.Query(ctx, sql, args...)
+	}
+	results, err := l.first(ctx, sql, args)
+	var rows pgx.Rows
+	if err == nil {
+		rows, err = results.Query()
+	}
+	if err != nil {
+		return failedRows(closeBatch(results, err))
+	}
+	return &firstRows{Rows: rows, results: results}, nil
+}
+
+func (l *lentTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := l.Query(ctx, sql, args...)
+	return oneRow{rows, err}
+}
+
+// rides reports whether a statement may take BEGIN along. Without arguments pgx sends a statement by the simple
+// protocol, in which it may be several; and its options for a single statement are not those of a batch.
+func (l *lentTx) rides(args []any) bool {
+	if l.of.inner != nil || l.of.over.Load() || len(args) == 0 {
+		return false
+	}
+	switch args[0].(type) {
+	case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+		return false
+	}
+	return true
+}
+
+func (l *lentTx) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
+	return l.of.first(ctx, func(b *pgx.Batch) { b.Queue(sql, args...) })
+}
+
+func (l *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	tx, err := l.of.begun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return nested(ctx, tx, &l.of.over)
+}
+
+func (l *lentTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	tx, err := l.of.begun(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return tx.CopyFrom(ctx, table, columns, src)
+}
+
+func (l *lentTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	tx, err := l.of.begun(ctx)
+	if err != nil {
+		return pgx.FailedBatchResults(b, err)
+	}
+	return tx.SendBatch(ctx, b)
+}
+
+func (l *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	tx, err := l.of.begun(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Prepare(ctx, name, sql)
+}
+
+// LargeObjects returns large objects that can not be used after the end.
+func (l *lentTx) LargeObjects() pgx.LargeObjects {
+	if tx := l.begunAtOnce(); tx != nil {
+		return tx.LargeObjects()
+	}
+	return pgx.LargeObjects{}
+}
+
+// Conn returns the connection, for what goes around the transaction's methods. It is nil after the end.
+func (l *lentTx) Conn() *pgx.Conn {
+	if tx := l.begunAtOnce(); tx != nil {
+		return tx.Conn()
+	}
+	return nil
+}
+
+// begunAtOnce begins the transaction for the methods that have no context.
+func (l *lentTx) begunAtOnce() pgx.Tx {
+	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
+	defer cancel()
+	tx, err := l.of.begun(ctx)
+	if err != nil {
+		return nil
+	}
+	return tx
+}
+
+// firstRows are the rows of a statement that took BEGIN along.
+type firstRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	err     error
+}
+
+func (r *firstRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *firstRows) Close() {
+	r.Rows.Close()
+	r.err = r.results.Close()
+}
+
+func (r *firstRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
+
+func failedRows(err error) (pgx.Rows, error) {
+	return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+}
+
+// oneRow is the first of some rows.
+type oneRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+func (r oneRow) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+// nestedTx is a savepoint of a transaction that is lent: the application ends it, unless the whole has ended.
+type nestedTx struct {
+	pgx.Tx
+	over *atomic.Bool
+}
+
+func nested(ctx context.Context, tx pgx.Tx, over *atomic.Bool) (pgx.Tx, error) {
+	inner, err := tx.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &nestedTx{Tx: inner, over: over}, nil
+}
+
+func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	if t.over.Load() {
+		return nil, pgx.ErrTxClosed
+	}
+	return nested(ctx, t.Tx, t.over)
+}
+
+func (t *nestedTx) Commit(ctx context.Context) error {
+	if t.over.Load() {
+		return pgx.ErrTxClosed
+	}
+	return t.Tx.Commit(ctx)
+}
+
+func (t *nestedTx) Rollback(ctx context.Context) error {
+	if t.over.Load() {
+		return pgx.ErrTxClosed
+	}
+	return t.Tx.Rollback(ctx)
+}
+
+func (t *nestedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
+	if t.over.Load() {
+		return 0, pgx.ErrTxClosed
+	}
+	return t.Tx.CopyFrom(ctx, table, columns, src)
+}
+
+func (t *nestedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if t.over.Load() {
+		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
+	}
+	return t.Tx.SendBatch(ctx, b)
+}
+
+func (t *nestedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if t.over.Load() {
+		return nil, pgx.ErrTxClosed
+	}
+	return t.Tx.Prepare(ctx, name, sql)
+}
+
+func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if t.over.Load() {
+		return pgconn.CommandTag{}, pgx.ErrTxClosed
+	}
+	return t.Tx.Exec(ctx, sql, args...)
+}
+
+func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if t.over.Load() {
+		return failedRows(pgx.ErrTxClosed)
+	}
+	return t.Tx.Query(ctx, sql, args...)
+}
+
+func (t *nestedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if t.over.Load() {
+		return oneRow{err: pgx.ErrTxClosed}
+	}
+	return t.Tx.QueryRow(ctx, sql, args...)
+}
