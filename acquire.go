@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,10 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
 	}
+	if claim.Decision == DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
+		op.retract(ctx, req)
+		return started, op.fail(Failed, context.Cause(ctx), nil)
+	}
 	return started, nil
 }
 
@@ -158,7 +163,7 @@ func (op *operation) refusal(claim *ClaimResult) *Error {
 		return e
 	case DecideExpired:
 		e := op.fail(Expired, ErrExpired, nil)
-		e.Summary, e.Kind = rec.Result.Summary, rec.Result.Kind
+		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
 		return e
 	case DecideAbsent:
 		return op.fail(Invalid, ErrNotFound, nil)

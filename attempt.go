@@ -30,6 +30,7 @@ type Attempt struct {
 type before struct {
 	previous  Previous
 	lastError string
+	created   time.Time
 }
 
 // newAttempt makes the attempt that a claim began. ctx is the caller's: its end is told to the work,
@@ -41,7 +42,7 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 		token:     rec.Token, nonce: rec.Nonce, number: rec.Attempt,
 	}
 	if rec.Previous.State != 0 {
-		a.before = &before{rec.Previous, rec.LastError}
+		a.before = &before{rec.Previous, rec.LastError, rec.CreatedAt}
 	}
 	a.beat.index = notDue
 	a.self = place{outer: op.place, attempt: a}
@@ -115,7 +116,7 @@ func (a *Attempt) Detached() context.Context {
 func (a *Attempt) abandoned(step string) Abandoned {
 	about := Abandoned{Key: a.key, Step: step, Attempt: a.number - 1, Downstream: a.DownstreamKey}
 	if b := a.before; b != nil {
-		about.Owner, about.Since, about.LastError = b.previous.Owner, b.previous.ClaimedAt, b.lastError
+		about.Owner, about.Since, about.LastError = b.previous.Owner, b.created, b.lastError
 	}
 	return about
 }

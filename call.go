@@ -74,7 +74,7 @@ func WithPolicy(p Policy) CallOption {
 
 // WithReconcile gives the question that the policy [Reconcile] asks about an abandoned attempt. T must
 // be the result's type of the call. ask runs as an attempt of its own, with a renewed lease; if it
-// fails or panics, the operation stays abandoned.
+// fails or panics, the operation stays abandoned. Under another policy nothing is asked.
 func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T], error)) CallOption {
 	return callOption(func(c *call) {
 		c.given |= optReconcile
@@ -173,6 +173,11 @@ func (c *call) validate(allowed optionSet) error {
 	}
 	if c.codec == nil {
 		return fmt.Errorf("%w: WithCodec was given no codec", ErrInvalidArgument)
+	}
+	if c.given&optCodec != 0 {
+		if err := validateCodec(c.codecName); err != nil {
+			return err
+		}
 	}
 	if c.given&optLifetime != 0 {
 		return c.lifetime.validate()

@@ -3,6 +3,7 @@ package everonce
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
 // Codec turns results into bytes and back. It is used concurrently.
@@ -10,6 +11,7 @@ import (
 // The name under which a result's codec is remembered is its Name method's, where it has one, else
 // "custom": give a codec of your own a name before you ever change it.
 type Codec interface {
+	// Marshal returns bytes that it does not change or use again: a store may keep them as they are.
 	Marshal(v any) ([]byte, error)
 	// Unmarshal decodes into v, a non-nil pointer. It must not keep or change data.
 	Unmarshal(data []byte, v any) error
@@ -18,7 +20,7 @@ type Codec interface {
 // JSON returns the default codec: encoding/json.
 func JSON() Codec { return jsonCodec{} }
 
-// Raw returns the codec for results that are bytes already: []byte, or string. A replay costs one copy.
+// Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.
 func Raw() Codec { return rawCodec{} }
 
 type jsonCodec struct{}
@@ -38,6 +40,12 @@ func (rawCodec) Marshal(v any) ([]byte, error) {
 	case string:
 		return []byte(v), nil
 	}
+	switch rv := reflect.ValueOf(v); {
+	case rv.Kind() == reflect.String:
+		return []byte(rv.String()), nil
+	case isBytes(rv):
+		return append([]byte{}, rv.Bytes()...), nil
+	}
 	return nil, fmt.Errorf("the raw codec takes []byte or string, not %T", v)
 }
 
@@ -50,7 +58,21 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 		*v = string(data)
 		return nil
 	}
+	if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer && !p.IsNil() {
+		switch rv := p.Elem(); {
+		case rv.Kind() == reflect.String:
+			rv.SetString(string(data))
+			return nil
+		case isBytes(rv):
+			rv.SetBytes(append([]byte{}, data...))
+			return nil
+		}
+	}
 	return fmt.Errorf("the raw codec takes *[]byte or *string, not %T", v)
+}
+
+func isBytes(v reflect.Value) bool {
+	return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8
 }
 
 func codecName(c Codec) string {

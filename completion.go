@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved SavedResult, elided string) {
 	saved = SavedResult{Kind: ResultValue, Codec: c.codecName}
 	if summarize != nil {
-		if saved.Summary = trySummary(v, summarize); len(saved.Summary) > MaxSummaryLen {
+		if saved.Summary = bytes.Clone(trySummary(v, summarize)); len(saved.Summary) > MaxSummaryLen {
 			saved.Summary = nil
 		}
 	}

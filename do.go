@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func replay[T any](op *operation, saved *SavedResult) (v T, o Outcome, err error
 		return v, Rejected, p
 	case ResultElided:
 		e := op.fail(Elided, ErrResultElided, nil)
-		e.Summary, e.Kind = saved.Summary, saved.Kind
+		e.Summary, e.Kind = bytes.Clone(saved.Summary), saved.Kind
 		return v, Elided, e
 	}
 	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", ErrCorruptRecord))
@@ -166,6 +167,7 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 		}
 	}
 	value, err := work(&a.ctx, a)
+	a.closeSteps()
 	how := a.judge(err)
 	returned = true
 	return conclude(a, how, value, err, summarize)

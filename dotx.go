@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 )
 
@@ -20,11 +21,16 @@ import (
 //   - [ErrTxDoomed]: the transaction did not survive. Roll it back; every later DoTx on it refuses.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //
-// Options: a Fingerprint, WithLifetime, WithSummary. On SQLite the caller's transaction must have begun
+// A replay may be of what the same transaction has recorded, and then goes with it.
+//
+// Options: a Fingerprint, WithLifetime, WithSummary, WithCodec. On SQLite the caller's transaction must have begun
 // IMMEDIATE; each SQL module says how.
 func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, work func(context.Context) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil || isNil(tx) {
 		return invalid[T](fmt.Errorf("%w: the transaction, the receiver or the work is nil", ErrInvalidArgument))
+	}
+	if !reflect.TypeOf(tx).Comparable() {
+		return invalid[T](fmt.Errorf("%w: a transaction must be a pointer, not a %T", ErrInvalidArgument, tx))
 	}
 	op, err := t.prepare(ctx, key, opts, doTxOptions)
 	if err != nil {
@@ -48,8 +54,9 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if t.doomed.has(tx) {
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
-	if len(op.set.IdentitySecret) > 0 && !op.identity.done.Load() { // to bind it here could wait for the caller's transaction
-		return Result[T]{Outcome: StoreFailed}, op.fail(StoreFailed, ErrIdentity, errors.New("call Ready before the first DoTx"))
+	if err := op.compared(ctx); err != nil { // to bind it here could wait for the caller's transaction
+		res, _ := failed[T](err)
+		return res, err
 	}
 	j := &joined[Tx]{operation: op, t: t, tx: tx, savepoint: savepointAt(op.place)}
 	return doTx(ctx, j, work, summarize)

@@ -74,10 +74,10 @@ func (f Fingerprint) validate() error {
 	switch {
 	case f.Alg == badFingerprint:
 		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON", ErrInvalidArgument)
-	case len(f.Alg) > MaxFingerprintAlgLen:
-		return fmt.Errorf("%w: the fingerprint's Alg has %d bytes, the limit is %d", ErrInvalidArgument, len(f.Alg), MaxFingerprintAlgLen)
+	case f.IsZero():
+		return nil
 	}
-	return nil
+	return named(ErrInvalidArgument, "fingerprint's Alg", f.Alg, MaxFingerprintAlgLen)
 }
 
 func compactJSON(raw []byte) ([]byte, error) {

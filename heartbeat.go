@@ -54,7 +54,7 @@ func (a *Attempt) renew() {
 	b.mu.Unlock()
 
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(left, a.set.StoreTimeout))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(max(left/2, minLease), a.set.StoreTimeout)) // a try that hangs leaves room for another
 	_, err := a.store.Renew(ctx, RenewRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Lease: a.call.lease, Lifetime: a.call.lifetime})
 	cancel()
 

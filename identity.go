@@ -28,6 +28,23 @@ func newIdentity(store Store, secret []byte) (identity, error) {
 	return id, nil
 }
 
+// compare reads what the store is bound to. Where it can not be read, the store is taken for unbound.
+func (id *identity) compare(ctx context.Context) (bound bool, err error) {
+	reader, ok := id.keeper.(IdentityReader)
+	if !ok {
+		return false, nil
+	}
+	check, bound, err := reader.ReadIdentity(ctx)
+	switch {
+	case err != nil || !bound:
+		return false, err
+	case check != id.check:
+		return true, ErrIdentity
+	}
+	id.done.Store(true)
+	return true, nil
+}
+
 func (id *identity) keep(ctx context.Context) error {
 	if err := id.keeper.KeepIdentity(ctx, id.check); err != nil {
 		return err

@@ -59,7 +59,7 @@ func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-cha
 			if o.Report != nil {
 				o.Report(total, err)
 			}
-			if pause(ctx, o.Every/2+rand.N(o.Every)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
+			if pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
 				return
 			}
 		}

@@ -21,6 +21,9 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 	if err := op.checkPlace(nil); err != nil && errors.Is(err, ErrInTransaction) {
 		return Result[T]{Outcome: Invalid}, err
 	}
+	if err := op.compared(ctx); err != nil {
+		return failed[T](err)
+	}
 	claim, err := op.peek(ctx)
 	if err != nil {
 		return failed[T](err)
@@ -36,9 +39,6 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 
 // peek reads the record and decides as for a duplicate.
 func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
-	if err := op.ready(ctx); err != nil {
-		return ClaimResult{}, err
-	}
 	got, err := op.get(ctx)
 	if err != nil {
 		return ClaimResult{}, op.fail(StoreFailed, ErrStore, err)

@@ -68,6 +68,7 @@ const (
 	defaultTxRetries       = 10
 	minSecretLen           = 16
 	maxOwnerLen            = 128
+	maxCodecLen            = 64
 )
 
 func (o *Options) settings() (*settings, error) {
@@ -127,13 +128,24 @@ func (o *Options) settings() (*settings, error) {
 		host, _ := os.Hostname()
 		s.Owner = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	if len(s.Owner) > maxOwnerLen {
-		return nil, fmt.Errorf("%w: Options.Owner has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Owner), maxOwnerLen)
+	if err := named(ErrInvalidArgument, "Options.Owner", s.Owner, maxOwnerLen); err != nil {
+		return nil, err
+	}
+	if err := validateCodec(s.codecName); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
 
+// validateCodec checks a codec's name, which goes into records.
+func validateCodec(name string) error {
+	return named(ErrInvalidArgument, "codec's name", name, maxCodecLen)
+}
+
 func (l Lifetime) validate() error {
+	if l.Retention > maxDuration || l.Remember > maxDuration {
+		return fmt.Errorf("%w: a Lifetime's parts are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
+	}
 	if l.Retention <= 0 || l.Remember < 0 {
 		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",
 			ErrInvalidArgument, l.Retention, l.Remember)
@@ -141,12 +153,16 @@ func (l Lifetime) validate() error {
 	return nil
 }
 
-// minLease keeps a third of a lease above what timers and stores resolve.
-const minLease = time.Millisecond
+// minLease keeps a third of a lease above what timers and stores resolve. maxDuration keeps sums of
+// durations and times from overflowing: a hundred years.
+const (
+	minLease    = time.Millisecond
+	maxDuration = 100 * 365 * 24 * time.Hour
+)
 
 func validateLease(d time.Duration) error {
-	if d < minLease {
-		return fmt.Errorf("%w: the lease is %v, the least is %v", ErrInvalidArgument, d, minLease)
+	if d < minLease || d > maxDuration {
+		return fmt.Errorf("%w: the lease is %v, the least is %v, the most %v", ErrInvalidArgument, d, minLease, maxDuration)
 	}
 	return nil
 }

@@ -57,9 +57,9 @@ func (p Policy) validate() error {
 type Abandoned struct {
 	Key     Key
 	Step    string // the step in question; empty for the operation
-	Attempt int    // the attempt that left it
-	Owner   string // who ran it; empty where that is not known any more
-	// Since is when that attempt claimed the operation, or first began the step.
+	Attempt int    // the latest attempt before this one; it, too, may only have asked
+	Owner   string // whose that was
+	// Since is when the operation, or the step, was first begun: the effect can not have happened before.
 	Since time.Time
 	// LastError is the class of the error that ended it; empty where its process or its lease did, and
 	// where that is not known any more.

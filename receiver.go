@@ -2,6 +2,7 @@ package everonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 )
@@ -46,7 +47,9 @@ func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], e
 // AnyReceiver is a [*Receiver] or a [*TxReceiver].
 type AnyReceiver interface{ receiver() *core }
 
-func (r *core) receiver() *core { return r }
+func (r *Receiver) receiver() *core { return &r.core }
+
+func (t *TxReceiver[Tx]) receiver() *core { return &t.core }
 
 // core is what both receivers have.
 type core struct {
@@ -101,12 +104,23 @@ func isNil(v any) bool {
 }
 
 // RecordID returns the identity of the key's record in the receiver's store.
-func (r *core) RecordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
+func (r *Receiver) RecordID(key Key) RecordID { return r.recordID(key) }
+
+// RecordID returns the identity of the key's record in the receiver's store.
+func (t *TxReceiver[Tx]) RecordID(key Key) RecordID { return t.recordID(key) }
+
+func (r *core) recordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
 
 // DownstreamKey returns what [Attempt.DownstreamKey] gives to the attempts of the key: to find an
 // operation in the other side's ledger.
-func (r *core) DownstreamKey(key Key, name string) string {
-	return downstreamKey(r.set.IdentitySecret, r.RecordID(key), name)
+func (r *Receiver) DownstreamKey(key Key, name string) string {
+	return downstreamKey(r.set.IdentitySecret, r.recordID(key), name)
+}
+
+// DownstreamKey returns what [Attempt.DownstreamKey] gives to the attempts of the key: to find an
+// operation in the other side's ledger.
+func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
+	return downstreamKey(t.set.IdentitySecret, t.recordID(key), name)
 }
 
 // operation is one call of Do, Transact or DoTx.
@@ -129,17 +143,41 @@ func (r *core) prepare(ctx context.Context, key Key, opts []CallOption, allowed 
 	if err = key.Validate(); err != nil {
 		return op, &Error{Outcome: Invalid, Sentinel: err}
 	}
-	op.id = r.RecordID(key)
+	op.id = r.recordID(key)
 	op.place = placeOf(ctx)
 	return op, nil
 }
 
 // Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does
-// it by itself; call it at start-up to hear of a wrong secret there, and before the first DoTx where a
-// secret is set. The error wraps [ErrIdentity] or [ErrStore].
-func (r *core) Ready(ctx context.Context) error {
+// it by itself; call it at start-up to hear of a wrong secret there, and before the first DoTx on a store
+// that nobody has used yet. The error wraps [ErrIdentity] or [ErrStore].
+func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
+
+// Ready is [Receiver.Ready].
+func (t *TxReceiver[Tx]) Ready(ctx context.Context) error { return t.bind(ctx) }
+
+func (r *core) bind(ctx context.Context) error {
 	op := operation{core: r}
 	return op.ready(ctx)
+}
+
+// compared makes sure that the store is not bound to another secret, without binding it: where a write
+// could wait for the caller's own transaction, or is not wanted.
+func (op *operation) compared(ctx context.Context) error {
+	if op.identity.done.Load() {
+		return nil
+	}
+	one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	defer cancel()
+	switch bound, err := op.identity.compare(one); {
+	case err != nil && ctx.Err() != nil:
+		return op.fail(Failed, context.Cause(ctx), err)
+	case err != nil:
+		return op.fail(StoreFailed, ErrStore, err)
+	case !bound && len(op.set.IdentitySecret) > 0:
+		return op.fail(StoreFailed, ErrIdentity, errors.New("the store is not bound to a secret yet: call Ready first"))
+	}
+	return nil
 }
 
 // ready is Ready, once.

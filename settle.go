@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,9 @@ const (
 type Settlement struct {
 	// Verdict is required.
 	Verdict SettleVerdict
-	// Step names the step to settle; empty settles the operation. After its unknown step is settled,
-	// the operation is released: the next delivery goes on from there.
+	// Step names the step to settle; empty settles the operation. After the step that made it abandoned
+	// is settled, the operation is released: the next delivery goes on from there. Where another step did,
+	// or the operation is unknown by itself, it stays abandoned.
 	Step string
 	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same,
 	// as the codec named Codec (default "json") would have written it. Failure is a permanent failure
@@ -171,13 +173,10 @@ func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonc
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultStoreTimeout)
 	defer cancel()
 	got, err := store.Get(ctx, GetRequest{ID: id})
-	if err != nil || !got.Found || got.Record.Nonce != nonce {
+	if err != nil || !got.Found { // a release by nonce would leave a record where there was none
 		return
 	}
-	_, _ = store.Release(ctx, ReleaseRequest{ //nolint:errcheck // see above
-		ID: id, Token: got.Record.Token, Nonce: nonce, State: StateAbandoned,
-		ErrorClass: "settle", Step: got.Record.UnknownStep, Lifetime: s.Lifetime,
-	})
+	_, _ = store.Release(ctx, ReleaseRequest{ID: id, Nonce: nonce, State: StateAbandoned, ErrorClass: "settle", Lifetime: s.Lifetime}) //nolint:errcheck // see above
 }
 
 // checkStep refuses, before anything is written, a settlement of a step that is not in question: a forced
@@ -227,8 +226,16 @@ func (s *Settlement) validate() error {
 		return fmt.Errorf("%w: without a receiver a settlement's result must be Encoded", ErrInvalidArgument)
 	case len(s.Summary) > MaxSummaryLen:
 		return fmt.Errorf("%w: the summary has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Summary), MaxSummaryLen)
-	case len(s.By) > maxOwnerLen:
-		return fmt.Errorf("%w: By has %d bytes, the limit is %d", ErrInvalidArgument, len(s.By), maxOwnerLen)
+	}
+	if s.By != "" {
+		if err := named(ErrInvalidArgument, "settlement's By", s.By, maxOwnerLen); err != nil {
+			return err
+		}
+	}
+	if s.Codec != "" {
+		if err := validateCodec(s.Codec); err != nil {
+			return err
+		}
 	}
 	if s.Lifetime != (Lifetime{}) {
 		return s.Lifetime.validate()
@@ -241,7 +248,7 @@ func (s *Settlement) result() SavedResult {
 	case s.Failure != nil:
 		res := s.Failure.normalized(defaultMaxResult).save()
 		if s.Summary != nil {
-			res.Summary = s.Summary
+			res.Summary = bytes.Clone(s.Summary)
 		}
 		return res
 	case s.Encoded != nil:
@@ -249,9 +256,9 @@ func (s *Settlement) result() SavedResult {
 		if codec == "" {
 			codec = "json"
 		}
-		return SavedResult{Kind: ResultValue, Codec: codec, Data: s.Encoded, Summary: s.Summary}
+		return SavedResult{Kind: ResultValue, Codec: codec, Data: bytes.Clone(s.Encoded), Summary: bytes.Clone(s.Summary)}
 	}
-	return SavedResult{Kind: ResultElided, Summary: s.Summary}
+	return SavedResult{Kind: ResultElided, Summary: bytes.Clone(s.Summary)}
 }
 
 // write writes the verdict under the settlement's own token.
@@ -271,6 +278,9 @@ func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error 
 		req := SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: settleLease, Lifetime: s.Lifetime}
 		if _, err := store.SaveStep(ctx, req); err != nil {
 			return err
+		}
+		if rec.UnknownStep != s.Step { // it is not the step that keeps the operation: that is unknown by itself
+			release.State, release.Step = StateAbandoned, rec.UnknownStep
 		}
 		_, err = store.Release(ctx, release)
 		return err

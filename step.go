@@ -67,6 +67,8 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 		if errors.Is(err, ErrLeaseLost) {
 			return v, s.leaseLost()
 		}
+		// It may have been written all the same, and fn is not called: one try to say so.
+		_ = s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // the store's failure is told below
 		s.outcome = StoreFailed
 		return v, s.fail(StoreFailed, ErrStore, err)
 	}

@@ -35,14 +35,16 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
+	if s.recorded.State == StepOpen && s.call.policy != Reexecute { // a Step of that name began it outside of transactions
+		return v, s.refuse(nil, false)
+	}
 	var zero T
 	var lost error // the commit's error, where its answer was lost
 	for try := 1; ; try++ {
 		var done bool
 		if lost != nil {
 			if done, err = foundCommitted(s, t); done {
-				s.outcome = Executed
-				return v, nil
+				return committedStep(s, v)
 			}
 			switch {
 			case err == nil:
@@ -54,6 +56,12 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		if lost == nil {
 			if v, done, err = stepTxOnce(ctx, s, t, fn); done {
 				return v, err
+			}
+			if errors.Is(err, ErrLeaseLost) { // or a commit of ours was late, and came first
+				if done, err = foundCommitted(s, t); done {
+					return committedStep(s, v)
+				}
+				return zero, s.leaseLost()
 			}
 		}
 		if lost == nil && errors.Is(err, ErrTooLarge) { // once more, elided: no failure that is to be waited for
@@ -136,7 +144,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		s.a.knownSteps().ended(s.name)
 		return v, true, nil
 	case errors.Is(err, ErrLeaseLost):
-		return zero, true, s.leaseLost()
+		return v, false, err
 	case errors.Is(err, ErrTooLarge) && saved.Kind == ResultValue:
 		s.elide = true
 		return zero, false, err
@@ -158,6 +166,19 @@ func undoneStep[T any](s *stepRun, err error) (T, error) {
 	return zero, s.wrap(err)
 }
 
+// committedStep is the end of a step that was found committed: what was saved is the answer. v is the
+// value of the latest run, for a result that was not kept.
+func committedStep[T any](s *stepRun, v T) (T, error) {
+	s.a.knownSteps().wrote(s.recorded)
+	s.a.knownSteps().ended(s.name)
+	s.outcome = Executed
+	if s.recorded.Result.Kind != ResultValue {
+		return v, nil
+	}
+	v, _, err := replayStep[T](s)
+	return v, s.wrap(err)
+}
+
 // foundCommitted finds out what became of a commit whose answer was lost: it locks the parent's token,
 // for which the old transaction must have ended, and reads the step.
 func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
@@ -176,5 +197,9 @@ func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
 		return false, err
 	}
 	step, ok := got.Record.Step(s.name)
-	return ok && step.State == StepDone && step.Attempt == s.a.number, nil
+	if !ok || step.State != StepDone || step.Attempt != s.a.number {
+		return false, nil
+	}
+	s.recorded = step
+	return true, nil
 }

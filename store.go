@@ -35,7 +35,8 @@ type Store interface {
 	// Release ends the attempt without a result. A repeated release succeeds, and so does one whose
 	// attempt was followed by another claim: then nothing is written, and Superseded is set. Release by
 	// nonce (no token) ends the claim with that nonce, and where there is no record it leaves a released
-	// one, so that the claim is refused when its packet arrives late. A claim that took a record over
+	// one, so that the claim is refused when its packet arrives late; a released record takes on the nonce for
+	// the same end. A claim that took a record over
 	// and is released by nonce leaves it abandoned again, whatever State says: nobody has settled it.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
 	// Renew extends the lease to now + Lease. It refuses with [ErrLeaseLost] unless the attempt with
@@ -320,4 +321,10 @@ type IdentityKeeper interface {
 	// KeepIdentity saves check if the store has none yet, and refuses with [ErrIdentity] if it has
 	// another. The check value says nothing about the secret; the zero value stands for "no secret".
 	KeepIdentity(ctx context.Context, check [32]byte) error
+}
+
+// IdentityReader is an optional power of an [IdentityKeeper]: to tell what it has saved, without a write
+// and without waiting for one.
+type IdentityReader interface {
+	ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error)
 }

@@ -73,7 +73,7 @@ type transaction[T, Tx any] struct {
 // errAgain says that the transaction is to be run again, and because of what.
 type errAgain struct{ cause error }
 
-func (e *errAgain) Error() string { return e.cause.Error() }
+func (e *errAgain) Error() string { return fmt.Sprintf("again: %v", e.cause) }
 func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {

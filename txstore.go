@@ -65,8 +65,9 @@ type CommitRequest struct {
 	// Record and Complete together are [TxHandle.Record]; Complete alone is [TxHandle.Complete].
 	Record   *ClaimRequest
 	Complete *CompleteRequest
-	// SaveStep writes a step, and checks, locks and renews the parent's token as the very last
-	// statement: [ErrLeaseLost] rolls back.
+	// SaveStep writes a step that is not recorded as done yet, and checks, locks and renews the
+	// parent's token as the very last statements. Either refusal is [ErrLeaseLost], and rolls back: a
+	// commit whose answer was lost, and which arrives after it was made again, takes no effect.
 	SaveStep *SaveStepRequest
 }
 

@@ -130,6 +130,19 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
+// ReadIdentity implements [everonce.IdentityReader].
+func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+	if err := ended(ctx); err != nil {
+		return check, false, err
+	}
+	s.identityMu.Lock()
+	defer s.identityMu.Unlock()
+	if s.identity == nil {
+		return check, false, nil
+	}
+	return *s.identity, true, nil
+}
+
 // KeepIdentity implements [everonce.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
 	if err := ended(ctx); err != nil {

@@ -66,10 +66,12 @@ func NewStatements(d Dialect) *Statements {
 		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, ArgBytes)))
 	}
 	if d.OneStatement {
-		s.Claim, s.SaveStep = w.claimOrRead(), w.saveStep()
+		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(), w.saveStep(), w.saveStepOnce()
+		s.DropOrphans = w.dropOrphans()
 	} else {
 		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep()
 		s.DropSteps = w.exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
+		s.DropOrphans = w.dropOrphans()
 	}
 	w.maintenance(s)
 	w.meta(s)
@@ -276,13 +278,29 @@ func (w writer) saveStep() *Statement {
 		") SELECT 1 FROM touched")
 }
 
+// saveStepOnce is saveStep that writes nothing where the step stands.
+func (w writer) saveStepOnce() *Statement {
+	st := *w.saveStep()
+	before, found := strings.CutSuffix(st.Text, ") SELECT 1 FROM touched")
+	if !found {
+		panic("sqlstore: the statement that saves a step has changed its end")
+	}
+	st.Name, st.Text = "save_step_once", before+" RETURNING 1) SELECT 1 FROM written"
+	return &st
+}
+
+// dropOrphans removes the steps of a record that was gone when it was written anew.
+func (w writer) dropOrphans() *Statement {
+	return w.exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
+}
+
 func (w writer) finish() (full, fresh *Statement) {
 	const insert = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
 		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"
 	const values = "{1b}, {3t}, {4t}, 4, CASE WHEN {5i} > 0 THEN {5i} ELSE {now} END, {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
 		"{now}, {now}, {now}, {now}, {now} + {15i}, {now} + {16i}, " +
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
-	where := "r.rev = {2i} OR {gone} OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
+	where := "r.rev = {2i} OR {gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0"
 	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
 		"attempt = CASE WHEN {gone} THEN 1 ELSE r.attempt + 1 END, " +

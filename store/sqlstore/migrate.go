@@ -118,6 +118,22 @@ func getMeta(ctx context.Context, c Conn, get *Statement, name string) (value st
 	return value, err
 }
 
+// ReadIdentity tells what the store is bound to: see [everonce.IdentityReader].
+func (s *Store[Tx]) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+	if err := s.ready(ctx); err != nil {
+		return check, false, err
+	}
+	kept, err := getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
+	if err != nil || kept == "" {
+		return check, false, s.failed("identity", err)
+	}
+	raw, err := hex.DecodeString(kept)
+	if err != nil || copy(check[:], raw) != len(check) {
+		return check, false, s.failed("identity", fmt.Errorf("%w: the identity", everonce.ErrCorruptRecord))
+	}
+	return check, true, nil
+}
+
 // KeepIdentity binds the store to one identity secret: see [everonce.IdentityKeeper].
 func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
 	if err := s.ready(ctx); err != nil {

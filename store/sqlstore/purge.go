@@ -18,6 +18,7 @@ func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (evero
 	}
 	err := s.write(ctx, "purge", func(ctx context.Context, c Conn) error {
 		res = everonce.PurgeResult{}
+		now := s.now(nil) // one time for the steps and the results of the same records
 		records := s.call(s.text.PurgeRecords, limit)
 		if err := c.Send(ctx, records); err != nil {
 			return err
@@ -29,11 +30,11 @@ func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (evero
 			return nil
 		}
 		if s.text.PurgeSteps != nil {
-			if err := c.Send(ctx, s.call(s.text.PurgeSteps, left)); err != nil {
+			if err := c.Send(ctx, &Call{Statement: s.text.PurgeSteps, Args: append([]any{left}, now...)}); err != nil {
 				return err
 			}
 		}
-		results := s.call(s.text.PurgeResults, left)
+		results := &Call{Statement: s.text.PurgeResults, Args: append([]any{left}, now...)}
 		if err := c.Send(ctx, results); err != nil {
 			return err
 		}

@@ -61,6 +61,11 @@ type Statements struct {
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *Statement
+	// SaveStepOnce is SaveStep that affects no row where the step stands. Nil where Traits.OneStatement is not set.
+	SaveStepOnce *Statement
+	// DropOrphans removes the steps of a record that has none by its own count.
+	//  $1 id
+	DropOrphans *Statement
 	// PutStep writes a step unless what stands there stands. (now) Nil where Traits.OneStatement is set.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
 	PutStep *Statement
@@ -103,7 +108,7 @@ type Statements struct {
 func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
-		s.Complete, s.Release, s.Renew, s.SaveStep, s.PutStep, s.Finish,
+		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.Finish, s.FinishNew, s.DropOrphans,
 		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}

@@ -11,7 +11,7 @@ import (
 func (s *Store[Tx]) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
 	s.lease.see(req.Lease)
 	return everonce.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c Conn) error {
-		calls := s.saveStepCalls(&req)
+		calls := s.saveStepCalls(s.text.SaveStep, &req)
 		if err := c.Send(ctx, calls[0]); err != nil {
 			return err
 		}
@@ -26,21 +26,21 @@ func (s *Store[Tx]) SaveStep(ctx context.Context, req everonce.SaveStepRequest) 
 }
 
 // saveStepCalls are the calls that write a step; the first checks the attempt.
-func (s *Store[Tx]) saveStepCalls(req *everonce.SaveStepRequest) []*Call {
+func (s *Store[Tx]) saveStepCalls(save *Statement, req *everonce.SaveStepRequest) []*Call {
 	step, total := &req.Step, req.Lifetime.Total().Microseconds()
 	var lease any
 	if req.Lease > 0 {
 		lease = req.Lease.Microseconds()
 	}
-	save := []any{req.ID[:], int64(req.Token), req.Nonce[:], lease, total, max(total, req.Lease.Microseconds()), step.Name}
+	held := []any{req.ID[:], int64(req.Token), req.Nonce[:], lease, total, max(total, req.Lease.Microseconds()), step.Name}
 	result := []any{
 		int64(step.State), int64(step.Attempt),
 		number(step.Result.Kind), text(step.Result.Codec), blob(step.Result.Data), blob(step.Result.Summary),
 	}
 	if s.text.PutStep == nil {
-		return []*Call{s.call(s.text.SaveStep, append(save, result...)...)}
+		return []*Call{s.call(save, append(held, result...)...)}
 	}
-	touch := s.call(s.text.SaveStep, save...)
+	touch := s.call(save, held...)
 	put := &Call{Statement: s.text.PutStep, Args: append([]any{req.ID[:], step.Name}, result...)}
 	if s.traits.Clock != nil { // one write, one time
 		put.Args = append(put.Args, touch.Args[len(touch.Args)-1])

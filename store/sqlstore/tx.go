@@ -152,8 +152,21 @@ func (h *txHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteReques
 	if call.Affected == 0 {
 		return everonce.ErrConflict
 	}
-	delete(h.claims, req.ID)
-	return nil
+	defer delete(h.claims, req.ID)
+	return h.failed("complete", h.dropOrphans(ctx, req.ID))
+}
+
+// dropOrphans removes what is left of an operation that was gone by time when this transaction claimed
+// its key.
+func (h *txHandle[Tx]) dropOrphans(ctx context.Context, id everonce.RecordID) error {
+	if claim, ok := h.claims[id]; !ok || claim.rev == 0 {
+		return nil
+	}
+	return h.conn.Send(ctx, h.store.orphans(id))
+}
+
+func (s *Store[Tx]) orphans(id everonce.RecordID) *Call {
+	return &Call{Statement: s.text.DropOrphans, Args: []any{id[:]}}
 }
 
 // Record writes a completed record without a claim before it.
@@ -241,6 +254,9 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 		call := h.completeCall(req.Complete)
 		if call.Must {
 			last = append(last, call)
+			if claim, ok := h.claims[req.Complete.ID]; ok && claim.rev != 0 {
+				last = append(last, h.store.orphans(req.Complete.ID))
+			}
 			break
 		}
 		if err := h.Complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
@@ -255,9 +271,15 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 	var step *Call
 	if req.SaveStep != nil {
 		h.store.lease.see(req.SaveStep.Lease)
-		steps := h.store.saveStepCalls(req.SaveStep)
+		save := h.store.text.SaveStep
+		if h.store.text.SaveStepOnce != nil {
+			save = h.store.text.SaveStepOnce
+		}
+		steps := h.store.saveStepCalls(save, req.SaveStep)
 		step = steps[0]
-		step.Must = true
+		for _, call := range steps { // both must write: a step that stands was committed before
+			call.Must = true
+		}
 		last = append(last, steps...)
 	}
 	err := h.conn.Commit(ctx, last...)

@@ -79,6 +79,9 @@ func ReleaseInPlace(rec *everonce.Record, exists bool, req *everonce.ReleaseRequ
 	case byNonce && (!exists || rec.GoneAt(now)):
 		refuseLater(rec, req, now)
 		return true, res
+	case byNonce && rec.State == everonce.StateReleased && rec.Format <= everonce.FormatVersion:
+		rec.Nonce = req.Nonce // the late packet of this claim is refused; the one before has ended long since
+		return true, res
 	}
 	return false, everonce.ReleaseResult{Superseded: true}
 }

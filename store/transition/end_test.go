@@ -142,6 +142,19 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// A claim that is taken back before it arrived is refused when it does, on a released record too.
+func TestReleaseByNonceOnAReleasedRecord(t *testing.T) {
+	rec := mustRelease(t, mustClaim(t, nil, claimBy(other), t0), byNonce(other), t0)
+	next, res, err := transition.Release(rec, byNonce(mine), t0.Add(time.Second))
+	isErr(t, "Release", err, nil)
+	equal(t, "Superseded", res.Superseded, false)
+	want := *rec
+	want.Nonce = mine
+	equal(t, "record", *next, want)
+	_, _, err = transition.Claim(next, claimBy(mine), t0.Add(time.Second))
+	isErr(t, "the late claim", err, everonce.ErrAttemptEnded)
+}
+
 func TestReleaseSuperseded(t *testing.T) {
 	held := claimed(t)
 	rel := mustRelease(t, held, releasing(held, everonce.StateReleased), t0)
@@ -155,7 +168,6 @@ func TestReleaseSuperseded(t *testing.T) {
 		{"completed", mustComplete(t, held, t0), releasing(held, everonce.StateReleased)},
 		{"no record", nil, releasing(held, everonce.StateReleased)},
 		{"by nonce, other's claim", second, byNonce(mine)},
-		{"by nonce, other's release", mustRelease(t, second, releasing(second, everonce.StateReleased), t0), byNonce(mine)},
 		{"by nonce, completed", mustComplete(t, held, t0), byNonce(mine)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
