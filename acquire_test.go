@@ -55,6 +55,12 @@ func TestClaimThatFailedIsRetracted(t *testing.T) {
 				}
 				claims := requests[everonce.ClaimRequest](&s.faults, "Claim")
 				checkEqual(t, "claims", len(claims), 3)
+				at := s.times("Claim")
+				for i := range at[1:] {
+					if pause := at[i+1].Sub(at[i]); pause < 5*time.Millisecond {
+						t.Errorf("%v between two tries", pause)
+					}
+				}
 				released := requests[everonce.ReleaseRequest](&s.faults, "Release")
 				checkEqual(t, "releases", len(released), 1)
 				checkEqual(t, "by nonce", released[0].Nonce, claims[0].Nonce)

@@ -415,3 +415,19 @@ func TestCodecWithoutAName(t *testing.T) {
 	res, _ = do(t, newReceiver(t, s, everonce.Refuse, &everonce.Options{Codec: everonce.Raw()}), keyOf("json"), never(t), everonce.Replayed, nil)
 	checkEqual(t, "value", res.Value, "v")
 }
+
+// A release whose answer was lost, and after which another came: its repetition does not take that for a loss.
+func TestReleaseWhoseAnswerWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		s.on("Release", 1, func(_ context.Context, call func() error) error {
+			checkErr(t, call(), nil)
+			diedIn(t, s.under, keyOf("x"), time.Hour)
+			return errNet
+		})
+		do(t, r, keyOf("x"), returns("", everonce.NotDone(errWork)), everonce.Failed, errWork)
+		checkEqual(t, "releases", s.count("Release"), 2)
+		checkEqual(t, "the other one's claim", s.record(t, keyOf("x")).Owner, "dead:1")
+	})
+}

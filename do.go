@@ -218,7 +218,7 @@ func judgeError(err error, classify func(error) error) ended {
 		return endedDone
 	}
 	how := readMarks(err)
-	if how == endedUnknown && classify != nil && !fromStep(err) {
+	if how == endedUnknown && classify != nil && !crossedBorder(err) {
 		if marked := classify(err); marked != nil {
 			how = readMarks(marked)
 		}
@@ -271,7 +271,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	} else if err != nil {
 		return res, a.fail(Failed, ErrStore, errors.Join(cause, err))
 	}
-	return res, cause
+	return res, a.bordered(cause)
 }
 
 // unrecorded is the end of an attempt whose completion was refused or never stored.

@@ -162,7 +162,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			return brokenAs[T](j, errors.Join(workErr, err))
 		}
 		res.Outcome = Failed
-		return res, workErr
+		return res, j.bordered(workErr)
 	}
 	failure := failureOf(workErr, j.set)
 	complete.Result = failure.save()

@@ -113,7 +113,9 @@ func loadFailure(res SavedResult) (*PermanentError, error) {
 }
 
 // NotDone marks an error as proof that nothing took hold: the attempt is released and the key may be
-// tried again at once. errors.Is and errors.As see through it. NotDone(nil) is an error too.
+// tried again at once. errors.Is and errors.As see through it. NotDone(nil) is an error too. In an error that
+// joins several, the first mark speaks for all: mark the whole. A mark does not cross the border of a step,
+// nor of an operation inside of another's work.
 func NotDone(err error) error {
 	if err == nil {
 		err = errors.New("everonce: not done")
@@ -139,11 +141,28 @@ type stepError struct {
 func (e *stepError) Error() string { return fmt.Sprintf("step %q: %v", e.name, e.err) }
 func (e *stepError) Unwrap() error { return e.err }
 
-// fromStep reports whether an error crossed the border of a step.
-func fromStep(err error) bool {
+// nestedError is the border of an operation inside of another one's work: that nothing of the inner one
+// took hold says nothing of the outer.
+type nestedError struct{ err error }
+
+func (e *nestedError) Error() string { return e.err.Error() }
+func (e *nestedError) Unwrap() error { return e.err }
+
+// bordered returns the work's own error as the call returns it.
+func (op *operation) bordered(err error) error {
+	if op.place == nil || err == nil {
+		return err
+	}
+	return &nestedError{err}
+}
+
+// crossedBorder reports whether an error came out of a step or of another operation: what it says, it says
+// of that.
+func crossedBorder(err error) bool {
 	var inStep *stepError
+	var nested *nestedError
 	var e *Error
-	return errors.As(err, &inStep) || errors.As(err, &e) && e.Step != ""
+	return errors.As(err, &inStep) || errors.As(err, &nested) || errors.As(err, &e)
 }
 
 // readMarks tells what the marks on an error say, outermost first: errors.Is would look through the
@@ -159,6 +178,8 @@ func readMarks(err error) ended {
 		return endedRejected
 	case *notDoneError:
 		return endedNotDone
+	case *nestedError:
+		return endedUnknown
 	case *stepError:
 		if readMarks(e.err) == endedRejected {
 			return endedRejected

@@ -305,7 +305,7 @@ func (r *transaction[T, Tx]) undone(err, rollbackErr error) (Result[T], error) {
 	if errors.Is(err, ErrTxTooLong) || errors.Is(rollbackErr, ErrTxTooLong) {
 		return r.failed(ErrTxTooLong, err)
 	}
-	return Result[T]{Outcome: Failed, Attempt: r.ran}, err
+	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.bordered(err)
 }
 
 // failed is the end of a transaction that was rolled back for another reason than the work's error.

@@ -1,0 +1,161 @@
+package everonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// A lost answer to a commit is resolved through the claim (rule 16).
+func TestTransactWhoseCommitWasLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		commit func(s *mapStore) behaviour
+		runs   int
+	}{
+		"committed": {func(*mapStore) behaviour { return lose(errCommitLost) }, 1},
+		"not committed": {func(s *mapStore) behaviour {
+			return func(context.Context, func() error) error {
+				s.abort()
+				return errCommitLost
+			}
+		}, 2},
+		"still in progress, then committed": {func(*mapStore) behaviour {
+			return func(_ context.Context, call func() error) error {
+				time.AfterFunc(300*time.Millisecond, func() { _ = call() })
+				return errCommitLost
+			}
+		}, 1},
+		"still in progress, then rolled back": {func(s *mapStore) behaviour {
+			return func(context.Context, func() error) error {
+				time.AfterFunc(300*time.Millisecond, s.abort)
+				return errCommitLost
+			}
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ways(t, func(t *testing.T, o everonce.Options) {
+				for _, callerGone := range []bool{false, true} {
+					s := newMapStore()
+					x := newTxReceiver(t, s, &o)
+					s.on("Commit", 1, c.commit(s))
+					ctx, cancel := context.WithCancel(context.Background())
+					runs := 0
+					res, err := everonce.Transact(ctx, x, keyOf("x"), func(ctx context.Context, tx *mapTx) (int, error) {
+						runs++
+						if callerGone {
+							cancel()
+						}
+						return adds(ctx, tx)
+					})
+					cancel()
+					if callerGone && c.runs == 2 { // it is found out that it did not commit, and nobody waits for another run
+						checkOutcome(t, res, err, everonce.Failed, context.Canceled)
+						checkEqual(t, "runs", runs, 1)
+						checkEqual(t, "balance", s.row("balance"), 0)
+					} else {
+						checkOutcome(t, res, err, everonce.Executed, nil)
+						checkEqual(t, "value", res.Value, 30)
+						checkEqual(t, "Attempt", res.Attempt, 1)
+						checkEqual(t, "runs", runs, c.runs)
+						checkEqual(t, "balance", s.row("balance"), 30)
+					}
+					s.checkIdle(t)
+				}
+			})
+		})
+	}
+}
+
+func TestTransactWhoseCommitWasLostWithTheStore(t *testing.T) {
+	ways(t, func(t *testing.T, o everonce.Options) {
+		s := newMapStore()
+		x := newTxReceiver(t, s, &o)
+		s.on("Commit", 1, func(_ context.Context, call func() error) error {
+			err := call()
+			s.on("Begin", 0, refuse(errNet))
+			s.on("Get", 0, refuse(errNet))
+			return errors.Join(errCommitLost, err)
+		})
+		_, err := transact(t, x, s, keyOf("x"), adds, everonce.Unknown, everonce.ErrOutcomeUnknown)
+		checkErr(t, err, errCommitLost)
+		checkErr(t, err, errNet)
+		if asError(t, err).RetryAfter <= 0 {
+			t.Error("no retry-after")
+		}
+		s.heal()
+		res, _ := transact(t, x, s, keyOf("x"), txNever(t), everonce.Replayed, nil) // to call again finds out
+		checkEqual(t, "value", res.Value, 30)
+	})
+}
+
+func TestTransactWhoseFailuresCommitWasLost(t *testing.T) {
+	s := newMapStore()
+	x := newTxReceiver(t, s, nil)
+	s.on("Commit", 1, lose(errCommitLost))
+	_, err := transact(t, x, s, keyOf("x"), addsThen(func(*mapTx) error { return everonce.Permanent("declined", nil, nil) }), everonce.Rejected, errAny)
+	checkEqual(t, "code", asPermanent(t, err).Code, "declined")
+}
+
+// Of two optimistic duplicates at once both may work, and one is rolled back and replays the other.
+func TestOptimisticConflict(t *testing.T) {
+	for _, retries := range []int{0, -1} { // it is no failure, so it needs no retries
+		synctest.Test(t, func(t *testing.T) {
+			s := newMapStore()
+			x := newTxReceiver(t, s, &everonce.Options{TxRetries: retries})
+			runs := 0
+			res, err := everonce.Transact(context.Background(), x, keyOf("x"), func(ctx context.Context, tx *mapTx) (int, error) {
+				runs++
+				if runs == 1 {
+					other, err := everonce.Transact(context.Background(), x, keyOf("x"), func(ctx context.Context, tx *mapTx) (int, error) {
+						runs++
+						return tx.Add("balance", 5)
+					}, everonce.Optimistic())
+					checkOutcome(t, other, err, everonce.Executed, nil)
+				}
+				return tx.Add("other", 30)
+			}, everonce.Optimistic())
+			checkOutcome(t, res, err, everonce.Replayed, nil)
+			checkEqual(t, "the winner's value", res.Value, 5)
+			checkEqual(t, "runs", runs, 2)
+			checkEqual(t, "the loser's write", s.row("other"), 0)
+			s.checkIdle(t)
+		})
+	}
+}
+
+func TestTransactWhenTheStoreFails(t *testing.T) {
+	ways(t, func(t *testing.T, o everonce.Options) {
+		for _, do := range []behaviour{refuse(errNet), hang, refuse(fmt.Errorf("sql: %w", everonce.ErrSchema))} {
+			s := newMapStore()
+			x := newTxReceiver(t, s, &o)
+			s.on("Begin", 0, do)
+			s.on("Get", 0, do)
+			transact(t, x, s, keyOf("x"), txNever(t), everonce.StoreFailed, everonce.ErrStore)
+			if n := s.count("Begin"); n > 1 {
+				t.Errorf("%d begins", n)
+			}
+			s.heal()
+			s.on("Commit", 0, refuse(errNet))
+			transact(t, x, s, keyOf("x"), adds, everonce.Failed, errNet)
+			checkEqual(t, "balance", s.row("balance"), 0)
+		}
+	})
+}
+
+// Where a database finds out at the end that another had the key, the claim tells what became of it.
+func TestTransactWhoseCompletionConflicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMapStore()
+		x := newTxReceiver(t, s, nil)
+		s.on("Commit", 1, refuse(everonce.ErrConflict))
+		transact(t, x, s, keyOf("x"), adds, everonce.Executed, nil)
+		checkEqual(t, "balance", s.row("balance"), 30)
+		s.on("Commit", 0, refuse(everonce.ErrConflict))
+		transact(t, x, s, keyOf("y"), adds, everonce.Failed, everonce.ErrConflict)
+	})
+}
