@@ -38,6 +38,8 @@ type Result[T any] struct {
 //   - [ErrStore]: the store failed before the work was called. [ErrInvalidKey], [ErrInvalidArgument],
 //     [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
+// Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec, EffectsInSteps.
+//
 // Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and
 // the attempt is ended as after an unmarked error.
 //
@@ -262,6 +264,9 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 			res.Outcome = Unknown
 			e := a.fail(Unknown, ErrOutcomeUnknown, cause)
 			e.Step = step
+			if inner, ok := cause.(*Error); ok && inner.Sentinel == ErrOutcomeUnknown && inner.Step == step { //nolint:errorlint // the step's own error, as it was returned
+				e.Cause = inner.Cause // it says the same
+			}
 			return res, e
 		}
 	}

@@ -28,5 +28,15 @@
 // nothing. And no library knows whether a call that got no answer took hold: everonce says "unknown"
 // ([ErrOutcomeUnknown]) where others run it again.
 //
+// # Where to read
+//
+// Applications: [Do], [Transact], [DoTx], [Step], [StepTx], [Policy], [Options], [Lifetime], [Outcome], the errors,
+// [Receiver.Settle], [StartJanitor], [LogObserver].
+//
+// Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle].
+//
+// Writers of stores: [Store], [TxStore], [Decide], [Record], the requests and results, and the optional
+// powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller].
+//
 // Stores are in store/…; a store of your own is written against [Store] and proven by store/storetest.
 package everonce

@@ -15,7 +15,8 @@ type SettleVerdict uint8
 const (
 	// SettleDone: the effect happened; Value, Encoded or Failure is its result.
 	SettleDone SettleVerdict = iota + 1
-	// SettleNotDone: it did not, and will not: the key, or the step, may be tried again.
+	// SettleNotDone: it did not, and will not: the key, or the step, may be tried again. Steps of the
+	// operation that are open stay in question: settle each.
 	SettleNotDone
 )
 
@@ -69,7 +70,7 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	if op.set.Observer != nil {
 		w := op.observe(ctx, OpSettle, s.Step)
 		err = Settle(w.ctx, r.store, op.id, s)
-		w.end(settleOutcome(err), err)
+		w.end(s.outcome(err), err)
 		return err
 	}
 	return Settle(ctx, r.store, op.id, s)
@@ -96,9 +97,12 @@ func (s *Settlement) encode(set *settings) error {
 
 var errManyResults = fmt.Errorf("%w: a settlement has one result: Value, Encoded or Failure", ErrInvalidArgument)
 
-func settleOutcome(err error) Outcome {
+// outcome is what an observer is told: Executed only where the settlement says that the effect happened.
+func (s *Settlement) outcome(err error) Outcome {
 	var e *Error
 	switch {
+	case err == nil && s.Verdict == SettleNotDone:
+		return Failed
 	case err == nil:
 		return Executed
 	case errors.As(err, &e):
@@ -126,6 +130,8 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	if s.Lifetime == (Lifetime{}) {
 		s.Lifetime = ForFinance()
 	}
+	ctx, cancel := context.WithTimeout(ctx, settleLease) // a tool's context need not end by itself
+	defer cancel()
 	if err := s.checkStep(ctx, store, op); err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ import (
 // fn's errors are read as Do reads those of the work. They come back wrapped; NotDone speaks of the
 // step alone and does not mark the operation as not done. [ErrNotRecorded] comes with the value.
 // [ErrStepRepeated]: the name was used before in this attempt. [ErrLeaseLost], [ErrAttemptEnded]: stop.
-// Options: WithPolicy, WithReconcile.
+// Options: WithPolicy, WithReconcile, WithCodec. Inside of an operation under Reconcile a step needs a
+// question of its own, or a policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
 	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, OpStep)
 	var zero T

@@ -21,7 +21,7 @@ import (
 //     find out. Call again with the same key: that finds out.
 //
 // The transaction does not end with ctx; only the work sees its end. Options: a Fingerprint, Wait,
-// WithLifetime, WithSummary, Optimistic.
+// WithLifetime, WithSummary, WithCodec, Optimistic.
 func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
