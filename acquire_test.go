@@ -348,3 +348,17 @@ func TestWaitersShareNothing(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A claim that came through when the caller was gone is taken back: the work is not called.
+func TestCallerGoneWhenTheClaimIsAnswered(t *testing.T) {
+	s := newFaultStore()
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.on("Claim", 1, func(_ context.Context, call func() error) error {
+		cancel()
+		return call()
+	})
+	res, err := everonce.Do(ctx, r, keyOf("x"), never(t))
+	checkOutcome(t, res, err, everonce.Failed, context.Canceled)
+	checkEqual(t, "state", s.record(t, keyOf("x")).State, everonce.StateReleased)
+}

@@ -30,13 +30,15 @@ func TestDownstreamKeyVectors(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newReceiver(t, memstore.New(nil), everonce.Reexecute, c.opts)
+			r, x := newReceiver(t, memstore.New(nil), everonce.Reexecute, c.opts), newTxReceiver(t, newMapStore(), c.opts)
 			for n := range 3 { // the same in every attempt
 				do(t, r, key, func(_ context.Context, a *everonce.Attempt) (string, error) {
 					checkEqual(t, "Number", a.Number(), n+1)
 					for name, want := range c.want {
 						checkEqual(t, "downstream key "+name, a.DownstreamKey(name), want)
 						checkEqual(t, "of the receiver", r.DownstreamKey(key, name), want)
+						checkEqual(t, "of a transactional one", x.DownstreamKey(key, name), want)
+						checkEqual(t, "its record ID", x.RecordID(key), r.RecordID(key))
 					}
 					return "", errWork
 				}, everonce.Failed, errWork)

@@ -36,6 +36,22 @@ func TestRawCodec(t *testing.T) {
 			t.Errorf("%#v: %#v, %v; want an empty slice that is not nil", empty, got, err)
 		}
 	}
+	type (
+		body []byte
+		text string
+	)
+	for want, v := range map[string]any{"body": body("body"), "text": text("text")} {
+		got, err := c.Marshal(v)
+		checkErr(t, err, nil)
+		checkEqual(t, "of a named type", string(got), want)
+	}
+	var nb body
+	checkErr(t, c.Unmarshal([]byte("abc"), &nb), nil)
+	checkEqual(t, "named bytes back", string(nb), "abc")
+	var ns text
+	checkErr(t, c.Unmarshal([]byte("abc"), &ns), nil)
+	checkEqual(t, "a named string back", ns, text("abc"))
+
 	if _, err := c.Marshal(5); err == nil || !strings.Contains(err.Error(), "int") {
 		t.Errorf("an int: %v", err)
 	}

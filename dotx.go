@@ -55,8 +55,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
 	if err := op.compared(ctx); err != nil { // to bind it here could wait for the caller's transaction
-		res, _ := failed[T](err)
-		return res, err
+		return failed[T](err)
 	}
 	j := &joined[Tx]{operation: op, t: t, tx: tx, savepoint: savepointAt(op.place)}
 	return doTx(ctx, j, work, summarize)

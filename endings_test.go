@@ -108,6 +108,7 @@ func TestNilPermanentErrorSaysNothing(t *testing.T) {
 	var p *everonce.PermanentError
 	do(t, r, keyOf("x"), func(_ context.Context, _ *everonce.Attempt) (string, error) { return "", p }, everonce.Unknown, everonce.ErrOutcomeUnknown)
 	checkEqual(t, "state", recordIn(t, s, keyOf("x")).State, everonce.StateAbandoned)
+	checkEqual(t, "its text", error(p).Error(), "everonce: a nil *PermanentError")
 }
 
 func TestErrorTexts(t *testing.T) {
@@ -116,6 +117,7 @@ func TestErrorTexts(t *testing.T) {
 		want string
 	}{
 		{everonce.Error{Outcome: everonce.Unknown}, "everonce: unknown"},
+		{everonce.Error{Outcome: everonce.Failed, Cause: errWork}, "everonce: failed: the gateway did not answer"},
 		{everonce.Error{Sentinel: everonce.ErrInProgress, KeyHash: "0123", RetryAfter: 1500e6}, "everonce: operation in progress (key 0123), retry after 1.5s"},
 		{
 			everonce.Error{Sentinel: everonce.ErrOutcomeUnknown, Step: "mail", KeyHash: "0123", Cause: errWork},

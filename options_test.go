@@ -32,6 +32,8 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"store timeout negative", everonce.Options{StoreTimeout: -1}, "Options.StoreTimeout is negative"},
 		{"completion limit negative", everonce.Options{CompletionLimit: -1}, "Options.CompletionLimit is negative"},
 		{"transaction timeout negative", everonce.Options{TxTimeout: -1}, "Options.TxTimeout is negative"},
+		{"a lifetime without end", everonce.Options{Lifetime: everonce.Lifetime{Retention: 1 << 62, Remember: 1 << 62}}, "Lifetime"},
+		{"a codec's name too long", everonce.Options{Codec: longName{everonce.JSON()}}, "codec"},
 		{"owner too long", everonce.Options{Owner: strings.Repeat("o", 129)}, "Options.Owner has 129 bytes"},
 		{"secret too short", everonce.Options{IdentitySecret: []byte("fifteen bytes..")}, "Options.IdentitySecret has 15 bytes"},
 	} {
@@ -83,6 +85,29 @@ func TestPolicyIsRequired(t *testing.T) {
 			t.Errorf("policy %d: %v, %v", p, r, err)
 		}
 	}
+}
+
+// longName is a codec whose name no store has room for.
+type longName struct{ everonce.Codec }
+
+func (longName) Name() string { return strings.Repeat("n", 200) }
+
+// sliceTx is a transaction that can not be compared.
+type sliceTx []int
+
+type sliceStore struct{ everonce.Store }
+
+func (*sliceStore) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[sliceTx], everonce.ClaimResult, error) {
+	return nil, everonce.ClaimResult{}, errNet
+}
+func (*sliceStore) Join(sliceTx) (everonce.TxHandle[sliceTx], error) { return nil, errNet }
+func (*sliceStore) ClassifyTx(error) everonce.TxErrorClass           { return everonce.TxErrorOther }
+
+func TestTransactionMustBeComparable(t *testing.T) {
+	x, err := everonce.NewTxReceiver[sliceTx](&sliceStore{memstore.New(nil)}, nil)
+	checkErr(t, err, nil)
+	res, err := everonce.DoTx(context.Background(), sliceTx{1}, x, keyOf("x"), withinNever(t))
+	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
 }
 
 // structStore is a store that can not be compared.
@@ -191,6 +216,7 @@ func TestCallOptionsAreValidated(t *testing.T) {
 		"lifetime":                            everonce.WithLifetime(everonce.Lifetime{}),
 		"optimistic":                          everonce.Optimistic(),
 		"nil codec":                           everonce.WithCodec(nil),
+		"codec's name":                        everonce.WithCodec(longName{everonce.JSON()}),
 		"summary's type":                      everonce.WithSummary(func(int) []byte { return nil }),
 		"reconcile's type":                    everonce.WithReconcile(func(context.Context, everonce.Abandoned) (v everonce.Verdict[int], _ error) { return v, nil }),
 		"policy reconcile without a question": everonce.WithPolicy(everonce.Reconcile),

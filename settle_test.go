@@ -177,6 +177,7 @@ func TestSettlementsAreValidated(t *testing.T) {
 		"a value without encoding":  {Verdict: everonce.SettleDone, Value: make(chan int)},
 		"summary too long":          {Verdict: everonce.SettleDone, Summary: make([]byte, everonce.MaxSummaryLen+1)},
 		"who is too long":           {Verdict: everonce.SettleDone, By: strings.Repeat("x", 129)},
+		"a codec's name too long":   {Verdict: everonce.SettleDone, Encoded: []byte("1"), Codec: strings.Repeat("n", 200)},
 		"lifetime without a result": {Verdict: everonce.SettleDone, Lifetime: everonce.Lifetime{Remember: 1}},
 	} {
 		err := r.Settle(context.Background(), keyOf("x"), c)
@@ -356,4 +357,24 @@ func TestSettleAStepWhenTheStoreFails(t *testing.T) {
 	s.on("Get", 0, refuse(errNet))
 	checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "mail"}), everonce.ErrStore)
 	checkEqual(t, "claims", s.count("Claim"), claims)
+}
+
+// A step is settled, and the operation was unknown by itself: it stays so.
+func TestSettleAStepOfAnUnknownOperation(t *testing.T) {
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		_, err := everonce.Step(ctx, a, "mail", stepReturns("", errWork))
+		return "", err
+	}, everonce.Unknown, errWork)
+	checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "mail"}), nil)
+	rec := recordIn(t, s, keyOf("x"))
+	checkEqual(t, "state", rec.State, everonce.StateAbandoned)
+	checkEqual(t, "UnknownStep", rec.UnknownStep, "")
+	checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleNotDone}), nil)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		_, err := everonce.Step(ctx, a, "mail", stepNever(t))
+		checkErr(t, err, everonce.ErrResultElided)
+		return "v", nil
+	}, everonce.Executed, nil)
 }

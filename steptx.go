@@ -58,7 +58,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 				return v, err
 			}
 			if errors.Is(err, ErrLeaseLost) { // or a commit of ours was late, and came first
-				if done, err = foundCommitted(s, t); done {
+				if found, err := foundCommitted(s, t); err == nil && found {
 					return committedStep(s, v)
 				}
 				return zero, s.leaseLost()

@@ -344,3 +344,52 @@ func TestStepTxWhenTheStoreFails(t *testing.T) {
 		checkEqual(t, "balance", s.row("balance"), 0)
 	})
 }
+
+// A Step of the same name, begun outside of transactions and not seen to end, is as unknown as before.
+func TestStepTxOverAnOpenStep(t *testing.T) {
+	for _, p := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
+		s := newMapStore()
+		r, x := newReceiver(t, s, p, nil), newTxReceiver(t, s, nil)
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "charge", stepReturns("", errWork))
+			checkErr(t, err, errWork)
+		})
+		if p == everonce.Reexecute {
+			_, err := inStepTx(t, r, x, s, adds)
+			checkErr(t, err, nil)
+			checkEqual(t, "balance", s.row("balance"), 30)
+			continue
+		}
+		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			_, err := everonce.StepTx(ctx, a, x, "charge", txNever(t))
+			checkErr(t, err, everonce.ErrOutcomeUnknown)
+			return "", err
+		}, everonce.Unknown, everonce.ErrOutcomeUnknown)
+		checkEqual(t, "UnknownStep", s.record(keyOf("x")).UnknownStep, "charge")
+	}
+}
+
+// A commit that is refused because a late one of the same step came first is that one.
+func TestStepTxWhoseLateCommitCameFirst(t *testing.T) {
+	for name, codec := range map[string]everonce.Codec{"kept": everonce.JSON(), "elided": brittle{marshal: fails}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r, x := newStepTx(t, &everonce.Options{Codec: codec})
+				s.on("Commit", 1, lose(everonce.ErrLeaseLost))
+				v, err := inStepTx(t, r, x, s, adds)
+				checkErr(t, err, nil)
+				checkEqual(t, "value", v, 30)
+				checkEqual(t, "balance", s.row("balance"), 30)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // the first look for it fails
+		s, r, x := newStepTx(t, nil)
+		s.on("Commit", 1, lose(errCommitLost))
+		s.on("tx.Get", 1, refuse(errNet))
+		v, err := inStepTx(t, r, x, s, adds)
+		checkErr(t, err, nil)
+		checkEqual(t, "value", v, 30)
+		checkEqual(t, "balance", s.row("balance"), 30)
+	})
+}

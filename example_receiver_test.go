@@ -1,0 +1,48 @@
+package everonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// A process with the wrong secret would take every duplicate for new. It is told at its start.
+func ExampleReceiver_Ready() {
+	ctx := context.Background()
+	store := memstore.New(nil)
+	for _, secret := range []string{"the store's own secret", "a typo in the configuration"} {
+		r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{IdentitySecret: []byte(secret)})
+		if err != nil {
+			panic(err)
+		}
+		err = r.Ready(ctx)
+		fmt.Println(err == nil, errors.Is(err, everonce.ErrIdentity))
+	}
+	// Output:
+	// true false
+	// false true
+}
+
+// Support looks for an order in the bank's list of charges, by the key under which it was made.
+func ExampleReceiver_DownstreamKey() {
+	ctx := context.Background()
+	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	bank := map[string]string{}
+	key := everonce.Key{Scope: "charges", ID: "order-7"}
+	_, err = everonce.Do(ctx, r, key, func(_ context.Context, a *everonce.Attempt) (string, error) {
+		bank[a.DownstreamKey("charge")] = "booked on Monday"
+		return "", errors.New("timeout")
+	})
+	fmt.Println(errors.Is(err, everonce.ErrOutcomeUnknown))
+	fmt.Println(bank[r.DownstreamKey(key, "charge")])
+	// Output:
+	// true
+	// booked on Monday
+}

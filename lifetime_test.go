@@ -1,0 +1,70 @@
+package everonce_test
+
+import (
+	"context"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// longest is the longest part of a lifetime, and the longest lease.
+const longest = 100 * 365 * 24 * time.Hour
+
+// A sum of two parts that overflows would make a record that is gone as soon as it is completed.
+func TestLifetimesThatWouldOverflowAreRefused(t *testing.T) {
+	for name, life := range map[string]everonce.Lifetime{
+		"for ever, and remembered":   {Retention: math.MaxInt64, Remember: time.Hour},
+		"remembered for ever":        {Retention: time.Hour, Remember: math.MaxInt64},
+		"for ever":                   {Retention: math.MaxInt64},
+		"two halves of for ever":     {Retention: math.MaxInt64/2 + 1, Remember: math.MaxInt64/2 + 1},
+		"a little above the longest": {Retention: longest + 1},
+		"so long remembered":         {Retention: 1, Remember: longest + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFaultStore()
+			_, err := everonce.NewReceiver(s, everonce.Refuse, &everonce.Options{Lifetime: life})
+			checkErr(t, err, everonce.ErrInvalidArgument)
+			_, err = everonce.NewTxReceiver(newMapStore(), &everonce.Options{Lifetime: life})
+			checkErr(t, err, everonce.ErrInvalidArgument)
+			r := newReceiver(t, s, everonce.Refuse, nil)
+			do(t, r, keyOf("x"), never(t), everonce.Invalid, everonce.ErrInvalidArgument, everonce.WithLifetime(life))
+			err = r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Lifetime: life})
+			checkErr(t, err, everonce.ErrInvalidArgument)
+			checkEqual(t, "calls of the store", len(s.calls), 0)
+		})
+	}
+}
+
+func TestLeasesThatWouldOverflowAreRefused(t *testing.T) {
+	s := newFaultStore()
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	for _, lease := range []time.Duration{math.MaxInt64, longest + 1} {
+		_, err := everonce.NewReceiver(s, everonce.Refuse, &everonce.Options{Lease: lease})
+		checkErr(t, err, everonce.ErrInvalidArgument)
+		do(t, r, keyOf("x"), never(t), everonce.Invalid, everonce.ErrInvalidArgument, everonce.WithLease(lease))
+	}
+	checkEqual(t, "calls of the store", len(s.calls), 0)
+	do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil, everonce.WithLease(longest))
+}
+
+// The longest lifetime that is accepted is one: nothing purges the record, and its end is in the future.
+func TestTheLongestLifetimeKeepsTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(nil)
+		life := everonce.Lifetime{Retention: longest, Remember: longest}
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lifetime: life})
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		rec := recordIn(t, s, keyOf("x"))
+		checkEqual(t, "the end of the result", rec.ResultUntil.Sub(rec.CompletedAt), life.Retention)
+		checkEqual(t, "the end of the record", rec.PurgeAt.Sub(rec.CompletedAt), life.Total())
+		time.Sleep(longest / 4)
+		purged, err := s.Purge(context.Background(), everonce.PurgeRequest{Limit: 10})
+		checkErr(t, err, nil)
+		checkEqual(t, "purged", purged, everonce.PurgeResult{})
+		do(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), never(t), everonce.Replayed, nil)
+	})
+}

@@ -1,0 +1,48 @@
+package everonce_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// An attempt is none: Lookup by it would compile, and ask under its key's receiver.
+func TestAttemptIsNoReceiver(t *testing.T) {
+	for _, v := range []any{(*everonce.Receiver)(nil), (*everonce.TxReceiver[*mapTx])(nil)} {
+		if _, ok := v.(everonce.AnyReceiver); !ok {
+			t.Errorf("%T is no AnyReceiver", v)
+		}
+	}
+	var a any = (*everonce.Attempt)(nil)
+	if _, ok := a.(everonce.AnyReceiver); ok {
+		t.Errorf("%T is an AnyReceiver", a)
+	}
+	if _, ok := a.(interface{ Ready(context.Context) error }); ok {
+		t.Errorf("%T has the receiver's methods", a)
+	}
+}
+
+// structTx is a transaction that can not be compared.
+type structTx struct{ conns []int }
+
+type structStore struct{ everonce.Store }
+
+func (structStore) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[structTx], everonce.ClaimResult, error) {
+	return nil, everonce.ClaimResult{}, errors.ErrUnsupported
+}
+
+func (structStore) Join(structTx) (everonce.TxHandle[structTx], error) {
+	return nil, errors.ErrUnsupported
+}
+func (structStore) ClassifyTx(error) everonce.TxErrorClass { return everonce.TxErrorOther }
+
+// Doomed transactions are found again by comparing them.
+func TestDoTxRefusesATransactionThatCanNotBeCompared(t *testing.T) {
+	x, err := everonce.NewTxReceiver[structTx](&structStore{memstore.New(nil)}, nil)
+	checkErr(t, err, nil)
+	res, err := everonce.DoTx(context.Background(), structTx{conns: []int{1}}, x, keyOf("x"), withinNever(t))
+	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
+}

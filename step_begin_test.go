@@ -1,0 +1,60 @@
+package everonce_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// The answer to a step's begin was lost, and the function was not called: what was written is taken back,
+// so that the next attempt does not meet a step of which nobody knows.
+func TestStepWhoseBeginWasLostIsNotOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{EffectsInSteps: true})
+		s.on("SaveStep", 0, func(_ context.Context, call func() error) error {
+			err := call()
+			if reqs := requests[everonce.SaveStepRequest](&s.faults, "SaveStep"); reqs[len(reqs)-1].Step.State == everonce.StepOpen {
+				return errNet
+			}
+			return err
+		})
+		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			return everonce.Step(ctx, a, "mail", stepNever(t))
+		}, everonce.Failed, everonce.ErrStore)
+		step, ok := stepIn(t, s, keyOf("x"), "mail")
+		checkEqual(t, "written", ok, true)
+		checkEqual(t, "state", step.State, everonce.StepNotDone)
+		s.heal()
+		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			return everonce.Step(ctx, a, "mail", stepReturns("sent", nil))
+		}, everonce.Executed, nil)
+	})
+}
+
+// A goroutine that the work has left behind begins no step any more: its effect would count for nothing.
+func TestStepAfterTheWorkHasReturnedIsRefused(t *testing.T) {
+	r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{EffectsInSteps: true})
+	start, refused := make(chan struct{}), make(chan error)
+	res, err := everonce.Do(context.Background(), r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		go func() {
+			<-start
+			_, err := everonce.Step(context.WithoutCancel(ctx), a, "late", stepNever(t))
+			refused <- err
+		}()
+		return "v", nil
+	}, everonce.WithSummary(func(string) []byte { // called when the work has returned, and before the completion is written
+		close(start)
+		checkErr(t, <-refused, errAny)
+		return nil
+	}))
+	checkOutcome(t, res, err, everonce.Executed, nil)
+	select {
+	case <-start:
+	default:
+		t.Error("the late step was never tried")
+	}
+}
