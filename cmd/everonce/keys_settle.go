@@ -202,18 +202,20 @@ type verdict struct {
 // settle settles, and says who did it.
 func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, got everonce.GetResult, with everonce.Settlement) error {
 	rec := &got.Record
-	v := verdict{Record: rec.ID.String(), Key: rec.ID.Short(), Step: with.Step, Verdict: "done", State: everonce.StateCompleted.String()}
+	v := verdict{Record: rec.ID.String(), Key: rec.ID.Short(), Step: with.Step, Verdict: "done"}
 	if with.Verdict == everonce.SettleNotDone {
 		v.Verdict = "not_done"
-	}
-	if with.Verdict == everonce.SettleNotDone || with.Step != "" {
-		v.State = everonce.StateReleased.String()
 	}
 	err := everonce.Settle(ctx, store, rec.ID, with)
 	a.audit(ctx, s, got, &with, &v, err)
 	if err != nil {
 		return err
 	}
+	after, err := store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	if err != nil {
+		return fmt.Errorf("it was settled, and then: %w", err)
+	}
+	v.State = after.Record.StateAt(after.Now).String()
 	return a.write(s.json, v, func() error {
 		_, err := fmt.Fprintf(a.out, "settled as %s; the operation is %s\n", v.Verdict, v.State)
 		return err
