@@ -110,8 +110,8 @@ func TestTransactionMustBeComparable(t *testing.T) {
 	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
 }
 
-// structStore is a store that can not be compared.
-type structStore struct {
+// uncomparableStore is a store that can not be compared.
+type uncomparableStore struct {
 	everonce.Store
 	_ []int
 }
@@ -120,7 +120,7 @@ type structStore struct {
 type keptNowhere struct{ everonce.Store }
 
 func TestStoreMustBeOne(t *testing.T) {
-	for name, s := range map[string]everonce.Store{"nil": nil, "typed nil": (*memstore.Store)(nil), "not comparable": structStore{}} {
+	for name, s := range map[string]everonce.Store{"nil": nil, "typed nil": (*memstore.Store)(nil), "not comparable": uncomparableStore{}} {
 		_, err := everonce.NewReceiver(s, everonce.Refuse, nil)
 		checkErr(t, err, everonce.ErrInvalidArgument)
 		if err != nil && !strings.Contains(err.Error(), "store") {
