@@ -32,6 +32,10 @@ func ExampleAttemptFrom() {
 	})
 	fmt.Println(err)
 	// Output:
+	// POST /ping
+	// POST /charge Idempotency-Key: dc85a06e4aa9cc364639b3404a6b67bc
+	// POST /mail Idempotency-Key: 62d946285e77ba3a52929b3d27efa920
+	// <nil>
 }
 
 // Every attempt of an operation gives the other side the same key, so that it can tell the second call for
@@ -54,6 +58,10 @@ func ExampleAttempt_DownstreamKey() {
 		fmt.Println(res.Outcome, res.Value, err)
 	}
 	// Output:
+	// attempt 1 charge c1ba211d mail e938118c
+	// failed  timeout
+	// attempt 2 charge c1ba211d mail e938118c
+	// executed placed <nil>
 }
 
 // A later attempt sees what the earlier ones have done, and takes back what is no longer wanted.
@@ -68,11 +76,11 @@ func ExampleAttempt_Steps() {
 	book := func(ctx context.Context, a *everonce.Attempt) (string, error) {
 		if soldOut {
 			for _, s := range a.Steps() {
-				fmt.Println("attempt", s.Attempt, "has booked:", s.Name, s.State)
+				fmt.Println("attempt", s.Attempt, "left the", s.Name, s.State)
 			}
 			return "cancelled", nil
 		}
-		if _, err := everonce.Step(ctx, a, "flight", func(context.Context) (string, error) { return "LH 1", nil }); err != nil {
+		if _, err := everonce.Step(ctx, a, "flight", func(context.Context) (string, error) { return "seat 12A", nil }); err != nil {
 			return "", err
 		}
 		return everonce.Step(ctx, a, "hotel", func(context.Context) (string, error) {
@@ -85,6 +93,10 @@ func ExampleAttempt_Steps() {
 		soldOut = true
 	}
 	// Output:
+	// failed  step "hotel": no room is free
+	// attempt 1 left the flight done
+	// attempt 1 left the hotel not_done
+	// executed cancelled <nil>
 }
 
 // The caller has hung up, and the work must not stop halfway: what has begun is finished under a context
@@ -106,4 +118,7 @@ func ExampleAttempt_Detached() {
 	fmt.Println(res.Outcome, res.Value, err)
 	fmt.Println(context.Cause(detached))
 	// Output:
+	// caller: context canceled detached: <nil>
+	// executed given to the other <nil>
+	// everonce: attempt has ended
 }

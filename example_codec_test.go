@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// gobCodec has a name, so that results are still read when another codec has taken its place.
+// gobCodec has a name, which is kept with every result: read with another codec, it is refused and not
+// misread.
 type gobCodec struct{}
 
 func (gobCodec) Name() string { return "gob" }
