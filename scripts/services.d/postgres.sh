@@ -4,7 +4,7 @@
 # the tests need; fsync stays on, because durability is what the figures are about.
 
 variable=EVERONCE_TEST_POSTGRES_URL
-port=54329
+port=25432 # below those that systems give to outgoing connections
 native_packages=postgresql
 
 # native_find sets $bin. Debian keeps initdb and pg_ctl out of the PATH.
@@ -90,7 +90,7 @@ native_start() {
 			tries=$((tries + 1))
 			[ "$tries" -lt 10 ] || return 1
 			sleep 1
-			p=$(free_port "$p")
+			p=$(free_port "$((p + 1))")
 		done
 		printf '%s\n' "$p" >"$dir/port"
 	fi
