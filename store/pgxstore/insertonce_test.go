@@ -156,16 +156,12 @@ func TestInsertOnceWaits(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() {
-				waiting := func() bool {
-					return number(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'%'", p.table) > 0
-				}
-				for start := time.Now(); !waiting() && time.Since(start) < 10*time.Second; {
-				}
+				waited := waitsForLock(t.Context(), p.table)
+				end := other.Rollback
 				if commits {
-					ended <- other.Commit(t.Context())
-				} else {
-					ended <- other.Rollback(t.Context())
+					end = other.Commit
 				}
+				ended <- errors.Join(waited, end(t.Context())) // else the insert would wait for ever
 			}()
 			row, inserted, err := once(p.insert(2, order, 2, nil))
 			noErr(t, <-ended)
@@ -179,6 +175,19 @@ func TestInsertOnceWaits(t *testing.T) {
 		}
 		noErr(t, end())
 	})
+}
+
+// waitsForLock returns once the server says that a statement with that text waits for a lock, and an error
+// if it never does.
+func waitsForLock(ctx context.Context, text string) error {
+	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'%'"
+	for start := time.Now(); time.Since(start) < 10*time.Second; {
+		var n int
+		if err := adminPool.QueryRow(ctx, waiting, text).Scan(&n); n > 0 || err != nil {
+			return err
+		}
+	}
+	return errors.New("nobody has waited for a lock: the test proves nothing")
 }
 
 // At repeatable read a row that was committed later is in the way and can not be seen: the answer is a
