@@ -25,24 +25,24 @@ func TestAttemptIsNoReceiver(t *testing.T) {
 	}
 }
 
-// structTx is a transaction that can not be compared.
-type structTx struct{ conns []int }
+// valueTx is a transaction that can not be compared.
+type valueTx struct{ conns []int }
 
-type structStore struct{ everonce.Store }
+type valueStore struct{ everonce.Store }
 
-func (structStore) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[structTx], everonce.ClaimResult, error) {
+func (valueStore) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[valueTx], everonce.ClaimResult, error) {
 	return nil, everonce.ClaimResult{}, errors.ErrUnsupported
 }
 
-func (structStore) Join(structTx) (everonce.TxHandle[structTx], error) {
+func (valueStore) Join(valueTx) (everonce.TxHandle[valueTx], error) {
 	return nil, errors.ErrUnsupported
 }
-func (structStore) ClassifyTx(error) everonce.TxErrorClass { return everonce.TxErrorOther }
+func (valueStore) ClassifyTx(error) everonce.TxErrorClass { return everonce.TxErrorOther }
 
 // Doomed transactions are found again by comparing them.
 func TestDoTxRefusesATransactionThatCanNotBeCompared(t *testing.T) {
-	x, err := everonce.NewTxReceiver[structTx](&structStore{memstore.New(nil)}, nil)
+	x, err := everonce.NewTxReceiver[valueTx](&valueStore{memstore.New(nil)}, nil)
 	checkErr(t, err, nil)
-	res, err := everonce.DoTx(context.Background(), structTx{conns: []int{1}}, x, keyOf("x"), withinNever(t))
+	res, err := everonce.DoTx(context.Background(), valueTx{conns: []int{1}}, x, keyOf("x"), withinNever(t))
 	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
 }

@@ -22,9 +22,11 @@ func TestStepWhoseBeginWasLostIsNotOpen(t *testing.T) {
 			}
 			return err
 		})
-		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
-			return everonce.Step(ctx, a, "mail", stepNever(t))
-		}, everonce.Failed, everonce.ErrStore)
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "mail", stepNever(t))
+			checkErr(t, err, everonce.ErrStore)
+			checkErr(t, err, errNet)
+		})
 		step, ok := stepIn(t, s, keyOf("x"), "mail")
 		checkEqual(t, "written", ok, true)
 		checkEqual(t, "state", step.State, everonce.StepNotDone)
