@@ -234,6 +234,42 @@ func TestRecordFields(t *testing.T) {
 	}
 }
 
+// TestErrorClasses compares what Record.LastError may be with what its comment and record.md say: all that
+// stands there in quotes.
+func TestErrorClasses(t *testing.T) {
+	var declared []string
+	for _, f := range parsed(t, ".") {
+		for _, d := range f.Decls {
+			gen, ok := d.(*ast.GenDecl)
+			if !ok || gen.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				v := spec.(*ast.ValueSpec) //nolint:forcetypeassert // a const declaration has no others
+				if strings.HasPrefix(v.Names[0].Name, "class") && len(v.Values) == 1 {
+					if text, ok := v.Values[0].(*ast.BasicLit); ok {
+						declared = append(declared, strings.Trim(text.Value, `"`))
+					}
+				}
+			}
+		}
+	}
+	quoted := func(text, quote string) (found []string) {
+		for _, match := range regexp.MustCompile(quote+"([a-z_]+)"+quote).FindAllStringSubmatch(text, -1) {
+			found = append(found, match[1])
+		}
+		return found
+	}
+	sameSet(t, "the comment of Record.LastError", quoted(fieldComments(t, ".", "Record")["LastError"], `"`), declared)
+	for _, row := range docs.Table(t, "docs/reference/record.md", "Record") {
+		if row.Cells[0] == "`LastError`" {
+			sameSet(t, "record.md, LastError", quoted(row.Cells[1], "`"), declared)
+			return
+		}
+	}
+	t.Error("record.md has no row of LastError")
+}
+
 func sameSet(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	got, want = slices.Clone(got), slices.Clone(want)
@@ -256,14 +292,14 @@ func TestRoundTripTables(t *testing.T) {
 	}
 	counted := map[string][2]string{} // by pgx, by database/sql
 	source := read("store/pgxstore/roundtrip_test.go")
-	costs := regexp.MustCompile(`costs\{begin: (\d+), commit: (\d+)\}`).FindAllStringSubmatch(source, -1)
+	costs := regexp.MustCompile(`costs\{begin: (\d+), commit: (\d+), bare: (\d+)\}`).FindAllStringSubmatch(source, -1)
 	if len(costs) != 2 {
 		t.Fatalf("TestRoundTrips has %d kinds of costs, want those of pgx and of database/sql", len(costs))
 	}
 	for _, found := range regexp.MustCompile(`count\("([^"]+)", ([^,]+),`).FindAllStringSubmatch(source, -1) {
 		var both [2]string
 		for i, cost := range costs {
-			n := strings.NewReplacer("cost.begin", cost[1], "cost.commit", cost[2]).Replace(found[2])
+			n := strings.NewReplacer("cost.begin", cost[1], "cost.commit", cost[2], "cost.bare", cost[3]).Replace(found[2])
 			sum := 0
 			for _, part := range strings.Split(n, "+") {
 				one, err := strconv.Atoi(part)

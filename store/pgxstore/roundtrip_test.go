@@ -154,7 +154,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	done = completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
 	count("commit with a record", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}) })
 
-	count("begin and roll back", 2*cost.bare, func() error {
+	count("begin and roll back", cost.bare+cost.bare, func() error {
 		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
 		if err != nil {
 			return err
