@@ -85,6 +85,7 @@ var classes = map[string]string{
 	"not_done":     "the work said that nothing took hold",
 	"step_unknown": "a step's outcome was unknown",
 	"error":        "the work failed",
+	"claim":        "its claim was taken back before the work was called",
 	"settled":      "somebody settled it as not done, or settled its unknown step",
 	"settle":       "a settlement did not come to its end",
 }
