@@ -31,7 +31,8 @@ type Options struct {
 }
 
 // Store is an [everonce.Store] in memory. It is also an [everonce.Lister], [everonce.ScopeDeleter],
-// [everonce.HealthChecker] and [everonce.IdentityKeeper]. It is safe for concurrent use.
+// [everonce.HealthChecker], [everonce.IdentityKeeper], [everonce.IdentityReader] and [everonce.Recaller]. It is
+// safe for concurrent use.
 type Store struct {
 	clock  func() micros
 	max    int64
@@ -50,6 +51,7 @@ var (
 	_ everonce.ScopeDeleter   = (*Store)(nil)
 	_ everonce.HealthChecker  = (*Store)(nil)
 	_ everonce.IdentityKeeper = (*Store)(nil)
+	_ everonce.IdentityReader = (*Store)(nil)
 	_ everonce.Recaller       = (*Store)(nil)
 )
 

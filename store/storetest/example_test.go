@@ -1,0 +1,73 @@
+package storetest_test
+
+import (
+	"context"
+	"database/sql"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+// The clock of this store is the suite's: the suite moves it, and waits for nothing.
+func ExampleRun() {
+	// In a test file of the store's package: func TestConformance(t *testing.T) { … }
+	_ = func(t *testing.T) {
+		storetest.Run(t, func(testing.TB) storetest.Harness {
+			start, moved := time.Now(), new(atomic.Int64) // it stands still until it is moved
+			clock := func() time.Time { return start.Add(time.Duration(moved.Load())) }
+			return storetest.Harness{
+				Store:   memstore.New(&memstore.Options{Now: clock}),
+				Advance: func(d time.Duration) { moved.Add(int64(d)) },
+			}
+		}, storetest.Capabilities{
+			Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true, Recaller: true,
+			MaxResult: 1 << 20,
+		})
+	}
+}
+
+// openStore stands for the constructor of your store, on a database of its own.
+var openStore func(testing.TB) (everonce.TxStore[*sql.Tx], *sql.DB)
+
+// The application's data in the same database is a table with a row for every effect.
+func ExampleRunTx() {
+	// In a test file of the store's package: func TestConformanceTx(t *testing.T) { … }
+	_ = func(t *testing.T) {
+		storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*sql.Tx] {
+			store, db := openStore(t)
+			if _, err := db.ExecContext(t.Context(), "CREATE TABLE ledger (name text NOT NULL)"); err != nil {
+				t.Fatal(err)
+			}
+			return storetest.TxHarness[*sql.Tx]{
+				Harness: storetest.Harness{Store: store},
+				Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
+					_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES ($1)", name)
+					return err
+				},
+				Count: func(ctx context.Context, name string) (n int, err error) {
+					err = db.QueryRowContext(ctx, "SELECT count(*) FROM ledger WHERE name = $1", name).Scan(&n)
+					return n, err
+				},
+				Begin: func(context.Context) (storetest.CallerTx[*sql.Tx], error) {
+					tx, err := db.BeginTx(context.Background(), nil) // it ends by itself, not with the call
+					if err != nil {
+						return storetest.CallerTx[*sql.Tx]{}, err
+					}
+					return storetest.CallerTx[*sql.Tx]{
+						Tx:       tx,
+						Commit:   func(context.Context) error { return tx.Commit() },
+						Rollback: func(context.Context) error { return tx.Rollback() },
+					}, nil
+				},
+				Spoil: func(ctx context.Context, tx *sql.Tx) error {
+					_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (NULL)")
+					return err
+				},
+			}
+		}, storetest.Capabilities{MaxResult: 1 << 20})
+	}
+}
