@@ -221,8 +221,9 @@ func (w writer) insert() *Statement {
 		strings.Join(args, ", ")+", 1) ON CONFLICT (id) DO NOTHING")
 }
 
-// held is true of the record of the attempt with that token and nonce.
-const held = "r.id = {1b} AND r.token = {2i} AND r.nonce = {3b} AND r.state = 1"
+// held is true of the record of the attempt with that token and nonce, unless a newer version has written it
+// since.
+var held = "r.id = {1b} AND r.token = {2i} AND r.nonce = {3b} AND r.state = 1 AND r.format <= " + strconv.Itoa(everonce.FormatVersion)
 
 func (w writer) complete() *Statement {
 	return w.exec("complete", 9, w.update("state = 4, lease_until = NULL, unknown_step = NULL, "+

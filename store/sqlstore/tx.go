@@ -292,13 +292,21 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 	return h.failed("commit", err)
 }
 
-// whyNoStep tells a lost lease from a full record, after the transaction was rolled back.
+// whyNoStep tells a lost lease from a full record, and from one that can not be judged, after the
+// transaction was rolled back.
 func (s *Store[Tx]) whyNoStep(ctx context.Context, req *everonce.SaveStepRequest) error {
 	var w row
-	if s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w) == nil && w.err == nil && w.found {
-		if _, err := transition.SaveStep(&w.rec, *req, w.now); errors.Is(err, everonce.ErrTooLarge) {
-			return err
-		}
+	if s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w) != nil || !w.found {
+		return everonce.ErrLeaseLost
+	}
+	if w.err != nil {
+		return s.failed("save step", w.err)
+	}
+	switch _, err := transition.SaveStep(&w.rec, *req, w.now); {
+	case errors.Is(err, everonce.ErrTooLarge):
+		return err
+	case errors.Is(err, everonce.ErrNewerRecord):
+		return s.failed("save step", err)
 	}
 	return everonce.ErrLeaseLost
 }

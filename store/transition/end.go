@@ -14,11 +14,11 @@ func Complete(rec *everonce.Record, req everonce.CompleteRequest, now time.Time)
 
 // CompleteInPlace is [Complete] on the record itself.
 func CompleteInPlace(rec *everonce.Record, req *everonce.CompleteRequest, now time.Time) (changed bool, err error) {
-	if rec.State == everonce.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce {
+	if rec.State == everonce.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce && rec.Format <= everonce.FormatVersion {
 		return false, nil
 	}
-	if !holds(rec, req.Token, req.Nonce) {
-		return false, everonce.ErrLeaseLost
+	if err := held(rec, req.Token, req.Nonce); err != nil {
+		return false, err
 	}
 	complete(rec, req, now)
 	return true, nil
@@ -52,8 +52,12 @@ func Record(rec *everonce.Record, claim everonce.ClaimRequest, done everonce.Com
 
 // Release ends an attempt without a result. With a token it is the attempt's own; without, it ends the
 // claim with that nonce, and where there is no record it leaves a released one, so that a delayed
-// packet of the claim is refused. It refuses nothing: what it may not touch it reports as superseded.
+// packet of the claim is refused. What it may not touch it reports as superseded; it refuses only, with
+// [everonce.ErrNewerRecord], a record of a newer version.
 func Release(rec *everonce.Record, req everonce.ReleaseRequest, now time.Time) (next *everonce.Record, res everonce.ReleaseResult, err error) {
+	if rec != nil && rec.Format > everonce.FormatVersion && !rec.GoneAt(now) {
+		return nil, res, everonce.ErrNewerRecord
+	}
 	next = new(everonce.Record)
 	if rec != nil {
 		*next = *rec
@@ -65,7 +69,7 @@ func Release(rec *everonce.Record, req everonce.ReleaseRequest, now time.Time) (
 	return next, res, nil
 }
 
-// ReleaseInPlace is [Release] on the record itself. Where exists is false, rec is a zero record to be
+// ReleaseInPlace is [Release] on the record itself, which this version wrote. Where exists is false, rec is a zero record to be
 // filled.
 func ReleaseInPlace(rec *everonce.Record, exists bool, req *everonce.ReleaseRequest, now time.Time) (changed bool, res everonce.ReleaseResult) {
 	byNonce := req.Token == 0
@@ -79,7 +83,7 @@ func ReleaseInPlace(rec *everonce.Record, exists bool, req *everonce.ReleaseRequ
 	case byNonce && (!exists || rec.GoneAt(now)):
 		refuseLater(rec, req, now)
 		return true, res
-	case byNonce && rec.State == everonce.StateReleased && rec.Format <= everonce.FormatVersion:
+	case byNonce && rec.State == everonce.StateReleased:
 		rec.Nonce = req.Nonce // the late packet of this claim is refused; the one before has ended long since
 		return true, res
 	}

@@ -15,8 +15,8 @@ func Renew(rec *everonce.Record, req everonce.RenewRequest, now time.Time) (next
 
 // RenewInPlace is [Renew] on the record itself.
 func RenewInPlace(rec *everonce.Record, req *everonce.RenewRequest, now time.Time) (changed bool, err error) {
-	if !holds(rec, req.Token, req.Nonce) {
-		return false, everonce.ErrLeaseLost
+	if err := held(rec, req.Token, req.Nonce); err != nil {
+		return false, err
 	}
 	renew(rec, req.Lease, req.Lifetime, now)
 	return true, nil
@@ -41,8 +41,8 @@ func SaveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time)
 
 // SaveStepInPlace is [SaveStep] on the record itself. The slice of steps is replaced, not written to.
 func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now time.Time) (changed bool, err error) {
-	if !holds(rec, req.Token, req.Nonce) {
-		return false, everonce.ErrLeaseLost
+	if err := held(rec, req.Token, req.Nonce); err != nil {
+		return false, err
 	}
 	at := len(rec.Steps)
 	for i := range rec.Steps {

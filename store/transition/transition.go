@@ -4,6 +4,9 @@
 // writes what it returns, and commits. Stores that must decide inside of a database's own statement
 // are compared with them by the suite in store/storetest.
 //
+// None of them writes over what a newer version wrote, until that is gone by time: they refuse it with
+// [everonce.ErrNewerRecord].
+//
 // The functions never change the record that they are given; a nil next says that there is nothing to
 // write. Those that end in InPlace write into the record itself, for stores that hold it exclusively
 // and count allocations; even these never write into a slice, so a copy of the record that was handed
@@ -24,7 +27,14 @@ func nextToken(previous everonce.Token, now time.Time) everonce.Token {
 	return max(previous+1, everonce.Token(now.UnixMicro()))
 }
 
-// holds reports whether the attempt with that token and nonce still has the record, lapsed or not.
-func holds(rec *everonce.Record, token everonce.Token, nonce everonce.Nonce) bool {
-	return rec.State == everonce.StateClaimed && rec.Token == token && rec.Nonce == nonce
+// held refuses with [everonce.ErrLeaseLost] unless the attempt with that token and nonce still has the
+// record, lapsed or not; and a record of a newer version, which is not judged by what this one knows.
+func held(rec *everonce.Record, token everonce.Token, nonce everonce.Nonce) error {
+	switch {
+	case rec.Format > everonce.FormatVersion:
+		return everonce.ErrNewerRecord
+	case rec.State != everonce.StateClaimed || rec.Token != token || rec.Nonce != nonce:
+		return everonce.ErrLeaseLost
+	}
+	return nil
 }
