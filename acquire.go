@@ -107,7 +107,7 @@ func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
 	defer cancel()
 	_, _ = op.store.Release(ctx, ReleaseRequest{ //nolint:errcheck // the store has failed already, and that is what the caller is told
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
-		ErrorClass: "claim", Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
+		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
 }
 

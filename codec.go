@@ -11,7 +11,8 @@ import (
 // The name under which a result's codec is remembered is its Name method's, where it has one, else
 // "custom": give a codec of your own a name before you ever change it.
 type Codec interface {
-	// Marshal returns bytes that it does not change or use again: a store may keep them as they are.
+	// Marshal returns bytes that it does not change or use again: a store may keep them as they are. It keeps
+	// nothing of v, which the caller gets and may change. Its error elides the result: it does not fail the call.
 	Marshal(v any) ([]byte, error)
 	// Unmarshal decodes into v, a non-nil pointer. It must not keep or change data.
 	Unmarshal(data []byte, v any) error

@@ -335,15 +335,18 @@ func (a *Attempt) unwound(asking bool) {
 
 var errUnwound = errors.New("everonce: the work panicked or exited its goroutine")
 
-// Classes of errors, as records keep them.
+// What Record.LastError may be, if it is not empty: the list is closed.
 const (
-	classUnwound  = "panic"
-	classCanceled = "canceled"
-	classDeadline = "deadline"
-	classLease    = "lease_lost"
-	classNotDone  = "not_done"
-	classStep     = "step_unknown"
-	classError    = "error"
+	classError    = "error"        // the work returned an error that says nothing
+	classNotDone  = "not_done"     // it returned one that proves that nothing took hold
+	classDeadline = "deadline"     // context.DeadlineExceeded is in its error
+	classCanceled = "canceled"     // context.Canceled is
+	classLease    = "lease_lost"   // ErrLeaseLost is
+	classStep     = "step_unknown" // ErrOutcomeUnknown is, or a step of it was refused as unknown
+	classUnwound  = "panic"        // the work panicked, or exited its goroutine
+	classClaim    = "claim"        // the claim was taken back, and the work was not called
+	classSettle   = "settle"       // a settlement could not be finished, and the record was put back
+	classSettled  = "settled"      // a settlement ended it: the operation as not done, or a step of it
 )
 
 func errorClass(err error) string {

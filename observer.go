@@ -55,14 +55,18 @@ type Op struct {
 	// KeyHash is [RecordID.Short]; the key itself is never told.
 	KeyHash string
 	Scope   Scope
-	Step    string
+	// Step is the step's name; empty for an operation.
+	Step string
 }
 
 // Event is how it ended.
 type Event struct {
 	Op
-	Outcome  Outcome
-	Attempt  int // 0 where none ran
+	// Outcome is what the caller gets. Of a settlement it is Executed only where that says that the effect
+	// happened.
+	Outcome Outcome
+	Attempt int // 0 where none ran
+	// Duration is from Start to End, waiting and the work included.
 	Duration time.Duration
 	// Waited is how much of it was spent waiting for another attempt.
 	Waited time.Duration

@@ -89,8 +89,11 @@ type Record struct {
 	UnknownStep string
 	// Previous is what the latest claim found in place of this record's attempt.
 	Previous Previous
-	// LastError is the class of the error that ended the latest attempt without completing: a short
-	// word, never the error's text.
+	// LastError is the class of the error that ended the latest attempt without completing: a word of a
+	// closed list, never the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown" and
+	// "lease_lost" tell how the work ended; "claim" is of a claim that was taken back before the work was called;
+	// "settled" of a settlement, and "settle" of one that could not be finished. It is cleared when a claim whose
+	// lease ran out is taken over.
 	LastError string
 
 	Format      int

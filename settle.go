@@ -182,7 +182,7 @@ func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonc
 	if err != nil || !got.Found { // a release by nonce would leave a record where there was none
 		return
 	}
-	_, _ = store.Release(ctx, ReleaseRequest{ID: id, Nonce: nonce, State: StateAbandoned, ErrorClass: "settle", Lifetime: s.Lifetime}) //nolint:errcheck // see above
+	_, _ = store.Release(ctx, ReleaseRequest{ID: id, Nonce: nonce, State: StateAbandoned, ErrorClass: classSettle, Lifetime: s.Lifetime}) //nolint:errcheck // see above
 }
 
 // checkStep refuses, before anything is written, a settlement of a step that is not in question: a forced
@@ -270,7 +270,7 @@ func (s *Settlement) result() SavedResult {
 // write writes the verdict under the settlement's own token.
 func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error {
 	release := ReleaseRequest{
-		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: StateReleased, ErrorClass: "settled", Lifetime: s.Lifetime,
+		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: StateReleased, ErrorClass: classSettled, Lifetime: s.Lifetime,
 	}
 	if s.Step != "" {
 		step, err := s.openStep(rec)

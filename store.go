@@ -47,7 +47,8 @@ type Store interface {
 	// comes late undoes nothing: a step that is done stays as it is, and one that ended in an attempt
 	// does not open again in the same attempt. A step beyond [MaxSteps] is refused with [ErrTooLarge].
 	SaveStep(ctx context.Context, req SaveStepRequest) (SaveStepResult, error)
-	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found.
+	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found. One of a
+	// newer Format is answered as it stands, or refused with [ErrNewerRecord]: the engine refuses it in either case.
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
 	// Purge removes up to Limit results whose retention is over and records that are gone by time
 	// ([Record.GoneAt]), and nothing else; the removing write repeats the predicate. It holds up claims
@@ -79,12 +80,16 @@ type ClaimRequest struct {
 	Nonce Nonce
 	Owner string
 	// Lease is how long the claim holds. Zero in a transaction, which needs none.
-	Lease       time.Duration
-	Take        TakeOver
+	Lease time.Duration
+	// Take says which claims of others it may end; the zero value is none.
+	Take TakeOver
+	// Fingerprint is compared with the record's, and kept in it; its zero value is not compared.
 	Fingerprint Fingerprint
 	// Lifetime is for the claimed record where ExpireUnsettled is set: it may be removed a Lifetime
 	// after its last write. Where it is not set, an unsettled record stays until it is settled.
-	Lifetime        Lifetime
+	Lifetime Lifetime
+	// ExpireUnsettled lets a record that nobody settles end with its lifetime: set where the policy is
+	// to run the work again.
 	ExpireUnsettled bool
 }
 
@@ -166,12 +171,15 @@ type ReleaseRequest struct {
 	Nonce Nonce
 	// State is StateReleased or StateAbandoned.
 	State State
-	// ErrorClass goes to Record.LastError, Step to Record.UnknownStep.
+	// ErrorClass goes to Record.LastError.
 	ErrorClass string
-	Step       string
+	// Step goes to Record.UnknownStep: the step that must be settled before the record can be taken over. Empty
+	// where it is the operation itself.
+	Step string
 	// Lifetime runs from the store's time of the release. It does not count for an abandoned record
 	// unless ExpireUnsettled is set.
-	Lifetime        Lifetime
+	Lifetime Lifetime
+	// ExpireUnsettled is as in ClaimRequest.
 	ExpireUnsettled bool
 }
 
@@ -201,8 +209,9 @@ type SaveStepRequest struct {
 	Nonce Nonce
 	// Step is written but for its times, which are the store's.
 	Step StepRecord
-	// Lease and Lifetime are as in RenewRequest; with a Lease of zero nothing is renewed.
-	Lease    time.Duration
+	// Lease is as in RenewRequest; with zero nothing is renewed.
+	Lease time.Duration
+	// Lifetime is as in RenewRequest, and counts only with a Lease.
 	Lifetime Lifetime
 }
 
@@ -268,6 +277,7 @@ type ListRequest struct {
 	After RecordID
 	// Limit bounds the page; 0 is 100.
 	Limit int
+	// Steps asks for the records' steps too.
 	Steps bool
 }
 
@@ -300,6 +310,8 @@ type DeleteScopeResult struct {
 
 // HealthChecker is an optional power of a [Store]: to count what needs attention.
 type HealthChecker interface {
+	// Health counts all records, at one time of the store's. It may have to look at each: it is for a
+	// monitor's minutes, not for every request.
 	Health(ctx context.Context) (Health, error)
 }
 
@@ -326,5 +338,6 @@ type IdentityKeeper interface {
 // IdentityReader is an optional power of an [IdentityKeeper]: to tell what it has saved, without a write
 // and without waiting for one.
 type IdentityReader interface {
+	// ReadIdentity returns the check value that KeepIdentity has saved; bound is false where there is none.
 	ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error)
 }

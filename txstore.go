@@ -48,9 +48,12 @@ type TxHandle[Tx any] interface {
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
 	// Renew checks and locks token and nonce inside of the transaction, and renews the lease: as [Store.Renew].
 	Renew(ctx context.Context, req RenewRequest) error
-	// Savepoint, RollbackTo and ReleaseSavepoint work on one savepoint of that name.
+	// Savepoint marks a place in the transaction. The name is the engine's, of letters, digits and underscores.
 	Savepoint(ctx context.Context, name string) error
+	// RollbackTo undoes what was written since, the application's writes included, and makes a transaction
+	// usable again whose statement failed. The savepoint stays.
 	RollbackTo(ctx context.Context, name string) error
+	// ReleaseSavepoint forgets the savepoint and keeps what was written since.
 	ReleaseSavepoint(ctx context.Context, name string) error
 	// Commit does what the request asks as the last statements, and commits: in as few round trips as
 	// the database allows. On any error the transaction is rolled back, except where ClassifyTx says
@@ -63,7 +66,8 @@ type TxHandle[Tx any] interface {
 // CommitRequest is what rides on a commit. Its fields are done in their order.
 type CommitRequest struct {
 	// Record and Complete together are [TxHandle.Record]; Complete alone is [TxHandle.Complete].
-	Record   *ClaimRequest
+	Record *ClaimRequest
+	// Complete is the result to be saved; nil saves none.
 	Complete *CompleteRequest
 	// SaveStep writes a step that is not recorded as done yet, and checks, locks and renews the
 	// parent's token as the very last statements. Either refusal is [ErrLeaseLost], and rolls back: a
