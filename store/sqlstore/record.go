@@ -100,7 +100,7 @@ func (w *row) fill(id, nonce, sum []byte, n [6]int64) error {
 	rec := &w.rec
 	ok := copy(rec.ID[:], id) == len(id) && len(id) == len(rec.ID) &&
 		len(nonce) == len(rec.Nonce) && (len(sum) == 0 || len(sum) == len(rec.Fingerprint.Sum)) &&
-		(sum == nil) == (rec.Fingerprint.Alg == "")
+		(len(sum) == 0) == (rec.Fingerprint.Alg == "")
 	copy(rec.Nonce[:], nonce)
 	copy(rec.Fingerprint.Sum[:], sum)
 	state, kind, prev, attempt, token, format := n[0], n[1], n[2], n[3], n[4], n[5]
