@@ -1,0 +1,39 @@
+package oncetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/everonce/everonce"
+)
+
+// The first commit fails, or is made and loses its answer: nobody can tell which. Transact looks whether the
+// record is there before it works again, so the balance changes once. The database is a fake: with PostgreSQL
+// it is a pgxstore.
+func ExampleFaultTxStore() {
+	ctx := context.Background()
+	key := everonce.Key{Scope: "deposits", ID: "transfer-1"}
+	for _, fault := range []Fault{FailBefore, FailAfter} {
+		db := newDatabase()
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*dbTx](db, At(OpCommit, 1, fault)), nil)
+		if err != nil {
+			panic(err)
+		}
+		runs := 0
+		for range 2 {
+			res, err := everonce.Transact(ctx, recv, key, func(_ context.Context, tx *dbTx) (string, error) {
+				runs++
+				return "booked", tx.add("transfer-1")
+			})
+			fmt.Println(res.Outcome, res.Value, err)
+		}
+		fmt.Printf("commit %v: the work ran %d times, %d booked\n", fault, runs, db.effects["transfer-1"])
+	}
+	// Output:
+	// executed booked <nil>
+	// replayed booked <nil>
+	// commit failed before: the work ran 2 times, 1 booked
+	// executed booked <nil>
+	// replayed booked <nil>
+	// commit answer lost: the work ran 1 times, 1 booked
+}
