@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 
 	"modernc.org/sqlite"
@@ -81,13 +82,20 @@ func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 	c := &txConn{db: d, tx: tx, open: b.tx, stop: stop, expired: new(atomic.Bool)}
 	if b.limit != nil {
 		cancelLimit := stop
+		rolledBack := make(chan struct{})
 		stopTimer := context.AfterFunc(b.limit, func() {
+			defer close(rolledBack)
 			if errors.Is(context.Cause(b.limit), everonce.ErrTxTooLong) {
 				c.expired.Store(true)
 				_ = tx.Rollback() //nolint:errcheck // it may have just ended, which is as good
 			}
 		})
-		c.stop = func() { stopTimer(); cancelLimit() }
+		c.stop = sync.OnceFunc(func() {
+			if !stopTimer() { // to database/sql it is over as soon as its end begins: the key and the writer are free later
+				<-rolledBack
+			}
+			cancelLimit()
+		})
 	}
 	if err := c.Send(ctx, first...); err != nil {
 		return nil, errors.Join(err, c.Rollback(ctx))

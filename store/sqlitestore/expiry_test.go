@@ -1,0 +1,56 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// When a transaction that ran out of time is said to be over, it is: its key and the writer are free.
+func TestAnExpiredTransactionIsOverWhenItSaysSo(t *testing.T) {
+	s := openTest(t, nil)
+	ctx := t.Context()
+	for what, end := range map[string]func(c sqlstore.TxConn[*sql.Tx]) error{
+		"Rollback": func(c sqlstore.TxConn[*sql.Tx]) error { return c.Rollback(ctx) },
+		"Commit":   func(c sqlstore.TxConn[*sql.Tx]) error { return c.Commit(ctx) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			claim := claimOf("expired by " + what)
+			c, err := s.db.Begin(ctx, sqlstore.BeginOptions{Timeout: time.Millisecond, Key: &claim.ID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			open := c.(*txConn).open
+			open.conn.mu.Lock() // so that the end, which its time has begun, does not come to the connection
+			for !c.(*txConn).expired.Load() {
+				runtime.Gosched()
+			}
+			over := make(chan bool, 1)
+			go func() {
+				err := end(c)
+				if what == "Commit" && err == nil {
+					t.Error("it was committed")
+				}
+				over <- open.ended()
+			}()
+			select {
+			case ended := <-over:
+				t.Errorf("the call has returned, and the transaction is over: %v", ended)
+				open.conn.mu.Unlock()
+				return
+			case <-time.After(50 * time.Millisecond): // more shows nothing else: with the lock held it can not be over
+			}
+			open.conn.mu.Unlock()
+			if !<-over {
+				t.Error("the call returned before the transaction was over")
+			}
+			if res, err := s.Claim(ctx, claim); err != nil || res.Decision != everonce.DecideClaimed {
+				t.Errorf("the key afterwards: %v, %v", res.Decision, err)
+			}
+		})
+	}
+}
