@@ -28,6 +28,13 @@ func txBugs[Tx any]() []bug {
 				return h
 			},
 		},
+		{
+			name: "a late commit of a done step", caught: "Rule18/AStepCommitsOnce",
+			plant: func(h Harness) Harness {
+				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
 	}
 }
 
@@ -71,4 +78,32 @@ type laterHandle[Tx any] struct{ everonce.TxHandle[Tx] }
 
 func (h *laterHandle[Tx]) Commit(ctx context.Context, _ everonce.CommitRequest) error {
 	return h.Rollback(ctx)
+}
+
+// stepAgain takes a step that is recorded as done for written, as SaveStep outside of transactions does,
+// and commits what came with it.
+type stepAgain[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *stepAgain[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if h == nil {
+		return nil, res, err
+	}
+	return &againHandle[Tx]{h}, res, err
+}
+
+type againHandle[Tx any] struct{ everonce.TxHandle[Tx] }
+
+func (h *againHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	if save := req.SaveStep; save != nil {
+		got, err := h.Get(ctx, everonce.GetRequest{ID: save.ID})
+		if err != nil {
+			return err
+		}
+		step, ok := got.Record.Step(save.Step.Name)
+		if ok && step.State == everonce.StepDone && got.Record.Token == save.Token && got.Record.Nonce == save.Nonce {
+			req.SaveStep = nil
+		}
+	}
+	return h.TxHandle.Commit(ctx, req)
 }
