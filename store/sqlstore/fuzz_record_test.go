@@ -77,9 +77,9 @@ func FuzzRecord(f *testing.F) {
 	add(nil, nil, nil, nil, "", "", 0, 0, 0, 0, 0, 0, 0, 0, 0)                                  // no record
 	add(id, nonce[:1], sum, nil, "json/1", "", 77, 0, -1, 300, 257, 99, 0, 0, 0)                // of a newer version
 	add(id, nonce[:1], sum, nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
-	add(id, append(nonce, 1), sum, nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
+	add(id, make([]byte, 17), sum, nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
 	add(id[:31], nonce, sum, nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
-	add(id, nonce, append(sum, 1), nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
+	add(id, nonce, make([]byte, 33), nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
 	add(id, nonce, nil, nil, "json/1", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
 	add(id, nonce, sum, nil, "", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
 	add(id, nonce, sum, nil, "json/1", "", 257, 1, 1, 0, 0, 1, 1, 0, 0)
