@@ -170,7 +170,13 @@ func (h *mapHandle) Commit(ctx context.Context, req everonce.CommitRequest) erro
 			}
 		}
 		if req.SaveStep != nil {
-			next, err := transition.SaveStep(h.tx.record(req.SaveStep.ID), *req.SaveStep, now)
+			rec := h.tx.record(req.SaveStep.ID)
+			if rec != nil {
+				if step, ok := rec.Step(req.SaveStep.Step.Name); ok && step.State == everonce.StepDone {
+					return everonce.ErrLeaseLost
+				}
+			}
+			next, err := transition.SaveStep(rec, *req.SaveStep, now)
 			if err != nil {
 				return err
 			}
