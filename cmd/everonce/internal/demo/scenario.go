@@ -164,6 +164,9 @@ func (s *scenario) startService(ctx context.Context) (*process.Child, error) {
 }
 
 func (s *scenario) audit(ctx context.Context) (audit.Count, error) {
+	if _, err := os.Stat(s.books()); err != nil { // SQLite would say less, or begin new books
+		return audit.Count{}, fmt.Errorf("the service's database is gone, by nothing that the demo does: %w", err)
+	}
 	db, err := service.OpenBooks(s.books())
 	if err != nil {
 		return audit.Count{}, err
