@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/memstore"
@@ -88,5 +89,24 @@ func TestStepIsReplayedByItsOwnCodec(t *testing.T) {
 	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
 		_, err := everonce.Step(ctx, a, "s", func(context.Context) (string, error) { return "", errors.New("must not run") })
 		checkErr(t, err, everonce.ErrUndecodable)
+	})
+}
+
+func TestObserverIsToldHowLongAStepTookAndWhatWasNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		rec := &recorder{}
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec})
+		s.on("SaveStep", 2, refuse(everonce.ErrTooLarge))
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "s", func(context.Context) (string, error) {
+				time.Sleep(3 * time.Second)
+				return "v", nil
+			})
+			checkErr(t, err, nil)
+		})
+		ev := rec.take(t)[0]
+		checkEqual(t, "Duration", ev.Duration, 3*time.Second)
+		checkEqual(t, "Elided", ev.Elided, "store")
 	})
 }
