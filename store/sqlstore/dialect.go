@@ -328,8 +328,12 @@ func (w writer) finish() (full, fresh *Statement) {
 	}
 	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
 	if w.Now != "" { // to have an update at hand costs as much as the insert
+		where = "{2i} = 0"
+		if w.TryLock != nil {
+			where += " AND " + w.TryLock(w.arg(1, ArgBytes))
+		}
 		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+insert+") SELECT "+timed(values, "clock.now")+" FROM "+w.from()+
-			" WHERE {2i} = 0 ON CONFLICT (id) DO NOTHING RETURNING 1")
+			" WHERE "+where+" ON CONFLICT (id) DO NOTHING RETURNING 1")
 	}
 	return full, fresh
 }

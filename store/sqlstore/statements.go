@@ -74,8 +74,8 @@ type Statements struct {
 	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
 	//  $11 kind, $12 codec, $13 data, $14 summary, $15 retention, $16 total lifetime
 	Finish *Statement
-	// FinishNew is Finish for a claim of the same transaction that locked the key and found no record: it
-	// may refuse to write over any. It takes the same arguments. Nil where that is no cheaper.
+	// FinishNew is Finish where a claim of the same transaction, or a look shortly before it, has found no
+	// record: it may refuse to write over any. It takes the same arguments. Nil where that is no cheaper.
 	FinishNew *Statement
 
 	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1

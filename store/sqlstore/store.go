@@ -18,6 +18,7 @@ type Store[Tx any] struct {
 	locks   KeyLocker[Tx] // nil where the database itself can try a lock
 	checked atomic.Bool   // the schema's version
 	hits    hitRate
+	absent  absences
 	lease   leaseBound
 }
 
@@ -192,7 +193,9 @@ func (s *Store[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.
 func (s *Store[Tx]) get(ctx context.Context, c Conn, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	var w row
 	if req.Brief && s.text.Brief != nil {
-		err = c.Send(ctx, s.readBrief(&req.ID, &w))
+		if err = c.Send(ctx, s.readBrief(&req.ID, &w)); err == nil {
+			s.absent.note(&req.ID, !w.found)
+		}
 	} else {
 		err = s.find(ctx, c, &req.ID, &w)
 	}

@@ -198,7 +198,7 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *everonce.CompleteRequest) *
 		sum = req.Fingerprint.Sum[:]
 	}
 	st := s.text.Finish
-	if s.text.FinishNew != nil && claim.token != 0 && claim.rev == 0 {
+	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
 		st = s.text.FinishNew
 	}
 	call := s.call(st, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
