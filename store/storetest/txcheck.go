@@ -412,7 +412,11 @@ func checkTxTimeout[Tx any](e *txEnv[Tx]) {
 	e.is("Rollback after the timeout", h.Rollback(e.ctx), nil)
 	e.counted(k.ID, 0)
 	e.absent(k)
-	e.claimed(claimReq(k)).completed("guarded")
+	again := claimReq(k)
+	for e.claim(again).Decision == everonce.DecideInProgress && e.ctx.Err() == nil { // it is being rolled back
+		e.pass(time.Millisecond)
+	}
+	e.claimed(again).completed("guarded")
 }
 
 // checkTxPurge has a purge meet a key that is being claimed again by a transaction which has not committed.
