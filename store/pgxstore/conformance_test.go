@@ -1,8 +1,6 @@
 package pgxstore_test
 
 import (
-	"context"
-	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -58,47 +56,5 @@ func TestConformanceSQL(t *testing.T) {
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
 		return storetest.Harness{Store: store, Peer: peer}
-	}, capabilities())
-}
-
-// txHarness is a handle as the suite of transactions takes it. Its connections are its own, because the
-// suite holds several at once.
-func txHarness[Tx any](t testing.TB, h *handle[Tx]) storetest.TxHarness[Tx] {
-	t.Helper()
-	peer, err := pgxstore.New(admin(t), &pgxstore.Options{Schema: h.schema})
-	noErr(t, err)
-	mustExec(t, "CREATE TABLE "+h.schema+".applied (name text NOT NULL)") // rows, so that effects of one name do not wait for each other
-	return storetest.TxHarness[Tx]{
-		Harness: storetest.Harness{Store: h.store, Peer: peer},
-		Apply: func(ctx context.Context, tx Tx, name string) error {
-			return h.exec(ctx, tx, "INSERT INTO "+h.schema+".applied VALUES ($1)", name)
-		},
-		Count: func(ctx context.Context, name string) (n int, err error) {
-			err = h.query(ctx, "SELECT count(*) FROM "+h.schema+".applied WHERE name = $1", name).Scan(&n)
-			return n, err
-		},
-		Begin: func(ctx context.Context) (storetest.CallerTx[Tx], error) {
-			tx, err := h.begin(ctx, sql.LevelDefault)
-			return storetest.CallerTx[Tx]{
-				Tx:       tx,
-				Commit:   func(ctx context.Context) error { return h.commit(ctx, tx) },
-				Rollback: func(ctx context.Context) error { return h.abort(ctx, tx) },
-			}, err
-		},
-		Spoil: func(ctx context.Context, tx Tx) error {
-			return h.exec(ctx, tx, "INSERT INTO "+h.schema+".applied VALUES (NULL)")
-		},
-	}
-}
-
-func TestTransactionConformance(t *testing.T) {
-	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] {
-		return txHarness(t, newPgx(t, setup{conns: conformanceConns}))
-	}, capabilities())
-}
-
-func TestTransactionConformanceSQL(t *testing.T) {
-	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*sql.Tx] {
-		return txHarness(t, newSQL(t, setup{conns: conformanceConns}))
 	}, capabilities())
 }

@@ -37,12 +37,14 @@ func TestConformanceTx(t *testing.T) {
 		store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
+		peer, err := pgxstore.New(admin(t), &pgxstore.Options{Schema: schema})
+		noErr(t, err)
 		exec := func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
 			_, err := tx.Exec(ctx, text, args...)
 			return err
 		}
 		return storetest.TxHarness[pgx.Tx]{
-			Harness: storetest.Harness{Store: store},
+			Harness: storetest.Harness{Store: store, Peer: peer},
 			Apply: func(ctx context.Context, tx pgx.Tx, name string) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
 			},
@@ -75,12 +77,14 @@ func TestConformanceTxSQL(t *testing.T) {
 		store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: schema})
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
+		peer, err := pgxstore.New(admin(t), &pgxstore.Options{Schema: schema})
+		noErr(t, err)
 		exec := func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
 			_, err := tx.ExecContext(ctx, text, args...)
 			return err
 		}
 		return storetest.TxHarness[*sql.Tx]{
-			Harness: storetest.Harness{Store: store},
+			Harness: storetest.Harness{Store: store, Peer: peer},
 			Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
 			},

@@ -13,10 +13,11 @@ import (
 // A commit that rides in the same packets as the last write can not wait for that write's answer: a
 // write that found nothing to write must fail by itself, so that the server skips the commit. This is
 // done by a cast that fails. The text depends on the clock, or the planner would try the cast itself.
-const (
-	nothingWritten    = "everonce: nothing written"
-	castNothingToFail = "CAST('" + nothingWritten + " at ' || clock_timestamp() AS integer)"
-)
+const nothingWritten = "everonce: nothing written"
+
+func castToFail(as string) string {
+	return "CAST('" + nothingWritten + " at ' || clock_timestamp() AS " + as + ")"
+}
 
 // mustTexts are the statements' texts wrapped so that they fail where they affect no row.
 type mustTexts struct{ texts sync.Map } // *sqlstore.Statement → string
@@ -30,19 +31,39 @@ func (m *mustTexts) of(s *sqlstore.Statement) string {
 	return text
 }
 
-// failing wraps a text that ends in "RETURNING 1", or in "SELECT 1 FROM" a common table expression that
-// wrote. The latter can not be put into one more: writing ones stand at the top.
+// insertsNothing is the end of an insert that leaves alone what is there.
+const insertsNothing = " ON CONFLICT (id) DO NOTHING RETURNING 1"
+
+// failing makes a text fail where it affects no row. A text that ends in "RETURNING 1" is wrapped. One that
+// ends in "SELECT 1 FROM" a common table expression can not be: those that write stand at the top. An insert
+// that leaves alone what is there becomes a plain one, which is the cheapest: the primary key makes it fail,
+// and what else it asks for must be so.
 func failing(text string) string {
+	if insert, ok := strings.CutSuffix(text, insertsNothing); ok {
+		if i := strings.LastIndex(insert, " WHERE "); i >= 0 {
+			return insert[:i] + " WHERE CASE WHEN " + insert[i+len(" WHERE "):] + " THEN true ELSE " + castToFail("boolean") + " END"
+		}
+	}
 	const last = " SELECT 1 FROM "
 	written, with := "written", "WITH written AS ("+text+")"
 	if i := strings.LastIndex(text, last); i >= 0 && !strings.ContainsAny(text[i+len(last):], " ()") {
 		written, with = text[i+len(last):], text[:i]
 	}
-	return with + " SELECT CASE WHEN EXISTS (SELECT FROM " + written + ") THEN 1 ELSE " + castNothingToFail + " END"
+	return with + " SELECT CASE WHEN EXISTS (SELECT FROM " + written + ") THEN 1 ELSE " + castToFail("integer") + " END"
 }
 
-// isNothingWritten recognises the failed cast: 22P02 is "invalid text representation".
-func isNothingWritten(err error) bool {
+// isNothingWritten recognises the failed cast (22P02 is "invalid text representation") and the record that
+// is there already.
+func (d *database) isNothingWritten(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == "22P02" && strings.Contains(pgErr.Message, nothingWritten)
+	if !ok {
+		return false
+	}
+	switch pgErr.Code {
+	case "22P02":
+		return strings.Contains(pgErr.Message, nothingWritten)
+	case "23505":
+		return pgErr.TableName == d.tables.prefix+"record" && pgErr.ConstraintName == d.tables.prefix+"record_pkey"
+	}
+	return false
 }

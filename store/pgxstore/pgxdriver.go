@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -58,14 +57,11 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		return nil, err
 	}
 	tx := &pgxTx{driver: d, conn: conn}
-	if opts.Timeout > 0 {
-		// Nothing else ends a statement that runs: closing the connection does, and the server rolls back.
-		socket := conn.Conn().PgConn().Conn()
-		tx.timer = time.AfterFunc(opts.Timeout, func() {
-			tx.late.Store(true)
-			_ = socket.Close() //nolint:errcheck // the statement that it cuts short tells
-		})
-	}
+	// Nothing else ends a statement that runs: closing the connection does, and the server rolls back.
+	socket := conn.Conn().PgConn().Conn()
+	tx.limit = newLimit(opts.Timeout, func() {
+		_ = socket.Close() //nolint:errcheck // the statement that it cuts short tells
+	})
 	tx.lent = &lentTx{of: tx}
 	if len(first) == 0 { // it begins with what is sent first
 		return tx, nil

@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
@@ -21,8 +19,7 @@ type pgxTx struct {
 	conn   *pgxpool.Conn
 	inner  pgx.Tx // nil as long as nothing was sent
 	lent   *lentTx
-	timer  *time.Timer
-	late   atomic.Bool // the time was over
+	limit  limit
 	over   atomic.Bool // it has ended
 }
 
@@ -56,9 +53,9 @@ func (t *pgxTx) begun(ctx context.Context) (pgx.Tx, error) {
 func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	switch {
 	case t.over.Load():
-		return t.tooLate(pgx.ErrTxClosed)
+		return t.limit.reason(pgx.ErrTxClosed)
 	case t.inner != nil:
-		return t.tooLate(pgxConn{t.inner}.Send(ctx, calls...))
+		return t.limit.reason(pgxConn{t.inner}.Send(ctx, calls...))
 	}
 	results, err := t.first(ctx, func(b *pgx.Batch) {
 		for _, call := range calls {
@@ -68,7 +65,7 @@ func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	if err == nil {
 		err = readCalls(results, calls)
 	}
-	return t.tooLate(closeBatch(results, err))
+	return t.limit.reason(closeBatch(results, err))
 }
 
 // Commit sends the last statements and the commit in one round trip. The server skips the commit if one
@@ -96,7 +93,7 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		queue(&batch)
 		results = t.inner.SendBatch(ctx, &batch)
 	}
-	err = readCommit(results, last, err)
+	err = t.readCommit(results, last, err)
 	t.over.Store(true)
 	t.endFailed(ctx) // where the server has not ended it
 	return err
@@ -105,11 +102,11 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 // ending makes sure that the commit is the next thing to happen to the transaction.
 func (t *pgxTx) ending(ctx context.Context) error {
 	if t.over.Load() {
-		return t.tooLate(pgx.ErrTxClosed)
+		return t.limit.reason(pgx.ErrTxClosed)
 	}
 	var err error
 	switch conn := t.conn.Conn(); {
-	case t.timer != nil && !t.timer.Stop():
+	case !t.limit.stop():
 		err = pgx.ErrTxClosed
 	case conn.IsClosed():
 		err = fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed)
@@ -119,11 +116,11 @@ func (t *pgxTx) ending(ctx context.Context) error {
 	if err != nil {
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 	}
-	return t.tooLate(err)
+	return t.limit.reason(err)
 }
 
 // readCommit reads the answers to what was sent with a commit, and that to the commit itself.
-func readCommit(results pgx.BatchResults, last []*sqlstore.Call, err error) error {
+func (t *pgxTx) readCommit(results pgx.BatchResults, last []*sqlstore.Call, err error) error {
 	if err == nil {
 		err = readWrapped(results, last)
 	}
@@ -137,7 +134,7 @@ func readCommit(results pgx.BatchResults, last []*sqlstore.Call, err error) erro
 		return pgx.ErrTxCommitRollback
 	case err == nil:
 		return nil
-	case isNothingWritten(err):
+	case t.driver.isNothingWritten(err):
 		return sqlstore.ErrNothingWritten
 	case commitLost(err):
 		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
@@ -167,7 +164,7 @@ func (t *pgxTx) Rollback(ctx context.Context) error {
 	if t.over.Swap(true) {
 		return nil
 	}
-	if t.timer != nil && !t.timer.Stop() { // it closes the connection, and may not have come to it yet
+	if !t.limit.stop() { // it closes the connection, and may not have come to it yet
 		closed, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of
@@ -186,12 +183,4 @@ func (t *pgxTx) endFailed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
 	_ = t.inner.Rollback(ctx) //nolint:errcheck // it closes the connection if it fails
-}
-
-// tooLate is the reason for any error after the time was over.
-func (t *pgxTx) tooLate(err error) error {
-	if err != nil && t.late.Load() {
-		return fmt.Errorf("%w: %w", everonce.ErrTxTooLong, err)
-	}
-	return err
 }

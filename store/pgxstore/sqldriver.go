@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -61,12 +60,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
 	tx := &sqlTx{end: end}
-	if opts.Timeout > 0 {
-		tx.timer = time.AfterFunc(opts.Timeout, func() {
-			tx.late.Store(true)
-			end()
-		})
-	}
+	tx.limit = newLimit(opts.Timeout, end)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
 		tx.inner = inner
@@ -80,7 +74,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 		if ctx.Err() != nil { // what cut it short, not what that looked like
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		return nil, tx.tooLate(err)
+		return nil, tx.limit.reason(err)
 	}
 	return tx, nil
 }
@@ -96,35 +90,34 @@ func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx
 type sqlTx struct {
 	inner *sql.Tx
 	end   context.CancelFunc // ends the context that the transaction lives in
-	timer *time.Timer
-	late  atomic.Bool // the time was over
-	over  bool        // it has ended
+	limit limit
+	over  bool // it has ended
 }
 
 func (t *sqlTx) Tx() *sql.Tx { return t.inner }
 
 func (t *sqlTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	if t.over {
-		return t.tooLate(sql.ErrTxDone)
+		return t.limit.reason(sql.ErrTxDone)
 	}
-	return t.tooLate(sqlConn{t.inner}.Send(ctx, calls...))
+	return t.limit.reason(sqlConn{t.inner}.Send(ctx, calls...))
 }
 
 func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	if t.over {
-		return t.tooLate(sql.ErrTxDone)
+		return t.limit.reason(sql.ErrTxDone)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
-		return t.tooLate(beforeCommit(err))
+		return t.limit.reason(beforeCommit(err))
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 		return err
 	}
-	if t.timer != nil && !t.timer.Stop() { // from here on it is the commit that decides
+	if !t.limit.stop() { // from here on it is the commit that decides
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
-		return t.tooLate(sql.ErrTxDone)
+		return t.limit.reason(sql.ErrTxDone)
 	}
 	// Commit takes no context: the transaction's own is ended where the caller's does.
 	release := context.AfterFunc(ctx, t.end)
@@ -144,9 +137,7 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 }
 
 func (t *sqlTx) Rollback(context.Context) error {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
+	t.limit.stop()
 	defer t.end()
 	if t.over || t.inner == nil {
 		return nil
@@ -158,12 +149,4 @@ func (t *sqlTx) Rollback(context.Context) error {
 	defer bound.Stop()
 	_ = t.inner.Rollback() //nolint:errcheck // see above
 	return nil
-}
-
-// tooLate is the reason for any error after the time was over.
-func (t *sqlTx) tooLate(err error) error {
-	if err != nil && t.late.Load() {
-		return fmt.Errorf("%w: %w", everonce.ErrTxTooLong, err)
-	}
-	return err
 }

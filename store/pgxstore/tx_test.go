@@ -85,16 +85,24 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 			res, err := h.store.Claim(ctx, claimOf(testKey))
 			decided(t, res, err, everonce.DecideInProgress)
 		})
-		atOnce(t, "an optimistic duplicate "+when, func() {
-			claim := txClaimOf(testKey)
-			tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
-			noErr(t, err)
-			noErr(t, h.effect(ctx, tx.Tx(), "optimistic"))
-			done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "late")
-			if err := tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
-				t.Errorf("optimistic %s: %v, want ErrConflict", when, err)
-			}
-		})
+		for _, looked := range []bool{false, true} {
+			atOnce(t, "an optimistic duplicate "+when, func() {
+				claim := txClaimOf(testKey)
+				if looked { // then the record is written as one that was seen to be new
+					got, err := h.store.Get(ctx, everonce.GetRequest{ID: claim.ID, Brief: true})
+					if noErr(t, err); got.Found {
+						t.Errorf("the record is there %s", when)
+					}
+				}
+				tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+				noErr(t, err)
+				noErr(t, h.effect(ctx, tx.Tx(), "optimistic"))
+				done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "late")
+				if err := tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+					t.Errorf("optimistic %s, looked: %v: %v, want ErrConflict", when, looked, err)
+				}
+			})
+		}
 		atOnce(t, "a duplicate in a caller's transaction "+when, func() {
 			other, err := h.begin(ctx, sql.LevelDefault)
 			noErr(t, err)
