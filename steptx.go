@@ -40,6 +40,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 	}
 	var zero T
 	var lost error // the commit's error, where its answer was lost
+	late := false  // such a commit may still arrive
 	for try := 1; ; try++ {
 		var done bool
 		if lost != nil {
@@ -55,6 +56,9 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		}
 		if lost == nil {
 			if v, done, err = stepTxOnce(ctx, s, t, fn); done {
+				if late && err != nil && s.outcome != Rejected && fenced(s, t) {
+					return committedStep(s, v)
+				}
 				return v, err
 			}
 			if errors.Is(err, ErrLeaseLost) { // or a commit of ours was late, and came first
@@ -69,7 +73,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		}
 		class := t.txs.ClassifyTx(err)
 		if lost == nil && class == TxCommitLost {
-			lost = err
+			lost, late = err, true
 		}
 		if s.ev != nil {
 			s.ev.Retries++
@@ -164,6 +168,18 @@ func undoneStep[T any](s *stepRun, err error) (T, error) {
 	}
 	s.outcome = Failed
 	return zero, s.wrap(err)
+}
+
+// fenced keeps a commit that is late from taking effect, now that the work is told that the step failed, and
+// reports whether that commit was faster.
+func fenced[Tx any](s *stepRun, t *TxReceiver[Tx]) bool {
+	outcome := s.outcome
+	if s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) != nil {
+		s.outcome = outcome
+		return false // the attempt's end fences it off as well
+	}
+	found, err := foundCommitted(s, t)
+	return err == nil && found
 }
 
 // committedStep is the end of a step that was found committed: what was saved is the answer. v is the

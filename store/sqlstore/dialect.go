@@ -286,6 +286,8 @@ func (w writer) saveStepOnce() *Statement {
 	if !found {
 		panic("sqlstore: the statement that saves a step has changed its end")
 	}
+	// A step that this very attempt has ended as not done was told so to the work: a commit that is late takes no effect.
+	before = strings.Replace(before, "WHERE s.state <> 2 AND", "WHERE s.state <> 2 AND NOT (s.state = 3 AND s.attempt = excluded.attempt) AND", 1)
 	st.Name, st.Text = "save_step_once", before+" RETURNING 1) SELECT 1 FROM written"
 	return &st
 }
