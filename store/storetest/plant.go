@@ -34,7 +34,7 @@ func storeBugs() []bug {
 			plant: both(func(s everonce.Store) everonce.Store { return &noFence{planted{s}} }),
 		},
 		{
-			name: "no fence, in a history", caught: "History/OfDoIsLinearizable", tries: 20,
+			name: "no fence, in a history", caught: "History/OfDoIsLinearizable", tries: 60,
 			plant: both(func(s everonce.Store) everonce.Store { return &noFence{planted{s}} }),
 		},
 		{
