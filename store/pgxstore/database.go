@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -54,6 +55,28 @@ func newDatabase(opts *Options) (*database, error) {
 func (d *database) Statements() *sqlstore.Statements      { return d.statements }
 func (d *database) Migrations() [][]string                { return d.migrations }
 func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
+
+// writeTries bounds how often one write is sent; each time the database has undone it.
+const writeTries = 10
+
+// write runs op, which sends its statements outside of any transaction, until the database does not undo it
+// for the sake of another: a deadlock, or a serialization failure where the database's own default is an
+// isolation above read committed.
+func write(ctx context.Context, op func(context.Context, sqlstore.Conn) error, conn sqlstore.Conn) error {
+	for try := 1; ; try++ {
+		err := op(ctx, conn)
+		if err == nil || try == writeTries || classify(err).Class != sqlstore.ClassRetry {
+			return err
+		}
+		pause := time.NewTimer(rand.N(time.Duration(try) * time.Millisecond)) //nolint:gosec // no secret
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
+}
 
 func lockNumber(name string) int64 {
 	h := fnv.New64a()

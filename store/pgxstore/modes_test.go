@@ -5,6 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,5 +81,42 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, err)
 	if out.Outcome != everonce.Executed || h.effects(t, "engine") != 1 {
 		t.Errorf("%v with %d effects", out.Outcome, h.effects(t, "engine"))
+	}
+}
+
+// Where the database's own default is an isolation above read committed, guarded calls meet serialization
+// failures among themselves, and are answered all the same.
+func TestGuardedCallsUnderADefaultIsolation(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			both(t, setup{config: func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_isolation"] = level }, conns: 8}, testDefaultIsolation[pgx.Tx], testDefaultIsolation[*sql.Tx])
+		})
+	}
+}
+
+func testDefaultIsolation[Tx any](t *testing.T, h *handle[Tx]) {
+	const callers, keys = 16, 10
+	r, err := everonce.NewReceiver(h.store, everonce.Refuse, &everonce.Options{Wait: time.Minute})
+	noErr(t, err)
+	var group sync.WaitGroup
+	var ran atomic.Int64
+	for range callers {
+		group.Go(func() {
+			for i := range keys {
+				res, err := everonce.Do(t.Context(), r, everonce.Key{Scope: "level", ID: strconv.Itoa(i)}, func(context.Context, *everonce.Attempt) (string, error) {
+					ran.Add(1)
+					return "v", nil
+				})
+				if err != nil || res.Value != "v" {
+					t.Errorf("%v, %q, %v", res.Outcome, res.Value, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if ran.Load() != keys {
+		t.Errorf("%d executions of %d operations", ran.Load(), keys)
 	}
 }

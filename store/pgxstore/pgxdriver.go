@@ -36,7 +36,7 @@ func (d *pgxDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 }
 
 func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
-	return op(ctx, pgxConn{d.pool})
+	return write(ctx, op, pgxConn{d.pool})
 }
 
 func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {

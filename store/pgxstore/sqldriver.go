@@ -35,7 +35,7 @@ func (d *sqlDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 }
 
 func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
-	return op(ctx, sqlConn{d.db})
+	return write(ctx, op, sqlConn{d.db})
 }
 
 func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
