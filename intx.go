@@ -45,9 +45,7 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	open := true
 	defer func() {
 		if open {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.set.StoreTimeout)
-			defer cancel()
-			_ = h.Rollback(ctx) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+			_ = rollBack(ctx, &t.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
 		}
 	}()
 	a := &Attempt{operation: *op}

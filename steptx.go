@@ -109,9 +109,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	open := true
 	rollback := func() {
 		open = false
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.a.set.StoreTimeout)
-		defer cancel()
-		_ = h.Rollback(ctx) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+		_ = rollBack(ctx, s.a.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
 	}
 	defer func() {
 		if open {

@@ -144,9 +144,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	open := true
 	rollback := func() error {
 		open = false
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
-		defer cancel()
-		return h.Rollback(ctx)
+		return rollBack(ctx, r.core, h)
 	}
 	defer func() {
 		if open { // a panic or Goexit of the work, which goes on
@@ -196,6 +194,13 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		return r.uncommitted(err, value)
 	}
 	return r.committed(value, number)
+}
+
+// rollBack ends a transaction without a commit, past the end of the caller's context.
+func rollBack[Tx any](ctx context.Context, r *core, h TxHandle[Tx]) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
+	defer cancel()
+	return h.Rollback(ctx)
 }
 
 // inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
