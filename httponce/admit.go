@@ -1,0 +1,111 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// exchange is one request with a key, and its answer.
+type exchange struct {
+	*settings
+	route *route
+	w     http.ResponseWriter
+	r     *http.Request // the body is read: see request
+	key   everonce.Key
+	sum   everonce.Fingerprint
+	body  *body
+	begun time.Time
+	told  Served
+}
+
+// admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
+// pass, where it is none of ours.
+func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Principal) (x *exchange, pass bool) {
+	rt, name := s.routeOf(r)
+	if !rt.methods[r.Method] {
+		return nil, true
+	}
+	id, found, err := keyOf(r.Header, s.header)
+	if !found && !rt.Required {
+		return nil, true
+	}
+	x = &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
+	switch {
+	case !found:
+		return x.refused(problemMissingKey, 0), false
+	case err != nil:
+		p := problemInvalidKey
+		p.detail = err.Error()
+		return x.refused(p, 0), false
+	}
+	who, err := principal.name(r)
+	if err != nil {
+		s.log.WarnContext(r.Context(), "httponce: no principal", "route", name, "error", err)
+		return x.refused(problemPrincipal, 0), false
+	}
+	x.key = everonce.Key{Scope: everonce.ScopeOf(who, r.Method, name), ID: id}
+	if !x.readBody() {
+		return nil, false
+	}
+	if x.sum, err = rt.sum.of(r, x.body); err != nil {
+		return x.refused(problemBodyBroken, 0), false
+	}
+	return x, false
+}
+
+// unprotected reads the body of a request that has no key. ok is false where it was refused.
+func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *exchange, ok bool) {
+	rt, name := s.routeOf(r)
+	x = &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
+	return x, x.readBody()
+}
+
+// readBody reads the body; it refuses the request, and returns false, where that fails.
+func (x *exchange) readBody() bool {
+	var err error
+	x.body, err = readBody(x.w, x.r, x.route.MaxBody, x.route.BodyWithin)
+	if err == nil {
+		return true
+	}
+	x.w.Header().Set("Connection", "close")
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		x.refused(problemBodyTooLarge, 0)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		x.refused(problemBodyTooSlow, 0)
+	default:
+		x.refused(problemBodyBroken, 0)
+	}
+	return false
+}
+
+// refused answers with a problem, and returns nil for admit's callers.
+func (x *exchange) refused(p problem, retryAfter time.Duration) *exchange {
+	x.told.Problem, x.told.Status = p.name, p.status
+	x.refuse(x.w, p, retryAfter)
+	x.end()
+	return nil
+}
+
+// end is the end of every exchange.
+func (x *exchange) end() {
+	if x.body != nil {
+		x.body.release()
+	}
+	if x.observe != nil {
+		x.told.Duration = time.Since(x.begun)
+		x.observe(x.r.Context(), x.told)
+	}
+}
+
+// request returns the request that the handler gets: with its body, and with a context of its own.
+func (x *exchange) request(ctx context.Context) *http.Request {
+	r := x.r.WithContext(ctx)
+	r.Body = x.body.open()
+	return r
+}

@@ -1,0 +1,27 @@
+package httponce
+
+import (
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Served tells how a request with a key was answered: for metrics and access logs. It holds no key.
+type Served struct {
+	Method string
+	// Route is the route's name in the scope: a pattern, or a path.
+	Route string
+	// KeyHash is [everonce.RecordID.Short]; empty where the request was refused before its key counted.
+	KeyHash string
+	// Outcome is the core's; zero where the core was not asked.
+	Outcome everonce.Outcome
+	// Status is what was sent; 0 where the connection was taken over.
+	Status int
+	// Problem is the name of the problem that was the answer; else empty.
+	Problem string
+	// FailedOpen: the store was down, and the handler ran unprotected.
+	FailedOpen bool
+	// Duration is from the request's headers to the end of the answer; Waited how much of it was
+	// spent waiting for another attempt.
+	Duration, Waited time.Duration
+}
