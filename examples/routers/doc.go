@@ -1,0 +1,2 @@
+// Package routers shows the middleware behind chi, gin and echo.
+package routers
