@@ -20,6 +20,7 @@ type exchange struct {
 	sum   everonce.Fingerprint
 	body  *body
 	begun time.Time
+	stay  stay
 	told  Served
 }
 

@@ -41,12 +41,16 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.unkeyed(w, r)
 	case x != nil:
 		x.told.KeyHash = h.recv.RecordID(x.key).Short()
+		x.told.Panicked = true // unless it returns
+		defer x.end()
 		x.answer(x.awaited(func(calls ...everonce.CallOption) verdict { return h.transact(x, calls) }))
+		x.told.Panicked = false
 	}
 }
 
 func (h *txHandler[Tx]) transact(x *exchange, calls []everonce.CallOption) (v verdict) {
 	v.res, v.err = everonce.Transact(x.r.Context(), h.recv, x.key, func(ctx context.Context, tx Tx) (Answer, error) {
+		x.stay.leave()
 		v.own = newRecorder(x.w, x.route)
 		if err := h.handle(v.own, x.request(ctx), tx); err != nil {
 			v.own = nil

@@ -2,7 +2,6 @@ package httponce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -50,17 +49,21 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve runs the handler of a request, or finds its answer.
 func (g *guard) serve(x *exchange) {
 	x.told.KeyHash = g.recv.RecordID(x.key).Short()
+	x.told.Panicked = true // unless it returns
+	defer x.end()
 	v := x.awaited(func(calls ...everonce.CallOption) verdict { return g.do(x, calls) })
 	if v.storeIsDown() && x.route.FailOpen {
 		x.failOpen(g.next, v.err)
-		return
+	} else {
+		x.answer(v)
 	}
-	x.answer(v)
+	x.told.Panicked = false
 }
 
 // do is one call of the core.
 func (g *guard) do(x *exchange, calls []everonce.CallOption) (v verdict) {
 	v.res, v.err = everonce.Do(x.r.Context(), g.recv, x.key, func(ctx context.Context, a *everonce.Attempt) (Answer, error) {
+		x.stay.leave()
 		v.own = newRecorder(x.w, x.route)
 		if !x.route.EndWithClient {
 			ctx = a.Detached()
@@ -75,38 +78,4 @@ func (g *guard) do(x *exchange, calls []everonce.CallOption) (v verdict) {
 		return v.own.outcome()
 	}, calls...)
 	return v
-}
-
-// awaited makes a call that does not wait, and one that does where the route waits and there is room.
-func (x *exchange) awaited(call func(...everonce.CallOption) verdict) verdict {
-	calls := append(make([]everonce.CallOption, 0, len(x.route.calls)+2), x.route.calls...)
-	calls = append(calls, x.sum, everonce.Wait(0))
-	v := call(calls...)
-	if v.res.Outcome != everonce.InProgress || x.route.Wait == 0 {
-		return v
-	}
-	select {
-	case x.waiting <- struct{}{}:
-		defer func() { <-x.waiting }()
-	default:
-		return v
-	}
-	calls[len(calls)-1] = everonce.Wait(x.route.Wait)
-	return call(calls...)
-}
-
-// failOpen calls the handler unprotected.
-func (x *exchange) failOpen(next http.Handler, cause error) {
-	x.told.FailedOpen = true
-	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
-		"route", x.told.Route, "key", x.told.KeyHash, "error", cause)
-	defer x.end()
-	next.ServeHTTP(x.w, x.request(x.r.Context()))
-}
-
-// storeIsDown reports whether the store could not be asked, and nothing ran.
-func (v *verdict) storeIsDown() bool {
-	return v.res.Outcome == everonce.StoreFailed && v.own == nil &&
-		!errors.Is(v.err, everonce.ErrUndecodable) && !errors.Is(v.err, everonce.ErrCorruptRecord) &&
-		!errors.Is(v.err, everonce.ErrNewerRecord) && !errors.Is(v.err, everonce.ErrIdentity)
 }

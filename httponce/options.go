@@ -62,8 +62,8 @@ type Route struct {
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
-	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default:
-	// the receiver's, which is by default not at all.
+	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default 0: it
+	// is refused at once. The receiver's Options.Wait does not count here: those who wait are bounded by MaxWaiting.
 	Wait time.Duration
 	// Policy is for requests whose outcome nobody knows. Default: the receiver's.
 	Policy everonce.Policy
@@ -106,7 +106,7 @@ type settings struct {
 	echoKey        bool
 	problems       string
 	retryAfter     time.Duration
-	waiting        chan struct{}
+	waiting        waitingRoom
 	log            *slog.Logger
 	observe        func(context.Context, Served)
 
@@ -140,7 +140,7 @@ func (o *Options) settings() (*settings, error) {
 	if o.MaxWaiting < 0 || s.retryAfter < 0 {
 		return nil, fmt.Errorf("%w: MaxWaiting and RetryAfter must not be negative", everonce.ErrInvalidArgument)
 	}
-	s.waiting = make(chan struct{}, orDefault(o.MaxWaiting, defaultMaxWaiting))
+	s.waiting = make(waitingRoom, orDefault(o.MaxWaiting, defaultMaxWaiting))
 	if s.log == nil {
 		s.log = slog.Default()
 	}

@@ -16,6 +16,9 @@ type verdict struct {
 	res everonce.Result[Answer]
 	err error
 	own *recorder // what the handler wrote in this call; nil where it was not called
+	// met: another attempt was running when this call was first made; waited is how long this one waited for it.
+	met    bool
+	waited time.Duration
 }
 
 // statusError is the error of an attempt whose answer is not to be saved.
@@ -36,8 +39,7 @@ const (
 
 // answer sends what a verdict comes to.
 func (x *exchange) answer(v verdict) {
-	defer x.end()
-	x.told.Outcome = v.res.Outcome
+	x.told.Outcome, x.told.Waited = v.res.Outcome, v.waited
 	if x.echoKey {
 		x.w.Header()[x.header] = x.r.Header[x.header]
 	}

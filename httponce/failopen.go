@@ -1,0 +1,31 @@
+package httponce
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/everonce/everonce"
+)
+
+// failOpen calls the handler unprotected.
+func (x *exchange) failOpen(next http.Handler, cause error) {
+	x.told.FailedOpen = true
+	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
+		"route", x.told.Route, "key", x.told.KeyHash, "error", cause)
+	next.ServeHTTP(x.w, x.request(x.r.Context()))
+}
+
+// storeIsDown reports whether the store could not be asked, so that a route may let the request through: not
+// where the handler was called, nor where another attempt was seen to run, nor where what is
+// wrong is not that the store is down.
+func (v *verdict) storeIsDown() bool {
+	if v.res.Outcome != everonce.StoreFailed || v.own != nil || v.met {
+		return false
+	}
+	for _, other := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord, everonce.ErrIdentity, everonce.ErrSchema} {
+		if errors.Is(v.err, other) {
+			return false
+		}
+	}
+	return true
+}
