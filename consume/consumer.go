@@ -1,0 +1,226 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Consumer handles messages, each once. It is safe for concurrent use.
+type Consumer struct {
+	scope   everonce.Scope
+	name    string
+	key     Key
+	maxBody int
+	headers []string
+	retry   Backoff
+	drop    bool
+	observe func(context.Context, *Message, Verdict)
+
+	id      func(everonce.Key) everonce.RecordID
+	prepare func(*Message) (work, error)
+	// resolves: the outcome unknown is that of a commit whose answer was lost; asking again tells it.
+	resolves bool
+}
+
+// work handles one decoded message through the core.
+type work func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error)
+
+// New returns a consumer for handlers whose effects are outside of the store (guarded mode). The error wraps
+// [everonce.ErrInvalidArgument] and says what is missing or wrong.
+func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
+	common, err := spec.Common.checked(spec.Consumer, spec.Key)
+	switch {
+	case err != nil:
+		return nil, err
+	case recv == nil || spec.Handle == nil:
+		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
+	}
+	options := []everonce.CallOption{everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})}
+	if spec.Policy != 0 {
+		options = append(options, everonce.WithPolicy(spec.Policy))
+	}
+	if spec.Reconcile != nil {
+		options = append(options, everonce.WithReconcile(spec.Reconcile))
+	}
+	if spec.EffectsInSteps {
+		options = append(options, everonce.EffectsInSteps())
+	}
+	c := newConsumer(spec.Consumer, spec.Key, common)
+	c.id = recv.RecordID
+	c.prepare = func(m *Message) (work, error) {
+		v, err := common.Decode(m)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
+			res, err := everonce.Do(ctx, recv, key, func(ctx context.Context, _ *everonce.Attempt) (struct{}, error) {
+				return struct{}{}, spec.Handle(ctx, m, v)
+			}, append([]everonce.CallOption{sum}, options...)...)
+			return res.Outcome, res.Attempt, err
+		}, nil
+	}
+	return c, nil
+}
+
+// NewTx returns a consumer for handlers whose effects are in the database of the receiver's store
+// (transactional mode). The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consumer, error) {
+	common, err := spec.Common.checked(spec.Consumer, spec.Key)
+	switch {
+	case err != nil:
+		return nil, err
+	case recv == nil || spec.Handle == nil:
+		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
+	}
+	c := newConsumer(spec.Consumer, spec.Key, common)
+	c.id, c.resolves = recv.RecordID, true
+	c.prepare = func(m *Message) (work, error) {
+		v, err := common.Decode(m)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
+			res, err := everonce.Transact(ctx, recv, key, func(ctx context.Context, tx Tx) (struct{}, error) {
+				return struct{}{}, spec.Handle(ctx, tx, m, v)
+			}, sum, everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{}))
+			return res.Outcome, res.Attempt, err
+		}, nil
+	}
+	return c, nil
+}
+
+func newConsumer[T any](name string, key Key, common Common[T]) *Consumer {
+	return &Consumer{
+		scope: everonce.ScopeOf(name), name: name, key: key, maxBody: common.MaxBody, headers: common.FingerprintHeaders,
+		retry: common.Retry, drop: common.DropRejected, observe: common.Observe,
+	}
+}
+
+// Name returns the consumer's name.
+func (c *Consumer) Name() string { return c.name }
+
+// KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
+func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
+	id, err := c.key(m)
+	if err != nil {
+		return everonce.Key{}, err
+	}
+	key := everonce.Key{Scope: c.scope, ID: id}
+	if err := key.Validate(); err != nil {
+		return everonce.Key{}, fmt.Errorf("%w: %w", ErrNoKey, err)
+	}
+	return key, nil
+}
+
+// Handle handles one delivery, and says what is to become of it at the broker. It is what an adapter calls. A
+// panic of the handler goes on unwinding, with the attempt ended as [everonce.Do] says. Where ctx ends
+// before anything ran the verdict is Keep.
+func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
+	v := c.handle(ctx, m)
+	if c.observe != nil {
+		c.observe(ctx, m, v)
+	}
+	return v
+}
+
+func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
+	if len(m.Body) > c.maxBody {
+		return c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, and the limit is %d", len(m.Body), c.maxBody))
+	}
+	key, err := c.KeyOf(m)
+	if err != nil {
+		return c.bury(m, "", 0, NoKey, err)
+	}
+	hash := c.id(key).Short()
+	work, err := c.prepare(m)
+	if err != nil {
+		return c.bury(m, hash, 0, Undecoded, err)
+	}
+	outcome, attempt, err := work(ctx, key, c.fingerprint(m))
+	return c.dispose(ctx, m, hash, outcome, attempt, err)
+}
+
+// fingerprint is of the body and the headers that were named: none that a broker or a retry adds.
+func (c *Consumer) fingerprint(m *Message) everonce.Fingerprint {
+	if len(c.headers) == 0 {
+		return everonce.FingerprintOf("message", m.Body)
+	}
+	parts := []any{"message", m.Body}
+	for _, name := range c.headers {
+		value, found := m.Headers[name]
+		parts = append(parts, name, found, value)
+	}
+	return everonce.FingerprintOf(parts...)
+}
+
+// dispose is the table of [Disposition].
+func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o everonce.Outcome, attempt int, err error) Verdict {
+	v := Verdict{Outcome: o, KeyHash: hash, Err: err}
+	switch o {
+	case everonce.Executed, everonce.Replayed, everonce.Expired, everonce.Elided:
+		v.Disposition, v.Err = Ack, nil
+	case everonce.Rejected:
+		if c.drop {
+			v.Disposition = Ack
+			return v
+		}
+		return c.bury(m, hash, o, Rejected, err)
+	case everonce.InProgress, everonce.LeaseLost:
+		v.Disposition, v.After = Later, retryAfter(err)
+	case everonce.Failed:
+		switch {
+		case attempt == 0 && ctx.Err() != nil: // the end came before the work
+			v.Disposition = Keep
+		case m.Retries >= c.retry.Limit:
+			return c.bury(m, hash, o, Exhausted, err)
+		default:
+			v.Disposition, v.After = Retry, c.retry.after(m.Retries)
+		}
+	case everonce.Mismatch:
+		return c.bury(m, hash, o, Mismatched, err)
+	case everonce.Unknown:
+		if c.resolves {
+			v.Disposition = Keep
+			return v
+		}
+		return c.bury(m, hash, o, Unsettled, err)
+	case everonce.StoreFailed:
+		switch {
+		case errors.Is(err, everonce.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
+			return c.bury(m, hash, o, BadRecord, err)
+		case errors.Is(err, everonce.ErrNewerRecord): // for a program that is being rolled out
+			v.Disposition, v.After = Later, c.retry.Max
+		default:
+			v.Disposition = Keep
+		}
+	default: // not recorded; and what is wrong with the consumer itself, not with the message
+		v.Disposition = Keep
+	}
+	return v
+}
+
+// bury returns the verdict on a message that is never to come again by itself.
+func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason, err error) Verdict {
+	return Verdict{Disposition: Bury, Outcome: o, KeyHash: hash, Err: err, Letter: DeadLetter{
+		Reason: why, Detail: err.Error(), Consumer: c.name, Source: m.Source, KeyHash: hash,
+		Attempts: m.Retries + 1, First: m.First, Last: time.Now(),
+	}}
+}
+
+func retryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*everonce.Error](err); ok && e.RetryAfter > 0 {
+		return e.RetryAfter
+	}
+	return time.Second
+}
+
+// nothing is the codec of a handled message: that it was is all that there is.
+type nothing struct{}
+
+func (nothing) Name() string                { return "nothing" }
+func (nothing) Marshal(any) ([]byte, error) { return nil, nil }
+func (nothing) Unmarshal([]byte, any) error { return nil }

@@ -1,0 +1,87 @@
+package consume
+
+import (
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Disposition is what becomes of a delivery at the broker.
+type Disposition uint8
+
+const (
+	// Ack: done, now or earlier. Outcomes executed, replayed, expired, elided; and rejected under DropRejected.
+	Ack Disposition = iota + 1
+	// Retry: it comes again after a delay, and that counts. Outcome failed.
+	Retry
+	// Later: it comes again after a delay, which does not count. Outcomes in_progress, lease_lost.
+	Later
+	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown, invalid; failed once too often; and
+	// messages that can not be handled at all.
+	Bury
+	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.
+	// Outcomes not_recorded and store_error: the broker would deliver it to a consumer that can not handle it.
+	Keep
+)
+
+// String returns the disposition's name.
+func (d Disposition) String() string {
+	switch d {
+	case Ack:
+		return "ack"
+	case Retry:
+		return "retry"
+	case Later:
+		return "later"
+	case Bury:
+		return "bury"
+	case Keep:
+		return "keep"
+	}
+	return "none"
+}
+
+// Verdict is what a consumer says of one delivery.
+type Verdict struct {
+	Disposition Disposition
+	// After is the delay of Retry and Later.
+	After time.Duration
+	// Letter goes with Bury.
+	Letter DeadLetter
+	// Outcome is the core's; zero where the message got no further than its key or its payload.
+	Outcome everonce.Outcome
+	// KeyHash is [everonce.RecordID.Short]; empty where no key was found.
+	KeyHash string
+	// Err is why it is not Ack.
+	Err error
+}
+
+// DeadLetter is what a dead letter says of itself, beside the message's own headers and body.
+type DeadLetter struct {
+	Reason Reason
+	// Detail is for a person.
+	Detail string
+	// Consumer is who has buried it, and Source where it came from.
+	Consumer, Source string
+	// KeyHash is [everonce.RecordID.Short], and the dead letter's message ID; empty where no key was found.
+	KeyHash string
+	// Attempts counts the deliveries that were handled and counted, this one included.
+	Attempts int
+	// First is when it was first sent or first failed, if that is known, and Last when it was buried.
+	First, Last time.Time
+}
+
+// Reason says why a message is a dead letter. The set is closed.
+type Reason string
+
+// The reasons.
+const (
+	Rejected   Reason = "rejected"    // refused for good, now or earlier
+	Exhausted  Reason = "exhausted"   // failed too often
+	Mismatched Reason = "mismatch"    // its key was used for another message
+	Unsettled  Reason = "unknown"     // nobody knows whether it took effect: settle it, then replay it
+	NoKey      Reason = "no_key"      // there is no key in it, or one that can not be a key
+	Undecoded  Reason = "undecodable" // its payload is not what the consumer reads
+	TooLarge   Reason = "too_large"
+	BadRecord  Reason = "bad_record" // the record of its key can not be read
+)

@@ -1,0 +1,114 @@
+package consume
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Key finds the key of a message: what names the one effect that it asks for, however often and by whichever
+// way it comes. The error wraps [ErrNoKey] and quotes nothing of the message.
+type Key func(*Message) (string, error)
+
+// ErrNoKey is wrapped where a message has no key that can be used.
+var ErrNoKey = errors.New("consume: no key")
+
+func noKey(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))
+}
+
+// ProducerID takes the ID that the producer gave the message ([Message.ID]). It is the best key where each
+// producer gives every event one ID and keeps it when it sends the event again; it protects nothing where a client
+// library makes a new one for each publish.
+func ProducerID() Key {
+	return func(m *Message) (string, error) {
+		if m.ID == "" {
+			return "", noKey("the message has no ID")
+		}
+		return m.ID, nil
+	}
+}
+
+// Header takes a header that the producer has set. As good as [ProducerID], where the broker has no place for
+// an ID. Names are compared as they stand.
+func Header(name string) Key {
+	return func(m *Message) (string, error) {
+		if v := m.Headers[name]; v != "" {
+			return v, nil
+		}
+		for _, odd := range m.Odd {
+			if odd == name {
+				return "", noKey("the header %q is no text", name)
+			}
+		}
+		return "", noKey("the header %q is missing or empty", name)
+	}
+}
+
+// ContentHash merges two real orders with the same content into one: use it only where equal messages ask for the
+// same effect. It is the SHA-256 of the body, and no header counts: a retry's or a broker's headers do not
+// change it, and a producer's re-encoding does.
+func ContentHash() Key {
+	return func(m *Message) (string, error) {
+		h := sha256.New()
+		h.Write([]byte("everonce/consume/content/1\x00"))
+		h.Write(m.Body)
+		return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+	}
+}
+
+// BrokerID takes the ID that the broker gave the message. It survives a redelivery; a message that the producer
+// sends again, or that is moved back from the dead letters, is on most brokers another message by it, and takes
+// effect twice. Per broker: RabbitMQ gives none; SQS keeps it over redeliveries, and neither over a producer's
+// resend nor over a redrive; Kafka's topic, partition and offset change with a resend and with a topic's
+// migration; NATS' stream sequence changes with a resend outside of its duplicate window.
+func BrokerID() Key {
+	return func(m *Message) (string, error) {
+		if m.BrokerID == "" {
+			return "", noKey("the broker has given the message no ID")
+		}
+		return m.BrokerID, nil
+	}
+}
+
+// Composite joins a name and the values of other keys: Composite("Order", JSONPointer("/order/id"), ProducerID())
+// gives "Order:12345:msg-7". All parts must be there. ":" and "%" in a value are escaped, so that no two lists of values
+// give one key. A business key alone merges what a producer means to happen twice: put its own ID behind.
+func Composite(name string, parts ...Key) Key {
+	return func(m *Message) (string, error) {
+		var b strings.Builder
+		b.WriteString(escapePart(name))
+		for _, part := range parts {
+			v, err := part(m)
+			if err != nil {
+				return "", err
+			}
+			b.WriteByte(':')
+			b.WriteString(escapePart(v))
+		}
+		return b.String(), nil
+	}
+}
+
+// partEscaper keeps the separator out of a part; "%" goes first.
+var partEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
+
+func escapePart(s string) string { return partEscaper.Replace(s) }
+
+// FirstOf takes the first key that is found. The keys should be of different forms, for a value found by one and
+// the same value found by another are the same key; put a [Composite] around each where they are not.
+func FirstOf(keys ...Key) Key {
+	return func(m *Message) (string, error) {
+		var errs []error
+		for _, key := range keys {
+			v, err := key(m)
+			if err == nil {
+				return v, nil
+			}
+			errs = append(errs, err)
+		}
+		return "", errors.Join(append(errs, noKey("none of %d ways has found one", len(keys)))...)
+	}
+}

@@ -1,0 +1,29 @@
+package consume
+
+import "time"
+
+// Message is one delivery, as any broker gives it. A handler must not change it.
+type Message struct {
+	// ID is what the producer gave it to be known by (AMQP message-id, CloudEvents id); empty where there is none.
+	ID string
+	// BrokerID is what the broker knows it by. It changes when a producer sends a message again, and on
+	// some brokers when a dead letter is moved back: see [BrokerID].
+	BrokerID string
+	// Source is the queue or topic that it was first sent to, for people. It never enters the key.
+	Source string
+	// Headers are its headers, as text; Odd names those whose values have no text, such as tables and arrays.
+	Headers map[string]string
+	Odd     []string
+	// ContentType and ContentEncoding say what the body is.
+	ContentType     string
+	ContentEncoding string
+	Body            []byte
+	// Deliveries is how often the broker has delivered it, this time included; 0 where the broker does not count.
+	Deliveries int
+	// Redelivered: the broker says that it was delivered before. A producer's duplicate is not marked so.
+	Redelivered bool
+	// Retries is how often it was given back to be tried again, and counted.
+	Retries int
+	// First is when it was first sent, or first failed; zero where nobody has noted that.
+	First time.Time
+}

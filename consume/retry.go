@@ -1,0 +1,39 @@
+package consume
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff says when a message that failed comes again. The zero value of each field is its default.
+type Backoff struct {
+	// Limit is how often a message is retried before it becomes a dead letter. Default 10; negative is never.
+	Limit int
+	// Min is the delay of the first retry, doubled with each. Default 1 s.
+	Min time.Duration
+	// Max bounds the delay. Default 10 minutes.
+	Max time.Duration
+}
+
+func (b Backoff) withDefaults() Backoff {
+	if b.Limit == 0 {
+		b.Limit = 10
+	}
+	if b.Min == 0 {
+		b.Min = time.Second
+	}
+	if b.Max == 0 {
+		b.Max = 10 * time.Minute
+	}
+	return b
+}
+
+// after returns the delay before the retry that follows so many: between half of it and all, by chance, so
+// that what failed together does not come back together.
+func (b Backoff) after(retries int) time.Duration {
+	d := b.Max
+	if retries < 32 && b.Min < b.Max>>retries {
+		d = b.Min << retries
+	}
+	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads load
+}

@@ -1,0 +1,114 @@
+package consume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Spec says what a consumer does with its messages, whose payload is a T (guarded mode). The zero value of each
+// field that is not required is its default.
+type Spec[T any] struct {
+	// Consumer names who handles the messages: it is the scope of their keys, so that two consumers of one event
+	// (mail and payment) never skip each other's work. Queue and topic do not count: a copy that comes
+	// through a retry queue is the same operation. Required.
+	Consumer string
+	// Key finds the key. Required.
+	Key Key
+	// Handle handles a message. Its errors are as those of [everonce.Do]'s work: [everonce.Permanent] for a refusal
+	// for good, [everonce.NotDone] where nothing took hold; any other goes to the policy for the unknown.
+	// [everonce.AttemptFrom] finds the attempt in ctx. Required.
+	Handle func(ctx context.Context, m *Message, v T) error
+	Common[T]
+	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy.
+	Policy    everonce.Policy
+	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error)
+	// EffectsInSteps declares what [everonce.EffectsInSteps] declares.
+	EffectsInSteps bool
+}
+
+// TxSpec says what a consumer does with its messages, whose payload is a T, in a transaction that the record of
+// the message commits with (transactional mode).
+type TxSpec[T, Tx any] struct {
+	// Consumer and Key are as in [Spec]. Required.
+	Consumer string
+	Key      Key
+	// Handle handles a message: its writes through tx commit with the record. It may be called several times for one
+	// delivery. Any error rolls back; [everonce.Permanent] is saved. Required.
+	Handle func(ctx context.Context, tx Tx, m *Message, v T) error
+	Common[T]
+}
+
+// Common is what both specs may say. The zero value of each field is its default.
+type Common[T any] struct {
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
+	Decode func(*Message) (T, error)
+	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
+	MaxBody int
+	// FingerprintHeaders are compared, with the body, when a key is used again. Name only what the producer sets: a
+	// header that a broker or a retry adds would make every redelivery another message. Default none.
+	FingerprintHeaders []string
+	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
+	Lifetime everonce.Lifetime
+	// Window is the longest time after which the channel may deliver a message again, its dwell among the dead letters
+	// included. A shorter Lifetime is refused. Default 7 days.
+	Window time.Duration
+	// Retry says when a message that failed comes again.
+	Retry Backoff
+	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
+	DropRejected bool
+	// Observe, if set, is told of every verdict. It must not block.
+	Observe func(context.Context, *Message, Verdict)
+}
+
+const (
+	defaultWindow  = 7 * 24 * time.Hour
+	defaultMaxBody = 16 << 20
+)
+
+func (c Common[T]) checked(consumer string, key Key) (Common[T], error) {
+	switch {
+	case consumer == "":
+		return c, fmt.Errorf("%w: a consumer must have a name: it is the scope of its keys", everonce.ErrInvalidArgument)
+	case key == nil:
+		return c, fmt.Errorf("%w: a consumer must know where the key is: see consume.ProducerID", everonce.ErrInvalidArgument)
+	case c.MaxBody < 0 || c.Window < 0 || c.Retry.Min < 0 || c.Retry.Max < 0:
+		return c, fmt.Errorf("%w: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)
+	}
+	if c.Decode == nil {
+		c.Decode = decodeJSON[T]
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = defaultMaxBody
+	}
+	if c.Window == 0 {
+		c.Window = defaultWindow
+	}
+	if c.Lifetime == (everonce.Lifetime{}) {
+		c.Lifetime = everonce.ForQueue()
+	}
+	if c.Lifetime.Total() < c.Window {
+		return c, fmt.Errorf("%w: the channel may deliver a message again after %v (Window), and it is remembered for %v only (Lifetime: retention + remember)",
+			everonce.ErrInvalidArgument, c.Window, c.Lifetime.Total())
+	}
+	c.Retry = c.Retry.withDefaults()
+	return c, nil
+}
+
+// decodeJSON is the default of Common.Decode.
+func decodeJSON[T any](m *Message) (v T, err error) {
+	if m.ContentEncoding != "" && m.ContentEncoding != "identity" {
+		return v, fmt.Errorf("consume: the content encoding %q is not read", m.ContentEncoding)
+	}
+	if err := json.Unmarshal(m.Body, &v); err != nil {
+		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+			return v, errors.New("consume: the body is no JSON")
+		}
+		return v, errors.New("consume: the body's JSON does not fit the payload")
+	}
+	return v, nil
+}
