@@ -17,6 +17,7 @@ type recorder struct {
 	status  int
 	body    []byte
 	notDone bool
+	unknown bool
 }
 
 func newRecorder(w http.ResponseWriter, rt *route) *recorder {
@@ -48,13 +49,30 @@ func (r *recorder) Write(p []byte) (int, error) {
 // markNotDone is for [NotDone].
 func (r *recorder) markNotDone() { r.notDone = true }
 
+// markUnknown is for [Proxy], whose own 502 is no answer of the upstream's: no Save saves it.
+func (r *recorder) markUnknown() { r.unknown = true }
+
+// restart is for [Proxy], whose upstream broke off in mid-answer: it forgets what was written. It returns
+// false where a part of that has been sent.
+func (r *recorder) restart() bool {
+	r.header = r.before.Clone()
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	r.status, r.body = 0, nil
+	return true
+}
+
 // finish is the end of the handler.
 func (r *recorder) finish() { r.WriteHeader(http.StatusOK) }
 
 // ending says what the answer means for its key.
 func (r *recorder) ending() Ending {
-	if r.notDone {
+	switch {
+	case r.notDone:
 		return Released
+	case r.unknown:
+		return Unknown
 	}
 	return r.route.save.of(r.status)
 }

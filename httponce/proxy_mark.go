@@ -1,0 +1,32 @@
+package httponce
+
+import "net/http"
+
+// markUnknown tells the middleware, where there is one around w, that nobody knows what became of the request,
+// whatever a Save says of its status.
+func markUnknown(w http.ResponseWriter) {
+	if r, ok := unwrapped[interface{ markUnknown() }](w); ok {
+		r.markUnknown()
+	}
+}
+
+// restart makes the middleware around w forget what was written. It returns false where that is
+// too late, and where there is no middleware.
+func restart(w http.ResponseWriter) bool {
+	r, ok := unwrapped[interface{ restart() bool }](w)
+	return ok && r.restart()
+}
+
+// unwrapped returns the first of w, and what it wraps, that is a T.
+func unwrapped[T any](w http.ResponseWriter) (found T, ok bool) {
+	for {
+		switch v := w.(type) {
+		case T:
+			return v, true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return found, false
+		}
+	}
+}
