@@ -26,6 +26,16 @@ func ExampleReceiver_Ready() {
 	// false true
 }
 
+// An adapter asks for the question that Reconcile needs before the first request comes.
+func ExampleReceiver_Policy() {
+	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Reconcile, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(r.Policy(), r.Policy() == everonce.Reconcile)
+	// Output: reconcile true
+}
+
 // Support looks for an order in the bank's list of charges, by the key under which it was made.
 func ExampleReceiver_DownstreamKey() {
 	ctx := context.Background()

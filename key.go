@@ -44,20 +44,32 @@ func ScopeOf(parts ...string) Scope {
 	if len(parts) == 1 && !strings.ContainsAny(parts[0], "/%") {
 		return Scope(parts[0])
 	}
-	var b strings.Builder
+	var stack [128]byte
+	b := stack[:0]
 	for i, p := range parts {
 		if i > 0 {
-			b.WriteByte('/')
+			b = append(b, '/')
 		}
-		scopeEscaper.WriteString(&b, p) //nolint:errcheck // a strings.Builder does not fail
+		b = appendScopePart(b, p)
 	}
-	return Scope(b.String())
+	return Scope(b)
 }
 
-var (
-	scopeEscaper   = strings.NewReplacer("%", "%25", "/", "%2F")
-	scopeUnescaper = strings.NewReplacer("%2F", "/", "%25", "%")
-)
+func appendScopePart(b []byte, part string) []byte {
+	for i := range len(part) {
+		switch c := part[i]; c {
+		case '%':
+			b = append(b, "%25"...)
+		case '/':
+			b = append(b, "%2F"...)
+		default:
+			b = append(b, c)
+		}
+	}
+	return b
+}
+
+var scopeUnescaper = strings.NewReplacer("%2F", "/", "%25", "%")
 
 // Parts returns the list that the scope was built from.
 func (s Scope) Parts() []string {

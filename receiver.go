@@ -103,6 +103,10 @@ func isNil(v any) bool {
 	return false
 }
 
+// Policy returns the policy that the receiver was made with: an adapter refuses, where it is made, what every call
+// would be refused for.
+func (r *Receiver) Policy() Policy { return r.defaults.policy }
+
 // RecordID returns the identity of the key's record in the receiver's store.
 func (r *Receiver) RecordID(key Key) RecordID { return r.recordID(key) }
 
