@@ -32,7 +32,7 @@ type work func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) 
 // New returns a consumer for handlers whose effects are outside of the store (guarded mode). The error wraps
 // [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
-	common, err := spec.Common.checked(spec.Consumer, spec.Key)
+	common, err := spec.common().checked()
 	switch {
 	case err != nil:
 		return nil, err
@@ -49,7 +49,7 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	if spec.EffectsInSteps {
 		options = append(options, everonce.EffectsInSteps())
 	}
-	c := newConsumer(spec.Consumer, spec.Key, common)
+	c := newConsumer(common)
 	c.id = recv.RecordID
 	c.prepare = func(m *Message) (work, error) {
 		v, err := common.Decode(m)
@@ -69,14 +69,14 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 // NewTx returns a consumer for handlers whose effects are in the database of the receiver's store
 // (transactional mode). The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consumer, error) {
-	common, err := spec.Common.checked(spec.Consumer, spec.Key)
+	common, err := spec.common().checked()
 	switch {
 	case err != nil:
 		return nil, err
 	case recv == nil || spec.Handle == nil:
 		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
 	}
-	c := newConsumer(spec.Consumer, spec.Key, common)
+	c := newConsumer(common)
 	c.id, c.resolves = recv.RecordID, true
 	c.prepare = func(m *Message) (work, error) {
 		v, err := common.Decode(m)
@@ -93,10 +93,10 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	return c, nil
 }
 
-func newConsumer[T any](name string, key Key, common Common[T]) *Consumer {
+func newConsumer[T any](c common[T]) *Consumer {
 	return &Consumer{
-		scope: everonce.ScopeOf(name), name: name, key: key, maxBody: common.MaxBody, headers: common.FingerprintHeaders,
-		retry: common.Retry, drop: common.DropRejected, observe: common.Observe,
+		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, key: c.Key, maxBody: c.MaxBody, headers: c.FingerprintHeaders,
+		retry: c.Retry, drop: c.DropRejected, observe: c.Observe,
 	}
 }
 
@@ -202,6 +202,23 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	}
 	return v
 }
+
+// panicked returns the verdict on a message whose handler panicked.
+func (c *Consumer) panicked(m *Message) Verdict {
+	v := Verdict{Disposition: Retry, Outcome: everonce.Failed, After: c.retry.after(m.Retries), Err: errPanicked}
+	if key, err := c.KeyOf(m); err == nil {
+		v.KeyHash = c.id(key).Short()
+	}
+	if m.Retries >= c.retry.Limit {
+		v = c.bury(m, v.KeyHash, v.Outcome, Exhausted, errPanicked)
+	}
+	if c.observe != nil {
+		c.observe(context.Background(), m, v)
+	}
+	return v
+}
+
+var errPanicked = errors.New("consume: the handler panicked")
 
 // bury returns the verdict on a message that is never to come again by itself.
 func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason, err error) Verdict {

@@ -23,7 +23,26 @@ type Spec[T any] struct {
 	// for good, [everonce.NotDone] where nothing took hold; any other goes to the policy for the unknown.
 	// [everonce.AttemptFrom] finds the attempt in ctx. Required.
 	Handle func(ctx context.Context, m *Message, v T) error
-	Common[T]
+
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
+	Decode func(*Message) (T, error)
+	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
+	MaxBody int
+	// FingerprintHeaders are compared, with the body, when a key is used again. Name only what the producer sets: a
+	// header that a broker or a retry adds would make every redelivery another message. Default none.
+	FingerprintHeaders []string
+	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
+	Lifetime everonce.Lifetime
+	// Window is the longest time after which the channel may deliver a message again, its dwell among the dead letters
+	// included. A shorter Lifetime is refused. Default 7 days.
+	Window time.Duration
+	// Retry says when a message that failed comes again.
+	Retry Backoff
+	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
+	DropRejected bool
+	// Observe, if set, is told of every verdict. It must not block.
+	Observe func(context.Context, *Message, Verdict)
+
 	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy.
 	Policy    everonce.Policy
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error)
@@ -40,11 +59,7 @@ type TxSpec[T, Tx any] struct {
 	// Handle handles a message: its writes through tx commit with the record. It may be called several times for one
 	// delivery. Any error rolls back; [everonce.Permanent] is saved. Required.
 	Handle func(ctx context.Context, tx Tx, m *Message, v T) error
-	Common[T]
-}
 
-// Common is what both specs may say. The zero value of each field is its default.
-type Common[T any] struct {
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
@@ -65,16 +80,38 @@ type Common[T any] struct {
 	Observe func(context.Context, *Message, Verdict)
 }
 
+// common is what both specs say.
+type common[T any] struct {
+	Consumer           string
+	Key                Key
+	Decode             func(*Message) (T, error)
+	MaxBody            int
+	FingerprintHeaders []string
+	Lifetime           everonce.Lifetime
+	Window             time.Duration
+	Retry              Backoff
+	DropRejected       bool
+	Observe            func(context.Context, *Message, Verdict)
+}
+
 const (
 	defaultWindow  = 7 * 24 * time.Hour
 	defaultMaxBody = 16 << 20
 )
 
-func (c Common[T]) checked(consumer string, key Key) (Common[T], error) {
+func (s *Spec[T]) common() common[T] {
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.FingerprintHeaders, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
+}
+
+func (s *TxSpec[T, Tx]) common() common[T] {
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.FingerprintHeaders, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
+}
+
+func (c common[T]) checked() (common[T], error) {
 	switch {
-	case consumer == "":
+	case c.Consumer == "":
 		return c, fmt.Errorf("%w: a consumer must have a name: it is the scope of its keys", everonce.ErrInvalidArgument)
-	case key == nil:
+	case c.Key == nil:
 		return c, fmt.Errorf("%w: a consumer must know where the key is: see consume.ProducerID", everonce.ErrInvalidArgument)
 	case c.MaxBody < 0 || c.Window < 0 || c.Retry.Min < 0 || c.Retry.Max < 0:
 		return c, fmt.Errorf("%w: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)

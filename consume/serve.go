@@ -1,0 +1,214 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Workers say how [Consumer.Serve] works. The zero value of each field is its default.
+type Workers struct {
+	// Concurrency is how many messages are handled at a time. Default 8.
+	Concurrency int
+	// Order, if set, names what must be handled in order: messages with equal names are handled one after the
+	// other, as they came. What fails and comes again comes behind what came meanwhile. Default: no order.
+	Order func(*Message) string
+	// PauseMin and PauseMax bound the pause after the store, or the broker, could not be written to; it doubles while
+	// that lasts. Default 1 s and 1 minute.
+	PauseMin, PauseMax time.Duration
+	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. Default 30 s.
+	DrainWithin time.Duration
+	// SettleWithin bounds one answer to the broker. Default 10 s.
+	SettleWithin time.Duration
+	// Log gets pauses, panics and answers that the broker did not take. Default [slog.Default].
+	Log *slog.Logger
+}
+
+func (w *Workers) checked() (Workers, error) {
+	var c Workers
+	if w != nil {
+		c = *w
+	}
+	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 {
+		return c, fmt.Errorf("%w: no number of Workers may be negative", everonce.ErrInvalidArgument)
+	}
+	c.Concurrency = orDefault(c.Concurrency, 8)
+	c.PauseMin = orDefault(c.PauseMin, time.Second)
+	c.PauseMax = max(orDefault(c.PauseMax, time.Minute), c.PauseMin)
+	c.DrainWithin = orDefault(c.DrainWithin, 30*time.Second)
+	c.SettleWithin = orDefault(c.SettleWithin, 10*time.Second)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return c, nil
+}
+
+func orDefault[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
+
+// Serve handles what comes through in until ctx ends or in is closed. Then it drains: it takes nothing more,
+// and returns when what it had begun has been handled and answered. What it has kept in hand because the store
+// is down is left: the adapter closes its channel, and the broker delivers it again. The error wraps
+// [everonce.ErrInvalidArgument], or is nil.
+func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
+	w, err := workers.checked()
+	if err != nil {
+		return err
+	}
+	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax)}
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	s.work = work
+	forget := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(w.DrainWithin, func() { stop(errDrained) })
+		context.AfterFunc(work, func() { t.Stop() })
+	})
+	defer forget()
+	s.serve(in)
+	return nil
+}
+
+var errDrained = errors.New("consume: the consumer ends, and the handler took too long")
+
+// server is one run of Serve.
+type server struct {
+	Workers
+	c      *Consumer
+	ending context.Context // no message is begun after its end
+	work   context.Context // the handlers'
+	gate   *gate
+}
+
+func (s *server) serve(in <-chan Delivery) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if s.Order == nil {
+		for range s.Concurrency {
+			wg.Go(func() { s.worker(in) })
+		}
+		return
+	}
+	lanes := make([]chan Delivery, s.Concurrency)
+	for i := range lanes {
+		lanes[i] = make(chan Delivery)
+		wg.Go(func() { s.worker(lanes[i]) })
+	}
+	seed := maphash.MakeSeed()
+	defer func() {
+		for _, lane := range lanes {
+			close(lane)
+		}
+	}()
+	for {
+		d, ok := s.next(in)
+		if !ok {
+			return
+		}
+		lane := lanes[maphash.String(seed, s.Order(d.Message()))%uint64(len(lanes))]
+		select {
+		case lane <- d:
+		case <-s.ending.Done():
+			return
+		}
+	}
+}
+
+// next returns the next delivery; false at the end.
+func (s *server) next(in <-chan Delivery) (Delivery, bool) {
+	if s.ending.Err() != nil {
+		return nil, false
+	}
+	select {
+	case d, ok := <-in:
+		return d, ok
+	case <-s.ending.Done():
+		return nil, false
+	}
+}
+
+func (s *server) worker(in <-chan Delivery) {
+	for s.gate.pass(s.ending) {
+		d, ok := s.next(in)
+		if !ok {
+			return
+		}
+		s.handle(d)
+	}
+}
+
+// handle handles a delivery until the broker has the answer, or the end was asked for.
+func (s *server) handle(d Delivery) {
+	for {
+		v := s.verdict(d.Message())
+		if v.Disposition != Keep {
+			s.gate.opened()
+			s.settle(d, v)
+			return
+		}
+		if s.ending.Err() != nil {
+			return
+		}
+		pause := s.gate.shut()
+		s.Log.WarnContext(s.work, "consume: a message is kept in hand", "consumer", s.c.name, "key", v.KeyHash, "outcome", v.Outcome, "pause", pause, "error", v.Err)
+		if !s.gate.pass(s.ending) {
+			return
+		}
+	}
+}
+
+// verdict handles a message. A handler that panics has failed: what that says of the effect, the record says.
+func (s *server) verdict(m *Message) (v Verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
+			v = s.c.panicked(m)
+		}
+	}()
+	return s.c.Handle(s.work, m)
+}
+
+// settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
+func (s *server) settle(d Delivery, v Verdict) {
+	for {
+		err := s.answer(d, v)
+		if err == nil {
+			return
+		}
+		if errors.Is(err, ErrGone) {
+			s.Log.InfoContext(s.work, "consume: the broker will deliver a message again", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
+			return
+		}
+		pause := s.gate.shut()
+		s.Log.WarnContext(s.work, "consume: the broker did not take an answer", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "pause", pause, "error", err)
+		if !s.gate.pass(s.ending) {
+			return
+		}
+	}
+}
+
+func (s *server) answer(d Delivery, v Verdict) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), s.SettleWithin)
+	defer cancel()
+	switch v.Disposition {
+	case Ack:
+		return d.Ack(ctx)
+	case Retry, Later:
+		return d.Retry(ctx, v.After, v.Disposition == Retry)
+	case Bury:
+		return d.Bury(ctx, v.Letter)
+	case Keep:
+	}
+	return nil
+}

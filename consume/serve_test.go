@@ -1,0 +1,264 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// delivery is a delivery that notes how it ended.
+type delivery struct {
+	m *consume.Message
+	// fails are the errors of the next answers.
+	fails []error
+
+	mu    sync.Mutex
+	ended []string
+}
+
+func (d *delivery) Message() *consume.Message { return d.m }
+
+func (d *delivery) end(format string, args ...any) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.fails) > 0 {
+		err := d.fails[0]
+		d.fails = d.fails[1:]
+		return err
+	}
+	d.ended = append(d.ended, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (d *delivery) Ack(context.Context) error { return d.end("ack") }
+
+func (d *delivery) Retry(_ context.Context, _ time.Duration, counts bool) error {
+	return d.end("retry %v", counts)
+}
+
+func (d *delivery) Bury(_ context.Context, l consume.DeadLetter) error {
+	return d.end("bury %s", l.Reason)
+}
+
+// downStore is a store that is down while its flag is set.
+type downStore struct {
+	everonce.Store
+	down  atomic.Bool
+	calls atomic.Int64
+}
+
+var errDown = errors.New("the store is down")
+
+func (s *downStore) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	s.calls.Add(1)
+	if s.down.Load() {
+		return everonce.ClaimResult{}, errDown
+	}
+	return s.Store.Claim(ctx, r)
+}
+
+func serving(t *testing.T, store everonce.Store, handle func(context.Context, *consume.Message, order) error) *consume.Consumer {
+	t.Helper()
+	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := consume.New(recv, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: handle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func message(id string) *delivery {
+	return &delivery{m: &consume.Message{ID: id, Body: []byte(`{}`)}}
+}
+
+// While the store is down a message is kept in hand, asked for again after a pause that grows, and
+// acknowledged when the store is back. A broker would not deliver it again on an open channel.
+func TestKeptInHandWhileTheStoreIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &downStore{Store: memstore.New(nil)}
+		store.down.Store(true)
+		c := serving(t, store, func(context.Context, *consume.Message, order) error { return nil })
+		in := make(chan consume.Delivery)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+				t.Error(err)
+			}
+		}()
+		d := message("m-1")
+		in <- d
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if len(d.ended) != 0 {
+			t.Errorf("it ended as %v while the store was down", d.ended)
+		}
+		if n := store.calls.Load(); n > 100 {
+			t.Errorf("%d calls of the store in ten minutes: a busy loop", n)
+		}
+		store.down.Store(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !slices.Equal(d.ended, []string{"ack"}) {
+			t.Errorf("it ended as %v, want ack", d.ended)
+		}
+		close(in)
+		<-done
+	})
+}
+
+// At the end nothing more is begun, what was begun is finished and acknowledged, and what is kept in hand is
+// left to the broker.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		begun := make(chan struct{}, 10)
+		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
+			begun <- struct{}{}
+			select {
+			case <-time.After(10 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		in := make(chan consume.Delivery, 2)
+		first, second := message("m-1"), message("m-2")
+		in <- first
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := c.Serve(ctx, in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+				t.Error(err)
+			}
+		}()
+		<-begun
+		in <- second
+		end()
+		<-done
+		if !slices.Equal(first.ended, []string{"ack"}) || len(second.ended) != 0 {
+			t.Errorf("the first ended as %v, want ack; the second as %v, want not at all", first.ended, second.ended)
+		}
+	})
+}
+
+// A handler that takes longer than the drain allows is told by its context, and its message is not acknowledged
+// as done.
+func TestDrainIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		begun := make(chan struct{}, 1)
+		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
+			close(begun)
+			<-ctx.Done()
+			return everonce.NotDone(ctx.Err())
+		})
+		in := make(chan consume.Delivery, 1)
+		d := message("m-1")
+		in <- d
+		go func() {
+			<-begun
+			end()
+		}()
+		start := time.Now()
+		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: 5 * time.Second, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 5*time.Second || !slices.Equal(d.ended, []string{"retry true"}) {
+			t.Errorf("after %v it ended as %v, want a retry after 5s", took, d.ended)
+		}
+	})
+}
+
+// An answer that the broker did not take is given again, and the message is not handled again for that.
+func TestAnswersAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handled := 0
+		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
+			handled++
+			return everonce.NotDone(errors.New("later"))
+		})
+		d := message("m-1")
+		d.fails = []error{errDown, errDown}
+		gone := message("m-2")
+		gone.fails = []error{fmt.Errorf("closed: %w", consume.ErrGone)}
+		in := make(chan consume.Delivery, 2)
+		in <- d
+		in <- gone
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.ended, []string{"retry true"}) || len(gone.ended) != 0 || handled != 2 {
+			t.Errorf("ended as %v and %v, handled %d times", d.ended, gone.ended, handled)
+		}
+	})
+}
+
+// A handler that panics ends its attempt, and not the consumer: the message comes again, and under Refuse
+// becomes a dead letter then.
+func TestAPanicIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { panic("no") })
+		first, second := message("m-1"), message("m-1")
+		second.m.Retries = 1
+		in := make(chan consume.Delivery, 2)
+		in <- first
+		in <- second
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(first.ended, []string{"retry true"}) || !slices.Equal(second.ended, []string{"bury unknown"}) {
+			t.Errorf("ended as %v, then as %v", first.ended, second.ended)
+		}
+	})
+}
+
+// Messages of one name are handled in their order, and those of others do not wait for them.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		seen := map[string][]string{}
+		c := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
+			time.Sleep(time.Duration(len(m.ID)) * time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			seen[m.Source] = append(seen[m.Source], m.ID)
+			return nil
+		})
+		in := make(chan consume.Delivery, 40)
+		want := map[string][]string{}
+		for i := range 40 {
+			d := message(fmt.Sprintf("m-%d", 200-i*5))
+			d.m.Source = fmt.Sprint("customer-", i%7)
+			want[d.m.Source] = append(want[d.m.Source], d.m.ID)
+			in <- d
+		}
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{Order: func(m *consume.Message) string { return m.Source }, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		for source, ids := range want {
+			if !slices.Equal(seen[source], ids) {
+				t.Errorf("%s: %v, want %v", source, seen[source], ids)
+			}
+		}
+	})
+}
