@@ -13,9 +13,32 @@ import (
 // (transactional mode): exactly once, as long as the database keeps what it committed. The answer is sent
 // after the commit.
 //
-// handle writes through tx only. Where it returns an error, or answers 400 or above, nothing of what it wrote in
-// the database remains; an answer that [Route.Save] saves is saved all the same. It may be called several times
-// for one request, when the database made the transaction start again.
+// handle writes to the database through tx only. It may be called several times for one request, when the database
+// made the transaction start again: each time with a ResponseWriter and a body of its own, in a new transaction. What it
+// comes to:
+//
+//   - It returns nil, with a status below 400: effects and answer are committed.
+//   - It returns nil, with 400 or above: its effects are rolled back. The answer is sent, and saved where
+//     [Route.Save] says saved; else the key may be used again. [NotDone] makes any status such an end.
+//   - It returns an error: its effects are rolled back, and the key may be used again. The client gets what it
+//     wrote, if that is 400 or above; else the problem not-done, 503 with a Retry-After. The error's text is logged,
+//     and not sent.
+//   - It returns an [everonce.Permanent] failure: its effects are rolled back, and the failure is saved. The client
+//     gets what it wrote, if that is 400 or above; else the problem refused, 422, with the failure's code and
+//     message.
+//   - It panics, or exits its goroutine: rolled back, and the panic goes on.
+//
+// A commit that failed or whose answer was lost is a problem, 503 with a Retry-After: the retry finds out.
+//
+// The ResponseWriter holds the answer until the commit, so it can not flush, hijack or send 1xx: it is no
+// [http.Flusher], [http.ResponseController]'s methods return [http.ErrNotSupported], and 1xx are dropped.
+//
+// A request that needs no key, and has none or is of another method, runs in a transaction too, by the same rules, and
+// nothing is saved.
+//
+// The handler's context ends with the transaction's time limit ([everonce.Options].TxTimeout) and with
+// [Route.Deadline]. AnswerWithin, FailOpen, Policy, Reconcile and Lease are refused: what did not commit did not
+// happen. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle func(http.ResponseWriter, *http.Request, Tx) error, opts *Options) (http.Handler, error) {
 	if recv == nil || principal == nil || handle == nil {
 		return nil, fmt.Errorf("%w: the receiver, the principal or the handler is nil", everonce.ErrInvalidArgument)
@@ -24,7 +47,45 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 	if err != nil {
 		return nil, err
 	}
+	if err := opts.checkTx(); err != nil {
+		return nil, err
+	}
 	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle}, nil
+}
+
+// checkTx refuses what has no meaning in a transaction.
+func (o *Options) checkTx() error {
+	if o == nil {
+		return nil
+	}
+	if err := o.Route.checkTx(); err != nil {
+		return fmt.Errorf("Route: %w", err)
+	}
+	for pattern, r := range o.Routes {
+		if err := r.checkTx(); err != nil {
+			return fmt.Errorf("Routes[%q]: %w", pattern, err)
+		}
+	}
+	return nil
+}
+
+func (r *Route) checkTx() error {
+	for _, o := range [...]struct {
+		set  bool
+		name string
+		why  string
+	}{
+		{r.AnswerWithin != 0, "AnswerWithin", "a transaction is bounded by the receiver's TxTimeout"},
+		{r.FailOpen, "FailOpen", "the effects are in the store that would be down"},
+		{r.Policy != 0, "Policy", "what did not commit did not happen, so there is no unknown"},
+		{r.Reconcile != nil, "Reconcile", "what did not commit did not happen, so there is nothing to ask"},
+		{r.Lease != 0, "Lease", "a transaction has none; it is bounded by the receiver's TxTimeout"},
+	} {
+		if o.set {
+			return fmt.Errorf("%w: %s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, o.name, o.why)
+		}
+	}
+	return nil
 }
 
 type txHandler[Tx any] struct {
@@ -48,16 +109,12 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *txHandler[Tx]) transact(x *exchange, calls []everonce.CallOption) (v verdict) {
+// transact is one call of the core.
+func (h *txHandler[Tx]) transact(x *exchange, calls []everonce.CallOption) verdict {
+	v := verdict{tx: true}
 	v.res, v.err = everonce.Transact(x.r.Context(), h.recv, x.key, func(ctx context.Context, tx Tx) (Answer, error) {
 		x.stay.leave()
-		v.own = newRecorder(x.w, x.route)
-		if err := h.handle(v.own, x.request(ctx), tx); err != nil {
-			v.own = nil
-			return Answer{}, err
-		}
-		v.own.finish()
-		return v.own.outcome()
+		return h.call(ctx, x, &v, tx)
 	}, calls...)
 	return v
 }
@@ -68,23 +125,96 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var v verdict
+	defer x.body.release()
+	v := verdict{tx: true}
 	v.err = h.recv.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
-		v.own = newRecorder(x.w, x.route)
-		err := h.handle(v.own, x.request(ctx), tx)
-		v.own.finish()
-		if err == nil && v.own.status >= http.StatusBadRequest {
-			err = statusError(v.own.status)
-		}
+		_, err := h.call(ctx, x, &v, tx)
 		return err
 	})
-	var refused statusError
+	var e *everonce.Error
 	switch {
-	case v.err == nil, errors.As(v.err, &refused):
-		v.own.send()
+	case v.err == nil:
+		v.res.Outcome = everonce.Executed
+	case errors.As(v.err, &e):
+		v.res.Outcome = e.Outcome
+	case permanent(v.err) != nil:
+		v.res.Outcome, v.res.Attempt = everonce.Rejected, 1
 	default:
-		x.log.ErrorContext(r.Context(), "httponce: the transaction failed", "route", x.told.Route, "error", v.err)
-		x.problem(problemUnavailable, x.retryAfter)
+		v.res.Outcome = everonce.Failed
 	}
-	x.end()
+	x.answer(v)
 }
+
+// call calls the handler, in one transaction of perhaps several.
+func (h *txHandler[Tx]) call(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
+	ctx, cancel := x.txContext(ctx)
+	defer cancel()
+	own := newRecorder(x.w, x.route)
+	v.own, v.ending = own, 0
+	err := h.handle(&txWriter{own}, x.request(ctx), tx)
+	if err == nil {
+		own.finish()
+		v.ending = own.ending()
+		return own.outcome()
+	}
+	if own.status < http.StatusBadRequest { // or none
+		v.own = nil
+		return Answer{}, err
+	}
+	own.finish()
+	if permanent(err) == nil {
+		v.ending = Released
+		return Answer{}, err
+	}
+	v.ending = Saved
+	return own.outcomeAs(Saved)
+}
+
+// permanent returns the permanent failure that an error is; one inside of what became of another
+// operation is not this one's.
+func permanent(err error) (p *everonce.PermanentError) {
+	var other *everonce.Error
+	if errors.As(err, &other) || !errors.As(err, &p) {
+		return nil
+	}
+	return p
+}
+
+// txContext returns the handler's context: the transaction's, which ends with the client only where the route
+// says so.
+func (x *exchange) txContext(inside context.Context) (context.Context, context.CancelFunc) {
+	ctx := inside
+	stop := func() {}
+	if !x.route.EndWithClient {
+		ctx = context.WithoutCancel(inside)
+		end, ok := inside.Deadline()
+		if theirs, has := x.r.Context().Deadline(); ok && (!has || !end.Equal(theirs)) {
+			ctx, stop = context.WithDeadlineCause(ctx, end, everonce.ErrTxTooLong)
+		}
+	}
+	if x.route.Deadline <= 0 {
+		return ctx, stop
+	}
+	ctx, cancel := context.WithTimeout(ctx, x.route.Deadline)
+	return ctx, func() { cancel(); stop() }
+}
+
+// txWriter is the ResponseWriter of a handler in a transaction. It has no Unwrap: what it is given is sent
+// after the commit, or never.
+type txWriter struct{ own *recorder }
+
+// Header returns the headers of the answer.
+func (w *txWriter) Header() http.Header { return w.own.Header() }
+
+// Write adds to the body.
+func (w *txWriter) Write(p []byte) (int, error) { return w.own.Write(p) }
+
+// WriteHeader sets the status. What is sent before an answer is dropped: the transaction may yet be rolled back.
+func (w *txWriter) WriteHeader(status int) {
+	if status >= http.StatusOK || status < http.StatusContinue { // the recorder says what is wrong with the latter
+		w.own.WriteHeader(status)
+	}
+}
+
+// markNotDone is for [NotDone].
+func (w *txWriter) markNotDone() { w.own.markNotDone() }

@@ -75,6 +75,7 @@ func (g *guard) do(x *exchange, calls []everonce.CallOption) (v verdict) {
 		}
 		g.next.ServeHTTP(v.own, x.request(ctx))
 		v.own.finish()
+		v.ending = v.own.ending()
 		return v.own.outcome()
 	}, calls...)
 	return v

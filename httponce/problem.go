@@ -19,7 +19,7 @@ type problem struct {
 	detail string
 }
 
-// The problems. Titles that the draft gives are the draft's.
+// The problems. Titles that the draft gives are the draft's. Each has a page under docs/reference/problems.
 var (
 	problemMissingKey   = problem{"missing-key", http.StatusBadRequest, "Idempotency-Key is missing", "This operation needs a key: send it again with one."}
 	problemInvalidKey   = problem{"invalid-key", http.StatusBadRequest, "Idempotency-Key is invalid", ""}
@@ -27,12 +27,15 @@ var (
 	problemInProgress   = problem{"in-progress", http.StatusConflict, "A request is outstanding for this Idempotency-Key", "Send the same request again later."}
 	problemStillRunning = problem{"still-running", http.StatusServiceUnavailable, "The operation is still running", "Send the same request again later for its answer."}
 	problemUnknown      = problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended without an answer. It is not run again before its outcome was settled: ask the service."}
+	problemRefused      = problem{"refused", http.StatusUnprocessableEntity, "The operation was refused", ""}
 	problemPrincipal    = problem{"no-principal", http.StatusForbidden, "The sender is not known", "A key is heeded only for a sender that is known."}
 	problemBodyTooLarge = problem{"body-too-large", http.StatusRequestEntityTooLarge, "The request body is too large", ""}
 	problemBodyTooSlow  = problem{"body-too-slow", http.StatusRequestTimeout, "The request body came too slowly", "Nothing was done: send it again."}
 	problemBodyBroken   = problem{"body-broken", http.StatusBadRequest, "The request body could not be read", "Nothing was done: send it again."}
-	problemUnavailable  = problem{"store-unavailable", http.StatusServiceUnavailable, "The record of operations is not available", "Nothing was done: send the same request again later."}
+	problemUnavailable  = problem{"store-unavailable", http.StatusServiceUnavailable, "The record of operations is not available", "Nothing was done now: send the same request again later."}
+	problemUnreadable   = problem{"record-unreadable", http.StatusServiceUnavailable, "The record of this operation can not be read", "The operation has a record that this server can not read. It is not run again: send the same request again later, and do not use a new key."}
 	problemNotDone      = problem{"not-done", http.StatusServiceUnavailable, "The operation was not done", "Nothing took hold: send the same request again."}
+	problemCommitLost   = problem{"commit-lost", http.StatusServiceUnavailable, "It is not known yet whether the operation was done", "The database did not say whether it committed. Send the same request again: that finds out."}
 	problemInternal     = problem{"internal", http.StatusInternalServerError, "The request could not be handled", ""}
 )
 
@@ -42,26 +45,43 @@ type document struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
+	// Code is a failure's own, where the application has refused.
+	Code string `json:"code,omitempty"`
+}
+
+// answer returns the problem as a whole answer.
+func (p problem) answer(base, code string) Answer {
+	uri := base + p.name
+	if base == defaultProblemBase {
+		uri += ".md"
+	}
+	text, err := json.Marshal(document{Type: uri, Title: p.title, Status: p.status, Detail: p.detail, Code: code})
+	if err != nil { // strings and a number
+		text = nil
+	}
+	return Answer{Status: p.status, Body: text, Header: http.Header{
+		"Content-Type":   {"application/problem+json"},
+		"Content-Length": {strconv.Itoa(len(text))},
+		"Link":           {"<" + uri + `>; rel="describedby"`},
+		"Cache-Control":  {"no-store"},
+	}}
 }
 
 // refuse answers with a problem. A retryAfter above zero is told in whole seconds, rounded up.
 func (s *settings) refuse(w http.ResponseWriter, p problem, retryAfter time.Duration) {
-	uri := s.problems + p.name
-	if s.problems == defaultProblemBase {
-		uri += ".md"
-	}
-	text, err := json.Marshal(document{Type: uri, Title: p.title, Status: p.status, Detail: p.detail})
-	if err != nil { // four strings and a number
-		text = nil
-	}
+	a := p.answer(s.problems, "")
 	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Link", "<"+uri+`>; rel="describedby"`)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(text)))
-	if retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
+	for name, values := range a.Header {
+		h[name] = values
 	}
-	w.WriteHeader(p.status)
-	_, _ = w.Write(text) //nolint:errcheck // the client has gone
+	if retryAfter > 0 {
+		h.Set("Retry-After", wholeSeconds(retryAfter))
+	}
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) //nolint:errcheck // the client has gone
+}
+
+// wholeSeconds is how HTTP writes a pause (RFC 9110, 10.2.3): never 0, which would say "at once".
+func wholeSeconds(d time.Duration) string {
+	return strconv.FormatFloat(max(1, math.Ceil(d.Seconds())), 'f', 0, 64)
 }

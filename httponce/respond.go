@@ -15,10 +15,32 @@ import (
 type verdict struct {
 	res everonce.Result[Answer]
 	err error
-	own *recorder // what the handler wrote in this call; nil where it was not called
+	// own is what the handler wrote in this call, and ending what that was taken for; nil and 0 where it was not
+	// called, or where it wrote nothing that is to be sent.
+	own    *recorder
+	ending Ending
+	// tx: the effects were in a transaction.
+	tx bool
 	// met: another attempt was running when this call was first made; waited is how long this one waited for it.
 	met    bool
 	waited time.Duration
+}
+
+// sendsOwn reports whether the client gets what the handler wrote in this call. In every other case that is
+// dropped: it was not committed, or the record has another answer.
+func (v *verdict) sendsOwn() bool {
+	if v.own == nil {
+		return false
+	}
+	switch v.res.Outcome {
+	case everonce.Executed, everonce.NotRecorded:
+		return true
+	case everonce.Rejected: // by this attempt, and not by one that took the record from it
+		return v.res.Attempt != 0 && v.ending == Saved
+	case everonce.Failed, everonce.Unknown: // as the handler's answer says, and not for another reason
+		return v.ending == Released || v.ending == Unknown
+	}
+	return false
 }
 
 // statusError is the error of an attempt whose answer is not to be saved.
@@ -43,53 +65,121 @@ func (x *exchange) answer(v verdict) {
 	if x.echoKey {
 		x.w.Header()[x.header] = x.r.Header[x.header]
 	}
+	x.logVerdict(&v)
+	if v.sendsOwn() {
+		x.told.Status = v.own.status
+		v.own.send()
+		return
+	}
 	var e *everonce.Error
-	errors.As(v.err, &e)
-	switch v.res.Outcome {
-	case everonce.Executed, everonce.NotRecorded, everonce.Failed, everonce.Unknown, everonce.Rejected:
-		if v.res.Outcome == everonce.NotRecorded {
-			x.log.ErrorContext(x.r.Context(), "httponce: answered, and NOT RECORDED: the next request with this key meets the policy for the unknown",
-				"route", x.told.Route, "key", x.told.KeyHash, "error", v.err)
-		}
-		if v.own != nil {
-			x.told.Status = v.own.status
-			v.own.send()
-			return
-		}
+	if !errors.As(v.err, &e) {
+		e = &everonce.Error{}
 	}
 	switch v.res.Outcome {
-	case everonce.Executed, everonce.Replayed: // executed without its handler: reconciled
+	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
 		x.replay(v.res.Value, markReplayed)
 	case everonce.Rejected:
-		x.replayFailure(v.err)
+		x.replayFailure(&v)
 	case everonce.Elided, everonce.Expired:
 		x.replayRest(e)
 	case everonce.InProgress, everonce.LeaseLost:
-		x.problem(problemInProgress, max(retryAfter(e), time.Second))
+		x.problem(problemInProgress, max(e.RetryAfter, time.Second))
 	case everonce.Mismatch:
 		x.problem(problemKeyReused, 0)
 	case everonce.Unknown:
-		x.problem(problemUnknown, 0)
+		x.unknown(&v, e)
 	case everonce.Failed:
-		x.problem(problemNotDone, time.Second)
+		x.problem(problemNotDone, max(e.RetryAfter, time.Second))
 	case everonce.Invalid:
 		x.invalid(v.err)
 	default:
-		x.log.ErrorContext(x.r.Context(), "httponce: the store failed", "route", x.told.Route, "key", x.told.KeyHash, "error", v.err)
-		x.problem(problemUnavailable, x.retryAfter)
+		x.storeFailed(v.err)
 	}
 }
 
-func retryAfter(e *everonce.Error) time.Duration {
-	if e == nil {
-		return 0
+// logVerdict tells an operator what nobody else will be told.
+func (x *exchange) logVerdict(v *verdict) {
+	say := x.log.ErrorContext
+	var text string
+	switch v.res.Outcome {
+	case everonce.NotRecorded:
+		text = "httponce: answered, and NOT RECORDED: the next request with this key meets the policy for the unknown"
+	case everonce.StoreFailed:
+		text = "httponce: the store failed"
+	case everonce.LeaseLost:
+		text, say = "httponce: the attempt lost its lease, and its answer was dropped", x.log.WarnContext
+	case everonce.Invalid:
+		if errors.Is(v.err, everonce.ErrInvalidKey) {
+			return
+		}
+		text = "httponce: the call is wrong"
+		if errors.Is(v.err, everonce.ErrNested) {
+			text = "httponce: the handler is protected twice with the same key: take one of the two away"
+		}
+	case everonce.Unknown:
+		switch {
+		case v.tx:
+			text = "httponce: the answer to a commit was lost"
+		case v.own == nil && v.res.Attempt != 0:
+			text, say = "httponce: the question whether it happened has no answer", x.log.WarnContext
+		default:
+			return
+		}
+	case everonce.Failed:
+		switch {
+		case x.r.Context().Err() != nil:
+			return
+		case v.sendsOwn() && errors.Is(v.err, everonce.ErrStore):
+			text, say = "httponce: the key could not be released: it is taken until its lease ends", x.log.WarnContext
+		case v.sendsOwn() && onlyStatus(v.err):
+			return
+		default:
+			text = "httponce: not done"
+		}
+	default:
+		return
 	}
-	return e.RetryAfter
+	say(x.r.Context(), text, "route", x.told.Route, "key", x.told.KeyHash, "error", v.err)
+}
+
+// onlyStatus reports whether an error says no more than what the handler answered.
+func onlyStatus(err error) bool {
+	var status statusError
+	return errors.As(err, &status)
 }
 
 func (x *exchange) problem(p problem, retryAfter time.Duration) {
+	if p.status == http.StatusConflict { // inside of another protected handler it is not the answer for good
+		markUnknown(x.w)
+	}
 	x.told.Problem, x.told.Status = p.name, p.status
 	x.refuse(x.w, p, retryAfter)
+}
+
+// unknown answers where nobody knows. In a transaction there is a way to find out, for who has a key.
+func (x *exchange) unknown(v *verdict, e *everonce.Error) {
+	switch {
+	case !v.tx:
+		x.problem(problemUnknown, 0)
+	case x.key.ID == "":
+		p := problemCommitLost
+		p.status = http.StatusInternalServerError
+		p.detail = "The database did not say whether it committed, and the request had no key by which its repetition would be known."
+		x.problem(p, 0)
+	default:
+		x.problem(problemCommitLost, max(e.RetryAfter, time.Second))
+	}
+}
+
+// storeFailed answers where the store has no answer, or one that can not be read here.
+func (x *exchange) storeFailed(err error) {
+	for _, unreadable := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
+		if errors.Is(err, unreadable) {
+			x.problem(problemUnreadable, x.retryAfter)
+			return
+		}
+	}
+	x.problem(problemUnavailable, x.retryAfter)
 }
 
 func (x *exchange) invalid(err error) {
@@ -99,42 +189,50 @@ func (x *exchange) invalid(err error) {
 		x.problem(p, 0)
 		return
 	}
-	x.log.ErrorContext(x.r.Context(), "httponce: the call is wrong", "route", x.told.Route, "key", x.told.KeyHash, "error", err)
 	x.problem(problemInternal, 0)
 }
 
-// replayFailure sends a saved answer of 400 and above.
-func (x *exchange) replayFailure(err error) {
+// replayFailure sends a permanent failure: a saved answer of 400 and above, or what the application, its
+// classifier or a settlement has refused in its own words.
+func (x *exchange) replayFailure(v *verdict) {
+	mark := markReplayed
+	if v.res.Attempt != 0 {
+		mark = "" // by this very attempt
+	}
 	var p *everonce.PermanentError
-	if !errors.As(err, &p) {
-		x.invalid(err)
-		return
+	if !errors.As(v.err, &p) {
+		p = &everonce.PermanentError{}
 	}
-	var a Answer
-	if p.Detail == nil || a.decode(p.Detail) != nil {
-		a = Answer{Status: failureStatus(p.Code), Elided: true}
-	}
-	x.replay(a, markReplayed)
+	x.replay(failureAnswer(p, x.problems), mark)
 }
 
-// failureStatus returns the status that a code of ours stands for; what is not ours was refused for good.
-func failureStatus(code string) int {
-	status, err := strconv.Atoi(strings.TrimPrefix(code, failurePrefix))
-	if err != nil || status < 400 || status > 599 {
-		return http.StatusUnprocessableEntity
+// failureAnswer returns the answer that a permanent failure stands for: always the same for the same failure.
+func failureAnswer(p *everonce.PermanentError, problemBase string) Answer {
+	if status, ok := failureStatus(p.Code); ok {
+		var a Answer
+		if p.Detail == nil || a.decode(p.Detail) != nil {
+			a = Answer{Status: status, Elided: true}
+		}
+		return a
 	}
-	return status
+	refused := problemRefused
+	refused.detail = p.Message
+	return refused.answer(problemBase, p.Code)
+}
+
+// failureStatus returns the status that a code of ours stands for.
+func failureStatus(code string) (status int, ours bool) {
+	text, ours := strings.CutPrefix(code, failurePrefix)
+	if !ours {
+		return 0, false
+	}
+	status, err := strconv.Atoi(text)
+	return status, err == nil && status >= 400 && status <= 599
 }
 
 // replayRest sends what is left of an answer that is not kept any more, or never was.
 func (x *exchange) replayRest(e *everonce.Error) {
-	a := Answer{Status: http.StatusOK, Elided: true}
-	if e.Kind == everonce.ResultFailure {
-		a.Status = failureStatus(string(e.Summary))
-	} else if a.decode(e.Summary) != nil {
-		a = Answer{Status: http.StatusOK, Elided: true}
-	}
-	a.Elided = true
+	a := restOf(e, x.problems)
 	if e.Outcome == everonce.Expired {
 		x.replay(a, markExpired)
 		return
@@ -142,7 +240,19 @@ func (x *exchange) replayRest(e *everonce.Error) {
 	x.replay(a, markReplayed)
 }
 
-// replay sends a saved answer.
+// restOf returns what an expired or elided answer has left.
+func restOf(e *everonce.Error, problemBase string) (a Answer) {
+	if e.Kind == everonce.ResultFailure {
+		a = failureAnswer(&everonce.PermanentError{Code: string(e.Summary)}, problemBase)
+		a.Body = nil
+	} else if a.decode(e.Summary) != nil {
+		a = Answer{Status: http.StatusOK}
+	}
+	a.Elided = true
+	return a
+}
+
+// replay sends a saved answer. With an empty mark it is the first to get it.
 func (x *exchange) replay(a Answer, mark string) {
 	if a.Elided && mark == markReplayed {
 		mark = markElided
@@ -152,9 +262,11 @@ func (x *exchange) replay(a Answer, mark string) {
 	if a.Elided {
 		h.Del("Content-Length")
 	}
-	h.Set(x.marker, mark)
-	if x.r.Header.Get("Origin") != "" {
-		h.Add("Access-Control-Expose-Headers", x.marker)
+	if mark != "" {
+		h.Set(x.marker, mark)
+		if x.r.Header.Get("Origin") != "" {
+			h.Add("Access-Control-Expose-Headers", x.marker)
+		}
 	}
 	x.told.Status = a.Status
 	x.w.WriteHeader(a.Status)
