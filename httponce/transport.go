@@ -1,0 +1,250 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Transport is the client's half: an [http.RoundTripper] that gives every operation one key, and sends it
+// again, with the same key, until there is an answer. Give it to an [http.Client]:
+//
+//	t, err := httponce.NewTransport(nil, nil)
+//	…
+//	client := &http.Client{Transport: t}
+//	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, "charge-order-7"), http.MethodPost, url, body)
+//
+// An operation is a request with one of TransportOptions.Methods. Anything else passes untouched, and is sent once.
+//
+// # The key
+//
+// The key is the request's own Idempotency-Key header, which is kept as it stands, else that of [WithKey], else
+// KeyFunc's, else a random one with 130 bits. A random key holds for one call of RoundTrip and its redirects: whoever calls
+// again, in a loop or after a restart, starts another operation, unless the caller gives the key. It is sent quoted, as
+// the draft demands and as servers that take it for an opaque string take it too; see TransportOptions.RawKey for those that
+// do not. What was sent is in the answer's Request.Header.
+//
+// A redirect by 307 or 308 has the same key; by 301, 302 or 303 it becomes a GET, which has none. net/http
+// copies the headers of a request to wherever it is redirected. This key is not Idempotency-Key's value alone but a
+// capability to read an answer: it does not follow to another origin, see [ErrRedirectedElsewhere].
+//
+// # What is retried
+//
+// Errors of the network, all but those that are known to come again: a certificate that does not hold, a server
+// that speaks no TLS, a request that can not be sent, an end of the request's context. Answers with one of
+// [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's title, or a
+// Retry-After; and an answer of up to BufferAnswer bytes that is cut off. Never an answer that is marked as replayed: it is the saved one, and
+// would be the same again. The pause is random, up to a bound that doubles (full jitter); a Retry-After, in seconds or as a
+// date, is obeyed, with up to Backoff on top.
+//
+// The last attempt's answer is returned, whatever its status, with its body; what the limits cut is a [*RetryError]. Of an
+// answer that was cut off in the last attempt, or was too large to be buffered, the body ends with the error.
+//
+// An [http.Transport] below sends a request with this header again by itself, unseen by this transport and not
+// counted as an attempt: when a connection that it reuses turns out to be closed, and over HTTP/2 after GOAWAY and
+// REFUSED_STREAM, up to six times. It is the same request, with the same key.
+//
+// It is safe for concurrent use.
+type Transport struct {
+	base http.RoundTripper
+	set  TransportOptions
+}
+
+// NewTransport returns a transport that sends through base. nil is a clone of [http.DefaultTransport] as it is now.
+// The error wraps [github.com/everonce/everonce.ErrInvalidArgument] and says what is wrong.
+func NewTransport(base http.RoundTripper, opts *TransportOptions) (*Transport, error) {
+	set, err := transportSettings(opts)
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		base = http.DefaultTransport
+		if std, ok := base.(*http.Transport); ok {
+			base = std.Clone()
+		}
+	}
+	return &Transport{base: base, set: set}, nil
+}
+
+// CloseIdleConnections closes the idle connections of the base, for [http.Client.CloseIdleConnections].
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip sends the request until there is an answer, and within the limits. Before anything is sent it fails with
+// [ErrInvalidKey], [ErrBodyNotRepeatable], [ErrRedirectedElsewhere] or KeyFunc's error; afterwards with [*RetryError].
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	op, redirected, err := t.operationOf(req)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() //nolint:errcheck // it was not read
+		}
+		return nil, err
+	}
+	if req.URL == nil || !t.isOperation(req.Method) {
+		if redirected {
+			return t.passOn(req, op)
+		}
+		return t.base.RoundTrip(req)
+	}
+	req, err = t.repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	return t.repeat(req, op)
+}
+
+// passOn sends what an operation was redirected to, and is none: it has no key.
+func (t *Transport) passOn(req *http.Request, op *transportOperation) (*http.Response, error) {
+	out := req
+	if own, found := t.ownValues(req.Header); found && slices.Equal(own, op.values) {
+		out = req.WithContext(req.Context())
+		out.Header = t.withKey(req.Header, nil)
+	}
+	resp, err := t.base.RoundTrip(out)
+	if err == nil && resp != nil {
+		op.mark(req.Context(), resp, out)
+	}
+	return resp, err
+}
+
+// repeat sends an operation until there is an answer.
+func (t *Transport) repeat(req *http.Request, op *transportOperation) (*http.Response, error) {
+	ctx := req.Context()
+	for n := 1; ; n++ {
+		a := t.attempt(req, op, n)
+		retry := t.worthAnother(ctx, a)
+		pause, may := t.pauseAfter(ctx, op, n, a)
+		if a.resp != nil && a.err == nil && (!retry || !may) {
+			// This is the answer, if it is all there.
+			if a.err = a.buffer(t.set.BufferAnswer); a.err == nil {
+				return a.hand(ctx, op), nil
+			}
+			retry = t.worthAnother(ctx, a)
+			pause, may = t.pauseAfter(ctx, op, n, a)
+		}
+		if !retry || !may {
+			if a.resp != nil {
+				return a.hand(ctx, op), nil
+			}
+			a.release()
+			return nil, op.failed(a.sent(n), a.err)
+		}
+		a.drop()
+		if t.set.OnRetry != nil {
+			t.set.OnRetry(ctx, Retry{Request: req, Attempt: n, Status: a.status(), Err: a.err, Pause: pause})
+		}
+		if err := transportWait(ctx, pause); err != nil {
+			return nil, op.failed(n, err)
+		}
+	}
+}
+
+// worthAnother reports whether another attempt may bring another end.
+func (t *Transport) worthAnother(ctx context.Context, a *transportAttempt) bool {
+	if ctx.Err() != nil || a.unsent {
+		return false
+	}
+	var retry bool
+	switch {
+	case a.err != nil:
+		retry = transportHelps(a.err)
+	case a.resp.Header.Get(transportDefaultMarker) != "":
+	case slices.Contains(t.set.RetryStatuses, a.resp.StatusCode):
+		retry = true
+	case a.resp.StatusCode == http.StatusConflict:
+		if retry, a.err = a.inProgress(); a.err != nil {
+			retry = transportHelps(a.err)
+		}
+	}
+	if t.set.RetryIf != nil {
+		retry = t.set.RetryIf(a.resp, a.err, retry)
+	}
+	return retry
+}
+
+// pauseAfter returns how long to wait after the n-th attempt, and whether the limits allow another one.
+func (t *Transport) pauseAfter(ctx context.Context, op *transportOperation, n int, a *transportAttempt) (time.Duration, bool) {
+	if n >= t.set.MaxAttempts {
+		return 0, false
+	}
+	now := time.Now()
+	var retryAfter time.Duration
+	if a.resp != nil {
+		retryAfter = transportRetryAfter(a.resp.Header, now)
+	}
+	pause := transportBackoff{t.set.Backoff, t.set.MaxBackoff}.pause(n, retryAfter)
+	if pause >= t.left(op, now) {
+		return 0, false
+	}
+	if deadline, ok := ctx.Deadline(); ok && pause >= deadline.Sub(now) {
+		return 0, false
+	}
+	return pause, true
+}
+
+// left returns what is left of MaxElapsed.
+func (t *Transport) left(op *transportOperation, now time.Time) time.Duration {
+	if t.set.MaxElapsed < 0 {
+		return math.MaxInt64
+	}
+	return t.set.MaxElapsed - now.Sub(op.begun)
+}
+
+// withKey returns a copy of the headers in which the key's has these values, or is not there.
+func (t *Transport) withKey(h http.Header, values []string) http.Header {
+	h = h.Clone()
+	if own, found := t.ownValues(h); found && slices.Equal(own, values) {
+		return h // as the caller wrote it
+	}
+	for name := range h {
+		if http.CanonicalHeaderKey(name) == t.set.Header {
+			delete(h, name)
+		}
+	}
+	if h == nil {
+		h = http.Header{}
+	}
+	if len(values) > 0 {
+		h[t.set.Header] = values
+	}
+	return h
+}
+
+// mark lets what an answer is redirected to find the operation.
+func (op *transportOperation) mark(ctx context.Context, resp *http.Response, sent *http.Request) {
+	if resp.Request != nil {
+		sent = resp.Request
+	}
+	resp.Request = sent.WithContext(context.WithValue(ctx, transportOperationInContext{}, op))
+}
+
+func (op *transportOperation) failed(attempts int, err error) error {
+	return &RetryError{Attempts: attempts, Elapsed: time.Since(op.begun), Err: err}
+}
+
+// transportWait waits, or says why the caller does not any more.
+func transportWait(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return transportEnded(ctx)
+	}
+}
+
+// transportEnded returns why a context has ended: its error, and the cause where that says more.
+func transportEnded(ctx context.Context) error {
+	if err, cause := ctx.Err(), context.Cause(ctx); !errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return context.Cause(ctx)
+}

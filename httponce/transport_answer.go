@@ -1,0 +1,153 @@
+package httponce
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// transportDrainBytes and transportDrainTime bound what is read of an answer that nobody will see, so
+	// that its connection can be used again.
+	transportDrainBytes = 64 << 10
+	transportDrainTime  = time.Second
+	// transportProblemBytes is the longest problem that is read to find out whether a 409 says "in progress".
+	transportProblemBytes = 64 << 10
+)
+
+// transportBody is the body of an answer, or what could be read of it, in front of what is still to come.
+type transportBody struct {
+	head  *bytes.Reader
+	fault error         // of the body, behind head; set where it was read to its end or its break
+	rest  io.ReadCloser // behind head, where fault is nil
+	done  func()        // called when rest has ended or was closed
+}
+
+func (b *transportBody) Read(p []byte) (int, error) {
+	if b.head.Len() > 0 {
+		return b.head.Read(p)
+	}
+	if b.fault != nil {
+		return 0, b.fault
+	}
+	n, err := b.rest.Read(p)
+	if err != nil {
+		b.done()
+	}
+	return n, err
+}
+
+func (b *transportBody) Close() error {
+	if b.rest == nil {
+		return nil
+	}
+	defer b.done()
+	return b.rest.Close()
+}
+
+// transportUpgraded is the body of a 101: both directions of a connection.
+type transportUpgraded struct {
+	io.ReadWriteCloser
+	done func()
+}
+
+func (u *transportUpgraded) Close() error {
+	defer u.done()
+	return u.ReadWriteCloser.Close()
+}
+
+// peek reads up to n bytes of an answer's body, which can be read again from its begin. whole: there was no
+// more. err: it broke off, and it will for the next reader too.
+func (a *transportAttempt) peek(n int64) (text []byte, whole bool, err error) {
+	body := a.resp.Body
+	if body == nil || body == http.NoBody {
+		return nil, true, nil
+	}
+	var buf bytes.Buffer
+	if l := a.resp.ContentLength; l > 0 {
+		buf.Grow(int(min(l, n, transportDefaultBuffer) + bytes.MinRead))
+	}
+	_, err = buf.ReadFrom(io.LimitReader(body, n+1))
+	err = a.told(err)
+	text = buf.Bytes()
+	read := &transportBody{head: bytes.NewReader(text), fault: err, rest: body, done: a.release}
+	whole = err == nil && int64(len(text)) <= n
+	if whole {
+		read.fault = io.EOF
+	}
+	if read.fault != nil {
+		_ = body.Close() //nolint:errcheck // it has ended
+		read.rest = nil
+	}
+	a.resp.Body = read
+	return text[:min(int64(len(text)), n)], whole, err
+}
+
+// drop reads what is left of an answer that is not the last, within bounds, and closes it.
+func (a *transportAttempt) drop() {
+	if a.resp != nil && a.resp.Body != nil {
+		a.timer.Reset(transportDrainTime)
+		_, _ = io.CopyN(io.Discard, a.resp.Body, transportDrainBytes) //nolint:errcheck // nobody will see it
+		_ = a.resp.Body.Close()                                       //nolint:errcheck // nor that
+	}
+	a.release()
+}
+
+// buffer reads the answer as a whole, if it is to be read here. The error says how it was cut off; the answer has the rest.
+func (a *transportAttempt) buffer(limit int64) error {
+	if limit < 0 || a.resp.StatusCode == http.StatusSwitchingProtocols || a.resp.ContentLength > limit || transportStreams(a.resp.Header) {
+		return nil
+	}
+	_, _, err := a.peek(limit)
+	return err
+}
+
+// transportStreams reports whether the answer's type says that it is read as it arrives.
+func transportStreams(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil {
+		return false
+	}
+	switch media {
+	case "text/event-stream", "multipart/x-mixed-replace", "application/x-ndjson", "application/ndjson", "application/jsonl",
+		"application/json-seq", "application/stream+json", "application/grpc":
+		return true
+	}
+	return strings.HasPrefix(media, "application/grpc+")
+}
+
+// inProgress reports whether a 409 says that another attempt is running: by the problem's type or title (the
+// draft's), or, for servers that write no problems, by a Retry-After. A 409 of the application, or one whose outcome is
+// unknown, says neither. The error says how the answer was cut off.
+func (a *transportAttempt) inProgress() (bool, error) {
+	if media, _, err := mime.ParseMediaType(a.resp.Header.Get("Content-Type")); err == nil && media == "application/problem+json" {
+		text, whole, err := a.peek(transportProblemBytes)
+		if err != nil {
+			return false, err
+		}
+		var p document
+		if whole && json.Unmarshal(text, &p) == nil {
+			switch {
+			case strings.EqualFold(p.Title, problemInProgress.title), transportNames(p.Type, problemInProgress):
+				return true, nil
+			case strings.EqualFold(p.Title, problemUnknown.title), transportNames(p.Type, problemUnknown):
+				return false, nil
+			}
+		}
+	}
+	return a.resp.Header.Get("Retry-After") != "", nil
+}
+
+// transportNames reports whether a problem's type is ours of that name, wherever its page is.
+func transportNames(uri string, p problem) bool {
+	uri = strings.TrimSuffix(uri, ".md")
+	return strings.HasSuffix(uri, "/"+p.name)
+}
+
+// errTransportNoAnswer is what a base that keeps to no contract is told by.
+var errTransportNoAnswer = errors.New("httponce: the base returned neither an answer nor an error")

@@ -1,0 +1,255 @@
+package httponce_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+const transportCut = "HTTP/1.1 201 Created\r\nContent-Length: 7\r\n\r\ncha"
+
+// The last attempt's answer comes back though it is cut off, as net/http would give it: the status says something.
+func TestTransportLastAnswerIsCutOff(t *testing.T) {
+	wire := transportOnTheWire(t, transportAnswers(transportCut))
+	resp, err := transportPost(t, transportOver(t, transportBase(), &httponce.TransportOptions{MaxAttempts: 3}), wire.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusCreated || string(got) != "cha" || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %d %q, %v", resp.StatusCode, got, err)
+	}
+	if bodies, _ := wire.requests(t); len(bodies) != 3 {
+		t.Errorf("%d requests, want 3", len(bodies))
+	}
+}
+
+// An answer that is not read as a whole is the caller's: too large, a stream, or by choice.
+func TestTransportDoesNotBuffer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts httponce.TransportOptions
+		text string
+		want string
+	}{
+		"by choice":                  {httponce.TransportOptions{BufferAnswer: -1}, transportCut, "cha"},
+		"larger by its length":       {httponce.TransportOptions{BufferAnswer: 6}, transportCut, "cha"},
+		"larger, without a length":   {httponce.TransportOptions{BufferAnswer: 2}, "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3\r\ncha\r\n", "cha"},
+		"a stream of events":         {httponce.TransportOptions{}, "HTTP/1.1 201 Created\r\nContent-Type: text/event-stream; charset=utf-8\r\nContent-Length: 7\r\n\r\ncha", "cha"},
+		"a stream of lines of JSON":  {httponce.TransportOptions{}, "HTTP/1.1 201 Created\r\nContent-Type: application/x-ndjson\r\nContent-Length: 7\r\n\r\ncha", "cha"},
+		"a stream of gRPC":           {httponce.TransportOptions{}, "HTTP/1.1 201 Created\r\nContent-Type: application/grpc+proto\r\nContent-Length: 7\r\n\r\ncha", "cha"},
+		"exactly as large, complete": {httponce.TransportOptions{BufferAnswer: 7}, transportCreated, "charged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wire := transportOnTheWire(t, transportAnswers(tc.text))
+			resp, err := transportPost(t, transportOver(t, transportBase(), &tc.opts), wire.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			got, err := io.ReadAll(resp.Body)
+			if string(got) != tc.want || (tc.want == "cha") != errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("got %q, %v; want %q", got, err, tc.want)
+			}
+			if bodies, _ := wire.requests(t); len(bodies) != 1 {
+				t.Errorf("%d requests, want 1", len(bodies))
+			}
+		})
+	}
+}
+
+// A stream arrives as it is sent, and the limit of the attempt does not end it.
+func TestTransportStreamOutlivesTheAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := range 5 {
+				_, _ = io.WriteString(w, strconv.Itoa(i)+"\n")
+				_ = http.NewResponseController(w).Flush()
+				<-time.After(time.Minute)
+			}
+		})
+		begun := time.Now()
+		resp, err := transportPost(t, transportOver(t, base, nil), "http://pay.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(resp.Body)
+		for i := range 5 {
+			if !lines.Scan() || lines.Text() != strconv.Itoa(i) || time.Since(begun) != time.Duration(i)*time.Minute {
+				t.Fatalf("line %d is %q, after %v: %v", i, lines.Text(), time.Since(begun), lines.Err())
+			}
+		}
+		if lines.Scan() || lines.Err() != nil {
+			t.Errorf("there is more: %q, %v", lines.Text(), lines.Err())
+		}
+		resp.Body.Close()
+	})
+}
+
+// The request's context ends a stream that was handed on, as it does without this transport.
+func TestTransportContextEndsAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, _ := transportServe(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		resp, err := transportPostWith(ctx, transportOver(t, base, nil), "http://pay.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if _, err := resp.Body.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("the stream ended with %v", err)
+		}
+		resp.Body.Close()
+	})
+}
+
+// An answer that comes too slowly is cut off by the attempt's limit, and asked for again.
+func TestTransportSlowAnswerIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var requests atomic.Int32
+		base, _ := transportServe(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "cha")
+			if requests.Add(1) == 1 {
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}
+			_, _ = io.WriteString(w, "rged")
+		})
+		begun := time.Now()
+		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{AttemptTimeout: 5 * time.Second}), "http://pay.example/")
+		transportWantAnswer(t, resp, err, http.StatusCreated, "charged")
+		if took := time.Since(begun); took < 5*time.Second || took > 6*time.Second || requests.Load() != 2 {
+			t.Errorf("%d requests in %v", requests.Load(), took)
+		}
+	})
+}
+
+// Answers that nobody sees are read up to a bound, so that the connection can be used again, and no further.
+func TestTransportDropsAnswers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		write func(w http.ResponseWriter, r *http.Request)
+		dials int32
+	}{
+		"short": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 60<<10)) }, 1},
+		"long":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 1<<20)) }, 2},
+		"endless": {func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first := true
+				base, pipes := transportServe(t, func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					if first {
+						first = false
+						w.WriteHeader(http.StatusServiceUnavailable)
+						tc.write(w, r)
+					}
+				})
+				begun := time.Now()
+				resp, err := transportPost(t, transportOver(t, base, nil), "http://pay.example/")
+				transportWantAnswer(t, resp, err, http.StatusOK, "")
+				if took := time.Since(begun); pipes.dials.Load() != tc.dials || took > time.Second+time.Millisecond {
+					t.Errorf("%d connections in %v, want %d", pipes.dials.Load(), took, tc.dials)
+				}
+			})
+		})
+	}
+}
+
+// Every answer that is not handed on is closed, and every one that is, is closed by its reader.
+func TestTransportClosesAnswers(t *testing.T) {
+	var bodies []*transportReader
+	base := transportFunc(func(r *http.Request) (*http.Response, error) {
+		_ = r.Body.Close()
+		code := http.StatusServiceUnavailable
+		if len(bodies) == 3 {
+			code = http.StatusOK
+		}
+		b := &transportReader{Reader: strings.NewReader("text")}
+		bodies = append(bodies, b)
+		return &http.Response{StatusCode: code, Body: b, Header: http.Header{}, ContentLength: -1}, nil
+	})
+	for _, buffer := range []int64{0, -1} {
+		bodies = nil
+		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{BufferAnswer: buffer}), "http://pay.example/")
+		transportWantAnswer(t, resp, err, http.StatusOK, "text")
+		for i, b := range bodies {
+			if !b.closed {
+				t.Errorf("the body of answer %d is open", i+1)
+			}
+		}
+		if len(bodies) != 4 {
+			t.Errorf("%d answers, want 4", len(bodies))
+		}
+	}
+}
+
+// The trailer of an answer that was read as a whole is there at once.
+func TestTransportKeepsTrailers(t *testing.T) {
+	url, _ := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Trailer", "Sum")
+		_, _ = io.WriteString(w, "charged")
+		w.Header().Set("Sum", "42")
+	})
+	resp, err := transportPost(t, transportOver(t, nil, nil), url)
+	transportWantAnswer(t, resp, err, http.StatusOK, "charged")
+	if got := resp.Trailer.Get("Sum"); got != "42" {
+		t.Errorf("the trailer is %v", resp.Trailer)
+	}
+}
+
+// A connection that is upgraded goes both ways.
+func TestTransportUpgrade(t *testing.T) {
+	wire := transportOnTheWire(t, func(c net.Conn) {
+		if transportReads(c) == nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_, _ = io.CopyN(c, c, 4)
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, wire.url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "echo")
+	resp, err := transportOver(t, transportBase(), nil).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, ok := resp.Body.(io.ReadWriteCloser)
+	if resp.StatusCode != http.StatusSwitchingProtocols || !ok {
+		t.Fatalf("got %s with a %T", resp.Status, resp.Body)
+	}
+	if _, err := io.WriteString(both, "ping"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(both); string(got) != "ping" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := both.Close(); err != nil {
+		t.Error(err)
+	}
+}

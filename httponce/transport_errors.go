@@ -1,0 +1,62 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What [Transport] refuses before anything is sent. A key that can not be sent is [ErrInvalidKey].
+var (
+	// ErrBodyNotRepeatable: the request's body can be read only once, so it could not be sent again. Set
+	// [http.Request.GetBody] (http.NewRequest does, for bodies in memory), or TransportOptions.BufferRequest.
+	ErrBodyNotRepeatable = errors.New("httponce: the request's body can not be repeated")
+	// ErrRedirectedElsewhere: a server redirected an operation to another origin, and its key does not go
+	// there: see TransportOptions.FollowTo. The first server has answered with a redirect, the other one was not asked.
+	ErrRedirectedElsewhere = errors.New("httponce: operation redirected to another origin")
+)
+
+// RetryError is the error of a request that was sent, or was about to be, and has no answer. The effect may
+// have happened: ask again with the same key.
+//
+// It unwraps to the last attempt's error: to [context.Canceled] or [context.DeadlineExceeded] where the
+// request's context ended, and to the latter where a limit of the transport did. Its text holds no key.
+type RetryError struct {
+	// Attempts is how many attempts were made.
+	Attempts int
+	// Elapsed is the time from the first attempt to the end.
+	Elapsed time.Duration
+	// Err is what ended the last attempt, or the wait for the next.
+	Err error
+}
+
+func (e *RetryError) Error() string {
+	times := "1 attempt"
+	if e.Attempts != 1 {
+		times = fmt.Sprintf("%d attempts", e.Attempts)
+	}
+	return fmt.Sprintf("httponce: no answer after %s in %v: %v", times, e.Elapsed.Round(time.Millisecond), e.Err)
+}
+
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// Timeout reports whether the last attempt ran out of time, for [net/url.Error.Timeout].
+func (e *RetryError) Timeout() bool {
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}
+
+// transportTimeout is the end of an attempt by a limit of the transport.
+type transportTimeout struct {
+	limit string
+	after time.Duration
+}
+
+func (e *transportTimeout) Error() string {
+	return fmt.Sprintf("no answer within %s (%v)", e.limit, e.after)
+}
+
+func (e *transportTimeout) Timeout() bool { return true }
+
+func (e *transportTimeout) Unwrap() error { return context.DeadlineExceeded }

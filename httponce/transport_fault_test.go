@@ -1,0 +1,283 @@
+package httponce_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// Errors of the network, as the network makes them: the second attempt has the same body and the same key.
+func TestTransportErrorsThatAreRetried(t *testing.T) {
+	for name, peer := range map[string]transportPeer{
+		"closed before the request was read": func(net.Conn) {},
+		"reset before the request was read":  func(c net.Conn) { _ = c.(*transportConn).Conn.(*net.TCPConn).SetLinger(0) },
+		"closed after the request was read":  transportAnswers(""),
+		"reset after the request was read":   transportResets(""),
+		"closed within the status line":      transportAnswers("HTTP/1.1 20"),
+		"closed within the headers":          transportAnswers("HTTP/1.1 201 Created\r\nContent-"),
+		"no HTTP":                            transportAnswers("what?\r\n\r\n"),
+		"the body is too short":              transportAnswers("HTTP/1.1 201 Created\r\nContent-Length: 7\r\n\r\ncha"),
+		"the body is reset":                  transportResets("HTTP/1.1 201 Created\r\nContent-Length: 7\r\n\r\ncha"),
+		"a chunk is too short":               transportAnswers("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ncha"),
+		"the last chunk is missing":          transportAnswers("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ncharged\r\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			wire := transportOnTheWire(t, peer, peer, transportAnswers(transportCreated))
+			var told []httponce.Retry
+			client := transportOver(t, transportBase(), &httponce.TransportOptions{OnRetry: func(_ context.Context, r httponce.Retry) { told = append(told, r) }})
+			resp, err := transportPost(t, client, wire.url)
+			transportWantAnswer(t, resp, err, http.StatusCreated, "charged")
+			bodies, keys := wire.requests(t)
+			for i := range bodies {
+				if bodies[i] != "charge" || keys[i] != keys[0] || keys[i] == "" {
+					t.Errorf("request %d came with the body %q and the key %s, the first with %s", i+1, bodies[i], keys[i], keys[0])
+				}
+			}
+			if len(told) != 2 || told[0].Err == nil || told[1].Attempt != 2 {
+				t.Errorf("OnRetry was told %+v", told)
+			}
+		})
+	}
+}
+
+func TestTransportDialIsRetried(t *testing.T) {
+	wire := transportOnTheWire(t, transportAnswers(transportCreated))
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close() // nobody listens there now
+	dials := 0
+	base := transportBase()
+	base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials++
+		switch dials {
+		case 1:
+			addr = refused.Addr().String()
+		case 2:
+			return nil, &net.DNSError{Err: "no such host", Name: "pay.example", IsNotFound: true}
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}
+	resp, err := transportPost(t, transportOver(t, base, nil), wire.url)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "charged")
+	if dials != 3 {
+		t.Errorf("%d dials, want 3", dials)
+	}
+}
+
+func TestTransportBrokenHandshakeIsRetried(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
+	t.Cleanup(srv.Close)
+	wire := transportOnTheWire(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 100)) })
+	base := srv.Client().Transport.(*http.Transport).Clone()
+	dials := 0
+	base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dials++; dials < 3 {
+			addr = strings.TrimSuffix(strings.TrimPrefix(wire.url, "http://"), "/pay")
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}
+	resp, err := transportPost(t, transportOver(t, base, nil), srv.URL)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if dials != 3 {
+		t.Errorf("%d dials, want 3", dials)
+	}
+}
+
+// Time runs out: in a handshake that hangs, before the header, by the attempt's limit. Each is tried again.
+func TestTransportTimeoutsAreRetried(t *testing.T) {
+	for name, tc := range map[string]struct {
+		base func(*http.Transport)
+		opts httponce.TransportOptions
+		url  string
+		want string
+		tls  bool
+	}{
+		"handshake": {func(b *http.Transport) { b.TLSHandshakeTimeout = time.Second }, httponce.TransportOptions{}, "https://pay.example/", "TLS handshake timeout", true},
+		"header":    {func(b *http.Transport) { b.ResponseHeaderTimeout = time.Second }, httponce.TransportOptions{}, "http://pay.example/", "timeout awaiting response headers", false},
+		"attempt":   {func(*http.Transport) {}, httponce.TransportOptions{AttemptTimeout: time.Second}, "http://pay.example/", "AttemptTimeout (1s)", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hang := make(chan struct{})
+				base, pipes := transportServe(t, func(http.ResponseWriter, *http.Request) { <-hang })
+				defer close(hang)
+				tc.base(base)
+				if tc.tls { // nobody answers the hello
+					base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+						pipes.dials.Add(1)
+						here, there := net.Pipe()
+						go func() { _, _ = io.Copy(io.Discard, there); there.Close() }()
+						return here, nil
+					}
+				}
+				tc.opts.MaxAttempts = 3
+				begun := time.Now()
+				resp, err := transportPost(t, transportOver(t, base, &tc.opts), tc.url)
+				retry := transportWantError(t, resp, err, 3)
+				if !retry.Timeout() || !strings.Contains(err.Error(), tc.want) || pipes.dials.Load() != 3 {
+					t.Errorf("%d dials, and the error %v", pipes.dials.Load(), err)
+				}
+				var out interface{ Timeout() bool }
+				if !errors.As(err, &out) || !out.Timeout() {
+					t.Errorf("the client's error is no timeout: %v", err)
+				}
+				if took := time.Since(begun); took < 3*time.Second || took > 3*time.Second+time.Millisecond {
+					t.Errorf("three attempts of a second took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// What is known to come again is not asked for twice.
+func TestTransportErrorsThatAreNotRetried(t *testing.T) {
+	quiet := log.New(io.Discard, "", 0)
+	tlsServer := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	tlsServer.Config.ErrorLog = quiet
+	tlsServer.StartTLS()
+	t.Cleanup(tlsServer.Close)
+	demanding := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	demanding.Config.ErrorLog = quiet
+	demanding.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	demanding.StartTLS()
+	t.Cleanup(demanding.Close)
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(plain.Close)
+	trusting := func(name string) *http.Transport {
+		roots := x509.NewCertPool()
+		roots.AddCert(tlsServer.Certificate())
+		roots.AddCert(demanding.Certificate())
+		return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12}}
+	}
+	expired := trusting("example.com")
+	expired.TLSClientConfig.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for name, tc := range map[string]struct {
+		base *http.Transport
+		url  string
+		req  func(*http.Request)
+		want string
+	}{
+		"an issuer that is not trusted":             {base: transportBase(), url: tlsServer.URL, want: "certificate signed by unknown authority"},
+		"another host's certificate":                {base: trusting("other.test"), url: tlsServer.URL, want: "not other.test"},
+		"an expired certificate":                    {base: expired, url: tlsServer.URL, want: "expired"},
+		"no certificate of ours":                    {base: trusting("example.com"), url: demanding.URL, want: "certificate required"},
+		"a server without TLS":                      {base: transportBase(), url: strings.Replace(plain.URL, "http:", "https:", 1), want: "does not look like a TLS handshake"},
+		"another scheme":                            {base: transportBase(), url: "ftp://pay.example/", want: "unsupported protocol scheme"},
+		"no host":                                   {base: transportBase(), url: "http:///", want: "no Host in request URL"},
+		"no URL":                                    {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.URL = nil }, want: "nil Request.URL"},
+		"a header's name that is none":              {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Header["a b"] = []string{"x"} }, want: "invalid header field name"},
+		"a header's value that is none":             {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("A", "x\ny") }, want: "invalid header field value"},
+		"the caller's own key, not to be sent":      {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("Idempotency-Key", "x\ny") }, want: "invalid header field value"},
+		"a body that is longer than it was said":    {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.ContentLength = 3 }, want: "ContentLength=3"},
+		"a length without a body":                   {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Body, r.ContentLength = nil, 3 }, want: "ContentLength=3 with nil Body"},
+		"an address that is none, of a bad port":    {base: transportBase(), url: "http://127.0.0.1:99999/", want: "invalid port"},
+		"an address that has no port to connect to": {base: transportBase(), url: "http://[::1]:http:x/", req: nil, want: "invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var attempts atomic.Int32
+			tr, err := httponce.NewTransport(transportCounts{tc.base, &attempts}, &httponce.TransportOptions{Backoff: 1, MaxBackoff: 1, OnRetry: func(_ context.Context, r httponce.Retry) {
+				t.Errorf("attempt %d was followed by another, after %v", r.Attempt, r.Err)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(tr.CloseIdleConnections)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, tc.url, bytes.NewReader([]byte("charge")))
+			if err != nil {
+				if tc.req == nil && strings.Contains(err.Error(), tc.want) {
+					return // http.NewRequest is the first to see it
+				}
+				t.Fatal(err)
+			}
+			if tc.req != nil {
+				tc.req(req)
+			}
+			resp, err := tr.RoundTrip(req)
+			if err == nil {
+				resp.Body.Close()
+				t.Fatalf("got %s", resp.Status)
+			}
+			if !strings.Contains(err.Error(), tc.want) || attempts.Load() != 1 {
+				t.Errorf("%d attempts, and the error %v; want one with %q", attempts.Load(), err, tc.want)
+			}
+		})
+	}
+}
+
+// transportCounts is a base that counts.
+type transportCounts struct {
+	*http.Transport
+	n *atomic.Int32
+}
+
+func (c transportCounts) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.n.Add(1)
+	return c.Transport.RoundTrip(r)
+}
+
+// The caller's own context ends it: in an attempt, in a pause, and before the first attempt.
+func TestTransportContextEnds(t *testing.T) {
+	errEnough := errors.New("enough")
+	for name, tc := range map[string]struct {
+		ctx   func(context.Context) (context.Context, func())
+		want  []error
+		after time.Duration
+	}{
+		"canceled": {func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(1500*time.Millisecond, cancel)
+			return ctx, cancel
+		}, []error{context.Canceled}, 1500 * time.Millisecond},
+		"canceled with a cause": {func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			time.AfterFunc(500*time.Millisecond, func() { cancel(errEnough) })
+			return ctx, func() { cancel(nil) }
+		}, []error{context.Canceled, errEnough}, 500 * time.Millisecond},
+		"out of time": {func(ctx context.Context) (context.Context, func()) {
+			ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			return ctx, cancel
+		}, []error{context.DeadlineExceeded}, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// One attempt lasts for a second and is followed by a pause of a second.
+				base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+					<-time.After(time.Second)
+					w.Header().Set("Retry-After", "1")
+					w.WriteHeader(http.StatusServiceUnavailable)
+				})
+				ctx, cancel := tc.ctx(t.Context())
+				defer cancel()
+				begun := time.Now()
+				resp, err := transportPostWith(ctx, transportOver(t, base, nil), "http://pay.example/")
+				transportWantError(t, resp, err, 1)
+				for _, want := range tc.want {
+					if !errors.Is(err, want) {
+						t.Errorf("got the error %v, want %v in it", err, want)
+					}
+				}
+				if took := time.Since(begun); took != tc.after {
+					t.Errorf("it took %v, want %v", took, tc.after)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,184 @@
+package httponce
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// TransportOptions are what a [Transport] may be told. The zero value of each field is its default.
+type TransportOptions struct {
+	// Header is the request header that carries the key. Default Idempotency-Key.
+	Header string
+	// Methods are the methods whose requests are operations; all others pass untouched. Default POST and PATCH.
+	Methods []string
+	// KeyFunc derives the key of a request that neither has the header nor a key by [WithKey], say from its
+	// path: the request is not to be changed, nor its body read. It answers for every such request: an empty key is refused.
+	// It is called once per operation. Default: a random key for each call of RoundTrip.
+	KeyFunc func(*http.Request) (string, error)
+	// RawKey sends the key as it stands, and not as a quoted string, for servers that take no other. A server that
+	// does not know the quoted spelling sees two keys: do not change this while operations are on their way. Default false.
+	RawKey bool
+
+	// MaxAttempts is how often a request is sent, the first time included. A body that can not be repeated
+	// is no obstacle to one attempt. Default 10.
+	MaxAttempts int
+	// MaxElapsed bounds the whole: attempts, pauses and redirects, until the answer is there. Where a pause
+	// would outlast it, or the deadline of the request's context, the last answer is returned at once. Negative is no bound. Default 2 min.
+	MaxElapsed time.Duration
+	// AttemptTimeout bounds one attempt, until its answer's header is there, and its body where that is
+	// buffered. Give it more than the server's slowest answer takes, and uploads. Negative is no bound. Default 30 s.
+	AttemptTimeout time.Duration
+	// Backoff is the longest pause after the first attempt; it doubles with each further one. Each pause
+	// is a random part of it. Default 100 ms.
+	Backoff time.Duration
+	// MaxBackoff is the longest pause. A server's Retry-After may be longer, and is obeyed. Default 10 s.
+	MaxBackoff time.Duration
+
+	// RetryStatuses are the statuses after which the same request is sent again. A 409 that says "in
+	// progress" is one too, whether it is listed or not; answers that are marked as replayed never are. Default [DefaultRetryStatuses].
+	RetryStatuses []int
+	// RetryIf has the last word on whether another attempt is made, as far as the limits allow one. It is given
+	// the answer, whose body is not to be read, or the error, or both where an answer was cut off, and what the transport would do. It may be asked twice of one attempt: before the
+	// answer is read, and after it was cut off. Default none.
+	RetryIf func(resp *http.Response, err error, retry bool) bool
+	// OnRetry is told of every attempt that is followed by another, before the pause, in the caller's goroutine. Default none.
+	OnRetry func(context.Context, Retry)
+
+	// BufferRequest is up to how many bytes of a body that can not be repeated are read into memory before
+	// the first attempt. A larger one is refused with [ErrBodyNotRepeatable]. Default 0: each such body is.
+	BufferRequest int64
+	// BufferAnswer is up to how many bytes of an answer are read before it is returned, so that one that is
+	// cut off is asked for again. What is larger, and what is a stream by its Content-Type, is passed on as it arrives, and
+	// its end is the caller's to watch. Negative is none. Default 1 MiB.
+	BufferAnswer int64
+	// FollowTo allows the key of an operation to follow a redirect from one origin to another. Default: only
+	// within the same host and port, or from http to https of one host.
+	FollowTo func(from, to *url.URL) bool
+}
+
+// Retry is what TransportOptions.OnRetry is told.
+type Retry struct {
+	// Request is the request as the caller made it. It is not to be changed.
+	Request *http.Request
+	// Attempt is the number of the attempt that failed, from 1.
+	Attempt int
+	// Status is the answer's status, 0 where there was none.
+	Status int
+	// Err is the error, nil where there was an answer that was not cut off.
+	Err error
+	// Pause is how long it is until the next attempt.
+	Pause time.Duration
+}
+
+// DefaultRetryStatuses returns the statuses after which a [Transport] sends the same request again. Each says
+// that something may pass; with a key, asking again is safe whether the effect happened or not.
+//
+//	408, 425, 429  the server did not take the request up
+//	502, 504       something in between lost the server, or its answer
+//	503            the server is not available
+//
+// 500 is not among them: it is the application's own answer, which a server may have saved, and repeating the
+// request can not change it. Nor are 400, 401, 403, 404, 410, 412 and 422: they would be the same again.
+func DefaultRetryStatuses() []int {
+	return []int{
+		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
+	}
+}
+
+const (
+	transportDefaultHeader  = "Idempotency-Key"
+	transportDefaultBuffer  = 1 << 20
+	transportDefaultMarker  = "Idempotent-Replayed"
+	transportMostBackoff    = 24 * time.Hour
+	transportMaxBufferBytes = 1 << 40
+)
+
+// transportSettings returns the options with their defaults in place, and checked.
+func transportSettings(opts *TransportOptions) (TransportOptions, error) {
+	var s TransportOptions
+	if opts != nil {
+		s = *opts
+	}
+	if s.Header == "" {
+		s.Header = transportDefaultHeader
+	}
+	if !transportIsToken(s.Header) {
+		return s, transportInvalid("Header is no name of a header")
+	}
+	s.Header = textproto.CanonicalMIMEHeaderKey(s.Header)
+	if s.Methods == nil {
+		s.Methods = []string{http.MethodPost, http.MethodPatch}
+	}
+	s.Methods = slices.Clone(s.Methods)
+	for _, m := range s.Methods {
+		if !transportIsToken(m) {
+			return s, transportInvalid("Methods holds what is no method: %q", m)
+		}
+	}
+	if s.RetryStatuses == nil {
+		s.RetryStatuses = DefaultRetryStatuses()
+	}
+	s.RetryStatuses = slices.Clone(s.RetryStatuses)
+	for _, code := range s.RetryStatuses {
+		if code < 400 || code > 599 {
+			return s, transportInvalid("RetryStatuses holds %d: only what failed, 400 to 599, can be retried", code)
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+		none  bool // a negative one means none
+		most  time.Duration
+	}{
+		{"MaxElapsed", &s.MaxElapsed, 2 * time.Minute, true, 0},
+		{"AttemptTimeout", &s.AttemptTimeout, 30 * time.Second, true, 0},
+		{"Backoff", &s.Backoff, 100 * time.Millisecond, false, transportMostBackoff},
+		{"MaxBackoff", &s.MaxBackoff, max(10*time.Second, s.Backoff), false, transportMostBackoff},
+	} {
+		switch {
+		case *n.value == 0:
+			*n.value = n.def
+		case *n.value < 0 && !n.none:
+			return s, transportInvalid("%s is negative (%v)", n.name, *n.value)
+		case n.most > 0 && *n.value > n.most:
+			return s, transportInvalid("%s is %v, the most is %v", n.name, *n.value, n.most)
+		}
+	}
+	if s.MaxBackoff < s.Backoff {
+		return s, transportInvalid("MaxBackoff (%v) is less than Backoff (%v)", s.MaxBackoff, s.Backoff)
+	}
+	switch {
+	case s.MaxAttempts < 0:
+		return s, transportInvalid("MaxAttempts is negative (%d); 1 is a single attempt", s.MaxAttempts)
+	case s.MaxAttempts == 0:
+		s.MaxAttempts = 10
+	}
+	switch {
+	case s.BufferRequest < 0, s.BufferRequest > transportMaxBufferBytes:
+		return s, transportInvalid("BufferRequest is %d, not 0 to %d bytes", s.BufferRequest, int64(transportMaxBufferBytes))
+	case s.BufferAnswer > transportMaxBufferBytes:
+		return s, transportInvalid("BufferAnswer is %d, the most is %d bytes", s.BufferAnswer, int64(transportMaxBufferBytes))
+	case s.BufferAnswer == 0:
+		s.BufferAnswer = transportDefaultBuffer
+	}
+	return s, nil
+}
+
+func transportInvalid(format string, args ...any) error {
+	return fmt.Errorf("%w: TransportOptions."+format, append([]any{everonce.ErrInvalidArgument}, args...)...)
+}
+
+// transportIsToken reports whether s is a token of RFC 9110: a method, or a header's name.
+func transportIsToken(s string) bool {
+	return s != "" && strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}

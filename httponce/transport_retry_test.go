@@ -1,0 +1,328 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// transportFirst is a server that answers the first request with h and the others with 201; it counts.
+func transportFirst(t *testing.T, h http.HandlerFunc) (url string, requests *atomic.Int32) {
+	t.Helper()
+	requests = new(atomic.Int32)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) == 1 {
+			h(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, requests
+}
+
+// Each status of an error, bare: those of DefaultRetryStatuses are retried, and no other.
+func TestTransportStatuses(t *testing.T) {
+	retried := []int{408, 425, 429, 502, 503, 504}
+	if got := httponce.DefaultRetryStatuses(); !slices.Equal(got, retried) {
+		t.Errorf("DefaultRetryStatuses returns %v", got)
+	}
+	for code := 200; code < 600; code++ {
+		if http.StatusText(code) == "" {
+			continue
+		}
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+			client := transportOver(t, nil, nil)
+			resp, err := transportPost(t, client, url)
+			want, status := int32(1), code
+			if slices.Contains(retried, code) {
+				want, status = 2, http.StatusCreated
+			}
+			transportWantAnswer(t, resp, err, status, "")
+			if got := requests.Load(); got != want {
+				t.Errorf("%d requests, want %d", got, want)
+			}
+		})
+	}
+}
+
+func TestTransportStatusesAreChangeable(t *testing.T) {
+	opts := &httponce.TransportOptions{RetryStatuses: append(httponce.DefaultRetryStatuses(), http.StatusInternalServerError)}
+	url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	resp, err := transportPost(t, transportOver(t, nil, opts), url)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if requests.Load() != 2 {
+		t.Errorf("%d requests, want 2", requests.Load())
+	}
+	none := &httponce.TransportOptions{RetryStatuses: []int{}}
+	url, requests = transportFirst(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	resp, err = transportPost(t, transportOver(t, nil, none), url)
+	transportWantAnswer(t, resp, err, http.StatusServiceUnavailable, "")
+	if requests.Load() != 1 {
+		t.Errorf("%d requests, want 1", requests.Load())
+	}
+}
+
+// A 409 is retried where it says that another attempt is running, and left alone where it is the application's,
+// or says that nobody knows the outcome. The body of one that is left alone can be read.
+func TestTransportConflicts(t *testing.T) {
+	const base = "https://github.com/everonce/everonce/blob/main/docs/reference/problems/"
+	for name, tc := range map[string]struct {
+		media, body, retryAfter string
+		retry                   bool
+	}{
+		"our problem":                    {media: "application/problem+json", body: `{"type":"` + base + `in-progress.md","title":"Läuft noch"}`, retry: true},
+		"our problem at its own place":   {media: "application/problem+json; charset=utf-8", body: `{"type":"https://pay.example/problems/in-progress"}`, retry: true},
+		"the draft's title":              {media: "application/problem+json", body: `{"type":"https://developer.example.com/idempotency","title":"A request is outstanding for this Idempotency-Key"}`, retry: true},
+		"Retry-After":                    {media: "text/plain", body: "busy", retryAfter: "1", retry: true},
+		"Retry-After, a problem":         {media: "application/problem+json", body: `{"title":"busy"}`, retryAfter: "1", retry: true},
+		"Retry-After, no problem at all": {media: "application/problem+json", body: `{{`, retryAfter: "1", retry: true},
+		"the application's":              {media: "application/json", body: `{"error":"seat taken"}`},
+		"the application's problem":      {media: "application/problem+json", body: `{"type":"https://pay.example/problems/seat-taken","title":"Seat taken"}`},
+		"a problem without a type":       {media: "application/problem+json", body: `{}`},
+		"no problem":                     {media: "application/problem+json", body: `[1`},
+		"in progress, but no problem":    {media: "application/json", body: `{"type":"` + base + `in-progress.md"}`},
+		"the outcome is unknown":         {media: "application/problem+json", body: `{"type":"` + base + `outcome-unknown.md"}`},
+		"unknown, though it waits":       {media: "application/problem+json", body: `{"type":"` + base + `outcome-unknown.md"}`, retryAfter: "1"},
+		"a problem of another ending":    {media: "application/problem+json", body: `{"type":"https://pay.example/problems/not-in-progress"}`},
+		"a large body":                   {media: "application/problem+json", body: fmt.Sprintf(`{"title":%0100000d}`, 1)},
+		"nothing":                        {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var requests atomic.Int32
+				base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+					if requests.Add(1) > 1 {
+						w.WriteHeader(http.StatusCreated)
+						return
+					}
+					if tc.media != "" {
+						w.Header().Set("Content-Type", tc.media)
+					}
+					if tc.retryAfter != "" {
+						w.Header().Set("Retry-After", tc.retryAfter)
+					}
+					w.WriteHeader(http.StatusConflict)
+					_, _ = w.Write([]byte(tc.body))
+				})
+				resp, err := transportPost(t, transportOver(t, base, nil), "http://pay.example/")
+				want := int32(1)
+				if tc.retry {
+					want = 2
+					transportWantAnswer(t, resp, err, http.StatusCreated, "")
+				} else {
+					transportWantAnswer(t, resp, err, http.StatusConflict, tc.body)
+				}
+				if requests.Load() != want {
+					t.Errorf("%d requests, want %d", requests.Load(), want)
+				}
+			})
+		})
+	}
+}
+
+// What was saved is the same the next time: an answer that is marked as replayed is the answer.
+func TestTransportReplayedAnswersAreFinal(t *testing.T) {
+	for _, code := range []int{429, 500, 503} {
+		url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Idempotent-Replayed", "true")
+			w.WriteHeader(code)
+		})
+		resp, err := transportPost(t, transportOver(t, nil, nil), url)
+		transportWantAnswer(t, resp, err, code, "")
+		if requests.Load() != 1 {
+			t.Errorf("%d: %d requests, want 1", code, requests.Load())
+		}
+	}
+}
+
+// RetryIf has the last word, both ways, and is told what would be done.
+func TestTransportRetryIf(t *testing.T) {
+	errBroken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		status int
+		fault  error
+		say    bool
+		would  bool
+	}{
+		"yes to a 500":         {status: 500, say: true},
+		"no to a 503":          {status: 503, say: false, would: true},
+		"no to an error":       {fault: errBroken, say: false, would: true},
+		"yes to a certificate": {fault: http.ErrSchemeMismatch, say: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := 0
+			base := transportFunc(func(r *http.Request) (*http.Response, error) {
+				requests++
+				_ = r.Body.Close()
+				if requests > 1 {
+					return &http.Response{StatusCode: http.StatusCreated, Body: http.NoBody, Request: r}, nil
+				}
+				if tc.fault != nil {
+					return nil, tc.fault
+				}
+				return &http.Response{StatusCode: tc.status, Body: http.NoBody, Request: r}, nil
+			})
+			asked := 0
+			client := transportOver(t, base, &httponce.TransportOptions{RetryIf: func(resp *http.Response, err error, retry bool) bool {
+				if resp != nil && resp.StatusCode == http.StatusCreated {
+					return retry
+				}
+				asked++
+				if retry != tc.would || (resp == nil) == (err == nil) || !errors.Is(err, tc.fault) {
+					t.Errorf("RetryIf was told %v, %v, %v", resp, err, retry)
+				}
+				return tc.say
+			}})
+			resp, err := transportPost(t, client, "http://pay.example/")
+			switch {
+			case tc.say:
+				transportWantAnswer(t, resp, err, http.StatusCreated, "")
+			case tc.fault != nil:
+				transportWantError(t, resp, err, 1)
+			default:
+				transportWantAnswer(t, resp, err, tc.status, "")
+			}
+			if want := map[bool]int{true: 2, false: 1}[tc.say]; requests != want || asked != 1 {
+				t.Errorf("%d requests, want %d; RetryIf was asked %d times", requests, want, asked)
+			}
+		})
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A base that keeps to no contract makes no panic.
+func TestTransportBaseThatReturnsNothing(t *testing.T) {
+	client := transportOver(t, transportFunc(func(*http.Request) (*http.Response, error) { return nil, nil }), &httponce.TransportOptions{MaxAttempts: 2})
+	resp, err := transportPost(t, client, "http://pay.example/")
+	transportWantError(t, resp, err, 2)
+}
+
+// The server's time is obeyed, in seconds and as a date, with up to Backoff on top.
+func TestTransportObeysRetryAfter(t *testing.T) {
+	for name, retryAfter := range map[string]func() string{
+		"seconds": func() string { return "7" },
+		"a date":  func() string { return time.Now().Add(7 * time.Second).UTC().Format(http.TimeFormat) },
+	} {
+		for _, status := range []int{409, 429, 503} {
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var at []time.Time
+					base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+						at = append(at, time.Now())
+						if len(at) == 1 {
+							w.Header().Set("Retry-After", retryAfter())
+							w.WriteHeader(status)
+						}
+					})
+					resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{Backoff: time.Second}), "http://pay.example/")
+					transportWantAnswer(t, resp, err, http.StatusOK, "")
+					if waited := at[1].Sub(at[0]); waited < 7*time.Second || waited > 8*time.Second {
+						t.Errorf("waited %v", waited)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Where a pause would outlast a limit, the answer is given at once, with its body: nobody waits for nothing.
+func TestTransportLimits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		opts        httponce.TransportOptions
+		deadline    time.Duration
+		retryAfter  string
+		requests    int32
+		least, most time.Duration
+	}{
+		"attempts":                        {opts: httponce.TransportOptions{MaxAttempts: 3}, retryAfter: "1", requests: 3, least: 2 * time.Second, most: 2 * time.Second},
+		"a single attempt":                {opts: httponce.TransportOptions{MaxAttempts: 1}, retryAfter: "1", requests: 1},
+		"the default":                     {retryAfter: "1", requests: 10, least: 9 * time.Second, most: 9 * time.Second},
+		"the time":                        {opts: httponce.TransportOptions{MaxElapsed: 3500 * time.Millisecond}, retryAfter: "1", requests: 4, least: 3 * time.Second, most: 3 * time.Second},
+		"no time":                         {opts: httponce.TransportOptions{MaxElapsed: -1, MaxAttempts: 4}, retryAfter: "86400", requests: 4, least: 72 * time.Hour, most: 72 * time.Hour},
+		"Retry-After beyond the time":     {retryAfter: "3600", requests: 1},
+		"Retry-After beyond all time":     {opts: httponce.TransportOptions{MaxElapsed: -1, AttemptTimeout: -1}, deadline: time.Hour, retryAfter: "99999999999999", requests: 1},
+		"Retry-After beyond the deadline": {deadline: 5 * time.Second, retryAfter: "6", requests: 1},
+		"the deadline":                    {deadline: 5 * time.Second, retryAfter: "2", requests: 3, least: 4 * time.Second, most: 4 * time.Second},
+		"the backoff":                     {opts: httponce.TransportOptions{Backoff: time.Second, MaxBackoff: 4 * time.Second, MaxAttempts: 5}, requests: 5, most: 11 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var requests atomic.Int32
+				base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+					requests.Add(1)
+					if tc.retryAfter != "" {
+						w.Header().Set("Retry-After", tc.retryAfter)
+					}
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = w.Write([]byte("not now"))
+				})
+				ctx := t.Context()
+				if tc.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.deadline)
+					defer cancel()
+				}
+				begun := time.Now()
+				resp, err := transportPostWith(ctx, transportOver(t, base, &tc.opts), "http://pay.example/")
+				transportWantAnswer(t, resp, err, http.StatusServiceUnavailable, "not now")
+				if took := time.Since(begun); took < tc.least || took > tc.most+time.Microsecond {
+					t.Errorf("it took %v, want %v to %v", took, tc.least, tc.most)
+				}
+				if requests.Load() != tc.requests {
+					t.Errorf("%d requests, want %d", requests.Load(), tc.requests)
+				}
+			})
+		})
+	}
+}
+
+// MaxElapsed ends an attempt that is under way, too.
+func TestTransportMaxElapsedEndsAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		base, _ := transportServe(t, func(http.ResponseWriter, *http.Request) { <-hang })
+		begun := time.Now()
+		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{MaxElapsed: 70 * time.Second}), "http://pay.example/")
+		retry := transportWantError(t, resp, err, 3) // two of 30 s, and one of the rest
+		if took := time.Since(begun); took != 70*time.Second || retry.Elapsed != took || !retry.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it took %v and ended with %v", took, err)
+		}
+	})
+}
+
+// OnRetry is told of each attempt that is followed by another, and of nothing else.
+func TestTransportOnRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		statuses := []int{503, 429, 201}
+		n := 0
+		base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", strconv.Itoa(n+2))
+			w.WriteHeader(statuses[n])
+			n++
+		})
+		var told []string
+		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{OnRetry: func(ctx context.Context, r httponce.Retry) {
+			told = append(told, fmt.Sprint(r.Attempt, " ", r.Status, " ", r.Err, " ", r.Pause.Truncate(time.Second), " ", r.Request.Method, " ", ctx.Err()))
+		}}), "http://pay.example/")
+		transportWantAnswer(t, resp, err, http.StatusCreated, "")
+		if want := []string{"1 503 <nil> 2s POST <nil>", "2 429 <nil> 3s POST <nil>"}; !slices.Equal(told, want) {
+			t.Errorf("OnRetry was told %q, want %q", told, want)
+		}
+	})
+}

@@ -1,0 +1,262 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// transportKeys is a server that fails the first requests, and remembers the headers of all.
+type transportKeys struct {
+	*httptest.Server
+	mu      sync.Mutex
+	headers []http.Header
+}
+
+func newTransportKeys(t *testing.T, failures int) *transportKeys {
+	t.Helper()
+	k := &transportKeys{}
+	k.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.headers = append(k.headers, r.Header)
+		if len(k.headers) <= failures {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(k.Close)
+	return k
+}
+
+// keys returns the key's header of each request.
+func (k *transportKeys) keys(header string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var all []string
+	for _, h := range k.headers {
+		all = append(all, strings.Join(h.Values(header), "|"))
+	}
+	return all
+}
+
+// A key generated per attempt in the client (gocardless-pro-python#12): each retry would be an operation of its own.
+func TestTransportTrapAKeyGeneratedPerAttempt(t *testing.T) {
+	for _, failures := range []int{0, 1, 5} {
+		srv := newTransportKeys(t, failures)
+		client := transportOver(t, nil, nil)
+		for range 2 {
+			resp, err := transportPost(t, client, srv.URL)
+			transportWantAnswer(t, resp, err, http.StatusCreated, "")
+		}
+		keys := srv.keys("Idempotency-Key")
+		if len(keys) != failures+2 {
+			t.Fatalf("%d requests came, want %d", len(keys), failures+2)
+		}
+		first, second := keys[:failures+1], keys[failures+1]
+		if first[0] == "" || len(slices.Compact(slices.Clone(first))) != 1 {
+			t.Errorf("the attempts of one operation came with the keys %q", first)
+		}
+		if second == first[0] {
+			t.Errorf("two operations have the key %s", second)
+		}
+		if key, err := httponce.ParseKey(second); err != nil || len(key) < 26 || !strings.HasPrefix(second, `"`) {
+			t.Errorf("the key %s is no quoted string of 26 characters (%v)", second, err)
+		}
+	}
+}
+
+func TestTransportWhereTheKeyComesFrom(t *testing.T) {
+	byPath := func(r *http.Request) (string, error) { return "path" + strings.ReplaceAll(r.URL.Path, "/", "-"), nil }
+	for name, tc := range map[string]struct {
+		opts   httponce.TransportOptions
+		ctxKey string
+		set    func(http.Header)
+		header string
+		want   string
+	}{
+		"the context":                {ctxKey: "order-7", want: `"order-7"`},
+		"the context before KeyFunc": {opts: httponce.TransportOptions{KeyFunc: byPath}, ctxKey: "order-7", want: `"order-7"`},
+		"KeyFunc":                    {opts: httponce.TransportOptions{KeyFunc: byPath}, want: `"path-orders-7"`},
+		"raw":                        {opts: httponce.TransportOptions{RawKey: true}, ctxKey: "order-7", want: `order-7`},
+		"another header":             {opts: httponce.TransportOptions{Header: "x-idempotency-KEY"}, ctxKey: "order-7", header: "X-Idempotency-Key", want: `"order-7"`},
+		"the caller's own header":    {ctxKey: "order-7", set: func(h http.Header) { h.Set("Idempotency-Key", "raw own") }, want: `raw own`},
+		"the caller's own spelling":  {ctxKey: "order-7", set: func(h http.Header) { h["idempotency-key"] = []string{"own"} }, want: `own`},
+		"the caller's own two":       {ctxKey: "order-7", set: func(h http.Header) { h["Idempotency-Key"] = []string{"a", "b"} }, want: `a|b`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newTransportKeys(t, 2)
+			ctx := t.Context()
+			if tc.ctxKey != "" {
+				ctx = httponce.WithKey(ctx, tc.ctxKey)
+			}
+			req, err := http.NewRequestWithContext(ctx, http.MethodPatch, srv.URL+"/orders/7", strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.set != nil {
+				tc.set(req.Header)
+			}
+			before := req.Header.Clone()
+			resp, err := transportOver(t, nil, &tc.opts).Do(req)
+			transportWantAnswer(t, resp, err, http.StatusCreated, "")
+			header := tc.header
+			if header == "" {
+				header = "Idempotency-Key"
+			}
+			if got, want := srv.keys(header), []string{tc.want, tc.want, tc.want}; !slices.Equal(got, want) {
+				t.Errorf("the server got the keys %q, want %q", got, want)
+			}
+			if len(before) != len(req.Header) {
+				t.Errorf("the caller's headers were %v, and are %v", before, req.Header)
+			}
+			if tc.set == nil && resp.Request.Header.Get(header) != tc.want {
+				t.Errorf("the answer's request has the key %q", resp.Request.Header.Get(header))
+			}
+		})
+	}
+}
+
+// One operation's key is asked for once, however many attempts it takes.
+func TestTransportKeyFuncIsCalledOncePerOperation(t *testing.T) {
+	srv := newTransportKeys(t, 3)
+	calls := 0
+	client := transportOver(t, nil, &httponce.TransportOptions{KeyFunc: func(*http.Request) (string, error) {
+		calls++
+		return "key", nil
+	}})
+	resp, err := transportPost(t, client, srv.URL)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if got := len(srv.keys("Idempotency-Key")); calls != 1 || got != 4 {
+		t.Errorf("%d calls of KeyFunc for %d attempts", calls, got)
+	}
+}
+
+// What can not be a key is refused before anything is sent, and never quoted; the body is closed all the same.
+func TestTransportRefusesKeys(t *testing.T) {
+	errNoTenant := errors.New("no tenant")
+	for name, tc := range map[string]struct {
+		opts httponce.TransportOptions
+		ctx  func(context.Context) context.Context
+		own  []string
+		want error
+	}{
+		"empty in the context":     {ctx: func(ctx context.Context) context.Context { return httponce.WithKey(ctx, "") }, want: httponce.ErrInvalidKey},
+		"a line break":             {ctx: func(ctx context.Context) context.Context { return httponce.WithKey(ctx, "se\r\ncret: 1") }, want: httponce.ErrInvalidKey},
+		"too long":                 {ctx: func(ctx context.Context) context.Context { return httponce.WithKey(ctx, strings.Repeat("secret", 50)) }, want: httponce.ErrInvalidKey},
+		"a comma, raw":             {opts: httponce.TransportOptions{RawKey: true}, ctx: func(ctx context.Context) context.Context { return httponce.WithKey(ctx, "secret,1") }, want: httponce.ErrInvalidKey},
+		"empty by KeyFunc":         {opts: httponce.TransportOptions{KeyFunc: func(*http.Request) (string, error) { return "", nil }}, want: httponce.ErrInvalidKey},
+		"refused by KeyFunc":       {opts: httponce.TransportOptions{KeyFunc: func(*http.Request) (string, error) { return "", errNoTenant }}, want: errNoTenant},
+		"the caller's own, empty":  {own: []string{""}, want: httponce.ErrInvalidKey},
+		"the caller's own, absent": {own: []string{}, want: httponce.ErrInvalidKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := newTransportKeys(t, 0)
+			ctx := t.Context()
+			if tc.ctx != nil {
+				ctx = tc.ctx(ctx)
+			}
+			body := &transportReader{Reader: strings.NewReader("x")}
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.own != nil {
+				req.Header["Idempotency-Key"] = tc.own
+			}
+			_, err = transportOver(t, nil, &tc.opts).Do(req)
+			if !errors.Is(err, tc.want) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "cret: 1") {
+				t.Errorf("got the error %v, want %v without the key", err, tc.want)
+			}
+			if len(srv.keys("")) != 0 || !body.closed {
+				t.Errorf("%d requests were sent; the body was closed: %v", len(srv.keys("")), body.closed)
+			}
+		})
+	}
+}
+
+// transportReader is a body that can be read only once, and tells whether it was closed.
+type transportReader struct {
+	io.Reader
+	closed bool
+}
+
+func (r *transportReader) Close() error {
+	r.closed = true
+	return nil
+}
+
+// Requests with other methods are no operations: no key, no second attempt.
+func TestTransportOtherMethodsPassUntouched(t *testing.T) {
+	for _, method := range []string{"", http.MethodGet, http.MethodPut, http.MethodDelete} {
+		srv := newTransportKeys(t, 1)
+		req, err := http.NewRequestWithContext(httponce.WithKey(t.Context(), "order-7"), method, srv.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Method = method
+		resp, err := transportOver(t, nil, nil).Do(req)
+		transportWantAnswer(t, resp, err, http.StatusServiceUnavailable, "")
+		if got := srv.keys("Idempotency-Key"); !slices.Equal(got, []string{""}) {
+			t.Errorf("%q: the server got %q", method, got)
+		}
+	}
+	srv := newTransportKeys(t, 1)
+	req, err := http.NewRequestWithContext(httponce.WithKey(t.Context(), "order-7"), http.MethodPut, srv.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transportOver(t, nil, &httponce.TransportOptions{Methods: []string{"PUT"}}).Do(req)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if got := srv.keys("Idempotency-Key"); !slices.Equal(got, []string{`"order-7"`, `"order-7"`}) {
+		t.Errorf("with Methods PUT the server got %q", got)
+	}
+}
+
+func TestTransportOptionsAreChecked(t *testing.T) {
+	for name, opts := range map[string]httponce.TransportOptions{
+		"Header":         {Header: "Idempotency Key"},
+		"Methods":        {Methods: []string{"PO ST"}},
+		"RetryStatuses":  {RetryStatuses: []int{200}},
+		"Backoff":        {Backoff: -1},
+		"MaxBackoff":     {Backoff: 2, MaxBackoff: 1},
+		"MaxAttempts":    {MaxAttempts: -1},
+		"BufferRequest":  {BufferRequest: -1},
+		"BufferAnswer":   {BufferAnswer: 1 << 50},
+		"MaxBackoff is ": {MaxBackoff: 1 << 62},
+	} {
+		_, err := httponce.NewTransport(nil, &opts)
+		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "TransportOptions."+name) {
+			t.Errorf("%s: got the error %v", name, err)
+		}
+	}
+}
+
+// The lists that were given may be changed afterwards, and the default's copy too.
+func TestTransportOptionsAreCopied(t *testing.T) {
+	statuses := httponce.DefaultRetryStatuses()
+	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{RetryStatuses: statuses, Backoff: 1, MaxBackoff: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	for i := range statuses {
+		statuses[i] = 0
+	}
+	srv := newTransportKeys(t, 1)
+	resp, err := transportPost(t, &http.Client{Transport: tr}, srv.URL)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if slices.Contains(httponce.DefaultRetryStatuses(), 0) {
+		t.Error("the default was changed through its copy")
+	}
+}
