@@ -45,16 +45,17 @@ const (
 	optSummary
 	optOptimistic
 	optCodec
+	optUnobserved
 
-	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary | optCodec
+	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary | optCodec | optUnobserved
 	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec
-	doTxOptions     = optFingerprint | optLifetime | optSummary | optCodec
+	doTxOptions     = optFingerprint | optLifetime | optSummary | optCodec | optUnobserved
 	stepOptions     = optPolicy | optReconcile | optCodec
 	stepTxOptions   = optCodec
 )
 
 var optionNames = [...]string{
-	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec",
+	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec", "Unobserved",
 }
 
 func (s optionSet) String() string {
@@ -135,6 +136,12 @@ func WithCodec(c Codec) CallOption {
 	})
 }
 
+// Unobserved keeps one call from the receiver's Observer: for records that an adapter keeps beside those of its
+// operations, like the pieces of a large result. They are no effects, and would be counted as such.
+func Unobserved() CallOption {
+	return callOption(func(c *call) { c.given |= optUnobserved })
+}
+
 // callFor returns the receiver's defaults with the options of one call over them.
 func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, error) {
 	if len(opts) == 0 {
@@ -183,6 +190,11 @@ func (c *call) validate(allowed optionSet) error {
 		return c.lifetime.validate()
 	}
 	return nil
+}
+
+// observed reports whether the observer is told of the operation.
+func (op *operation) observed() bool {
+	return op.set.Observer != nil && op.call.given&optUnobserved == 0
 }
 
 // reconcilerOf returns the call's question, of the right type, where its policy needs one.

@@ -62,7 +62,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	if err != nil {
 		return invalid[T](err)
 	}
-	if op.set.Observer != nil {
+	if op.observed() {
 		w := op.observe(ctx, OpDo, "")
 		ctx = w.ctx
 		defer func() { w.end(res.Outcome, err) }()

@@ -40,7 +40,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if err != nil {
 		return invalid[T](err)
 	}
-	if op.set.Observer != nil {
+	if op.observed() {
 		w := op.observe(ctx, OpDoTx, "")
 		ctx = w.ctx
 		defer func() {

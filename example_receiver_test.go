@@ -36,6 +36,17 @@ func ExampleReceiver_Policy() {
 	// Output: reconcile true
 }
 
+// A service publishes how long its answers are kept.
+func ExampleReceiver_Options() {
+	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		panic(err)
+	}
+	o := r.Options()
+	fmt.Println(o.Lifetime.Retention, o.Lease, o.MaxResult)
+	// Output: 24h0m0s 30s 1048576
+}
+
 // Support looks for an order in the bank's list of charges, by the key under which it was made.
 func ExampleReceiver_DownstreamKey() {
 	ctx := context.Background()

@@ -107,6 +107,19 @@ func isNil(v any) bool {
 // would be refused for.
 func (r *Receiver) Policy() Policy { return r.defaults.policy }
 
+// Options returns what the receiver was made with, with the defaults in place and without the identity secret: an
+// adapter stays within its limits, and publishes its lifetimes.
+func (r *Receiver) Options() Options { return r.options() }
+
+// Options is [Receiver.Options].
+func (t *TxReceiver[Tx]) Options() Options { return t.options() }
+
+func (r *core) options() Options {
+	o := r.set.Options
+	o.IdentitySecret = nil
+	return o
+}
+
 // RecordID returns the identity of the key's record in the receiver's store.
 func (r *Receiver) RecordID(key Key) RecordID { return r.recordID(key) }
 
