@@ -1,6 +1,10 @@
 package pgxstore
 
-import "github.com/everonce/everonce/store/sqlstore"
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/store/sqlstore"
+)
 
 // Texts returns the statements of a store with these options.
 func Texts(opts *Options) (*sqlstore.Statements, error) {
@@ -13,3 +17,11 @@ func Texts(opts *Options) (*sqlstore.Statements, error) {
 
 // Failing is the wrapper of statements that ride on a commit.
 var Failing = failing
+
+// RowOf is how the engine reads a row.
+func RowOf(rows pgx.Rows) sqlstore.Row { return &pgxRow{rows} }
+
+// ScanBinary reports whether a row is read without pgx's help.
+func ScanBinary(rows pgx.Rows, dest ...any) bool {
+	return scanBinary(rows.FieldDescriptions(), rows.RawValues(), dest)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -76,10 +75,11 @@ func closeBatch(results pgx.BatchResults, err error) error {
 func readRows(rows pgx.Rows, call *sqlstore.Call) error {
 	defer rows.Close()
 	call.Affected = 0
+	row := &pgxRow{rows}
 	for rows.Next() {
 		call.Affected++
 		if call.Each != nil {
-			if err := call.Each(pgxRow{rows}); err != nil {
+			if err := call.Each(row); err != nil {
 				return err
 			}
 		}
@@ -95,34 +95,5 @@ func affected(call *sqlstore.Call, n int64) error {
 	if call.Must && n == 0 {
 		return sqlstore.ErrNothingWritten
 	}
-	return nil
-}
-
-// pgxRow reads NULL as the zero value.
-type pgxRow struct{ rows pgx.Rows }
-
-func (r pgxRow) Scan(dest ...any) error {
-	for i, d := range dest {
-		switch d := d.(type) {
-		case *int64:
-			dest[i] = (*nullInt)(d)
-		case *string:
-			dest[i] = (*nullText)(d)
-		}
-	}
-	return r.rows.Scan(dest...)
-}
-
-type nullInt int64
-
-func (n *nullInt) ScanInt64(v pgtype.Int8) error {
-	*n = nullInt(v.Int64) // zero where it is NULL
-	return nil
-}
-
-type nullText string
-
-func (t *nullText) ScanText(v pgtype.Text) error {
-	*t = nullText(v.String)
 	return nil
 }

@@ -95,17 +95,17 @@ func FuzzRecord(f *testing.F) {
 			state: state, token: token, attempt: attempt, kind: kind, prevState: prevState, format: format,
 			now: now, lease: lease, created: until, completed: gone, until: until, gone: gone, due: gone, count: attempt,
 		}
-		whole, brief := new(row), &row{rec: everonce.Record{ID: everonce.RecordID{1}}}
+		whole, brief := new(row), &briefRead{row: row{rec: everonce.Record{ID: everonce.RecordID{1}}}}
 		if err := whole.scan(c.record()); err != nil {
 			t.Fatal(err)
 		}
-		if err := brief.scanBrief(c.brief()); err != nil {
+		if err := brief.scan(c.brief()); err != nil {
 			t.Fatal(err)
 		}
 		if whole.found != (id != nil) {
 			t.Errorf("found %v, of an ID of %d bytes", whole.found, len(id))
 		}
-		for _, w := range []*row{whole, brief} {
+		for _, w := range []*row{whole, &brief.row} {
 			judged(t, w, c)
 		}
 		if rec, err := whole.record(); rec != nil && err == nil && format <= everonce.FormatVersion {

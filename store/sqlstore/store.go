@@ -191,13 +191,16 @@ func (s *Store[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.
 }
 
 func (s *Store[Tx]) get(ctx context.Context, c Conn, req everonce.GetRequest) (res everonce.GetResult, err error) {
-	var w row
+	var w *row
 	if req.Brief && s.text.Brief != nil {
-		if err = c.Send(ctx, s.readBrief(&req.ID, &w)); err == nil {
+		read := s.readBrief(&req.ID)
+		w = &read.row
+		if err = c.Send(ctx, &read.call); err == nil {
 			s.absent.note(&req.ID, !w.found)
 		}
 	} else {
-		err = s.find(ctx, c, &req.ID, &w)
+		w = new(row)
+		err = s.find(ctx, c, &req.ID, w)
 	}
 	if err != nil {
 		return res, err
