@@ -1,0 +1,202 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/oncetest"
+)
+
+var errBug = errors.New("secret: column \"ssn\" does not exist")
+
+// charges returns a handler that has an effect in its transaction, writes an answer where status is set, and
+// returns an error.
+func charges(status int, body string, err error) func(http.ResponseWriter, *http.Request, *dbTx) error {
+	return func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		if err := tx.add("charge"); err != nil {
+			return err
+		}
+		if status != 0 {
+			answers(status, body)(w, r)
+		}
+		return err
+	}
+}
+
+func transactionalOutcomes() []outcomeCase {
+	paid := charges(201, "paid", nil)
+	noMoney := got{status: 402, body: "no money", location: "/payments/1"}
+	permanent := everonce.Permanent("no_funds", errors.New("the account is empty"), nil)
+	tx := func(h func(http.ResponseWriter, *http.Request, *dbTx) error) setup { return setup{handleTx: h} }
+	refused := func(mark string) got { return got{status: 422, problem: "refused", code: "no_funds", mark: mark} }
+	lost := always(oncetest.FailAfter, oncetest.OpCommit)
+	return []outcomeCase{
+		{name: "done", outcome: everonce.Executed, setup: tx(paid), do: once, want: created, runs: 1, effects: 1},
+		{name: "done before", outcome: everonce.Replayed, setup: tx(paid), do: twice, want: created.marked("true"), runs: 1, effects: 1},
+		{name: "refused", outcome: everonce.Rejected, setup: tx(charges(402, "no money", nil)), do: once, want: noMoney, runs: 1},
+		{name: "refused before", outcome: everonce.Rejected, setup: tx(charges(402, "no money", nil)), do: twice, want: noMoney.marked("true"), runs: 1},
+		{name: "permanent", outcome: everonce.Rejected, setup: tx(charges(0, "", permanent)), do: once, want: refused(""), runs: 1},
+		{name: "permanent before", outcome: everonce.Rejected, setup: tx(charges(0, "", permanent)), do: twice, want: refused("true"), runs: 1},
+		{name: "permanent, against the answer", outcome: everonce.Rejected, setup: tx(charges(201, "paid", permanent)), do: twice, want: refused("true"), runs: 1},
+		{
+			name: "permanent, with an answer that says so", outcome: everonce.Rejected, setup: tx(charges(503, "no money", permanent)), do: twice, runs: 1,
+			want: got{status: 503, body: "no money", location: "/payments/1", mark: "true"},
+		},
+		{
+			name: "permanent by a classifier", outcome: everonce.Rejected, do: twice, want: refused("true"), runs: 1,
+			setup: setup{handleTx: charges(0, "", errBug), core: everonce.Options{Classify: func(error) error { return permanent }}},
+		},
+		{
+			name: "unknown by its status", outcome: everonce.Failed, setup: tx(charges(500, "sorry", nil)), do: twice, runs: 2,
+			want: got{status: 500, body: "sorry", location: "/payments/1"},
+		},
+		{name: "an error", outcome: everonce.Failed, setup: tx(charges(0, "", errBug)), do: twice, want: problemOf(503, "not-done", "1"), runs: 2, logged: "ssn"},
+		{name: "an error after a success was written", outcome: everonce.Failed, setup: tx(charges(201, "paid", errBug)), do: twice, want: problemOf(503, "not-done", "1"), runs: 2, logged: "ssn"},
+		{
+			name: "an error after a failure was written", outcome: everonce.Failed, setup: tx(charges(404, "no such account", errBug)), do: twice, runs: 2, logged: "ssn",
+			want: got{status: 404, body: "no such account", location: "/payments/1"},
+		},
+		{
+			name: "not done by its own word", outcome: everonce.Failed, do: twice, runs: 2, want: created,
+			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+				httponce.NotDone(w)
+				return paid(w, r, tx)
+			}),
+		},
+		{
+			name: "in progress", outcome: everonce.InProgress, setup: tx(paid), want: problemOf(409, "in-progress", "1"),
+			do: func(svc *service) got {
+				h, _, err := svc.db.Begin(context.Background(), everonce.BeginRequest{Claim: &everonce.ClaimRequest{ID: keyOf("k").RecordID(), Nonce: everonce.NewNonce()}})
+				if err != nil {
+					svc.t.Fatal(err)
+				}
+				defer h.Rollback(context.Background())
+				return svc.post("k")
+			},
+		},
+		{
+			name: "another body", outcome: everonce.Mismatch, setup: tx(paid), want: problemOf(422, "key-reused", ""), runs: 1, effects: 1,
+			do: func(svc *service) got {
+				svc.post("k")
+				return svc.postBody("k", `{"amount":2}`)
+			},
+		},
+		{name: "expired", outcome: everonce.Expired, setup: tx(paid), do: later, want: created.bodiless("expired"), runs: 1, effects: 1},
+		{
+			name: "elided", outcome: everonce.Elided, do: twice, want: created.bodiless("elided"), runs: 1, effects: 1,
+			setup: setup{handleTx: paid, opts: httponce.Options{Route: httponce.Route{MaxAnswer: 2}}},
+		},
+		{name: "no store", outcome: everonce.StoreFailed, setup: tx(paid), do: faulty(everything), want: problemOf(503, "store-unavailable", "5"), logged: "the store failed"},
+		{
+			name: "the commit's answer was lost, and it had committed", outcome: everonce.Executed, setup: tx(paid), want: created, runs: 1, effects: 1,
+			do: faulty(oncetest.At(oncetest.OpCommit, 1, oncetest.FailAfter)),
+		},
+		{
+			name: "the commit's answer was lost, and it had not committed", outcome: everonce.Executed, setup: tx(paid), want: created, runs: 2, effects: 1,
+			do: faulty(oncetest.At(oncetest.OpCommit, 1, oncetest.FailBefore)),
+		},
+		{
+			name: "the commit's answer was lost, and nobody can say", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(503, "commit-lost", "1"), runs: 1, effects: 1, logged: "commit was lost",
+			do: faulty(oncetest.FirstOf(lost, func(c oncetest.Call) oncetest.Fault {
+				if c.Op == oncetest.OpBegin && c.N > 1 {
+					return oncetest.FailBefore
+				}
+				return oncetest.Pass
+			})),
+		},
+		{
+			name: "the retry finds out what became of a lost commit", outcome: everonce.Replayed, setup: tx(paid), want: created.marked("true"), runs: 1, effects: 1, logged: "commit was lost",
+			do: func(svc *service) got {
+				svc.fail(oncetest.FirstOf(lost, func(c oncetest.Call) oncetest.Fault {
+					if c.Op == oncetest.OpBegin && c.N > 1 {
+						return oncetest.FailBefore
+					}
+					return oncetest.Pass
+				}))
+				svc.post("k")
+				svc.fail(nil)
+				return svc.post("k")
+			},
+		},
+		{
+			name: "refused, and the refusal can not be saved", outcome: everonce.StoreFailed, setup: tx(charges(402, "no money", nil)), want: problemOf(503, "store-unavailable", "5"), runs: 1, logged: "the store failed",
+			do: faulty(func(c oncetest.Call) oncetest.Fault {
+				if c.Op == oncetest.OpBegin && c.N > 1 {
+					return oncetest.FailBefore
+				}
+				return oncetest.Pass
+			}),
+		},
+		{
+			name: "deadlocks without an end", outcome: everonce.Failed, setup: tx(charges(0, "", errDeadlock)), do: once, want: problemOf(503, "not-done", "1"), runs: 11, logged: "not done",
+		},
+		{
+			name: "one deadlock", outcome: everonce.Executed, do: once, want: created, runs: 2, effects: 1,
+			setup: tx(func() func(http.ResponseWriter, *http.Request, *dbTx) error {
+				first := true
+				return func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+					if first {
+						first = false
+						w.Header().Set("X-First", "yes")
+						return charges(500, "sorry", errDeadlock)(w, r, tx)
+					}
+					if got := w.Header().Get("X-First"); got != "" {
+						return errors.New("the second run has the first one's headers")
+					}
+					return paid(w, r, tx)
+				}
+			}()),
+		},
+		{
+			name: "too long", outcome: everonce.Failed, want: problemOf(503, "not-done", "1"), runs: 1, logged: "took too long", do: once,
+			setup: tx(func(_ http.ResponseWriter, r *http.Request, tx *dbTx) error {
+				<-r.Context().Done()
+				return context.Cause(r.Context())
+			}),
+		},
+		{
+			name: "gone before it began", outcome: everonce.Failed, setup: tx(paid), want: problemOf(503, "not-done", "1"),
+			do: func(svc *service) got {
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				return svc.with(ctx, "k", "{}")
+			},
+		},
+	}
+}
+
+// Each outcome of the core, in transactional mode, has one answer, and leaves in the database what it says.
+func TestTransactionalOutcomes(t *testing.T) {
+	for _, c := range transactionalOutcomes() {
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.run) })
+	}
+}
+
+// The tables of both modes leave no outcome out, but for those that a mode does not have.
+func TestEveryOutcomeHasAnAnswer(t *testing.T) {
+	for mode, m := range map[string]struct {
+		cases   []outcomeCase
+		without map[everonce.Outcome]bool
+	}{
+		"guarded": {cases: append(guardedOutcomes(), lostLeases()...)},
+		"transactional": {transactionalOutcomes(), map[everonce.Outcome]bool{
+			everonce.NotRecorded: true, everonce.LeaseLost: true, // effect and record commit together
+			everonce.Invalid: true, // as in guarded mode
+		}},
+	} {
+		seen := map[everonce.Outcome]bool{}
+		for _, c := range m.cases {
+			seen[c.outcome] = true
+		}
+		for o := everonce.Executed; o.String() != "none"; o++ {
+			if !seen[o] && !m.without[o] {
+				t.Errorf("%s: no case ends with %v", mode, o)
+			}
+		}
+	}
+}
