@@ -20,13 +20,13 @@ func restart(w http.ResponseWriter) bool {
 // unwrapped returns the first of w, and what it wraps, that is a T.
 func unwrapped[T any](w http.ResponseWriter) (found T, ok bool) {
 	for {
-		switch v := w.(type) {
-		case T:
-			return v, true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = v.Unwrap()
-		default:
+		if found, ok = w.(T); ok {
+			return found, true
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
 			return found, false
 		}
+		w = u.Unwrap()
 	}
 }

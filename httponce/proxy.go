@@ -1,0 +1,159 @@
+package httponce
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
+
+// Proxy returns a handler that passes requests on to a service, of any language, that knows nothing of keys.
+// It stands inside of a [Middleware]:
+//
+//	proxy, err := httponce.Proxy(upstream, nil)
+//	…
+//	http.Handle("/", protect(proxy))
+//
+// One attempt is sent once, whatever becomes of its connection: what net/http does by itself for a request with
+// Idempotency-Key, to send it again on another connection, is prevented, for every method that may have an
+// effect. What is known decides about the key:
+//
+//   - nothing was written to the upstream (it refused the connection, its name is not known, the TLS
+//     handshake failed; a kept connection was dead): the key is released, 502
+//   - HTTP/2's promises that it was not processed, by REFUSED_STREAM or GOAWAY: the same
+//   - the connection broke after that, or in mid-answer: unknown, 502; 504 where its time was over. No [Save]
+//     makes that 502 an answer.
+//   - an answer: as [Route.Save] says
+//
+// An answer to a request with a key is held until it is recorded, as any handler's is, but for
+// text/event-stream and upgrades, which pass as they come. Requests without a key flow through, both ways,
+// in bounded memory.
+//
+// upstream is http or https, with or without a path, which is put before the request's. The error wraps
+// [everonce.ErrInvalidArgument].
+func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
+	if err := checkUpstream(upstream); err != nil {
+		return nil, err
+	}
+	o, err := opts.checked()
+	if err != nil {
+		return nil, err
+	}
+	to := *upstream
+	if to.Path != "" && to.Path[0] != '/' { // of [url.URL.JoinPath] on a host alone
+		to.Path, to.RawPath = "/"+to.Path, ""
+	}
+	p := &proxy{opts: o, upstream: &to, problems: &settings{problems: o.ProblemBase}}
+	p.reverse = httputil.ReverseProxy{
+		Rewrite:        p.rewrite,
+		Transport:      o.transport(),
+		ModifyResponse: answered,
+		ErrorHandler:   p.failed,
+		BufferPool:     &copyBuffers,
+		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return p, nil
+}
+
+// checkUpstream refuses what can not be one. Its text holds no password.
+func checkUpstream(u *url.URL) error {
+	switch {
+	case u == nil:
+		return fmt.Errorf("%w: there is no upstream", everonce.ErrInvalidArgument)
+	case u.User != nil:
+		return fmt.Errorf("%w: the upstream's URL holds a user; credentials come with the requests", everonce.ErrInvalidArgument)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
+		return fmt.Errorf("%w: the upstream %q is no http or https URL with a host", everonce.ErrInvalidArgument, u)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%w: the upstream's URL has a query or a fragment, which belong to requests", everonce.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// proxy is the handler.
+type proxy struct {
+	opts     ProxyOptions // checked
+	upstream *url.URL
+	reverse  httputil.ReverseProxy
+	problems *settings // only of problems
+}
+
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &passage{w: w}
+	if a, ok := everonce.AttemptFrom(r.Context()); ok {
+		x.attempt = a
+	}
+	r = r.WithContext(withPassage(r.Context(), x))
+	if x.attempt == nil {
+		p.reverse.ServeHTTP(w, r)
+		return
+	}
+	defer p.brokeOff(x, r)
+	p.reverse.ServeHTTP(&holding{ResponseWriter: w, x: x}, r)
+	// Outside of a server, ReverseProxy returns where it would panic.
+	if x.answer.broken() != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// brokeOff is the end of an attempt. Where the upstream's answer broke off, and nothing of it has been sent, the
+// client gets an answer that says so; else its connection is cut.
+func (p *proxy) brokeOff(x *passage, r *http.Request) {
+	err := x.answer.broken()
+	if err == nil {
+		return
+	}
+	cause := recover()
+	if cause != http.ErrAbortHandler || !restart(x.w) { //nolint:errorlint // the value of a panic
+		panic(cause)
+	}
+	p.tell(x.w, r, x, fmt.Errorf("the answer broke off: %w", err))
+}
+
+// rewrite makes the request that goes out.
+func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
+	x := passageOf(pr.In)
+	pr.SetURL(p.upstream)
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // as it came: nothing here reads it
+	if !p.opts.UpstreamHost {
+		pr.Out.Host = pr.In.Host
+	}
+	p.forwarded(pr)
+	if x.attempt != nil && p.opts.DownstreamKey {
+		pr.Out.Header.Set(p.opts.Header, x.attempt.DownstreamKey(downstreamName))
+	}
+	if x.attempt != nil {
+		x.bodyErr = holdBody(pr.Out)
+	}
+	if x.attempt != nil || !safeMethods[pr.Out.Method] {
+		sendOnce(pr.Out)
+	}
+}
+
+// downstreamName names the upstream's call in the downstream key.
+const downstreamName = "upstream"
+
+// safeMethods are those that net/http may send again: they have no effect (RFC 9110, 9.2.1).
+var safeMethods = map[string]bool{http.MethodGet: true, http.MethodHead: true, http.MethodOptions: true, http.MethodTrace: true}
+
+// forwarded says for whom the request is made.
+func (p *proxy) forwarded(pr *httputil.ProxyRequest) {
+	if !p.opts.TrustForwarded {
+		pr.SetXForwarded()
+		return
+	}
+	in := pr.In.Header
+	if before := in["X-Forwarded-For"]; len(before) > 0 {
+		pr.Out.Header["X-Forwarded-For"] = []string{strings.Join(before, ", ")}
+	}
+	pr.SetXForwarded() // adds to X-Forwarded-For, and sets the others
+	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if before := in[name]; len(before) > 0 {
+			pr.Out.Header[name] = before
+		}
+	}
+}

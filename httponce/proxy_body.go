@@ -1,0 +1,84 @@
+package httponce
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// heldBody is up to which size the body of an attempt is handed to net/http in memory: head and body leave in
+// one packet then, and a body that came in chunks has a length.
+const heldBody = 64 << 10
+
+// holdBody gives a request with a small body that body in memory.
+func holdBody(out *http.Request) error {
+	if out.Body == nil || out.Body == http.NoBody || out.ContentLength > heldBody || len(out.Trailer) > 0 {
+		return nil // nothing to hold, too much of it, or fields that only chunks can carry
+	}
+	head := make([]byte, 0, max(out.ContentLength, bytes.MinRead))
+	b := bytes.NewBuffer(head)
+	n, err := b.ReadFrom(io.LimitReader(out.Body, heldBody+1))
+	switch {
+	case err != nil:
+		return err
+	case n > heldBody:
+		out.Body = &joined{Reader: io.MultiReader(b, out.Body), Closer: out.Body}
+		return nil
+	}
+	out.ContentLength, out.TransferEncoding = n, nil
+	out.Body = io.NopCloser(b)
+	if n == 0 {
+		out.Body = nil
+	}
+	return nil
+}
+
+// joined is what was read of a body, and the rest of it.
+type joined struct {
+	io.Reader
+	io.Closer
+}
+
+// sendOnce makes a request that [http.Transport] sends at most once.
+//
+// The transport sends a request again, without a word, if a connection that it used before dies under it, and
+// the request is one that it takes for idempotent: by its method, or because it carries Idempotency-Key; and its
+// body is none, or can be had again by GetBody. ReverseProxy makes every empty body none. Over HTTP/2 a request
+// whose body is none is also sent again after PROTOCOL_ERROR. So no body is none: an empty one is there, and empty.
+func sendOnce(out *http.Request) {
+	out.GetBody = nil
+	if out.Body != nil && out.Body != http.NoBody {
+		return
+	}
+	out.Body = io.NopCloser(strings.NewReader(""))
+	// A body of length 0 that is not none counts as one of unknown length, and would go in chunks, which not
+	// every server reads. With another transfer encoding than chunked it goes as it is; and its length,
+	// which the transport leaves out then, by a spelling of the name that it does not look for. HTTP/2 has its own framing
+	// and drops the field.
+	out.ContentLength, out.TransferEncoding = 0, []string{"identity"}
+	if _, told := out.Header["Content-Length"]; told || !safeMethods[out.Method] && out.Method != http.MethodDelete {
+		delete(out.Header, "Content-Length")
+		out.Header["content-length"] = []string{"0"}
+	}
+}
+
+// answerBody is the body of an answer, which remembers why it could not be read to its end. It is used by one
+// goroutine at a time.
+type answerBody struct {
+	io.ReadCloser
+	err error
+}
+
+// Read reads from the upstream.
+func (b *answerBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
+}
+
+// broken returns the error that ended it early.
+func (b *answerBody) broken() error { return b.err }

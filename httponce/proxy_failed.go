@@ -1,0 +1,45 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// What a proxy answers itself.
+var (
+	problemUnreachable = problem{"upstream-unreachable", http.StatusBadGateway, "The service can not be reached", "Nothing was sent to it: send the same request again."}
+	problemLost        = problem{"upstream-lost", http.StatusBadGateway, "The service gave no answer", "Whether the operation was done is not known."}
+	problemTimeout     = problem{"upstream-timeout", http.StatusGatewayTimeout, "The service gave no answer in time", "Whether the operation was done is not known."}
+)
+
+// failed answers a request that the upstream did not answer.
+func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	p.tell(w, r, passageOf(r), err)
+}
+
+// tell answers, and says what the failure means for the key.
+func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err error) {
+	what, retryAfter := problemLost, time.Duration(0)
+	var unsent *notSentError
+	switch {
+	case errors.As(err, &unsent):
+		what, retryAfter = problemUnreachable, time.Second
+		NotDone(w)
+	case errors.Is(r.Context().Err(), context.DeadlineExceeded), isTimeout(err):
+		what = problemTimeout
+		markUnknown(w)
+	default:
+		markUnknown(w)
+	}
+	if x.attempt != nil || !errors.Is(err, context.Canceled) { // a client that goes away is none of an operator's business
+		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", "method", r.Method, "problem", what.name, "error", err)
+	}
+	p.problems.refuse(w, what, retryAfter)
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

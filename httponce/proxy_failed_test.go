@@ -1,0 +1,241 @@
+package httponce_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// Where nothing was sent, nothing took hold: 502, and the retry runs.
+func TestProxyReleasesWhatWasNotSent(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close() // nobody listens there
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	plain.Config.ErrorLog = quiet
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(untrusted.Close)
+	untrusted.Config.ErrorLog = quiet
+	for name, upstream := range map[string]string{
+		"connection refused":   "http://" + free.Addr().String(),
+		"no such name":         "http://" + strings.Repeat("x", 64) + ".invalid", // a label that no resolver asks for
+		"no TLS there":         "https://" + plain.Listener.Addr().String(),
+		"untrusted":            untrusted.URL,
+		"the port is not ours": "http://127.0.0.1:99999",
+	} {
+		t.Run(name, func(t *testing.T) {
+			u, err := url.Parse(upstream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			srv := newProxy(t, u, nil, nil)
+			for range 2 { // the second is not refused as in progress or unknown: it runs, and fails alike
+				status, header, body := post(t, srv, "/", "k", "amount=1")
+				if status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") || header.Get("Retry-After") != "1" {
+					t.Errorf("%d %s, want 502 upstream-unreachable with Retry-After", status, body)
+				}
+			}
+		})
+	}
+}
+
+// The retry of a request that was refused reaches the service that has come up since.
+func TestProxyRetryAfterRefusedConnectionRuns(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	srv := newProxy(t, &url.URL{Scheme: "http", Host: addr}, nil, nil)
+	if status, _, _ := post(t, srv, "/", "k", ""); status != http.StatusBadGateway {
+		t.Fatalf("%d, want 502", status)
+	}
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Fatal(err)
+	}
+	up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }), ReadHeaderTimeout: time.Minute}
+	go up.Serve(ln)
+	t.Cleanup(func() { up.Close() })
+	if status, header, _ := post(t, srv, "/", "k", ""); status != http.StatusCreated || header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("the retry: %d %v, want 201 for the first time", status, header)
+	}
+}
+
+// What may have been worked on is unknown, and is not sent again; the client hears that there was no answer.
+func TestProxyUnknownAfterWriting(t *testing.T) {
+	for name, tc := range map[string]struct {
+		text   string
+		status int
+	}{
+		"no answer":                   {"", 502},
+		"half of a head":              {"HTTP/1.1 201 Created\r\nContent-Le", 502},
+		"no HTTP":                     {"SSH-2.0-OpenSSH_9.6\r\n\r\n", 502},
+		"half of a body":              {"HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", 502},
+		"half of a chunked body":      {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 502},
+		"a broken chunk":              {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 502},
+		"an upgrade nobody asked for": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\n", 502},
+		"500":                         {"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n", 500},
+		"503, as a mesh says":         {"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", 503},
+		"408":                         {"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n", 408},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for profile, save := range map[string]httponce.Save{"default": nil, "stripe": httponce.Stripe()} {
+				u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return tc.text, true })
+				srv := newProxy(t, u.url, &httponce.Options{Route: httponce.Route{Save: save}}, nil)
+				status, header, body := post(t, srv, "/", "k", "amount=1")
+				if status != tc.status || tc.status == 502 && (!strings.Contains(body, "upstream-lost") || header.Get("Content-Type") != "application/problem+json") {
+					t.Errorf("%s: %d %s, want %d", profile, status, body, tc.status)
+				}
+				want := http.StatusConflict
+				if save != nil && tc.status != 502 { // an answer of the upstream's, which that profile saves
+					want = tc.status
+				}
+				if status, _, _ := post(t, srv, "/", "k", "amount=1"); status != want {
+					t.Errorf("%s: its repetition: %d, want %d", profile, status, want)
+				}
+				if n := len(u.seen()); n != 1 {
+					t.Errorf("%s: the upstream got %d requests, want 1", profile, n)
+				}
+			}
+		})
+	}
+}
+
+// Without a middleware around it, or without a key, a broken answer is a broken connection, never a whole answer.
+func TestProxyBrokenAnswerWithoutAKey(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
+		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
+	})
+	srv := newProxy(t, u.url, nil, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := srv.Client().Do(r)
+	if err != nil {
+		return // its connection was cut before the head was flushed
+	}
+	defer res.Body.Close()
+	if b := new(strings.Builder); res.Write(b) == nil {
+		t.Errorf("the client got a whole answer: %q", b)
+	}
+}
+
+// The deadline of the work is told as that, and its outcome is unknown.
+func TestProxyDeadline(t *testing.T) {
+	hold := make(chan struct{})
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
+		<-hold
+		return "", true
+	})
+	t.Cleanup(func() { close(hold) })
+	srv := newProxy(t, u.url, &httponce.Options{Route: httponce.Route{Deadline: 50 * time.Millisecond}}, nil)
+	if status, _, body := post(t, srv, "/", "k", "amount=1"); status != http.StatusGatewayTimeout || !strings.Contains(body, "upstream-timeout") {
+		t.Errorf("%d %s, want 504 upstream-timeout", status, body)
+	}
+	if status, _, _ := post(t, srv, "/", "k", "amount=1"); status != http.StatusConflict {
+		t.Errorf("its repetition: %d, want 409", status)
+	}
+}
+
+// With HTTP/2's word that it was not processed, a request may be sent again, and by nobody but its sender; without
+// that word it is unknown. What net/http alone does is to send all of these again.
+func TestProxyHTTP2Refused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		frames  []byte
+		problem string
+		alone   int // requests that ReverseProxy alone sends for the one
+	}{
+		"REFUSED_STREAM": {rstStream(7), "upstream-unreachable", 2},
+		"GOAWAY":         {goAway(1, 0), "upstream-unreachable", 2},
+		"PROTOCOL_ERROR": {rstStream(1), "upstream-lost", 2},
+		"CANCEL":         {rstStream(8), "upstream-lost", 1},
+		"closed":         {nil, "upstream-lost", 1},
+	} {
+		for _, body := range []string{"", "amount=1"} {
+			t.Run(name+" "+body, func(t *testing.T) {
+				u := newWireUpstream2(t, tc.frames)
+				srv := newProxy(t, u.url, nil, &httponce.ProxyOptions{TLS: u.client})
+				if status, _, text := post(t, srv, "/first", "", ""); status != http.StatusOK {
+					t.Fatalf("the first request: %d %s", status, text)
+				}
+				status, _, text := post(t, srv, "/second", "k", body)
+				if status != http.StatusBadGateway || !strings.Contains(text, tc.problem) {
+					t.Errorf("%d %s, want 502 %s", status, text, tc.problem)
+				}
+				if n := u.requests.Load(); n != 2 {
+					t.Errorf("the upstream got %d requests, want 2", n)
+				}
+				want := http.StatusConflict
+				if tc.problem == "upstream-unreachable" {
+					want = http.StatusOK
+				}
+				if status, _, text := post(t, srv, "/second", "k", body); status != want {
+					t.Errorf("its repetition: %d %s, want %d", status, text, want)
+				}
+
+				alone := newWireUpstream2(t, tc.frames)
+				bare := newBareProxy(t, alone.url, &http.Transport{TLSClientConfig: alone.client, ForceAttemptHTTP2: true})
+				post(t, bare, "/first", "", "")
+				post(t, bare, "/second", "k", "")
+				if n := alone.requests.Load(); n != int64(1+tc.alone) {
+					t.Errorf("alone it sent %d for one, want %d", n-1, tc.alone)
+				}
+			})
+		}
+	}
+}
+
+// A proxy that is used without a server, and without a middleware, is a proxy all the same.
+func TestProxyWithoutMiddleware(t *testing.T) {
+	var host atomic.Value
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host.Store(r.Host)
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	t.Cleanup(up.Close)
+	u, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := httponce.Proxy(u, &httponce.ProxyOptions{TLS: &tls.Config{MinVersion: tls.VersionTLS13}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := send(p, "POST", "http://service.test/", "", "Idempotency-Key", "k"); res.StatusCode != http.StatusTeapot || host.Load() != "service.test" {
+		t.Errorf("%d, host %v", res.StatusCode, host.Load())
+	}
+}
+
+// A truncated answer is none outside of a server, too, where ReverseProxy does not panic.
+func TestProxyBrokenAnswerOutsideOfAServer(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
+		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
+	})
+	p, err := httponce.Proxy(u.url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{http.StatusBadGateway, http.StatusConflict} {
+		if res := send(protect(p), "POST", "/", "", "Idempotency-Key", "k"); res.StatusCode != want {
+			t.Errorf("%d, want %d", res.StatusCode, want)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package httponce
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// ProxyOptions configure a [Proxy]. The zero value of each field is its default.
+type ProxyOptions struct {
+	// Header is the request header that carries the key: the same as [Options.Header]. Default Idempotency-Key.
+	Header string
+	// DownstreamKey sends, in place of the client's key, one that is made of scope and key
+	// ([everonce.Attempt.DownstreamKey]): for an upstream that honours keys itself, and would
+	// take equal keys of two clients for one. Default: the key goes on as it came. A request that
+	// passes without an attempt, because its method heeds no key or its route failed open, keeps its own.
+	DownstreamKey bool
+	// UpstreamHost sends the upstream's own name as Host. Default: the one that the client asked for.
+	UpstreamHost bool
+	// TrustForwarded keeps Forwarded and X-Forwarded-… of what is in front, and adds to X-Forwarded-For. Set it
+	// only where every request comes through something that writes them. Default: they are replaced.
+	TrustForwarded bool
+
+	// ConnectTimeout is how long a connection to the upstream may take to be made, and then its TLS handshake. Default 5 s.
+	ConnectTimeout time.Duration
+	// IdleTimeout is how long a connection to the upstream is kept unused. It must be shorter than the
+	// upstream keeps it: a request that meets a connection which the upstream is about to close is lost, and
+	// nobody knows whether it was read. Default 1 s; negative: no connection is used twice.
+	IdleTimeout time.Duration
+	// MaxIdle bounds the connections that are kept unused. Default 256.
+	MaxIdle int
+	// TLS is for an https upstream. Default: the system's roots.
+	TLS *tls.Config
+
+	// ProblemBase is as in [Options.ProblemBase].
+	ProblemBase string
+	// Log gets why a request was not answered. Default [slog.Default].
+	Log *slog.Logger
+}
+
+const (
+	defaultConnectTimeout = 5 * time.Second
+	defaultIdleTimeout    = time.Second
+	defaultMaxIdle        = 256
+)
+
+func (o *ProxyOptions) checked() (ProxyOptions, error) {
+	var c ProxyOptions
+	if o != nil {
+		c = *o
+	}
+	c.Header = http.CanonicalHeaderKey(orDefault(c.Header, defaultHeader))
+	c.ProblemBase = orDefault(c.ProblemBase, defaultProblemBase)
+	c.ConnectTimeout = orDefault(c.ConnectTimeout, defaultConnectTimeout)
+	c.IdleTimeout = orDefault(c.IdleTimeout, defaultIdleTimeout)
+	c.MaxIdle = orDefault(c.MaxIdle, defaultMaxIdle)
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	switch {
+	case !validFieldName(c.Header):
+		return c, fmt.Errorf("%w: Header %q must be the name of a header field", everonce.ErrInvalidArgument, c.Header)
+	case c.ConnectTimeout < 0 || c.MaxIdle < 0:
+		return c, fmt.Errorf("%w: ConnectTimeout and MaxIdle must not be negative", everonce.ErrInvalidArgument)
+	}
+	return c, nil
+}
+
+// transport returns what requests go out by.
+func (o *ProxyOptions) transport() http.RoundTripper {
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
+	return &onceTransport{base: &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &countedConn{Conn: c}, nil
+		},
+		TLSClientConfig:       o.TLS.Clone(),
+		TLSHandshakeTimeout:   o.ConnectTimeout,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true, // an answer goes on as it came
+		DisableKeepAlives:     o.IdleTimeout < 0,
+		IdleConnTimeout:       max(0, o.IdleTimeout),
+		MaxIdleConns:          o.MaxIdle,
+		MaxIdleConnsPerHost:   o.MaxIdle,
+		ExpectContinueTimeout: time.Second,
+	}}
+}

@@ -1,0 +1,88 @@
+package httponce
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/everonce/everonce"
+)
+
+// passage is one request on its way through a proxy.
+type passage struct {
+	w       http.ResponseWriter
+	attempt *everonce.Attempt // nil for a request without a key
+	bodyErr error             // the request's body could not be read
+	answer  answerBody
+	stream  atomic.Bool // the answer passes as it comes
+}
+
+type passageKey struct{}
+
+func withPassage(ctx context.Context, x *passage) context.Context {
+	return context.WithValue(ctx, passageKey{}, x)
+}
+
+// passageOf returns the passage that a request belongs to.
+func passageOf(r *http.Request) *passage {
+	x, ok := r.Context().Value(passageKey{}).(*passage)
+	if !ok { // only ServeHTTP gets requests to here
+		panic("httponce: a request of no passage")
+	}
+	return x
+}
+
+// answered looks at an answer of the upstream's before it is passed on.
+func answered(res *http.Response) error {
+	x := passageOf(res.Request)
+	if x.attempt == nil {
+		return nil
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection
+		return nil
+	}
+	if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && kind == "text/event-stream" {
+		x.stream.Store(true)
+	}
+	x.answer.ReadCloser = res.Body
+	res.Body = &x.answer
+	return nil
+}
+
+// holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
+// piece; a middleware takes a flush for a stream, whose body it can not keep.
+type holding struct {
+	http.ResponseWriter
+	x *passage
+}
+
+// FlushError flushes a stream, and nothing else.
+func (h *holding) FlushError() error {
+	if !h.x.stream.Load() {
+		return nil
+	}
+	return http.NewResponseController(h.ResponseWriter).Flush()
+}
+
+// Unwrap is for [http.ResponseController].
+func (h *holding) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
+// copyBuffers are what answers are copied through.
+var copyBuffers bufferPool
+
+const copyBufferSize = 32 << 10
+
+type bufferPool struct{ pool sync.Pool }
+
+// Get returns a buffer.
+func (p *bufferPool) Get() []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, copyBufferSize)
+}
+
+// Put takes it back.
+func (p *bufferPool) Put(b []byte) { p.pool.Put(&b) }

@@ -1,0 +1,150 @@
+package httponce
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// onceTransport tells of every error whether anything had been sent.
+type onceTransport struct{ base http.RoundTripper }
+
+// notSentError: no byte of the request reached the upstream's connection, or the upstream promised not to have processed it.
+type notSentError struct{ err error }
+
+func (e *notSentError) Error() string { return e.err.Error() }
+func (e *notSentError) Unwrap() error { return e.err }
+
+var errBodyLost = errors.New("the request's body could not be read")
+
+// RoundTrip sends r.
+func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if passageOf(r).bodyErr != nil {
+		return nil, &notSentError{errBodyLost}
+	}
+	var s sending
+	res, err := t.base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn:          s.gotConn,
+		WroteHeaderField: s.wroteField,
+	})))
+	if err != nil && (s.nothing(r) || promised(err)) {
+		err = &notSentError{err}
+	}
+	if res != nil {
+		res.Request = r
+	}
+	return res, err
+}
+
+// promised reports whether an error is HTTP/2's word that a request was not processed: RST_STREAM with
+// REFUSED_STREAM (RFC 9113, 8.7), or GOAWAY with a lower stream (6.8). net/http has no type for what it says
+// of a request that it can not send again; TestProxyHTTP2Refused makes it say so.
+func promised(err error) bool {
+	var said string
+	_, said, ok := strings.Cut(err.Error(), "http2: Transport: cannot retry err [")
+	if !ok {
+		return false
+	}
+	said, _, _ = strings.Cut(said, "]")
+	return said == "http2: Transport received Server's graceful shutdown GOAWAY" ||
+		strings.HasPrefix(said, "stream error: ") && strings.Contains(said, "; REFUSED_STREAM")
+}
+
+// sending is what is seen of a request on its way out.
+type sending struct {
+	fields atomic.Bool // its head was begun
+	mu     sync.Mutex
+	got    bool         // there was a connection
+	conn   *countedConn // its own; nil where it is shared, as HTTP/2's are
+	before int64
+}
+
+func (s *sending) gotConn(info httptrace.GotConnInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got = true
+	if s.conn = ownConn(info.Conn); s.conn != nil {
+		s.before = s.conn.count()
+	}
+}
+
+// ownConn returns the connection that only one request at a time is on.
+func ownConn(c net.Conn) *countedConn {
+	if t, ok := c.(*tls.Conn); ok {
+		if t.ConnectionState().NegotiatedProtocol == "h2" {
+			return nil
+		}
+		c = t.NetConn()
+	}
+	own, _ := c.(*countedConn)
+	return own
+}
+
+// wroteField is called before a field is encoded, so before anything is written.
+func (s *sending) wroteField(string, []string) { s.fields.Store(true) }
+
+// nothing reports whether it is certain that nothing of the request was written, nor will be.
+func (s *sending) nothing(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.got:
+		return true
+	case s.conn != nil: // HTTP/1.1: the connection itself knows
+		return s.conn.seal(s.before)
+	case r.Context().Err() != nil: // HTTP/2: who cancels does not wait for the writer
+		return false
+	}
+	return !s.fields.Load()
+}
+
+// countedConn counts what is written to a connection.
+type countedConn struct {
+	net.Conn
+	mu      sync.Mutex
+	written int64
+	writers int
+	sealed  bool
+}
+
+var errSealed = errors.New("httponce: the connection is given up")
+
+// Write writes, unless the connection was given up.
+func (c *countedConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if c.sealed {
+		c.mu.Unlock()
+		return 0, errSealed
+	}
+	c.writers++
+	c.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	c.writers--
+	c.written += int64(n)
+	c.mu.Unlock()
+	return n, err
+}
+
+func (c *countedConn) count() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.written
+}
+
+// seal gives the connection up if nothing was written since it had written before, and reports whether that is so.
+// What is written from then on fails. A connection whose request failed is used no more.
+func (c *countedConn) seal(before int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writers > 0 || c.written != before {
+		return false
+	}
+	c.sealed = true
+	return true
+}

@@ -1,0 +1,113 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+)
+
+// deafConn refuses every write after its first n, without a byte.
+type deafConn struct {
+	net.Conn
+	mu   sync.Mutex
+	left int
+}
+
+var errDeaf = errors.New("nobody is there")
+
+func (c *deafConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left--; c.left < 0 {
+		return 0, errDeaf
+	}
+	return c.Conn.Write(p)
+}
+
+// A kept connection that turns out to be dead before a byte was written to it: the request was not sent.
+func TestProxyNothingWrittenToAKeptConnection(t *testing.T) {
+	client, server := net.Pipe()
+	go func() {
+		buf := make([]byte, 4096)
+		if _, err := server.Read(buf); err == nil {
+			io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	}()
+	dials := 0
+	once := &onceTransport{base: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		if dials++; dials > 1 {
+			t.Error("a second connection was made")
+		}
+		return &countedConn{Conn: &deafConn{Conn: client, left: 1}}, nil
+	}}}
+	for i, want := range []bool{false, true} {
+		r, err := http.NewRequestWithContext(withPassage(t.Context(), &passage{}), http.MethodPost, "http://service.test/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		sendOnce(r)
+		res, err := once.RoundTrip(r)
+		var unsent *notSentError
+		if (err != nil) != want || errors.As(err, &unsent) != want {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if res != nil {
+			res.Body.Close()
+		}
+	}
+}
+
+// A connection is given up in one step: what is being written, or was, counts; what comes later fails.
+func TestProxySeal(t *testing.T) {
+	client, server := net.Pipe()
+	t.Cleanup(func() { server.Close() })
+	c := &countedConn{Conn: client}
+	writes := make(chan error)
+	go func() {
+		_, err := c.Write([]byte("abc"))
+		writes <- err
+	}()
+	one := make([]byte, 1)
+	if _, err := server.Read(one); err != nil {
+		t.Fatal(err)
+	}
+	if c.seal(c.count()) {
+		t.Error("sealed in the middle of a write")
+	}
+	if _, err := io.ReadFull(server, make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-writes; err != nil {
+		t.Fatal(err)
+	}
+	if c.seal(0) {
+		t.Error("sealed, as if nothing had been written")
+	}
+	if !c.seal(3) {
+		t.Error("not sealed, though nothing was written since")
+	}
+	if _, err := c.Write([]byte("d")); !errors.Is(err, errSealed) {
+		t.Errorf("a write after that: %v", err)
+	}
+}
+
+// Only these words of net/http's are a promise.
+func TestProxyPromised(t *testing.T) {
+	for text, want := range map[string]bool{
+		"http2: Transport: cannot retry err [stream error: stream ID 3; REFUSED_STREAM; received from peer] after Request.Body was written; define Request.GetBody to avoid this error": true,
+		"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written; define Request.GetBody to avoid this error":   true,
+		"http2: Transport: cannot retry err [stream error: stream ID 3; PROTOCOL_ERROR; received from peer] after Request.Body was written; define Request.GetBody to avoid this error": false,
+		"stream error: stream ID 3; CANCEL; received from peer":                                                             false,
+		"http2: server sent GOAWAY and closed the connection; LastStreamID=3, ErrCode=NO_ERROR, debug=\"; REFUSED_STREAM\"": false,
+		"EOF": false,
+	} {
+		if got := promised(errors.New(text)); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package httponce_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+func newUpstream(t *testing.T, h http.HandlerFunc) *url.URL {
+	t.Helper()
+	up := httptest.NewServer(h)
+	t.Cleanup(up.Close)
+	u, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// An answer in chunks, which ReverseProxy flushes piece by piece, is held and kept like any other.
+func TestProxyChunkedAnswerIsKept(t *testing.T) {
+	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		for _, piece := range []string{"one ", "two"} {
+			io.WriteString(w, piece)
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	srv := newProxy(t, u, nil, nil)
+	for _, marker := range []string{"", "true"} {
+		status, header, body := post(t, srv, "/", "k", "")
+		if status != http.StatusCreated || body != "one two" || header.Get("Idempotent-Replayed") != marker {
+			t.Errorf("%d %q %v; want 201, the whole body, marker %q", status, body, header, marker)
+		}
+	}
+}
+
+// Server-sent events arrive one by one.
+func TestProxyServerSentEvents(t *testing.T) {
+	next := make(chan struct{})
+	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+			<-next
+		}
+	})
+	srv := newProxy(t, u, nil, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewReader(res.Body)
+	for i := range 3 { // each is sent when the one before it has arrived
+		if line, err := lines.ReadString('\n'); err != nil || line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatalf("%q, %v", line, err)
+		}
+		if _, err := lines.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		next <- struct{}{}
+	}
+}
+
+// A WebSocket, or what else begins with an upgrade, is a connection through the proxy.
+func TestProxyUpgrade(t *testing.T) {
+	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "echo" {
+			t.Errorf("the upstream got %v", r.Header)
+		}
+		c, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		io.Copy(c, rw)
+	})
+	srv := newProxy(t, u, nil, nil)
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "GET /socket HTTP/1.1\r\nHost: service.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	br := bufio.NewReader(c)
+	res, err := http.ReadResponse(br, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", res, err)
+	}
+	for _, word := range []string{"there", "and back"} {
+		io.WriteString(c, word)
+		got := make([]byte, len(word))
+		if _, err := io.ReadFull(br, got); err != nil || string(got) != word {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
+
+// big is a body of a gigabyte that nobody stores.
+type big struct {
+	left int64
+	peak *peak
+}
+
+const bigSize = 1 << 30
+
+func (b *big) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, io.EOF
+	}
+	n := min(int64(len(p)), b.left)
+	b.left -= n
+	b.peak.look(n)
+	return int(n), nil
+}
+
+// peak looks at the memory in use, every 64 MiB.
+type peak struct {
+	moved, most int64
+}
+
+func (p *peak) look(n int64) {
+	if p.moved += n; p.moved < 64<<20 {
+		return
+	}
+	p.moved = 0
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	p.most = max(p.most, int64(m.HeapInuse)) //nolint:gosec // less than there is
+}
+
+// A gigabyte flows through, up and down, in bounded memory.
+func TestProxyGigabyte(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method   string
+		up, down int64
+	}{
+		"upload":   {http.MethodPut, bigSize, 0},
+		"download": {http.MethodGet, 0, bigSize},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p peak
+			u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+				if n, err := io.Copy(io.Discard, r.Body); n != tc.up || err != nil {
+					t.Errorf("the upstream got %d bytes, %v", n, err)
+				}
+				io.Copy(w, &big{left: tc.down, peak: &p})
+			})
+			srv := newProxy(t, u, nil, nil)
+			runtime.GC()
+			r, err := http.NewRequestWithContext(t.Context(), tc.method, srv.URL+"/", &big{left: tc.up, peak: &p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := srv.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if n, err := io.Copy(io.Discard, res.Body); n != tc.down || err != nil {
+				t.Errorf("the client got %d bytes, %v", n, err)
+			}
+			if p.most == 0 || p.most > 64<<20 {
+				t.Errorf("up to %d MiB of heap were in use", p.most>>20)
+			}
+		})
+	}
+}
+
+// Fields that belong to one connection stay on it, both ways; what a sender names in Connection belongs to them.
+func TestProxyHopByHop(t *testing.T) {
+	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authorization", "Te", "X-Mine"} {
+			if v, ok := r.Header[name]; ok {
+				t.Errorf("the upstream got %s: %q", name, v)
+			}
+		}
+		h := w.Header()
+		h.Set("Connection", "X-Theirs")
+		h.Set("X-Theirs", "1")
+		h.Set("Keep-Alive", "timeout=5")
+		h.Set("Proxy-Authenticate", "Basic")
+	})
+	srv := newProxy(t, u, nil, nil)
+	for _, key := range []string{"", "k", "k"} {
+		_, header, _ := post(t, srv, "/", key, "", "Connection", "X-Mine", "X-Mine", "1", "Proxy-Authorization", "Basic eDp5", "Te", "gzip")
+		for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "X-Theirs"} {
+			if v, ok := header[name]; ok {
+				t.Errorf("the client got %s: %q", name, v)
+			}
+		}
+	}
+}
+
+// What says for whom a request is made is the proxy's own word, unless what is in front is trusted.
+func TestProxyForwarded(t *testing.T) {
+	var got http.Header
+	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		got.Set("Host", r.Host)
+	})
+	told := []string{"X-Forwarded-For", "192.0.2.7", "X-Forwarded-Proto", "https", "X-Forwarded-Host", "shop.test", "Forwarded", "for=192.0.2.7"}
+	for name, tc := range map[string]struct {
+		opts httponce.ProxyOptions
+		want map[string]string
+	}{
+		"not trusted": {httponce.ProxyOptions{}, map[string]string{"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "http", "X-Forwarded-Host": "{proxy}", "Forwarded": "", "Host": "{proxy}"}},
+		"trusted": {httponce.ProxyOptions{TrustForwarded: true}, map[string]string{
+			"X-Forwarded-For": "192.0.2.7, 127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": "shop.test", "Forwarded": "for=192.0.2.7",
+		}},
+		"its own host": {httponce.ProxyOptions{UpstreamHost: true}, map[string]string{"Host": u.Host}},
+	} {
+		srv := newProxy(t, u, nil, &tc.opts)
+		post(t, srv, "/", "k", "", told...)
+		for field, want := range tc.want {
+			if want = strings.ReplaceAll(want, "{proxy}", srv.Listener.Addr().String()); got.Get(field) != want {
+				t.Errorf("%s: %s is %q, want %q", name, field, got.Get(field), want)
+			}
+		}
+	}
+}
+
+// The path and the query go on as they came, behind the upstream's own path.
+func TestProxyPathAndQuery(t *testing.T) {
+	var got string
+	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got = r.RequestURI })
+	srv := newProxy(t, u.JoinPath("api"), nil, nil)
+	for _, uri := range []string{"/a%2Fb/?x=1;y=2&z=%zz", "/", "/a/../b"} {
+		if post(t, srv, uri, "", ""); got != "/api"+uri {
+			t.Errorf("%s went on as %s", uri, got)
+		}
+	}
+}
+
+// An upstream that honours keys gets the client's, or one that no other client's can be equal to.
+func TestProxyDownstreamKey(t *testing.T) {
+	var got string
+	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Idempotency-Key")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		httponce.NotDone(w)
+	})
+	srv := newProxy(t, u, nil, nil)
+	if post(t, srv, "/", `"k"`, ""); got != `"k"` {
+		t.Errorf("the upstream got the key %q, want it as it came", got)
+	}
+	opts := &httponce.Options{Route: httponce.Route{Save: httponce.Save{"503": httponce.Released}}}
+	srv = newProxy(t, u, opts, &httponce.ProxyOptions{DownstreamKey: true})
+	post(t, srv, "/a", "k", "")
+	first := got
+	if len(first) != 32 || strings.Contains(first, "k") {
+		t.Errorf("the upstream got the key %q, want a derived one", first)
+	}
+	if post(t, srv, "/a", "k", ""); got != first {
+		t.Errorf("the second attempt's key is %q, want %q", got, first)
+	}
+	if post(t, srv, "/b", "k", ""); got == first {
+		t.Error("two operations have one key")
+	}
+}
+
+// What can not be an upstream is refused where the proxy is made, and the refusal tells no password.
+func TestProxyRefuses(t *testing.T) {
+	for _, text := range []string{"", "localhost:8080", "ftp://host", "http://", "http://user:hunter2@host", "http://host?x=1", "http://host#x", "http:opaque"} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := httponce.Proxy(u, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	ok := &url.URL{Scheme: "http", Host: "service.test"}
+	for name, opts := range map[string]httponce.ProxyOptions{
+		"Header": {Header: "no header"}, "ConnectTimeout": {ConnectTimeout: -1}, "MaxIdle": {MaxIdle: -1},
+	} {
+		if _, err := httponce.Proxy(ok, &opts); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := httponce.Proxy(nil, nil); err == nil {
+		t.Error("no upstream is taken")
+	}
+}
