@@ -57,9 +57,9 @@ func ExampleProxy() {
 			panic(err)
 		}
 		res.Body.Close()
-		fmt.Println(res.StatusCode, string(text), res.Header.Get("Idempotent-Replayed"))
+		fmt.Printf("%d %s, replayed: %q\n", res.StatusCode, text, res.Header.Get("Idempotent-Replayed"))
 	}
 	// Output:
-	// 201 payment 1
-	// 201 payment 1 true
+	// 201 payment 1, replayed: ""
+	// 201 payment 1, replayed: "true"
 }
