@@ -22,9 +22,10 @@ import (
 type service struct {
 	t testing.TB
 	http.Handler
-	recv *everonce.Receiver // in guarded mode
-	db   *database          // in transactional mode
-	logs bytes.Buffer
+	recv   *everonce.Receiver          // in guarded mode
+	recvTx *everonce.TxReceiver[*dbTx] // in transactional mode
+	db     *database
+	logs   bytes.Buffer
 	// during, if set, is called when the handler is.
 	during func()
 
@@ -83,11 +84,11 @@ func (svc *service) transactional(s setup) {
 			svc.t.Errorf("%d transactions were left open", n)
 		}
 	})
-	recv, err := everonce.NewTxReceiver(oncetest.FaultTxStore[*dbTx](svc.db, svc.planned), &s.core)
-	if err != nil {
+	var err error
+	if svc.recvTx, err = everonce.NewTxReceiver(oncetest.FaultTxStore[*dbTx](svc.db, svc.planned), &s.core); err != nil {
 		svc.t.Fatal(err)
 	}
-	svc.Handler, err = httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+	svc.Handler, err = httponce.HandleTx(svc.recvTx, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
 		svc.called()
 		return s.handleTx(w, r, tx)
 	}, &s.opts)

@@ -1,0 +1,139 @@
+package httponce_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/oncetest"
+)
+
+// The trap of peers that fail open when the store is down: nothing runs unprotected, the client is told
+// when to come back, and when the store has come back it runs once.
+func TestFailsClosedWhenTheStoreIsDown(t *testing.T) {
+	for _, mode := range []string{"guarded", "transactional"} {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := setup{handle: answers(201, "paid"), opts: httponce.Options{RetryAfter: 90 * time.Second}}
+				if mode == "transactional" {
+					s.handleTx = charges(201, "paid", nil)
+				}
+				svc := newService(t, s)
+				svc.fail(everything)
+				for range 3 {
+					g := svc.post("k")
+					if g.status != 503 || g.problem != "store-unavailable" || g.retryAfter != "90" {
+						t.Errorf("it got %+v", g)
+					}
+				}
+				if svc.ran() != 0 {
+					t.Errorf("the handler was called %d times", svc.ran())
+				}
+				svc.fail(nil)
+				if g := svc.post("k"); g.status != 201 || g.mark != "" {
+					t.Errorf("when the store was back, it got %+v", g)
+				}
+				if g := svc.post("k"); g.status != 201 || g.mark != "true" || svc.ran() != 1 {
+					t.Errorf("and then %+v, after %d calls", g, svc.ran())
+				}
+			})
+		})
+	}
+}
+
+func openRoute() httponce.Options {
+	return httponce.Options{Route: httponce.Route{FailOpen: true}}
+}
+
+// A route that fails open lets requests through, says so loudly, and is protected again when the store is back.
+func TestFailOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newService(t, setup{opts: openRoute(), handle: func(w http.ResponseWriter, r *http.Request) {
+			if _, ok := everonce.AttemptFrom(r.Context()); ok {
+				w.Header().Set("X-Protected", "yes")
+			}
+			body := new(strings.Builder)
+			if _, err := r.Body.Read(make([]byte, 1)); err == nil {
+				body.WriteString("it has its body")
+			}
+			answers(201, body.String())(w, r)
+		}})
+		svc.fail(everything)
+		for range 2 {
+			if g := svc.post("k"); g.status != 201 || g.body != "it has its body" || g.header.Get("X-Protected") != "" {
+				t.Errorf("it got %+v", g)
+			}
+			if told := svc.told(); !told.FailedOpen || told.Problem != "" || told.Panicked {
+				t.Errorf("told was %+v", told)
+			}
+		}
+		if n := strings.Count(svc.logs.String(), "level=ERROR"); n != 2 || !strings.Contains(svc.logs.String(), "UNPROTECTED") {
+			t.Errorf("logged was %s", svc.logs.String())
+		}
+		svc.fail(nil)
+		if g := svc.post("k"); g.status != 201 || g.header.Get("X-Protected") != "yes" {
+			t.Errorf("when the store was back, it got %+v", g)
+		}
+		if g := svc.post("k"); g.mark != "true" || svc.ran() != 3 {
+			t.Errorf("and then %+v, after %d calls", g, svc.ran())
+		}
+	})
+}
+
+// Nothing fails open whose work may have begun, nor where it is not the store that is down.
+func TestFailsOpenOnlyBeforeTheWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		setup  setup
+		before func(*service)
+		plan   oncetest.Plan
+		status int
+		runs   int
+	}{
+		"the completion fails": {setup{handle: answers(201, "paid")}, nil, always(oncetest.FailBefore, oncetest.OpComplete), 201, 1},
+		"the release fails":    {setup{handle: answers(429, "later")}, nil, always(oncetest.FailBefore, oncetest.OpRelease), 429, 1},
+		"the unknown is not written": {
+			setup{handle: answers(500, "sorry")}, nil, always(oncetest.FailBefore, oncetest.OpRelease), 500, 1,
+		},
+		"the record can not be read": {setup{handle: answers(201, "paid")}, func(svc *service) {
+			if _, err := everonce.Do(svc.t.Context(), svc.recv, keyOf("k"), func(context.Context, *everonce.Attempt) (string, error) { return "", nil }); err != nil {
+				svc.t.Error(err)
+			}
+		}, nil, 503, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.setup.opts = openRoute()
+				svc := newService(t, c.setup)
+				if c.before != nil {
+					c.before(svc)
+				}
+				svc.fail(c.plan)
+				if g := svc.post("k"); g.status != c.status {
+					t.Errorf("it got %+v, want %d", g, c.status)
+				}
+				if svc.ran() != c.runs || svc.told().FailedOpen {
+					t.Errorf("the handler was called %d times, told was %+v", svc.ran(), svc.told())
+				}
+			})
+		})
+	}
+}
+
+// A panic in a handler that was let through goes on, too.
+func TestFailOpenPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newService(t, setup{opts: openRoute(), handle: func(http.ResponseWriter, *http.Request) { panic("broken") }})
+		svc.fail(everything)
+		if value, _ := svc.unwound("k"); value != "broken" {
+			t.Errorf("it panicked with %v", value)
+		}
+		if told := svc.told(); !told.FailedOpen || !told.Panicked {
+			t.Errorf("told was %+v", told)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package httponce_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// A handler that is protected twice with the same key is a fault of the program: it is told clearly, and does
+// not wait for itself.
+func TestProtectedTwiceWithTheSameKey(t *testing.T) {
+	var inner http.Handler
+	svc := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { inner.ServeHTTP(w, r) }})
+	inner = svc
+	if g := svc.post("k"); g.status != 500 || g.problem != "internal" || strings.Contains(g.body, "twice") {
+		t.Errorf("it got %+v", g)
+	}
+	if !strings.Contains(svc.logs.String(), "protected twice with the same key") {
+		t.Errorf("logged was %s", svc.logs.String())
+	}
+	if svc.ran() != 1 {
+		t.Errorf("the handler was called %d times", svc.ran())
+	}
+}
+
+// Under different keys one protected handler may call another; what the inner one can not say yet is not saved
+// by the outer one as its answer for good.
+func TestProtectedInsideOfAnother(t *testing.T) {
+	status := 500
+	inner := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { answers(status, "paid")(w, r) }})
+	outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP})
+	outer.post("k")
+	for range 2 {
+		if g := outer.post("k"); g.status != 409 || g.problem != "outcome-unknown" || g.mark != "" {
+			t.Errorf("it got %+v", g)
+		}
+	}
+	err := inner.recv.Settle(context.Background(), keyOf("k"), everonce.Settlement{Verdict: everonce.SettleNotDone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status = 201
+	if g := outer.post("k"); g.status != 201 || g.mark != "" {
+		t.Errorf("when it was settled, it got %+v", g)
+	}
+	if g := outer.post("k"); g.status != 201 || g.mark != "true" || inner.ran() != 2 {
+		t.Errorf("and then %+v, after %d calls", g, inner.ran())
+	}
+}
+
+// A protected handler inside of a transaction on its own store would wait for itself: that is told clearly. The
+// 500 rolls the transaction back.
+func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
+	var inner http.Handler
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		if err := tx.add("charge"); err != nil {
+			return err
+		}
+		inner.ServeHTTP(w, r)
+		return nil
+	}})
+	var err error
+	inner, err = httponce.HandleTx(svc.recvTx, httponce.Unscoped(), charges(201, "paid", nil), &httponce.Options{
+		Log: slog.New(slog.NewTextHandler(&svc.logs, nil)), Route: httponce.Route{Name: func(*http.Request) string { return "inner" }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := svc.post("k"); g.status != 500 || g.problem != "internal" || svc.db.count("charge") != 0 {
+		t.Errorf("it got %+v, with %d effects", g, svc.db.count("charge"))
+	}
+	if !strings.Contains(svc.logs.String(), "inside of a transaction on the same store") {
+		t.Errorf("logged was %s", svc.logs.String())
+	}
+}

@@ -1,0 +1,252 @@
+package httponce_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/oncetest"
+)
+
+// held is a handler that answers when it is let go.
+type held struct {
+	http.HandlerFunc
+	free chan struct{}
+}
+
+func newHeld(status int) held {
+	free := make(chan struct{})
+	return held{free: free, HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
+		<-free
+		answers(status, "paid")(w, r)
+	}}
+}
+
+// sendAll sends an operation several times at once; the answers are there when the function it returns has returned.
+func (svc *service) sendAll(ctx context.Context, n int, key string) (wait func() []got) {
+	all := make([]got, n)
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { all[i] = svc.with(ctx, key, "{}") })
+	}
+	synctest.Wait()
+	return func() []got {
+		wg.Wait()
+		return all
+	}
+}
+
+func waits(limit time.Duration, room int) httponce.Options {
+	return httponce.Options{MaxWaiting: room, Route: httponce.Route{Wait: limit}}
+}
+
+// A duplicate of a running request waits for its answer, and is told how long.
+func TestWaitsForTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 0)})
+		first := svc.sendAll(context.Background(), 1, "k")
+		second := svc.sendAll(context.Background(), 1, "k")
+		time.Sleep(10 * time.Second)
+		close(h.free)
+		if g := first()[0]; g.status != 201 || g.mark != "" {
+			t.Errorf("the first got %+v", g)
+		}
+		if g := second()[0]; g.status != 201 || g.body != "paid" || g.mark != "true" {
+			t.Errorf("the duplicate got %+v", g)
+		}
+		for _, told := range svc.served {
+			if waited := told.Outcome == everonce.Replayed; waited != (told.Waited == 10*time.Second) {
+				t.Errorf("told was %+v, want that the duplicate waited for 10 s", told)
+			}
+		}
+		if svc.ran() != 1 {
+			t.Errorf("the handler was called %d times", svc.ran())
+		}
+	})
+}
+
+// Who has waited for as long as the route allows is told to come back.
+func TestWaitsNoLongerThanItsRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(5*time.Second, 0)})
+		first := svc.sendAll(context.Background(), 1, "k")
+		begun := time.Now()
+		if g := svc.post("k"); g.status != 409 || g.problem != "in-progress" || g.retryAfter != "1" {
+			t.Errorf("the duplicate got %+v", g)
+		}
+		if took := time.Since(begun); took != 5*time.Second {
+			t.Errorf("it waited %v, want 5 s", took)
+		}
+		if told := svc.told(); told.Waited != 5*time.Second {
+			t.Errorf("told was %+v", told)
+		}
+		close(h.free)
+		first()
+	})
+}
+
+// The receiver's own wait does not let requests wait past the bound.
+func TestTheReceiversWaitDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, core: everonce.Options{Wait: time.Minute}})
+		first := svc.sendAll(context.Background(), 1, "k")
+		begun := time.Now()
+		if g := svc.post("k"); g.status != 409 || time.Since(begun) != 0 {
+			t.Errorf("the duplicate got %+v after %v", g, time.Since(begun))
+		}
+		close(h.free)
+		first()
+	})
+}
+
+// The trap of apache/polaris#4269: whoever repeats one request often enough must not pin every worker.
+func TestWaitingRequestsDoNotPinAllWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 3)})
+		first := svc.sendAll(context.Background(), 1, "k")
+		waiting := svc.sendAll(context.Background(), 3, "k")
+		begun := time.Now()
+		for range 10 {
+			if g := svc.post("k"); g.status != 409 || g.problem != "in-progress" || g.retryAfter == "" {
+				t.Errorf("one more than there is room for got %+v", g)
+			}
+		}
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("those that found no room waited %v", took)
+		}
+		if told := svc.told(); told.Waited != 0 || told.Outcome != everonce.InProgress {
+			t.Errorf("told was %+v", told)
+		}
+		other := svc.sendAll(context.Background(), 1, "another") // works, and needs no room
+		close(h.free)
+		for _, g := range append(append(first(), waiting()...), other()...) {
+			if g.status != 201 {
+				t.Errorf("one got %+v", g)
+			}
+		}
+		if again := svc.sendAll(context.Background(), 4, "third")(); again[0].status != 201 { // the room is free again
+			t.Errorf("got %+v", again)
+		}
+		if svc.ran() != 3 {
+			t.Errorf("the handler was called %d times, want 3", svc.ran())
+		}
+	})
+}
+
+// A client that leaves stops waiting at once, and leaves its place to another.
+func TestAClientThatLeavesStopsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 1)})
+		first := svc.sendAll(context.Background(), 1, "k")
+		ctx, leave := context.WithCancel(context.Background())
+		gone := svc.sendAll(ctx, 1, "k")
+		begun := time.Now()
+		leave()
+		gone()
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("it stayed for %v", took)
+		}
+		stays := svc.sendAll(context.Background(), 1, "k")
+		close(h.free)
+		if g := stays()[0]; g.status != 201 || g.mark != "true" {
+			t.Errorf("the next one got %+v", g)
+		}
+		first()
+	})
+}
+
+// A request that waited, and works now, because the one before it was released, does not wait any more: its place is free.
+func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails, paid := newHeld(429), newHeld(201)
+		calls := 0
+		svc := newService(t, setup{opts: waits(time.Minute, 1), handle: func(w http.ResponseWriter, r *http.Request) {
+			if calls++; calls == 1 {
+				fails.ServeHTTP(w, r)
+			} else {
+				paid.ServeHTTP(w, r)
+			}
+		}})
+		first := svc.sendAll(context.Background(), 1, "k")
+		second := svc.sendAll(context.Background(), 1, "k")
+		time.Sleep(time.Second)
+		close(fails.free)
+		synctest.Wait() // the second works now
+		third := svc.sendAll(context.Background(), 1, "k")
+		time.Sleep(time.Second)
+		close(paid.free)
+		if g := first()[0]; g.status != 429 {
+			t.Errorf("the first got %+v", g)
+		}
+		if g := second()[0]; g.status != 201 || g.mark != "" {
+			t.Errorf("the second got %+v", g)
+		}
+		if g := third()[0]; g.status != 201 || g.mark != "true" {
+			t.Errorf("the third got %+v", g)
+		}
+	})
+}
+
+// In transactional mode duplicates wait alike.
+func TestWaitsForATransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		svc := newService(t, setup{opts: waits(time.Minute, 1), handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+			<-free
+			return charges(201, "paid", nil)(w, r, tx)
+		}})
+		first := svc.sendAll(context.Background(), 1, "k")
+		second := svc.sendAll(context.Background(), 1, "k")
+		if g := svc.post("k"); g.status != 409 || g.retryAfter == "" {
+			t.Errorf("the third got %+v", g)
+		}
+		time.Sleep(time.Second)
+		close(free)
+		if g := first()[0]; g.status != 201 || g.mark != "" {
+			t.Errorf("the first got %+v", g)
+		}
+		if g := second()[0]; g.status != 201 || g.mark != "true" {
+			t.Errorf("the second got %+v", g)
+		}
+		if n := svc.db.count("charge"); n != 1 {
+			t.Errorf("%d effects", n)
+		}
+	})
+}
+
+// A store that fails while a request waits is no reason to let it through: another attempt was seen to run.
+func TestNothingFailsOpenThatHasWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeld(201)
+		opts := waits(time.Minute, 0)
+		opts.FailOpen = true
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: opts})
+		first := svc.sendAll(context.Background(), 1, "k")
+		second := svc.sendAll(context.Background(), 1, "k")
+		svc.fail(func(c oncetest.Call) oncetest.Fault {
+			if c.Op == oncetest.OpClaim {
+				return oncetest.FailBefore
+			}
+			return oncetest.Pass
+		})
+		if g := second()[0]; g.status != 503 || g.problem != "store-unavailable" {
+			t.Errorf("it got %+v", g)
+		}
+		if svc.ran() != 1 || svc.told().FailedOpen {
+			t.Errorf("the handler was called %d times; told was %+v", svc.ran(), svc.told())
+		}
+		svc.fail(nil)
+		close(h.free)
+		first()
+	})
+}
