@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Lookup tells what is known of a key without claiming it: as Do would for a duplicate. Its outcomes are
@@ -58,8 +59,11 @@ func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
 }
 
 func (op *operation) get(ctx context.Context) (GetResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
-	defer cancel()
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > op.set.StoreTimeout { // a context of our own is most of what the core costs here
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, op.set.StoreTimeout)
+		defer cancel()
+	}
 	var got GetResult
 	var err error
 	for try := 1; ; try++ {

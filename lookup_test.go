@@ -109,3 +109,31 @@ func TestLookupOfANewerRecord(t *testing.T) {
 	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrNewerRecord)
 	checkErr(t, err, everonce.ErrStore)
 }
+
+// A look ends with the caller's deadline, and by StoreTimeout where that comes first or there is none.
+func TestLookIsBounded(t *testing.T) {
+	for name, c := range map[string]struct{ deadline, want time.Duration }{
+		"no deadline":  {0, 5 * time.Second},
+		"a late one":   {time.Minute, 5 * time.Second},
+		"an early one": {3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				s.on("Get", 1, hang)
+				r := newReceiver(t, s, everonce.Refuse, &everonce.Options{StoreTimeout: 5 * time.Second})
+				ctx := context.Background()
+				if c.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.deadline)
+					defer cancel()
+				}
+				start := time.Now()
+				res, err := everonce.Lookup[string](ctx, r, keyOf("x"))
+				checkOutcome(t, res, err, everonce.StoreFailed, context.DeadlineExceeded)
+				checkEqual(t, "time", time.Since(start), c.want)
+				checkEqual(t, "calls", s.count("Get"), 1)
+			})
+		})
+	}
+}
