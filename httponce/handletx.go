@@ -58,18 +58,18 @@ func (o *Options) checkTx() error {
 	if o == nil {
 		return nil
 	}
-	if err := o.Route.checkTx(); err != nil {
-		return fmt.Errorf("Route: %w", err)
+	if err := o.Route.checkTx("Route"); err != nil {
+		return err
 	}
 	for pattern, r := range o.Routes {
-		if err := r.checkTx(); err != nil {
-			return fmt.Errorf("Routes[%q]: %w", pattern, err)
+		if err := r.checkTx(fmt.Sprintf("Routes[%q]", pattern)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (r *Route) checkTx() error {
+func (r *Route) checkTx(name string) error {
 	for _, o := range [...]struct {
 		set  bool
 		name string
@@ -82,7 +82,7 @@ func (r *Route) checkTx() error {
 		{r.Lease != 0, "Lease", "a transaction has none; it is bounded by the receiver's TxTimeout"},
 	} {
 		if o.set {
-			return fmt.Errorf("%w: %s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, o.name, o.why)
+			return fmt.Errorf("%w: %s.%s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, name, o.name, o.why)
 		}
 	}
 	return nil

@@ -56,13 +56,11 @@ func problemOf(status int, name, retryAfter string) got {
 var created = got{status: http.StatusCreated, body: "paid", location: "/payments/1"}
 
 func (g got) marked(mark string) got {
-	g.mark = mark
-	return g
+	return got{status: g.status, body: g.body, location: g.location, mark: mark}
 }
 
 func (g got) bodiless(mark string) got {
-	g.body = ""
-	return g.marked(mark)
+	return got{status: g.status, location: g.location, mark: mark}
 }
 
 func guardedOutcomes() []outcomeCase {
@@ -201,7 +199,7 @@ func (c *outcomeCase) run(t *testing.T) {
 	if told.Outcome != c.outcome || told.Status != c.want.status || told.Problem != problemTold(c.want) || told.Panicked || told.FailedOpen {
 		t.Errorf("told was %+v, want the outcome %v", told, c.outcome)
 	}
-	if told.KeyHash == "" || told.Method != "POST" || told.Route == "" {
+	if told.KeyHash == "" || told.Method != http.MethodPost || told.Route == "" {
 		t.Errorf("told was %+v", told)
 	}
 	switch logged := svc.logs.String(); {

@@ -1,0 +1,280 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/oncetest"
+)
+
+// What has no meaning in a transaction is refused where the handler is made, by its name and with the reason.
+func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
+	recv, err := everonce.NewTxReceiver[*dbTx](newDatabase(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle := charges(201, "paid", nil)
+	ask := func(context.Context, everonce.Abandoned) (everonce.Verdict[httponce.Answer], error) {
+		return everonce.StillUnknown[httponce.Answer](), nil
+	}
+	for name, route := range map[string]httponce.Route{
+		"AnswerWithin": {AnswerWithin: time.Second},
+		"FailOpen":     {FailOpen: true},
+		"Policy":       {Policy: everonce.Refuse},
+		"Reconcile":    {Reconcile: ask},
+		"Lease":        {Lease: time.Minute},
+	} {
+		for where, opts := range map[string]*httponce.Options{
+			"Route":                    {Route: route},
+			`Routes["POST /payments"]`: {Routes: map[string]httponce.Route{"POST /payments": route}},
+		} {
+			_, err := httponce.HandleTx(recv, httponce.Unscoped(), handle, opts)
+			if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), name+" has no meaning") {
+				t.Errorf("%s in %s: %v", name, where, err)
+			}
+		}
+	}
+	for name, build := range map[string]func() (http.Handler, error){
+		"receiver":  func() (http.Handler, error) { return httponce.HandleTx[*dbTx](nil, httponce.Unscoped(), handle, nil) },
+		"principal": func() (http.Handler, error) { return httponce.HandleTx(recv, nil, handle, nil) },
+		"handler":   func() (http.Handler, error) { return httponce.HandleTx(recv, httponce.Unscoped(), nil, nil) },
+		"options": func() (http.Handler, error) {
+			return httponce.HandleTx(recv, httponce.Unscoped(), handle, &httponce.Options{MaxWaiting: -1})
+		},
+	} {
+		if h, err := build(); !errors.Is(err, everonce.ErrInvalidArgument) || h != nil {
+			t.Errorf("%s: %v, %v", name, h, err)
+		}
+	}
+}
+
+// The answer is held until the commit: whatever would send a part of it before is an error, and 1xx are dropped.
+func TestHandleTxHoldsTheAnswer(t *testing.T) {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, _ *http.Request, tx *dbTx) error {
+		if err := tx.add("charge"); err != nil {
+			return err
+		}
+		_, flusher := w.(http.Flusher)
+		_, hijacker := w.(http.Hijacker)
+		_, unwrapper := w.(interface{ Unwrap() http.ResponseWriter })
+		if flusher || hijacker || unwrapper {
+			return errors.New("the writer can flush, hijack or unwrap")
+		}
+		c := http.NewResponseController(w)
+		_, _, hijackErr := c.Hijack()
+		for _, err := range []error{c.Flush(), hijackErr, c.SetWriteDeadline(time.Time{}), c.EnableFullDuplex()} {
+			if !errors.Is(err, http.ErrNotSupported) {
+				return fmt.Errorf("it returned %w", err)
+			}
+		}
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusContinue)
+		w.Header().Set("Location", "/payments/1")
+		w.WriteHeader(http.StatusCreated)
+		_, err := io.WriteString(w, "paid")
+		return err
+	}})
+	server := httptest.NewServer(svc)
+	defer server.Close()
+	for _, mark := range []string{"", "true"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/payments", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Idempotency-Key", "k")
+		res, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g := read(t, res); g.status != 201 || g.body != "paid" || g.location != "/payments/1" || g.mark != mark {
+			t.Errorf("it got %+v\n%s", g, svc.logs.String())
+		}
+		res.Body.Close()
+	}
+}
+
+// Each run of a transaction gets the whole body.
+func TestHandleTxGivesEveryRunTheBody(t *testing.T) {
+	runs := 0
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		if runs++; runs < 3 {
+			fmt.Fprint(w, "half an answer")
+			return errDeadlock
+		}
+		return charges(201, string(body), nil)(w, r, tx)
+	}})
+	synctest.Test(t, func(t *testing.T) {
+		if g := svc.postBody("k", `{"amount":7}`); g.status != 201 || g.body != `{"amount":7}` || svc.db.count("charge") != 1 {
+			t.Errorf("it got %+v", g)
+		}
+	})
+}
+
+// Requests that need no key run in a transaction too, by the same rules.
+func TestHandleTxWithoutAKey(t *testing.T) {
+	permanent := everonce.Permanent("no_funds", errors.New("the account is empty"), nil)
+	for _, c := range []struct {
+		name    string
+		handle  func(http.ResponseWriter, *http.Request, *dbTx) error
+		plan    oncetest.Plan
+		want    got
+		effects int
+	}{
+		{name: "done", handle: charges(201, "paid", nil), want: created, effects: 1},
+		{name: "refused", handle: charges(402, "no money", nil), want: got{status: 402, body: "no money", location: "/payments/1"}},
+		{name: "broken", handle: charges(500, "sorry", nil), want: got{status: 500, body: "sorry", location: "/payments/1"}},
+		{name: "an error", handle: charges(0, "", errBug), want: problemOf(503, "not-done", "1")},
+		{name: "an error after a success was written", handle: charges(201, "paid", errBug), want: problemOf(503, "not-done", "1")},
+		{name: "an error after a failure was written", handle: charges(404, "none", errBug), want: got{status: 404, body: "none", location: "/payments/1"}},
+		{name: "permanent", handle: charges(0, "", permanent), want: got{status: 422, problem: "refused", code: "no_funds"}},
+		{name: "permanent, with an answer that says so", handle: charges(402, "no money", permanent), want: got{status: 402, body: "no money", location: "/payments/1"}},
+		{name: "not done by its own word", want: created, handle: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+			httponce.NotDone(w)
+			return charges(201, "paid", nil)(w, r, tx)
+		}},
+		{name: "no store", handle: charges(201, "paid", nil), plan: everything, want: problemOf(503, "store-unavailable", "5")},
+		{name: "the commit's answer was lost", handle: charges(201, "paid", nil), plan: always(oncetest.FailAfter, oncetest.OpCommit), want: problemOf(500, "commit-lost", ""), effects: 1},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+			t.Run(c.name+" "+method, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					svc := newService(t, setup{handleTx: c.handle})
+					svc.fail(c.plan)
+					g := read(t, send(svc, method, "/payments", "{}"))
+					if c.want.problem != "" {
+						c.want.body = g.body
+					}
+					if g.header = nil; g.status != c.want.status || g.body != c.want.body || g.problem != c.want.problem || g.code != c.want.code || g.retryAfter != c.want.retryAfter || g.mark != "" {
+						t.Errorf("it got %+v, want %+v", g, c.want)
+					}
+					if n := svc.db.count("charge"); n != c.effects {
+						t.Errorf("%d effects, want %d", n, c.effects)
+					}
+					if strings.Contains(g.body, "ssn") {
+						t.Errorf("the error's text was sent: %s", g.body)
+					}
+					if len(svc.served) != 0 {
+						t.Errorf("told was %+v", svc.served)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A request of a method that heeds no key is not recorded, even if it has one.
+func TestHandleTxOtherMethodsAreNotRecorded(t *testing.T) {
+	svc := newService(t, setup{handleTx: charges(200, "paid", nil)})
+	for range 2 {
+		if res := send(svc, http.MethodDelete, "/payments", "", "Idempotency-Key", "k"); res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "" {
+			t.Errorf("it got %d %v", res.StatusCode, res.Header)
+		}
+	}
+	if n := svc.db.count("charge"); n != 2 {
+		t.Errorf("%d effects, want 2", n)
+	}
+}
+
+// The work goes on when the client has left, unless the route says otherwise; the transaction's own limit holds in
+// both cases.
+func TestHandleTxWhenTheClientLeaves(t *testing.T) {
+	for _, end := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			svc := newService(t, setup{
+				opts: httponce.Options{Route: httponce.Route{EndWithClient: end}},
+				handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+					select {
+					case <-r.Context().Done():
+						return context.Cause(r.Context())
+					case <-time.After(10 * time.Second):
+						return charges(201, "paid", nil)(w, r, tx)
+					}
+				},
+			})
+			ctx, leave := context.WithTimeout(context.Background(), 3*time.Second)
+			defer leave()
+			svc.with(ctx, "k", "{}")
+			if n := svc.db.count("charge"); (n == 0) != end {
+				t.Errorf("end with client %v: %d effects", end, n)
+			}
+			if g := svc.post("k"); g.status != 201 || (g.mark == "") != end || svc.db.count("charge") != 1 {
+				t.Errorf("end with client %v: the retry got %+v", end, g)
+			}
+		})
+	}
+}
+
+// The handler's context ends with the transaction's limit, and with the route's deadline where that is sooner.
+func TestHandleTxBoundsTheHandler(t *testing.T) {
+	for _, c := range []struct {
+		core  everonce.Options
+		route httponce.Route
+		ctx   time.Duration // of the request; 0 is none
+		want  time.Duration
+	}{
+		{want: 30 * time.Second},
+		{core: everonce.Options{TxTimeout: 4 * time.Second}, want: 4 * time.Second},
+		{route: httponce.Route{Deadline: 2 * time.Second}, want: 2 * time.Second},
+		{core: everonce.Options{TxTimeout: 4 * time.Second}, route: httponce.Route{Deadline: -1}, want: 4 * time.Second},
+		{core: everonce.Options{TxTimeout: 4 * time.Second}, ctx: time.Minute, want: 4 * time.Second},
+		{route: httponce.Route{EndWithClient: true}, ctx: time.Second, want: time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			svc := newService(t, setup{core: c.core, opts: httponce.Options{Route: c.route}, handleTx: func(_ http.ResponseWriter, r *http.Request, _ *dbTx) error {
+				<-r.Context().Done()
+				return r.Context().Err()
+			}})
+			ctx := context.Background()
+			if c.ctx != 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.ctx)
+				defer cancel()
+			}
+			begun := time.Now()
+			if g := svc.with(ctx, "k", "{}"); g.status != 503 || g.problem != "not-done" {
+				t.Errorf("it got %+v", g)
+			}
+			if took := time.Since(begun); took != c.want {
+				t.Errorf("%+v: it took %v, want %v", c, took, c.want)
+			}
+		})
+	}
+}
+
+// A handler may record operations of its own in the transaction: they commit with it, and go with it.
+func TestHandleTxWithAnOperationInside(t *testing.T) {
+	for _, status := range []int{201, 402} {
+		var svc *service
+		svc = newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+			_, err := everonce.DoTx(r.Context(), tx, svc.recvTx, everonce.Key{Scope: "order", ID: "7"}, func(context.Context) (string, error) {
+				return "shipped", tx.add("shipment")
+			})
+			if err != nil {
+				return err
+			}
+			return charges(status, "paid", nil)(w, r, tx)
+		}})
+		if g := svc.post("k"); g.status != status {
+			t.Errorf("it got %+v\n%s", g, svc.logs.String())
+		}
+		svc.post("other")
+		want := map[int][2]int{201: {1, 2}, 402: {0, 0}}[status]
+		if got := [2]int{svc.db.count("shipment"), svc.db.count("charge")}; got != want {
+			t.Errorf("%d: shipments and charges are %v, want %v", status, got, want)
+		}
+	}
+}
