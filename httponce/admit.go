@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -18,10 +19,17 @@ type exchange struct {
 	r     *http.Request // the body is read: see request
 	key   everonce.Key
 	sum   everonce.Fingerprint
-	body  *body
+	body  *body // what is kept of the request's; nil until it is read
+	kept  body
 	begun time.Time
 	stay  stay
 	told  Served
+
+	own       recorder // what the handler writes
+	work      workContext
+	recv      keeper   // who keeps the pieces of large answers
+	absence   *absence // set where the client does not wait for ever
+	pieceSize int      // the largest part of an answer that one record keeps
 }
 
 // admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
@@ -31,7 +39,7 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	if !rt.methods[r.Method] {
 		return nil, true
 	}
-	id, found, err := keyOf(r.Header, s.header)
+	id, found, wrong := keyOf(r.Header, s.header)
 	if !found && !rt.Required {
 		return nil, true
 	}
@@ -39,9 +47,9 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	switch {
 	case !found:
 		return x.refused(problemMissingKey, 0), false
-	case err != nil:
+	case wrong != "":
 		p := problemInvalidKey
-		p.detail = err.Error()
+		p.detail = s.header + ": " + string(wrong) + "."
 		return x.refused(p, 0), false
 	}
 	who, err := principal.name(r)
@@ -49,12 +57,13 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		s.log.WarnContext(r.Context(), "httponce: no principal", "route", name, "error", err)
 		return x.refused(problemPrincipal, 0), false
 	}
-	x.key = everonce.Key{Scope: everonce.ScopeOf(who, r.Method, name), ID: id}
+	x.key = everonce.Key{Scope: scopeOf(who, r.Method, name), ID: id}
 	if !x.readBody() {
 		return nil, false
 	}
 	if x.sum, err = rt.sum.of(r, x.body); err != nil {
-		return x.refused(problemBodyBroken, 0), false
+		x.bodyRefused(err)
+		return nil, false
 	}
 	return x, false
 }
@@ -68,21 +77,37 @@ func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *excha
 
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
-	var err error
-	x.body, err = readBody(x.w, x.r, x.route.MaxBody, x.route.BodyWithin)
+	x.body = &x.kept
+	err := x.body.readBody(x.w, x.r, x.route.MaxBody, x.route.BodyWithin)
 	if err == nil {
 		return true
 	}
-	x.w.Header().Set("Connection", "close")
+	if x.r.ProtoMajor < 2 { // where it would end every other stream too
+		x.w.Header().Set("Connection", "close")
+	}
+	x.bodyRefused(err)
+	return false
+}
+
+// bodyRefused answers a request whose body can not be had. Nothing has been claimed.
+func (x *exchange) bodyRefused(err error) {
+	var ours *spoolError
+	var limited *http.MaxBytesError // somebody outside of us has a lower limit
 	switch {
+	case errors.As(err, &ours):
+		x.log.ErrorContext(x.r.Context(), "httponce: no room for a request body", "route", x.told.Route, "error", err)
+		x.refused(problemUnavailable, x.retryAfter)
 	case errors.Is(err, errBodyTooLarge):
+		p := problemBodyTooLarge
+		p.detail = "The limit is " + strconv.FormatInt(x.route.MaxBody, 10) + " bytes."
+		x.refused(p, 0)
+	case errors.As(err, &limited):
 		x.refused(problemBodyTooLarge, 0)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		x.refused(problemBodyTooSlow, 0)
 	default:
 		x.refused(problemBodyBroken, 0)
 	}
-	return false
 }
 
 // refused answers with a problem, and returns nil for admit's callers.

@@ -3,56 +3,155 @@ package httponce
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
-	"io"
+	"encoding/hex"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/everonce/everonce"
 )
 
 // Fingerprint says which parts of a request must be equal when its key is used again: by default method, host,
-// path, query and body, byte for byte. A reuse that differs is answered 422.
+// path, query and body, the body byte for byte. A reuse that differs is answered 422.
+//
+// Spellings of a path that a server might route alike are equal, as they are in the name of a route. Letter case
+// of the host does not count.
 type Fingerprint struct {
-	// Headers are added, like Content-Type.
+	// Headers are added, like Content-Type: that one is absent, empty or there twice are three things.
 	Headers []string
 	// IgnoreHost leaves the host out: for a service that its clients reach under several names.
 	IgnoreHost bool
+
+	// JSON compares bodies of the media types application/json and …+json by what they say: white space, the order of
+	// an object's fields and the spelling of strings do not count. A number is its digits: neither 9007199254740993 and
+	// 9007199254740992 nor 1.0 and 1 are equal. What is not valid JSON, has a field twice, or says that it is anything
+	// else is compared byte for byte. A route that compares JSON takes bodies of up to 1 MiB by default.
+	JSON bool
+	// JSONOnly, if set, compares these fields of such a body and no others: JSON pointers (RFC 6901) like "/order/id".
+	// A field that is not there differs from every value, null included. Where none of them is there the whole
+	// body counts. It implies JSON.
+	JSONOnly []string
+	// JSONExcept leaves these fields out: JSON pointers like "/sentAt". One that is not there changes nothing. An
+	// element of an array that is left out does not shift the indices of others. It implies JSON, and excludes JSONOnly.
+	JSONExcept []string
 }
 
 // fingerprinter is a checked Fingerprint.
 type fingerprinter struct {
-	Fingerprint
-	alg string
+	ignoreHost bool
+	headers    []string // canonical, sorted
+	json       *jsonForm
+	alg        string
 }
+
+const (
+	// algDefault is the Alg of what is hashed by default. An Alg names all that the sum depends on but the request, so that a
+	// deploy that changes it makes no mismatch of every retry.
+	algDefault = "http/1"
+	// maxHeaders bounds the headers of a fingerprint, which are looked up for every request.
+	maxHeaders = 64
+)
 
 func (f Fingerprint) checked(keyHeader string) (fingerprinter, error) {
-	return fingerprinter{Fingerprint: f, alg: "http/1"}, nil
+	c := fingerprinter{ignoreHost: f.IgnoreHost, alg: algDefault}
+	for _, name := range f.Headers {
+		canonical := http.CanonicalHeaderKey(name)
+		switch {
+		case !validFieldName(name):
+			return c, fmt.Errorf("%w: Fingerprint.Headers: %q is no name of a header", everonce.ErrInvalidArgument, name)
+		case canonical == keyHeader:
+			return c, fmt.Errorf("%w: Fingerprint.Headers: %s is the key, which has two spellings", everonce.ErrInvalidArgument, name)
+		case serverTakes[canonical]:
+			return c, fmt.Errorf("%w: Fingerprint.Headers: %s never reaches a handler as a header", everonce.ErrInvalidArgument, name)
+		}
+		c.headers = append(c.headers, canonical)
+	}
+	slices.Sort(c.headers)
+	c.headers = slices.Compact(c.headers)
+	if len(c.headers) > maxHeaders {
+		return c, fmt.Errorf("%w: Fingerprint.Headers has %d names, the limit is %d", everonce.ErrInvalidArgument, len(c.headers), maxHeaders)
+	}
+	var err error
+	if c.json, err = f.jsonForm(); err != nil {
+		return c, err
+	}
+	c.alg = c.name()
+	return c, nil
 }
 
-// of hashes a request, whose body is given.
+// serverTakes are the headers that net/http moves out of a request's header.
+var serverTakes = map[string]bool{"Host": true, "Transfer-Encoding": true, "Trailer": true}
+
+// name returns the Alg.
+func (f *fingerprinter) name() string {
+	if !f.ignoreHost && len(f.headers) == 0 && f.json == nil {
+		return algDefault
+	}
+	var b []byte
+	if f.ignoreHost {
+		b = append(b, "nohost"...)
+	}
+	b = appendList(b, f.headers)
+	if f.json != nil {
+		b = append(b, "json"...)
+		b = appendList(b, f.json.only.list)
+		b = appendList(b, f.json.except.list)
+	}
+	sum := sha256.Sum256(b)
+	return algDefault + "+" + hex.EncodeToString(sum[:8])
+}
+
+// The forms in which a body is hashed. They are a part of the sum, and not of Alg: sums of two Algs are not
+// compared, and the sender chooses the form.
+const (
+	formRaw  = 'r'
+	formJSON = 'j'
+)
+
+// of hashes a request, whose body has been read.
 func (f *fingerprinter) of(r *http.Request, body *body) (everonce.Fingerprint, error) {
-	h := sha256.New()
-	part(h, r.Method)
-	if !f.IgnoreHost {
-		part(h, strings.ToLower(r.Host))
+	var stack [512]byte
+	b := appendPart(stack[:0], r.Method)
+	if !f.ignoreHost {
+		b = appendPart(b, strings.ToLower(r.Host))
 	}
-	part(h, r.URL.EscapedPath())
-	part(h, r.URL.RawQuery)
-	for _, name := range f.Headers {
-		part(h, strings.Join(r.Header.Values(name), "\x00"))
+	cleaned := cleanPath(r.URL)
+	b = appendPart(b, cleaned)
+	b = appendPart(b, targetPath(r, cleaned))
+	b = appendPart(b, r.URL.RawQuery)
+	for _, name := range f.headers {
+		b = appendList(b, r.Header[name])
 	}
-	if _, err := io.Copy(h, body.reader()); err != nil {
+	form, sum, err := f.bodySum(r, body)
+	if err != nil {
 		return everonce.Fingerprint{}, err
 	}
-	sum := everonce.Fingerprint{Alg: f.alg}
-	h.Sum(sum.Sum[:0])
-	return sum, nil
+	b = append(b, form)
+	b = append(b, sum[:]...)
+	return everonce.Fingerprint{Alg: f.alg, Sum: sha256.Sum256(b)}, nil
 }
 
-func part(h hash.Hash, s string) {
-	var size [8]byte
-	binary.BigEndian.PutUint64(size[:], uint64(len(s)))
-	h.Write(size[:])
-	io.WriteString(h, s) //nolint:errcheck // a hash does not fail
+func (f *fingerprinter) bodySum(r *http.Request, body *body) (form byte, sum [sha256.Size]byte, err error) {
+	if f.json != nil && isJSON(r.Header) {
+		sum, ok, err := f.json.sum(body)
+		if ok || err != nil {
+			return formJSON, sum, err
+		}
+	}
+	return formRaw, body.sum(), nil
+}
+
+// appendList writes how many values there are, and each with its length.
+func appendList(b []byte, values []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(values)))
+	for _, v := range values {
+		b = appendPart(b, v)
+	}
+	return b
+}
+
+func appendPart(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
 }

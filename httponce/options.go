@@ -5,28 +5,33 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
 )
 
-// Options configure a middleware. The zero value of each field is its default.
+// Options configure a middleware. The zero value of each field is its default. What they hold is copied, and may be
+// changed once a middleware was made with them.
 type Options struct {
 	// Route holds for every request that no entry of Routes matches.
 	Route
-	// Routes are settings by pattern, as [http.ServeMux] reads them ("POST /payments/{id}"). An entry stands
-	// alone: what it leaves out is the default, not Options.Route's. Copy a Route to share settings.
+	// Routes are settings by pattern, as [http.ServeMux] reads them ("POST /payments/{id}", "api.example.com/orders/"): for
+	// a middleware around a mux, or around anything else. A path that a mux would clean is looked for as
+	// cleaned; one that only lacks its trailing slash is another route. An entry stands alone: what it leaves out is the
+	// default, not Options.Route's. Copy a Route to share settings.
 	Routes map[string]Route
 
-	// Header is the request header that carries the key. Default Idempotency-Key.
+	// Header is the request header that carries the key; how it is read is said at [ParseKey]. Default Idempotency-Key.
 	Header string
 	// Marker is the response header that marks what is not sent for the first time. Default Idempotent-Replayed.
 	Marker string
-	// EchoKey repeats the key in the answer, under the name of Header.
+	// EchoKey repeats the key in the answer, under the name of Header and as it was spelled. A key that was refused is
+	// not repeated.
 	EchoKey bool
-	// ProblemBase is the URI that the types of problems begin with; a name like "in-progress" follows. Default
-	// is this project's documentation.
+	// ProblemBase is the URI, absolute or a path, that the types of problems begin with; a name like "in-progress" follows.
+	// Default is this project's documentation.
 	ProblemBase string
 	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as
 	// if its route did not wait. Default 256.
@@ -42,13 +47,16 @@ type Options struct {
 
 // Route is how the requests of one route are treated. The zero value of each field is its default.
 type Route struct {
-	// Methods are those that heed a key; others pass untouched. Default POST and PATCH.
+	// Methods are those that heed a key; others pass untouched. Default (nil) POST and PATCH; where it is empty and not
+	// nil, all pass: a route that is exempt.
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
-	// Name names the route in the scope of its keys. Default: the pattern where the request has been routed by
-	// a [http.ServeMux] before it came here, or by Options.Routes; else the cleaned path, so that
-	// /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs this.
+	// Name names the route in the scope of its keys; where it answers "" the default holds. Default: the pattern of
+	// Options.Routes; else [http.Request.Pattern], which is there where a [http.ServeMux] has routed the request before it
+	// came here, and not where the middleware is around the mux; else the cleaned path, so that /a/1 and /a/2 are
+	// two routes. A router that keeps its pattern elsewhere needs this, and so do routes whose paths differ in no more than empty
+	// segments, dots or escapes.
 	Name func(*http.Request) string
 
 	// Fingerprint says which parts of a request must be equal when its key is used again.
@@ -81,9 +89,13 @@ type Route struct {
 	// FailOpen lets requests through unprotected while the store is down. Default: they are refused.
 	FailOpen bool
 
-	// MaxBody is the largest request body, in bytes. Default 8 MiB.
+	// MaxBody is the largest request body, in bytes; a larger one is answered 413. What is above 64 KiB is kept in a
+	// temporary file ([os.TempDir]) until the handler has returned. Default 8 MiB; 1 MiB where Fingerprint compares
+	// JSON, because that is done in memory.
 	MaxBody int64
-	// BodyWithin is how long a client may take to send its body. Default 30 s; negative leaves it to the server.
+	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. It sets the connection's
+	// read deadline ([http.ResponseController]), and puts back that of [http.Server].ReadTimeout; where that is the
+	// shorter, nothing is changed. Default 30 s; negative leaves it to the server.
 	BodyWithin time.Duration
 	// MaxAnswer is the largest answer whose body is kept, in bytes; of a larger one status and headers are. Default 1 MiB.
 	MaxAnswer int64
@@ -96,6 +108,7 @@ const (
 	defaultRetryAfter = 5 * time.Second
 	defaultDeadline   = 5 * time.Minute
 	defaultMaxBody    = 8 << 20
+	defaultMaxJSON    = 1 << 20
 	defaultBodyWithin = 30 * time.Second
 	defaultMaxAnswer  = 1 << 20
 )
@@ -112,6 +125,7 @@ type settings struct {
 
 	base    *route
 	matcher *http.ServeMux // nil without Routes
+	routes  []*route       // all, base included
 }
 
 // route is a checked Route.
@@ -134,11 +148,14 @@ func (o *Options) settings() (*settings, error) {
 		echoKey: o.EchoKey, problems: orDefault(o.ProblemBase, defaultProblemBase), retryAfter: orDefault(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
-	if !validFieldName(s.header) || !validFieldName(s.marker) || s.header == s.marker {
-		return nil, fmt.Errorf("%w: Header %q and Marker %q must be two names of header fields", everonce.ErrInvalidArgument, o.Header, o.Marker)
+	if err := s.checkNames(); err != nil {
+		return nil, err
 	}
-	if o.MaxWaiting < 0 || s.retryAfter < 0 {
-		return nil, fmt.Errorf("%w: MaxWaiting and RetryAfter must not be negative", everonce.ErrInvalidArgument)
+	switch {
+	case o.MaxWaiting < 0:
+		return nil, fmt.Errorf("%w: MaxWaiting is negative (%d)", everonce.ErrInvalidArgument, o.MaxWaiting)
+	case o.RetryAfter < 0:
+		return nil, fmt.Errorf("%w: RetryAfter is negative (%v)", everonce.ErrInvalidArgument, o.RetryAfter)
 	}
 	s.waiting = make(waitingRoom, orDefault(o.MaxWaiting, defaultMaxWaiting))
 	if s.log == nil {
@@ -146,42 +163,32 @@ func (o *Options) settings() (*settings, error) {
 	}
 	var err error
 	if s.base, err = o.Route.checked("", s.header); err != nil {
-		return nil, fmt.Errorf("Route: %w", err)
+		return nil, err
 	}
+	s.routes = []*route{s.base}
 	return s, s.addRoutes(o.Routes)
 }
 
-func (s *settings) addRoutes(routes map[string]Route) (err error) {
-	if len(routes) == 0 {
-		return nil
+// checkNames checks what is written into headers.
+func (s *settings) checkNames() error {
+	for _, f := range [...]struct{ option, name string }{{"Header", s.header}, {"Marker", s.marker}} {
+		if !validFieldName(f.name) {
+			return fmt.Errorf("%w: %s: %q is no name of a header", everonce.ErrInvalidArgument, f.option, f.name)
+		}
 	}
-	s.matcher = http.NewServeMux()
-	for pattern, r := range routes {
-		rt, err := r.checked(pattern, s.header)
-		if err != nil {
-			return fmt.Errorf("Routes[%q]: %w", pattern, err)
-		}
-		if err := handlePattern(s.matcher, pattern, rt); err != nil {
-			return err
-		}
+	switch {
+	case serverTakes[s.header]:
+		return fmt.Errorf("%w: Header: %s never reaches a handler as a header", everonce.ErrInvalidArgument, s.header)
+	case neverSaved[s.marker] || strings.HasPrefix(s.marker, "Content-") || s.marker == "Location":
+		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
+	case s.header == s.marker:
+		return fmt.Errorf("%w: Header and Marker are both %s", everonce.ErrInvalidArgument, s.header)
+	}
+	if u, err := url.Parse(s.problems); err != nil || u.Opaque != "" || !strings.Contains(s.problems, "/") || strings.ContainsAny(s.problems, "<>\" ") {
+		return fmt.Errorf("%w: ProblemBase: %q is no URI that a name can follow", everonce.ErrInvalidArgument, s.problems)
 	}
 	return nil
 }
-
-// handlePattern registers a route. http.ServeMux panics on a pattern that it can not read, or that
-// conflicts with another.
-func handlePattern(mux *http.ServeMux, pattern string, rt *route) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: Routes[%q]: %v", everonce.ErrInvalidArgument, pattern, p)
-		}
-	}()
-	mux.Handle(pattern, rt)
-	return nil
-}
-
-// ServeHTTP is never called: a route is registered to be found.
-func (rt *route) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	rt := &route{Route: r, pattern: pattern, methods: map[string]bool{}}
@@ -189,18 +196,17 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 		r.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	for _, m := range r.Methods {
-		if !validFieldName(m) || m != strings.ToUpper(m) {
-			return nil, fmt.Errorf("%w: %q is no method", everonce.ErrInvalidArgument, m)
+		if !validFieldName(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
+			return nil, fmt.Errorf("%w: Methods: %q is no method", everonce.ErrInvalidArgument, m)
 		}
 		rt.methods[m] = true
 	}
-	if r.Wait < 0 || r.AnswerWithin < 0 || r.MaxBody < 0 || r.MaxAnswer < 0 {
-		return nil, fmt.Errorf("%w: Wait, AnswerWithin, MaxBody and MaxAnswer must not be negative", everonce.ErrInvalidArgument)
+	if err := r.checkNumbers(); err != nil {
+		return nil, err
 	}
-	rt.Deadline = orDefault(r.Deadline, defaultDeadline)
-	rt.MaxBody = orDefault(r.MaxBody, defaultMaxBody)
-	rt.BodyWithin = orDefault(r.BodyWithin, defaultBodyWithin)
-	rt.MaxAnswer = orDefault(r.MaxAnswer, defaultMaxAnswer)
+	if err := r.checkPolicy(); err != nil {
+		return nil, err
+	}
 	var err error
 	if rt.save, err = r.Save.checked(); err != nil {
 		return nil, err
@@ -211,8 +217,85 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if rt.headers, err = r.Header.checked(); err != nil {
 		return nil, err
 	}
+	rt.Deadline = orDefault(r.Deadline, defaultDeadline)
+	rt.BodyWithin = orDefault(r.BodyWithin, defaultBodyWithin)
+	rt.MaxAnswer = orDefault(r.MaxAnswer, defaultMaxAnswer)
+	rt.MaxBody = orDefault(r.MaxBody, defaultMaxBody)
+	if r.MaxBody == 0 && rt.sum.json != nil {
+		rt.MaxBody = defaultMaxJSON
+	}
 	rt.calls = r.callOptions()
 	return rt, nil
+}
+
+// The core's bounds, which it checks at every call.
+const (
+	minLease    = time.Millisecond
+	maxDuration = 100 * 365 * 24 * time.Hour
+)
+
+func (r *Route) checkNumbers() error {
+	for _, n := range [...]struct {
+		option string
+		value  int64
+		shown  any
+	}{
+		{"Wait", int64(r.Wait), r.Wait},
+		{"AnswerWithin", int64(r.AnswerWithin), r.AnswerWithin},
+		{"Lease", int64(r.Lease), r.Lease},
+		{"Lifetime.Retention", int64(r.Lifetime.Retention), r.Lifetime.Retention},
+		{"Lifetime.Remember", int64(r.Lifetime.Remember), r.Lifetime.Remember},
+		{"MaxBody", r.MaxBody, r.MaxBody},
+		{"MaxAnswer", r.MaxAnswer, r.MaxAnswer},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, n.option, n.shown)
+		}
+	}
+	switch l := r.Lifetime; {
+	case l.Retention == 0 && l.Remember != 0:
+		return fmt.Errorf("%w: Lifetime has a Remember (%v) and no Retention", everonce.ErrInvalidArgument, l.Remember)
+	case max(l.Retention, l.Remember) > maxDuration:
+		return fmt.Errorf("%w: a Lifetime's parts are at most %v (%v, %v)", everonce.ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
+	case r.Lease != 0 && (r.Lease < minLease || r.Lease > maxDuration):
+		return fmt.Errorf("%w: the Lease is %v, the least is %v, the most %v", everonce.ErrInvalidArgument, r.Lease, minLease, maxDuration)
+	}
+	return nil
+}
+
+func (r *Route) checkPolicy() error {
+	switch r.Policy {
+	case 0: // the receiver's: see checkReconcile
+	case everonce.Reexecute, everonce.Refuse:
+		if r.Reconcile != nil {
+			return fmt.Errorf("%w: Reconcile is never asked where the Policy is %v", everonce.ErrInvalidArgument, r.Policy)
+		}
+	case everonce.Reconcile:
+		if r.Reconcile == nil {
+			return fmt.Errorf("%w: the Policy %v needs Reconcile: the question to ask", everonce.ErrInvalidArgument, r.Policy)
+		}
+	default:
+		return fmt.Errorf("%w: Policy %d is none", everonce.ErrInvalidArgument, r.Policy)
+	}
+	return nil
+}
+
+// checkReconcile refuses routes that leave the policy to the receiver and do not go with it.
+func (s *settings) checkReconcile(receivers everonce.Policy) error {
+	for _, rt := range s.routes {
+		var err error
+		switch {
+		case rt.Policy != 0:
+		case receivers == everonce.Reconcile && rt.Reconcile == nil:
+			err = fmt.Errorf("%w: the receiver's policy is %v, which needs Reconcile: the question to ask", everonce.ErrInvalidArgument, receivers)
+		case receivers != everonce.Reconcile && rt.Reconcile != nil:
+			err = fmt.Errorf("%w: Reconcile is never asked where the receiver's policy is %v and Policy is not set", everonce.ErrInvalidArgument, receivers)
+		}
+		if err != nil {
+			return rt.in(err)
+		}
+	}
+	return nil
 }
 
 // callOptions are those of the core that do not depend on the request. The core checks their values.
@@ -231,33 +314,6 @@ func (r *Route) callOptions() []everonce.CallOption {
 		calls = append(calls, everonce.WithReconcile(r.Reconcile))
 	}
 	return calls
-}
-
-// routeOf returns the settings of a request and the name of its route.
-func (s *settings) routeOf(r *http.Request) (*route, string) {
-	rt, pattern := s.base, r.Pattern
-	if s.matcher != nil {
-		if h, _ := s.matcher.Handler(r); h != nil {
-			if found, ok := h.(*route); ok {
-				rt, pattern = found, found.pattern
-			}
-		}
-	}
-	switch {
-	case rt.Name != nil:
-		return rt, rt.Name(r)
-	case pattern != "":
-		return rt, withoutMethod(pattern)
-	}
-	return rt, cleanPath(r.URL)
-}
-
-// withoutMethod returns the host and path of a pattern: the method of the request is a part of its own.
-func withoutMethod(pattern string) string {
-	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
-		return strings.TrimLeft(pattern[i:], " \t")
-	}
-	return pattern
 }
 
 func orDefault[T comparable](v, d T) T {

@@ -146,10 +146,6 @@ func guardedOutcomes() []outcomeCase {
 				return svc.post("k")
 			},
 		},
-		{
-			name: "a scope that is too long", outcome: everonce.Invalid, do: once, want: problemOf(400, "invalid-key", ""), runs: 0,
-			setup: setup{handle: paid, opts: httponce.Options{Route: httponce.Route{Name: func(*http.Request) string { return strings.Repeat("x", 600) }}}},
-		},
 	}
 }
 

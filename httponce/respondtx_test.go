@@ -183,7 +183,9 @@ func TestEveryOutcomeHasAnAnswer(t *testing.T) {
 		cases   []outcomeCase
 		without map[everonce.Outcome]bool
 	}{
-		"guarded": {cases: append(guardedOutcomes(), lostLeases()...)},
+		"guarded": {append(guardedOutcomes(), lostLeases()...), map[everonce.Outcome]bool{
+			everonce.Invalid: true, // no key and no option is: only one that is protected twice, TestProtectedInsideOfAnother
+		}},
 		"transactional": {transactionalOutcomes(), map[everonce.Outcome]bool{
 			everonce.NotRecorded: true, everonce.LeaseLost: true, // effect and record commit together
 			everonce.Invalid: true, // as in guarded mode

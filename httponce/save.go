@@ -34,14 +34,14 @@ func (e Ending) String() string {
 	return "none"
 }
 
-// Save says what becomes of a key, by status: "201", or a class like "4xx". The status itself counts before its
-// class, and what is not named is as in [DefaultSave]. It may be copied and changed until a middleware was
-// made with it.
+// Save says what becomes of a key, by the status of the answer: "201", or a class from "2xx" to "5xx". The status
+// itself counts before its class, and what is not named is as in [DefaultSave]. So Save{"409": Released} is the
+// default but for one status, and Save{"5xx": Saved} is it for a class.
 type Save map[string]Ending
 
-// DefaultSave returns the default, to be read, or changed: what is done, moved or refused for good is saved. 401, 403, 421,
-// 425 and 429 say that the request did not get as far as its effect. 408 and 5xx say nothing about the
-// effect.
+// DefaultSave returns the default, to be read, or changed: what is done, moved or refused for good is saved. 401, 403,
+// 421, 425 and 429 say that the request did not get as far as its effect. 408 and 5xx say nothing about the effect. A
+// status above 599 is unknown, whatever a Save says.
 func DefaultSave() Save {
 	return Save{
 		"2xx": Saved, "3xx": Saved, "4xx": Saved, "5xx": Unknown,
@@ -58,37 +58,52 @@ func Stripe() Save {
 	return s
 }
 
-// saves is a checked Save, by status.
-type saves map[int]Ending
+// The statuses that end a request.
+const (
+	firstStatus = 200
+	lastStatus  = 599
+)
 
-func (s Save) checked() (saves, error) {
+// saves is a checked Save: an ending for every status from firstStatus.
+type saves [lastStatus - firstStatus + 1]Ending
+
+func (s Save) checked() (by saves, err error) {
 	all := DefaultSave()
 	maps.Copy(all, s)
-	by := saves{}
 	for name, e := range all {
 		if e < Saved || e > Unknown {
-			return nil, fmt.Errorf("%w: Save[%q] is no Ending", everonce.ErrInvalidArgument, name)
+			return by, fmt.Errorf("%w: Save[%q] is no Ending (%d)", everonce.ErrInvalidArgument, name, e)
 		}
-		if len(name) == 3 && name[1:] == "xx" && name[0] >= '2' && name[0] <= '5' {
-			by[int(name[0]-'0')] = e
-			continue
+		from, to, ok := statuses(name)
+		if !ok {
+			return by, fmt.Errorf("%w: Save has %q, which is neither a status like \"201\" nor a class like \"4xx\"", everonce.ErrInvalidArgument, name)
 		}
-		status, err := strconv.Atoi(name)
-		if err != nil || status < 200 || status > 599 {
-			return nil, fmt.Errorf("%w: Save has %q, which is neither a status like \"201\" nor a class like \"4xx\"", everonce.ErrInvalidArgument, name)
+		for status := from; status <= to; status++ {
+			if at := &by[status-firstStatus]; from == to || *at == 0 { // what is set already is of a status itself
+				*at = e
+			}
 		}
-		by[status] = e
 	}
 	return by, nil
 }
 
+// statuses returns the first and last status that a name stands for.
+func statuses(name string) (from, to int, ok bool) {
+	if len(name) != 3 || name[0] < '2' || name[0] > '5' {
+		return 0, 0, false
+	}
+	if name[1:] == "xx" {
+		from = int(name[0]-'0') * 100
+		return from, from + 99, true
+	}
+	n, err := strconv.ParseUint(name, 10, 16)
+	return int(n), int(n), err == nil
+}
+
 // of returns the ending of a status; one outside of all classes says nothing.
-func (s saves) of(status int) Ending {
-	if e, ok := s[status]; ok {
-		return e
+func (s *saves) of(status int) Ending {
+	if status < firstStatus || status > lastStatus {
+		return Unknown
 	}
-	if e, ok := s[status/100]; ok {
-		return e
-	}
-	return Unknown
+	return s[status-firstStatus]
 }

@@ -1,0 +1,110 @@
+package httponce
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
+
+// addRoutes registers the settings by pattern.
+func (s *settings) addRoutes(routes map[string]Route) error {
+	if len(routes) == 0 {
+		return nil
+	}
+	s.matcher = http.NewServeMux()
+	patterns := make([]string, 0, len(routes))
+	for pattern := range routes {
+		patterns = append(patterns, pattern)
+	}
+	slices.Sort(patterns) // so that an error is the same at every start
+	for _, pattern := range patterns {
+		rt, err := routes[pattern].checked(pattern, s.header)
+		if err != nil {
+			return (&route{pattern: pattern}).in(err)
+		}
+		if err := handlePattern(s.matcher, rt); err != nil {
+			return rt.in(err)
+		}
+		s.routes = append(s.routes, rt)
+	}
+	return nil
+}
+
+// in says which route an error is about.
+func (rt *route) in(err error) error {
+	if rt.pattern == "" {
+		return err
+	}
+	return fmt.Errorf("httponce: route %q: %w", rt.pattern, err)
+}
+
+// handlePattern registers a route. http.ServeMux panics on a pattern that it can not read, or that
+// conflicts with another.
+func handlePattern(mux *http.ServeMux, rt *route) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", everonce.ErrInvalidArgument, p)
+		}
+	}()
+	mux.Handle(rt.pattern, rt)
+	return nil
+}
+
+// ServeHTTP is never called: a route is registered to be found.
+func (rt *route) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// routeOf returns the settings of a request and the name of its route.
+func (s *settings) routeOf(r *http.Request) (*route, string) {
+	rt := s.match(r)
+	if rt.Name != nil {
+		if name := rt.Name(r); name != "" {
+			return rt, name
+		}
+	}
+	switch {
+	case rt.pattern != "":
+		return rt, withoutMethod(rt.pattern)
+	case r.Pattern != "":
+		return rt, withoutMethod(r.Pattern)
+	}
+	return rt, cleanPath(r.URL)
+}
+
+// match finds the settings of a request.
+func (s *settings) match(r *http.Request) *route {
+	if s.matcher == nil {
+		return s.base
+	}
+	if rt := s.matched(r); rt != nil {
+		return rt
+	}
+	// Where the path is not clean a mux would redirect, and another server go on with what it makes of it.
+	if cleaned := cleanPath(r.URL); cleaned != r.URL.EscapedPath() && r.Method != http.MethodConnect {
+		if u, err := url.ParseRequestURI(cleaned); err == nil {
+			if rt := s.matched(&http.Request{Method: r.Method, Host: r.Host, URL: u}); rt != nil {
+				return rt
+			}
+		}
+	}
+	return s.base
+}
+
+// matched returns the route whose pattern a request matches. The mux answers with handlers of its own for what it does
+// not know, and for what it redirects to its clean path or to its trailing slash.
+func (s *settings) matched(r *http.Request) *route {
+	h, _ := s.matcher.Handler(r)
+	rt, _ := h.(*route)
+	return rt
+}
+
+// withoutMethod returns the host and path of a pattern: the method of the request is a part of its own.
+func withoutMethod(pattern string) string {
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		return strings.TrimLeft(pattern[i:], " \t")
+	}
+	return pattern
+}
