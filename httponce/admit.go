@@ -24,12 +24,6 @@ type exchange struct {
 	begun time.Time
 	stay  stay
 	told  Served
-
-	own       recorder // what the handler writes
-	work      workContext
-	recv      keeper   // who keeps the pieces of large answers
-	absence   *absence // set where the client does not wait for ever
-	pieceSize int      // the largest part of an answer that one record keeps
 }
 
 // admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
