@@ -1,0 +1,132 @@
+package consume_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/everonce/everonce/consume"
+)
+
+func constant(s string) consume.Key {
+	return func(*consume.Message) (string, error) { return s, nil }
+}
+
+// Every strategy finds its key, or says that there is none: never an empty one, and never one by chance.
+func TestKeyStrategies(t *testing.T) {
+	event := `{"specversion":"1.0","source":"/shop","id":"a:1","data":{"order":{"id":12345678901234567890}}}`
+	for name, c := range map[string]struct {
+		key  consume.Key
+		m    consume.Message
+		want string // empty: none
+	}{
+		"producer's ID":                    {consume.ProducerID(), consume.Message{ID: "m-1", BrokerID: "b"}, "m-1"},
+		"no producer's ID":                 {consume.ProducerID(), consume.Message{BrokerID: "b"}, ""},
+		"broker's ID":                      {consume.BrokerID(), consume.Message{ID: "m-1", BrokerID: "b"}, "b"},
+		"no broker's ID":                   {consume.BrokerID(), consume.Message{ID: "m-1"}, ""},
+		"header":                           {consume.Header("x-id"), consume.Message{Headers: map[string]string{"x-id": "7"}}, "7"},
+		"header, empty":                    {consume.Header("x-id"), consume.Message{Headers: map[string]string{"x-id": ""}}, ""},
+		"header of another case":           {consume.Header("x-id"), consume.Message{Headers: map[string]string{"X-Id": "7"}}, ""},
+		"header that is a table":           {consume.Header("x-id"), consume.Message{Odd: []string{"x-id"}}, ""},
+		"string in the body":               {consume.JSONPointer("/id"), consume.Message{Body: []byte(event)}, "a:1"},
+		"integer beyond 2^53":              {consume.JSONPointer("/data/order/id"), consume.Message{Body: []byte(event)}, "12345678901234567890"},
+		"element of an array":              {consume.JSONPointer("/0/id"), consume.Message{Body: []byte(`[{"id":"x"},{"id":"y"}]`)}, "x"},
+		"name with a slash":                {consume.JSONPointer("/a~1b"), consume.Message{Body: []byte(`{"a/b":"x"}`)}, "x"},
+		"number with a fraction":           {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":1.0}`)}, ""},
+		"number with an exponent":          {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":1e2}`)}, ""},
+		"negative zero":                    {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":-0}`)}, ""},
+		"null":                             {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":null}`)}, ""},
+		"true":                             {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":true}`)}, ""},
+		"object":                           {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":{"id":"x"}}`)}, ""},
+		"array":                            {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":["x"]}`)}, ""},
+		"empty string":                     {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":""}`)}, ""},
+		"missing":                          {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"di":"x"}`)}, ""},
+		"twice":                            {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":"x","id":"y"}`)}, ""},
+		"twice, elsewhere":                 {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":"x","a":{"b":1,"b":2}}`)}, ""},
+		"two values":                       {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":"x"} {"id":"y"}`)}, ""},
+		"cut short":                        {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":"x"`)}, ""},
+		"no JSON":                          {consume.JSONPointer("/id"), consume.Message{Body: []byte("\x1f\x8b")}, ""},
+		"empty body":                       {consume.JSONPointer("/id"), consume.Message{}, ""},
+		"no pointer":                       {consume.JSONPointer("id"), consume.Message{Body: []byte(event)}, ""},
+		"pointer to all":                   {consume.JSONPointer(""), consume.Message{Body: []byte(`"x"`)}, ""},
+		"CloudEvent, structured":           {consume.CloudEvent(), consume.Message{ContentType: "application/cloudevents+json; charset=utf-8", Body: []byte(event)}, "/shop:a%3A1"},
+		"CloudEvent, in HTTP's headers":    {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-source": "/shop", "ce-id": "1"}}, "/shop:1"},
+		"CloudEvent, in Kafka's headers":   {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce_source": "/shop", "ce_id": "1"}}, "/shop:1"},
+		"CloudEvent, in AMQP's headers":    {consume.CloudEvent(), consume.Message{Headers: map[string]string{"cloudEvents:source": "/shop", "cloudEvents:id": "1"}}, "/shop:1"},
+		"CloudEvent without source":        {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-id": "1"}}, ""},
+		"CloudEvent of two bindings mixed": {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-id": "1", "ce_source": "/shop"}}, ""},
+		"business composite":               {consume.Composite("Order", consume.JSONPointer("/id"), consume.ProducerID()), consume.Message{ID: "msg-7", Body: []byte(`{"id":12345}`)}, "Order:12345:msg-7"},
+		"composite with a part missing":    {consume.Composite("Order", consume.JSONPointer("/id"), consume.ProducerID()), consume.Message{Body: []byte(`{"id":12345}`)}, ""},
+		"the first that is found":          {consume.FirstOf(consume.ProducerID(), consume.Header("x-id")), consume.Message{Headers: map[string]string{"x-id": "7"}}, "7"},
+		"none that is found":               {consume.FirstOf(consume.ProducerID(), consume.Header("x-id")), consume.Message{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.key(&c.m)
+			if got != c.want || (err == nil) != (c.want != "") {
+				t.Errorf("%q, %v; want %q", got, err, c.want)
+			}
+			if err != nil && !errors.Is(err, consume.ErrNoKey) {
+				t.Errorf("%v does not wrap ErrNoKey", err)
+			}
+		})
+	}
+}
+
+// No two lists of values give one composite key.
+func TestCompositeIsInjective(t *testing.T) {
+	part := rapid.StringOfN(rapid.RuneFrom([]rune("ab:%3A5")), 0, 4, -1)
+	list := rapid.SliceOfN(part, 1, 3)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := list.Draw(t, "a"), list.Draw(t, "b")
+		join := func(values []string) string {
+			keys := make([]consume.Key, 0, len(values))
+			for _, v := range values {
+				keys = append(keys, constant(v))
+			}
+			k, err := consume.Composite("Order", keys...)(&consume.Message{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return k
+		}
+		if same := slices.Equal(a, b); same != (join(a) == join(b)) {
+			t.Errorf("%q and %q: %q and %q", a, b, join(a), join(b))
+		}
+	})
+}
+
+// The content's hash is of the body alone, and of nothing that a retry changes.
+func TestContentHashIsOfTheBodyAlone(t *testing.T) {
+	hash := consume.ContentHash()
+	of := func(m consume.Message) string {
+		t.Helper()
+		k, err := hash(&m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	first := of(consume.Message{ID: "1", Body: []byte("x")})
+	if again := of(consume.Message{ID: "2", Body: []byte("x"), Retries: 3, Deliveries: 4, Headers: map[string]string{"x-death": "1"}}); again != first {
+		t.Errorf("the same body: %s and %s", first, again)
+	}
+	if other := of(consume.Message{ID: "1", Body: []byte("y")}); other == first || !strings.HasPrefix(other, "sha256:") {
+		t.Errorf("another body: %s and %s", first, other)
+	}
+}
+
+// Whatever a body is, looking for a key in it ends, and a key that was found is not empty.
+func FuzzJSONPointer(f *testing.F) {
+	for _, body := range []string{`{"a":{"b":"x"}}`, `{"a":[{"b":1}]}`, `{"a":{"b":"x","b":"y"}}`, `[`, "\"\xff\"", `{"a":{"b":1e999}}`} {
+		f.Add([]byte(body), "/a/b")
+	}
+	f.Fuzz(func(t *testing.T, body []byte, pointer string) {
+		k, err := consume.JSONPointer(pointer)(&consume.Message{Body: body})
+		if (k == "") != (err != nil) {
+			t.Errorf("%q, %v", k, err)
+		}
+	})
+}
