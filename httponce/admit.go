@@ -24,6 +24,12 @@ type exchange struct {
 	begun time.Time
 	stay  stay
 	told  Served
+
+	own       recorder // what the handler writes
+	work      workContext
+	recv      keeper   // who keeps the pieces of large answers
+	absence   *absence // set where the client does not wait for ever
+	pieceSize int      // the largest part of an answer that one record keeps
 }
 
 // admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
@@ -72,7 +78,14 @@ func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *excha
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
 	x.body = &x.kept
+	ended := false
+	defer func() {
+		if !ended { // a panic of somebody's reader
+			x.body.release()
+		}
+	}()
 	err := x.body.readBody(x.w, x.r, x.route.MaxBody, x.route.BodyWithin)
+	ended = true
 	if err == nil {
 		return true
 	}

@@ -50,7 +50,7 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 	if err := opts.checkTx(); err != nil {
 		return nil, err
 	}
-	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle}, nil
+	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, pieceSize: pieceSizeOf(recv)}, nil
 }
 
 // checkTx refuses what has no meaning in a transaction.
@@ -93,6 +93,7 @@ type txHandler[Tx any] struct {
 	recv      *everonce.TxReceiver[Tx]
 	principal Principal
 	handle    func(http.ResponseWriter, *http.Request, Tx) error
+	pieceSize int
 }
 
 func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -101,6 +102,7 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pass:
 		h.unkeyed(w, r)
 	case x != nil:
+		x.recv, x.pieceSize = h.recv, h.pieceSize
 		x.told.KeyHash = h.recv.RecordID(x.key).Short()
 		x.told.Panicked = true // unless it returns
 		defer x.end()
@@ -149,13 +151,13 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 func (h *txHandler[Tx]) call(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
 	ctx, cancel := x.txContext(ctx)
 	defer cancel()
-	own := newRecorder(x.w, x.route)
+	own := x.recordTx()
 	v.own, v.ending = own, 0
 	err := h.handle(&txWriter{own}, x.request(ctx), tx)
 	if err == nil {
 		own.finish()
 		v.ending = own.ending()
-		return own.outcome()
+		return own.outcome(v.ending, h.keeps(ctx, x, tx, own))
 	}
 	if own.status < http.StatusBadRequest { // or none
 		v.own = nil
@@ -167,7 +169,22 @@ func (h *txHandler[Tx]) call(ctx context.Context, x *exchange, v *verdict, tx Tx
 		return Answer{}, err
 	}
 	v.ending = Saved
-	return own.outcomeAs(Saved)
+	return own.outcome(Saved, nil)
+}
+
+// keeps returns what keeps the pieces of a large answer: in the same transaction. So it is nil where that is rolled back,
+// and where there is no key.
+func (h *txHandler[Tx]) keeps(ctx context.Context, x *exchange, tx Tx, own *recorder) func([][]byte) (*pieces, error) {
+	if x.key.ID == "" || own.status >= http.StatusBadRequest {
+		return nil
+	}
+	return func(rest [][]byte) (*pieces, error) {
+		opts := pieceOptions(h.recv, x.route.Lifetime)
+		return savePieces(h.recv, x.key, rest, func(key everonce.Key, piece []byte) error {
+			_, err := everonce.DoTx(ctx, tx, h.recv, key, func(context.Context) ([]byte, error) { return piece, nil }, opts...)
+			return err
+		})
+	}
 }
 
 // permanent returns the permanent failure that an error is; one inside of what became of another

@@ -1,13 +1,31 @@
 package httponce
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/everonce/everonce"
 )
 
-// HeaderPolicy says which headers of an answer are saved and replayed. Never are: Set-Cookie and the other
-// credentials, what belongs to one connection (RFC 9110, 7.6.1), and Date. Location always is.
+// HeaderPolicy says which headers, and trailers, of an answer are saved and replayed: those that the handler
+// set or changed. What stood there before it was called belongs to the middlewares around this one, which
+// set it anew for every request; where the handler added values to theirs, what it added is saved.
+//
+// Never saved, whatever the policy says, are
+//   - what gives a client a session or takes it away: Set-Cookie, Set-Cookie2, Clear-Site-Data
+//   - challenges and proofs of one exchange: WWW-Authenticate, Authentication-Info, Proxy-Authenticate,
+//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization, should a handler send them back
+//   - what belongs to one connection (RFC 9110, 7.6.1): Connection and what it names, Keep-Alive,
+//     Proxy-Connection, TE, Transfer-Encoding, Upgrade
+//   - Date: the server sets it anew
+//
+// Location always is.
+//
+// A body is saved as the handler wrote it. A middleware that compresses belongs around this one: then the
+// saved body is plain, and each client gets the encoding that it asked for. Inside of this one it makes
+// Content-Encoding and the compressed body what is saved, and a client that asked for no
+// encoding gets them all the same.
 type HeaderPolicy struct {
 	// Allow, if set, are the only ones saved.
 	Allow []string
@@ -20,16 +38,17 @@ type headerFilter struct {
 	allow, deny map[string]bool
 }
 
-// neverSaved are the headers that are one answer's own.
+// neverSaved are the headers that are one answer's own. Trailer is not among them: without it a replay could
+// not declare its trailers.
 var neverSaved = map[string]bool{
-	"Set-Cookie": true, "Date": true,
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authenticate": true,
-	"Te": true, "Transfer-Encoding": true, "Upgrade": true, "Trailer": true,
+	"Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true,
+	"Www-Authenticate": true, "Authentication-Info": true, "Authorization": true,
+	"Proxy-Authenticate": true, "Proxy-Authentication-Info": true, "Proxy-Authorization": true,
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Date": true,
 }
 
-func (p HeaderPolicy) checked() (headerFilter, error) {
-	var f headerFilter
-	var err error
+func (p HeaderPolicy) checked() (f headerFilter, err error) {
 	if f.allow, err = fieldNames(p.Allow); err != nil {
 		return f, err
 	}
@@ -44,7 +63,7 @@ func fieldNames(names []string) (map[string]bool, error) {
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
 		if !validFieldName(name) {
-			return nil, everonce.ErrInvalidArgument
+			return nil, fmt.Errorf("%w: Header has %q, which is no name of a header field", everonce.ErrInvalidArgument, name)
 		}
 		set[http.CanonicalHeaderKey(name)] = true
 	}
@@ -63,25 +82,59 @@ func (f *headerFilter) saves(name string) bool {
 	return f.allow == nil || f.allow[name]
 }
 
-// validFieldName reports whether s is a token (RFC 9110, 5.6.2).
-func validFieldName(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || containsByte(`"(),/:;<=>?@[\]{}`, c) {
-			return false
+// mark says of each field whether it is saved, and of which values. before is what stood in the header
+// when the handler was called.
+func (f *headerFilter) mark(fs, before fields) {
+	connection := fs.named("Connection")
+	for i := range fs {
+		fd := &fs[i]
+		name, _ := strings.CutPrefix(fd.name, http.TrailerPrefix)
+		if !f.saves(name) || connection != nil && connection.lists(name) {
+			continue
+		}
+		fd.saved = true
+		if len(before) == 0 {
+			continue
+		}
+		if old := before.named(fd.name); old != nil {
+			fd.from = fd.beyond(old)
+			fd.saved = fd.len() != old.len() || fd.from < old.len()
 		}
 	}
-	return true
 }
 
-func containsByte(s string, c byte) bool {
-	for i := range len(s) {
-		if s[i] == c {
-			return true
+// beyond returns from which value on a field goes beyond what it was: 0 where it is not an addition.
+func (f *field) beyond(old *field) int {
+	n := old.len()
+	if f.len() < n {
+		return 0
+	}
+	for i := range n {
+		if f.value(i) != old.value(i) {
+			return 0
+		}
+	}
+	return n
+}
+
+// lists reports whether a field is a list that holds a token.
+func (f *field) lists(token string) bool {
+	for i := range f.len() {
+		for part := range strings.SplitSeq(f.value(i), ",") {
+			if strings.EqualFold(strings.Trim(part, " \t"), token) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// validFieldName reports whether s is a token (RFC 9110, 5.6.2).
+func validFieldName(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
 }

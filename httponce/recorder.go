@@ -1,49 +1,212 @@
 package httponce
 
 import (
-	"maps"
+	"fmt"
 	"net/http"
-
-	"github.com/everonce/everonce"
+	"strconv"
 )
 
 // recorder is the ResponseWriter that a handler sees. What it is given is held until it is recorded, so that an
-// attempt that lost its lease sends nothing at all.
+// attempt that lost its lease sends nothing at all; then it is sent on as it came, write by write. For the
+// handler it is net/http's own: the same errors, the same panics, the same words in the log.
+//
+// It is used like any ResponseWriter, by one goroutine at a time, but for gate: see within.
 type recorder struct {
-	w       http.ResponseWriter
-	route   *route
-	header  http.Header
-	before  http.Header // what stood in the header when the handler was called
-	status  int
-	body    []byte
-	notDone bool
-	unknown bool
+	x     *exchange
+	w     http.ResponseWriter
+	r     *http.Request // as it came from the server
+	route *route
+	gate  *gate // set where the client may be answered while the handler goes on
+
+	mode      mode
+	buffers   bool // never a stream: what is too large to be kept is held all the same
+	separate  bool // header is no other's: else it is w's own
+	used      bool // the handler has asked for the header
+	explicit  bool // it has called WriteHeader
+	notDone   bool
+	unknown   bool
+	header    http.Header
+	before    fields // what stood in the header when the handler was called
+	sent      fields // what stood there when it called WriteHeader
+	status    int    // 0 until then
+	declared  int64  // the Content-Length; -1 where there is none
+	written   int64  // what it wrote, refused writes included, as net/http counts
+	held      held
+	saved     savedAnswer
+	beforeOwn [4]field // most headers have room here
+	sentOwn   [8]field
 }
 
-func newRecorder(w http.ResponseWriter, rt *route) *recorder {
-	r := &recorder{w: w, route: rt, header: w.Header().Clone()}
-	if r.header == nil {
-		r.header = http.Header{}
+// mode is what becomes of what the handler writes.
+type mode uint8
+
+const (
+	modeHold     mode = iota // kept, to be sent when it is recorded
+	modeStream               // sent at once
+	modeHijacked             // the connection is the handler's
+	modeDrop                 // nobody gets it: it is too large to be kept, and the client has been answered
+)
+
+// init makes the recorder of a handler whose answer goes to w. The header that the handler sees is w's own, unless it is
+// separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch w's.
+func (r *recorder) init(x *exchange, separate bool) {
+	*r = recorder{x: x, w: x.w, r: x.r, route: x.route, separate: separate, declared: -1}
+	if r.held.room = x.pieceSize; r.held.room == 0 { // a request without a key, of which nothing is kept
+		r.held.room = pieceSize
 	}
-	r.before = maps.Clone(w.Header())
-	return r
+	r.before, r.sent = r.beforeOwn[:0], r.sentOwn[:0]
+}
+
+// recordTx returns the recorder of a handler in a transaction: everything is held until the commit.
+func (x *exchange) recordTx() *recorder {
+	x.own.init(x, true)
+	x.own.buffers = true
+	return &x.own
 }
 
 // Header returns the headers of the answer.
-func (r *recorder) Header() http.Header { return r.header }
+func (r *recorder) Header() http.Header {
+	if !r.used {
+		r.used = true
+		r.header = r.w.Header()
+		r.before = r.before.taken(r.header)
+		if r.separate {
+			r.header = make(http.Header, len(r.before))
+			r.before.put(r.header)
+		}
+	}
+	return r.header
+}
 
-// WriteHeader sets the status of the answer.
+// WriteHeader sets the status of the answer. Statuses below 200 are sent at once.
 func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 && status >= http.StatusOK {
-		r.status = status
+	switch {
+	case r.mode == modeHijacked:
+		r.logf("http: response.WriteHeader on hijacked connection from %s")
+		return
+	case r.status != 0:
+		r.logf("http: superfluous response.WriteHeader call from %s")
+		return
+	case status < 100 || status > maxStatus:
+		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http says it
+	case status < http.StatusOK && (status != http.StatusSwitchingProtocols || r.r.ProtoMajor != 1):
+		r.inform(status)
+		return
+	}
+	r.explicit = true
+	r.setStatus(status)
+	if status == http.StatusSwitchingProtocols {
+		r.stream()
+	}
+}
+
+// setStatus is the end of the header: what is changed in it afterwards is not sent.
+func (r *recorder) setStatus(status int) {
+	r.status = status
+	if !r.used {
+		return
+	}
+	r.sent = r.sent.taken(r.header)
+	if length := r.header["Content-Length"]; len(length) > 0 {
+		if n, err := strconv.ParseInt(length[0], 10, 64); err == nil && n >= 0 {
+			r.declared = n
+		}
 	}
 }
 
 // Write adds to the body.
 func (r *recorder) Write(p []byte) (int, error) {
-	r.WriteHeader(http.StatusOK)
-	r.body = append(r.body, p...)
-	return len(p), nil
+	if r.mode >= modeStream {
+		return r.writeThrough(p)
+	}
+	return r.hold(p, "", wrote)
+}
+
+// WriteString adds to the body.
+func (r *recorder) WriteString(s string) (int, error) {
+	if r.mode >= modeStream {
+		return r.writeStringThrough(s)
+	}
+	return r.hold(nil, s, wroteString)
+}
+
+// hold keeps p, or s, where net/http would take it.
+func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
+	n := len(p) + len(s)
+	if r.status == 0 {
+		r.setStatus(http.StatusOK)
+	}
+	switch {
+	case n == 0:
+		return 0, nil
+	case !bodyAllowed(r.status):
+		return 0, http.ErrBodyNotAllowed
+	}
+	r.written += int64(n)
+	if r.declared >= 0 && r.written > r.declared {
+		return 0, http.ErrContentLength
+	}
+	if !r.buffers && r.held.size+int64(n) > r.route.MaxAnswer {
+		return r.outgrow(p, s)
+	}
+	if r.held.buf == nil {
+		r.begin(n)
+	}
+	r.held.note(n, as)
+	r.held.add(p, s)
+	return n, nil
+}
+
+// begin writes the head of what is saved; the body follows in the same bytes.
+func (r *recorder) begin(body int) {
+	r.route.headers.mark(r.sent, r.before)
+	r.held.buf = appendHead(make([]byte, 0, headSize(r.sent)+min(body, r.held.room)), 0, r.savedStatus(), r.sent, nil)
+	r.held.head = len(r.held.buf)
+}
+
+// savedStatus is what a duplicate gets. One whose connection was taken over can not take it over again.
+func (r *recorder) savedStatus() int {
+	if r.status < http.StatusOK {
+		return http.StatusOK
+	}
+	return r.status
+}
+
+// bodyAllowed reports whether an answer of that status has a body (RFC 9110, 6.4.1).
+func bodyAllowed(status int) bool {
+	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
+}
+
+// finish is the end of the handler.
+func (r *recorder) finish() {
+	if r.status == 0 && r.mode != modeHijacked {
+		r.setStatus(http.StatusOK)
+	}
+	if r.held.buf == nil {
+		r.begin(0)
+	}
+	if r.mode == modeStream && r.separate && r.used && r.enter() {
+		replaceHeader(r.w.Header(), r.header) // its trailers
+		r.leave()
+	}
+}
+
+// sending reports whether something of the answer has been sent already: then no other can be.
+func (r *recorder) sending() bool { return r.mode == modeStream || r.mode == modeHijacked }
+
+// discard makes the header what it was before the handler was called, for another's answer to be sent.
+func (r *recorder) discard() {
+	if r.used && !r.separate && r.mode == modeHold {
+		r.before.put(r.header)
+	}
+}
+
+// location returns where the answer points to.
+func (r *recorder) location() string {
+	if f := r.sent.named("Location"); f != nil && f.len() > 0 {
+		return f.value(0)
+	}
+	return ""
 }
 
 // markNotDone is for [NotDone].
@@ -55,82 +218,14 @@ func (r *recorder) markUnknown() { r.unknown = true }
 // restart is for [Proxy], whose upstream broke off in mid-answer: it forgets what was written. It returns
 // false where a part of that has been sent.
 func (r *recorder) restart() bool {
-	r.header = r.before.Clone()
-	if r.header == nil {
-		r.header = http.Header{}
+	if r.sending() {
+		return false
 	}
-	r.status, r.body = 0, nil
+	if r.used {
+		r.before.put(r.header)
+	}
+	r.mode, r.status, r.explicit, r.declared, r.written = modeHold, 0, false, -1, 0
+	r.sent = r.sent[:0]
+	r.held = held{room: r.held.room}
 	return true
-}
-
-// finish is the end of the handler.
-func (r *recorder) finish() { r.WriteHeader(http.StatusOK) }
-
-// ending says what the answer means for its key.
-func (r *recorder) ending() Ending {
-	switch {
-	case r.notDone:
-		return Released
-	case r.unknown:
-		return Unknown
-	}
-	return r.route.save.of(r.status)
-}
-
-// answer returns what is saved.
-func (r *recorder) answer() Answer {
-	a := Answer{Status: r.status, Body: r.body, Header: http.Header{}}
-	for name, values := range r.header {
-		if r.route.headers.saves(name) {
-			a.Header[name] = values
-		}
-	}
-	a.Elided = int64(len(a.Body)) > r.route.MaxAnswer
-	return a
-}
-
-// outcome returns the answer as the core takes it.
-func (r *recorder) outcome() (Answer, error) { return r.outcomeAs(r.ending()) }
-
-// outcomeAs is outcome with an ending that somebody knows better.
-func (r *recorder) outcomeAs(e Ending) (Answer, error) {
-	switch e {
-	case Released:
-		return Answer{}, everonce.NotDone(statusError(r.status))
-	case Unknown:
-		return Answer{}, statusError(r.status)
-	}
-	a := r.answer()
-	if a.Status >= http.StatusBadRequest {
-		if a.Elided {
-			a.Body = nil
-		}
-		return Answer{}, everonce.Permanent(failureCode(a.Status), nil, a.encode())
-	}
-	return a, nil
-}
-
-// send sends what was held.
-func (r *recorder) send() {
-	h := r.w.Header()
-	clear(h)
-	maps.Copy(h, r.header)
-	r.w.WriteHeader(r.status)
-	_, _ = r.w.Write(r.body) //nolint:errcheck // the client has gone: its retry is a replay
-}
-
-// NotDone tells the middleware, from inside of its handler, that nothing of this request took hold, whatever
-// the status says: its key may be used again. Without a middleware around w it does nothing.
-func NotDone(w http.ResponseWriter) {
-	for {
-		switch v := w.(type) {
-		case interface{ markNotDone() }:
-			v.markNotDone()
-			return
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = v.Unwrap()
-		default:
-			return
-		}
-	}
 }

@@ -2,7 +2,6 @@ package httponce
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,15 +61,16 @@ const (
 // answer sends what a verdict comes to.
 func (x *exchange) answer(v verdict) {
 	x.told.Outcome, x.told.Waited = v.res.Outcome, v.waited
-	if x.echoKey {
-		x.w.Header()[x.header] = x.r.Header[x.header]
-	}
 	x.logVerdict(&v)
-	if v.sendsOwn() {
-		x.told.Status = v.own.status
-		v.own.send()
-		return
+	if v.own != nil {
+		if v.sendsOwn() || v.own.sending() {
+			x.told.Status = v.own.status
+			v.own.send()
+			return
+		}
+		v.own.discard()
 	}
+	x.echo(x.w.Header())
 	var e *everonce.Error
 	if !errors.As(v.err, &e) {
 		e = &everonce.Error{}
@@ -250,25 +250,4 @@ func restOf(e *everonce.Error, problemBase string) (a Answer) {
 	}
 	a.Elided = true
 	return a
-}
-
-// replay sends a saved answer. With an empty mark it is the first to get it.
-func (x *exchange) replay(a Answer, mark string) {
-	if a.Elided && mark == markReplayed {
-		mark = markElided
-	}
-	h := x.w.Header()
-	maps.Copy(h, a.Header)
-	if a.Elided {
-		h.Del("Content-Length")
-	}
-	if mark != "" {
-		h.Set(x.marker, mark)
-		if x.r.Header.Get("Origin") != "" {
-			h.Add("Access-Control-Expose-Headers", x.marker)
-		}
-	}
-	x.told.Status = a.Status
-	x.w.WriteHeader(a.Status)
-	_, _ = x.w.Write(a.Body) //nolint:errcheck // the client has gone
 }

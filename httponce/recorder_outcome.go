@@ -1,0 +1,61 @@
+package httponce
+
+import (
+	"net/http"
+
+	"github.com/everonce/everonce"
+)
+
+// ending says what the answer means for its key.
+func (r *recorder) ending() Ending {
+	switch {
+	case r.notDone:
+		return Released
+	case r.unknown:
+		return Unknown
+	case r.mode == modeHijacked, r.status == http.StatusSwitchingProtocols:
+		return Saved // what was said on the connection is between the two
+	}
+	return r.route.save.of(r.status)
+}
+
+// elided reports whether the body is not kept.
+func (r *recorder) elided() bool {
+	return r.mode != modeHold || r.held.size > r.route.MaxAnswer
+}
+
+// outcome returns the answer as the core takes it. save keeps the pieces of a large one; where they can not be kept it is
+// elided.
+func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) (Answer, error) {
+	switch e {
+	case Released:
+		return Answer{}, everonce.NotDone(statusError(r.status))
+	case Unknown:
+		return Answer{}, statusError(r.status)
+	}
+	elided := r.elided()
+	var rest *pieces
+	if !elided && len(r.held.rest) > 0 {
+		if elided = save == nil; !elided {
+			var err error
+			if rest, err = save(r.held.rest); err != nil {
+				elided = true
+				r.x.log.WarnContext(r.r.Context(), "httponce: the pieces of a large answer could not be kept: its duplicates get status and headers",
+					"route", r.x.told.Route, "key", r.x.told.KeyHash, "error", err)
+			}
+		}
+	}
+	a := Answer{Status: r.savedStatus(), Elided: elided, saved: r.keep(rest, elided)}
+	if a.Status >= http.StatusBadRequest {
+		return Answer{}, everonce.Permanent(failureCode(a.Status), nil, a.encode())
+	}
+	return a, nil
+}
+
+// NotDone tells the middleware, from inside of its handler, that nothing of this request took hold, whatever
+// the status says: its key may be used again. Without a middleware around w it does nothing.
+func NotDone(w http.ResponseWriter) {
+	if r, ok := unwrapped[interface{ markNotDone() }](w); ok {
+		r.markNotDone()
+	}
+}

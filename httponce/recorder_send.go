@@ -1,0 +1,165 @@
+package httponce
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// send sends what was held. Of an answer that was a stream there is nothing left to send.
+func (r *recorder) send() {
+	if r.mode == modeHold {
+		r.sendHeld()
+	}
+}
+
+// sendHeld gives w what the handler gave the recorder: the header as it was when it was written, the body in the
+// same writes, and then the header as the handler left it, with its trailers.
+func (r *recorder) sendHeld() {
+	var left http.Header
+	if r.used && r.status != 0 {
+		h := r.w.Header()
+		switch {
+		case r.separate:
+			left = r.header
+			r.sent.put(h)
+		case !r.sent.are(h):
+			left = h.Clone()
+			r.sent.put(h)
+		}
+	}
+	if r.x.echoKey {
+		r.x.echo(r.w.Header())
+	}
+	if r.explicit {
+		r.w.WriteHeader(r.status)
+	}
+	if r.held.size > 0 {
+		r.sendBody()
+	}
+	if left != nil {
+		replaceHeader(r.w.Header(), left)
+	}
+}
+
+// sendBody writes the body. An error is the client's end: its retry is a replay.
+func (r *recorder) sendBody() {
+	body := r.held.body()
+	for i := 0; i < len(r.held.ops); i++ {
+		var err error
+		switch op := r.held.ops[i]; op.kind {
+		case wrote:
+			_, err = r.w.Write(body.take(op.n))
+		case wroteString:
+			_, err = io.WriteString(r.w, string(body.take(op.n)))
+		case copied:
+			end := i + 1
+			for end < len(r.held.ops) && r.held.ops[end].kind == read {
+				end++
+			}
+			_, err = io.Copy(r.w, &copySource{body: &body, ops: r.held.ops[i+1 : end]})
+			i = end - 1
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sniffLen is how much net/http's ReadFrom copies before it sends the header.
+const sniffLen = 512
+
+// copyBufs are what ReadFrom reads into, of the size that net/http has.
+var copyBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// ReadFrom adds what src holds to the body.
+func (r *recorder) ReadFrom(src io.Reader) (n int64, err error) {
+	if rf, ok := r.w.(io.ReaderFrom); !ok {
+		return io.Copy(onlyWriter{r}, src)
+	} else if r.mode == modeStream && r.gate == nil {
+		return rf.ReadFrom(src)
+	}
+	buf := copyBufs.Get().(*[32 << 10]byte) //nolint:forcetypeassert // it holds nothing else
+	defer copyBufs.Put(buf)
+	if r.mode == modeHold {
+		r.held.note(0, copied)
+	}
+	if !r.held.begun {
+		if n, err = r.copy(io.LimitReader(src, sniffLen), buf[:]); err != nil || n < sniffLen {
+			return n, err
+		}
+	}
+	r.held.noteFlush()
+	m, err := r.copy(src, buf[:])
+	return n + m, err
+}
+
+type onlyWriter struct{ io.Writer }
+
+// copy is the loop of io.Copy, whose reads are told apart.
+func (r *recorder) copy(src io.Reader, buf []byte) (n int64, err error) {
+	for {
+		nr, rerr := src.Read(buf)
+		if nr > 0 {
+			var nw int
+			if r.mode >= modeStream {
+				nw, err = r.writeThrough(buf[:nr])
+			} else {
+				nw, err = r.hold(buf[:nr], "", read)
+			}
+			n += int64(nw)
+			if err != nil {
+				return n, err
+			}
+		}
+		switch {
+		case rerr == io.EOF: //nolint:errorlint // an io.Reader ends with EOF itself
+			return n, nil
+		case rerr != nil:
+			return n, rerr
+		}
+	}
+}
+
+// headSize returns how much room the saved head needs, and what may follow the body.
+func headSize(fs fields) int {
+	n := 16
+	for i := range fs {
+		n += len(fs[i].name) + 4
+		for j := range fs[i].len() {
+			n += len(fs[i].value(j)) + 2
+		}
+	}
+	return n
+}
+
+// trailers returns what the handler left in the header to be sent after the body.
+func (r *recorder) trailers() (fs fields) {
+	if !r.used || r.mode != modeHold {
+		return nil
+	}
+	declared := r.sent.named("Trailer")
+	for name, values := range r.header {
+		prefixed := len(name) > len(http.TrailerPrefix) && name[:len(http.TrailerPrefix)] == http.TrailerPrefix
+		if prefixed || declared != nil && declared.lists(name) {
+			fs = fs.taken(http.Header{name: values})
+		}
+	}
+	r.route.headers.mark(fs, nil)
+	return fs
+}
+
+// keep makes what was held the saved answer. rest says where the pieces are that are not in it; elided, that
+// there is no body in it.
+func (r *recorder) keep(rest *pieces, elided bool) *savedAnswer {
+	s := &r.saved
+	s.raw, s.head = r.held.buf, r.held.head
+	if elided {
+		s.raw = bytes.Clone(s.raw[:s.head])
+		s.raw[1] |= flagElided
+		return s
+	}
+	s.raw = appendFoot(s.raw, r.trailers(), rest)
+	return s
+}

@@ -1,0 +1,225 @@
+package httponce
+
+import (
+	"bufio"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// errAnswered is what a handler gets that went on after its client had been answered, and wants something
+// of the connection.
+var errAnswered = fmt.Errorf("httponce: the client has been answered: %w", http.ErrHandlerTimeout)
+
+// errBuffered is what it gets where everything is held.
+var errBuffered = fmt.Errorf("httponce: the answer is held until it is recorded: %w", http.ErrNotSupported)
+
+// stream sends what was held, and makes the recorder one that passes on: its bytes precede its record. The
+// gate is held.
+func (r *recorder) stream() {
+	if r.held.buf == nil {
+		r.begin(0)
+	}
+	r.sendHeld()
+	r.mode = modeStream
+	r.forget()
+}
+
+// forget frees the body.
+func (r *recorder) forget() {
+	r.held.buf = slices.Clone(r.held.buf[:r.held.head])
+	r.held.rest, r.held.ops = nil, nil
+}
+
+// outgrow is a write that makes the answer larger than what is kept of one.
+func (r *recorder) outgrow(p []byte, s string) (int, error) {
+	if !r.enter() {
+		if r.held.buf == nil {
+			r.begin(0)
+		}
+		r.mode = modeDrop
+		r.forget()
+		return len(p) + len(s), nil
+	}
+	r.stream()
+	r.leave()
+	if p != nil {
+		return r.writeThrough(p)
+	}
+	return r.writeStringThrough(s)
+}
+
+func (r *recorder) writeThrough(p []byte) (int, error) {
+	if r.mode == modeDrop {
+		return len(p), nil
+	}
+	if !r.enter() {
+		return 0, errAnswered
+	}
+	defer r.leave()
+	return r.w.Write(p)
+}
+
+func (r *recorder) writeStringThrough(s string) (int, error) {
+	w, ok := r.w.(interface{ WriteString(string) (int, error) })
+	if !ok || r.mode == modeDrop {
+		return r.writeThrough([]byte(s))
+	}
+	if !r.enter() {
+		return 0, errAnswered
+	}
+	defer r.leave()
+	return w.WriteString(s)
+}
+
+// inform sends a status below 200, with the header as it stands.
+func (r *recorder) inform(status int) {
+	if r.buffers || !r.enter() {
+		return
+	}
+	defer r.leave()
+	if r.used && r.separate {
+		h := r.w.Header()
+		outer := h.Clone()
+		defer func() { replaceHeader(h, outer) }()
+		replaceHeader(h, r.header)
+	}
+	r.w.WriteHeader(status)
+}
+
+// Flush makes the answer a stream.
+func (r *recorder) Flush() {
+	_ = r.FlushError() //nolint:errcheck // http.Flusher has no error
+}
+
+// FlushError makes the answer a stream.
+func (r *recorder) FlushError() error {
+	return r.control(func(c *http.ResponseController) error {
+		if r.mode == modeHold {
+			_, can := unwrapped[http.Flusher](r.w)
+			if !can {
+				_, can = unwrapped[interface{ FlushError() error }](r.w)
+			}
+			if !can {
+				return http.ErrNotSupported
+			}
+			if r.status == 0 {
+				r.setStatus(http.StatusOK)
+			}
+			r.stream()
+		}
+		return c.Flush()
+	})
+}
+
+// Hijack gives the handler the connection.
+func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
+	err = r.control(func(c *http.ResponseController) (err error) {
+		if r.mode == modeHold && r.status != 0 {
+			if _, can := unwrapped[http.Hijacker](r.w); !can {
+				return http.ErrNotSupported
+			}
+			r.stream()
+		}
+		if conn, rw, err = c.Hijack(); err != nil {
+			return err
+		}
+		if r.held.buf == nil {
+			r.begin(0)
+		}
+		r.mode = modeHijacked
+		return nil
+	})
+	return conn, rw, err
+}
+
+// SetReadDeadline is [http.ResponseController]'s.
+func (r *recorder) SetReadDeadline(t time.Time) error {
+	return r.control(func(c *http.ResponseController) error { return c.SetReadDeadline(t) })
+}
+
+// SetWriteDeadline is [http.ResponseController]'s.
+func (r *recorder) SetWriteDeadline(t time.Time) error {
+	return r.control(func(c *http.ResponseController) error { return c.SetWriteDeadline(t) })
+}
+
+// EnableFullDuplex is [http.ResponseController]'s.
+func (r *recorder) EnableFullDuplex() error {
+	return r.control((*http.ResponseController).EnableFullDuplex)
+}
+
+// Push is [http.Pusher]'s.
+func (r *recorder) Push(target string, opts *http.PushOptions) error {
+	return r.control(func(*http.ResponseController) error {
+		if p, ok := unwrapped[http.Pusher](r.w); ok {
+			return p.Push(target, opts)
+		}
+		return http.ErrNotSupported
+	})
+}
+
+// CloseNotify is that of the deprecated http.CloseNotifier, which some routers still ask for. Without one around it
+// tells of nothing.
+func (r *recorder) CloseNotify() <-chan bool {
+	gone := make(<-chan bool)
+	_ = r.control(func(*http.ResponseController) error { //nolint:errcheck // it has no error to return
+		if n, ok := unwrapped[interface{ CloseNotify() <-chan bool }](r.w); ok {
+			gone = n.CloseNotify()
+		}
+		return nil
+	})
+	return gone
+}
+
+// control does something to the connection, as long as it is the handler's.
+func (r *recorder) control(do func(*http.ResponseController) error) error {
+	switch {
+	case r.buffers:
+		return errBuffered
+	case !r.enter():
+		return errAnswered
+	}
+	defer r.leave()
+	return do(http.NewResponseController(r.w))
+}
+
+// enter reports whether the writer is still the handler's, and keeps it so until leave.
+func (r *recorder) enter() bool { return r.gate == nil || r.gate.enter() }
+
+func (r *recorder) leave() {
+	if r.gate != nil {
+		r.gate.leave()
+	}
+}
+
+// logf writes to the server's log what net/http would write there, which is silent for HTTP/2. The caller that it names
+// is the handler's line.
+func (r *recorder) logf(format string) {
+	if r.r.ProtoMajor != 1 {
+		return
+	}
+	printf := log.Printf
+	if s, ok := r.r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
+		printf = s.ErrorLog.Printf
+	}
+	f := caller()
+	printf(format+" (%s:%d)", f.Function, path.Base(f.File), f.Line)
+}
+
+// caller returns the first function on the stack that is neither net/http's nor the recorder's.
+func caller() runtime.Frame {
+	pc := make([]uintptr, 16)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
+	for {
+		f, more := frames.Next()
+		if !more || !strings.HasPrefix(f.Function, "net/http.") && !strings.Contains(f.Function, "httponce.(*recorder).") {
+			return f
+		}
+	}
+}

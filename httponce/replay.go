@@ -1,0 +1,113 @@
+package httponce
+
+import (
+	"net/http"
+	"strings"
+)
+
+// replay sends a saved answer. With an empty mark it is the first to get it. What the middlewares around have set
+// stands, but for what the handler had set itself.
+func (x *exchange) replay(a Answer, mark string) {
+	var rest [][]byte
+	if s := a.saved; s != nil && s.pieces.total > 0 && !a.Elided {
+		var err error
+		if rest, err = s.pieces.fetch(x.r.Context(), x.recv, x.key); err != nil {
+			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer can not be read: status and headers are sent",
+				"route", x.told.Route, "key", x.told.KeyHash, "error", err)
+			a.Elided = true
+		}
+	}
+	if a.Elided && mark == markReplayed {
+		mark = markElided
+	}
+	h := x.w.Header()
+	a.putHeader(h)
+	if a.Elided {
+		withoutBody(h)
+	}
+	x.mark(h, mark)
+	x.told.Status = a.Status
+	x.w.WriteHeader(a.Status)
+	if a.Elided || !bodyAllowed(a.Status) {
+		return
+	}
+	body := a.Body
+	if a.saved != nil {
+		body = a.saved.body()
+	}
+	if len(body) > 0 {
+		_, _ = x.w.Write(body) //nolint:errcheck // the client has gone
+	}
+	for _, piece := range rest {
+		if _, err := x.w.Write(piece); err != nil {
+			return
+		}
+	}
+	a.putTrailer(h)
+}
+
+// mark says that an answer is not sent for the first time, and lets scripts of other origins read that.
+func (x *exchange) mark(h http.Header, mark string) {
+	if mark == "" {
+		return
+	}
+	h[x.marker] = []string{mark}
+	if len(x.r.Header["Origin"]) > 0 {
+		h.Add("Access-Control-Expose-Headers", x.marker)
+	}
+}
+
+// echo repeats the key, where that is asked for.
+func (x *exchange) echo(h http.Header) {
+	if x.echoKey {
+		h[x.header] = x.r.Header[x.header]
+	}
+}
+
+// putHeader adds the answer's headers to what stands in h.
+func (a *Answer) putHeader(h http.Header) {
+	if a.saved != nil {
+		a.saved.each(func(name string, values []string, added bool) {
+			if old := h[name]; added && len(old) > 0 {
+				values = append(old[:len(old):len(old)], values...)
+			}
+			h[name] = values
+		})
+		return
+	}
+	for name, values := range a.Header {
+		if !neverSaved[http.CanonicalHeaderKey(name)] {
+			h[name] = values
+		}
+	}
+	for name := range a.Trailer {
+		if !strings.HasPrefix(name, http.TrailerPrefix) {
+			h.Add("Trailer", name)
+		}
+	}
+}
+
+// putTrailer adds the trailers, when the body has been written.
+func (a *Answer) putTrailer(h http.Header) {
+	if a.saved != nil {
+		a.saved.eachTrailer(func(name string, values []string, _ bool) { h[name] = values })
+		return
+	}
+	for name, values := range a.Trailer {
+		if !neverSaved[http.CanonicalHeaderKey(name)] {
+			h[name] = values
+		}
+	}
+}
+
+// withoutBody removes what says something of a body that is not sent: a client would look for it.
+func withoutBody(h http.Header) {
+	for _, name := range [...]string{"Content-Length", "Content-Encoding", "Content-Range", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Trailer"} {
+		delete(h, name)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, http.TrailerPrefix) {
+			delete(h, name)
+		}
+	}
+}

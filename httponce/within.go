@@ -1,0 +1,137 @@
+package httponce
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// gate keeps a handler that goes on after its client has been answered away from the ResponseWriter: that is
+// the server's again when ServeHTTP has returned.
+type gate struct {
+	mu       sync.Mutex
+	answered bool
+}
+
+// enter reports whether the writer is still the handler's, and keeps it so until leave.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	if g.answered {
+		g.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+func (g *gate) leave() { g.mu.Unlock() }
+
+// take makes the writer the server's again. It returns false where the handler has begun to send: then the
+// answer is its own.
+func (g *gate) take(r *recorder) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r.sending() {
+		return false
+	}
+	g.answered = true
+	return true
+}
+
+// absence is a handler that runs in a goroutine of its own, because its client does not wait for ever.
+type absence struct {
+	gate
+	ctx     context.Context // the request's, until the client has been answered
+	cancel  context.CancelFunc
+	begun   chan struct{} // the handler has been called
+	started sync.Once
+	ended   chan struct{}
+
+	// What it came to, when ended is closed.
+	v        verdict
+	panicked any
+	returned bool
+}
+
+// begin tells that the handler is called now: from then on the client waits so long, and no longer.
+func (a *absence) begin() { a.started.Do(func() { close(a.begun) }) }
+
+// within makes a call of the core in a goroutine of its own. It returns false where the handler took longer
+// than the client waits; the call goes on then, and what it comes to is logged where nobody else is told.
+//
+// A panic and a Goexit are the serving goroutine's, as long as that waits.
+func (x *exchange) within(call func() verdict) (v verdict, inTime bool) {
+	a := &absence{begun: make(chan struct{}), ended: make(chan struct{})}
+	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(x.r.Context()))
+	x.absence = a
+	client := context.AfterFunc(x.r.Context(), a.cancel)
+	x.body.hold()
+	go func() {
+		defer x.body.release()
+		x.run(a, call)
+	}()
+	if !a.inTime(x) {
+		client() // the end of ServeHTTP is not the client's
+		return v, false
+	}
+	client()
+	switch {
+	case a.panicked != nil:
+		panic(a.panicked)
+	case !a.returned:
+		runtime.Goexit()
+	}
+	return a.v, true
+}
+
+// inTime waits for the call, for as long as the route says after its handler has begun. It returns false when the
+// client is to be told that it goes on.
+func (a *absence) inTime(x *exchange) bool {
+	select {
+	case <-a.ended:
+		return true
+	case <-a.begun:
+	}
+	timer := time.NewTimer(x.route.AnswerWithin)
+	defer timer.Stop()
+	select {
+	case <-a.ended:
+		return true
+	case <-timer.C:
+	}
+	if a.take(&x.own) {
+		return false
+	}
+	<-a.ended
+	return true
+}
+
+// run is the goroutine of the call.
+func (x *exchange) run(a *absence, call func() verdict) {
+	defer func() {
+		if !a.returned {
+			a.panicked = recover() // nil after a Goexit
+		}
+		if a.panicked != nil && a.panicked != http.ErrAbortHandler { //nolint:errorlint // the value of a panic
+			// The stack is gone when the serving goroutine panics with the same value.
+			x.log.ErrorContext(a.ctx, "httponce: the handler panicked", "route", x.told.Route, "panic", a.panicked, "stack", string(debug.Stack()))
+		}
+		late := !a.enter()
+		if !late {
+			a.leave()
+		} else if a.returned {
+			x.logVerdict(&a.v)
+		}
+		a.cancel()
+		close(a.ended)
+	}()
+	a.v = call()
+	a.returned = true
+}
+
+// stillRunning tells the client that its handler goes on.
+func (x *exchange) stillRunning() {
+	x.problem(problemStillRunning, max(x.route.AnswerWithin, time.Second))
+}

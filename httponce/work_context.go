@@ -1,0 +1,78 @@
+package httponce
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// workContext is the context of a handler: that of its attempt, which does not end with the client, until a
+// deadline. Its timer and channel are made when somebody asks for them: most handlers that are done at once do not.
+type workContext struct {
+	attempt  *everonce.Attempt
+	values   context.Context // the attempt's; never asked whether it has ended
+	deadline time.Time       // zero without one
+
+	mu     sync.Mutex
+	real   context.Context // nil until it is asked for
+	cancel context.CancelFunc
+	ended  bool
+}
+
+// begin starts a handler's context.
+func (c *workContext) begin(values context.Context, a *everonce.Attempt, limit time.Duration) {
+	c.attempt, c.values = a, context.WithoutCancel(values)
+	if limit > 0 {
+		c.deadline = time.Now().Add(limit)
+	}
+}
+
+// end is the end of the handler: what it left behind is told.
+func (c *workContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// context returns the real one.
+func (c *workContext) context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.real == nil {
+		parent := c.attempt.Detached()
+		if c.deadline.IsZero() {
+			c.real, c.cancel = context.WithCancel(parent)
+		} else {
+			c.real, c.cancel = context.WithDeadline(parent, c.deadline)
+		}
+		if c.ended {
+			c.cancel()
+		}
+	}
+	return c.real
+}
+
+// Deadline implements [context.Context].
+func (c *workContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+
+// Done implements [context.Context].
+func (c *workContext) Done() <-chan struct{} { return c.context().Done() }
+
+// Err implements [context.Context].
+func (c *workContext) Err() error { return c.context().Err() }
+
+// Value implements [context.Context].
+func (c *workContext) Value(key any) any {
+	c.mu.Lock()
+	real := c.real
+	c.mu.Unlock()
+	if real == nil {
+		real = c.values
+	}
+	return real.Value(key)
+}
