@@ -5,7 +5,7 @@
 // them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
 // ratios are.
 //
-//	bench [-only memory,sqlite,postgres] [-rounds N] [-round DURATION] [-dir FOLDER] [-profile FILE] [-enforce]
+//	bench [-only memory,sqlite,postgres,http,proxy] [-rounds N] [-round DURATION] [-dir FOLDER] [-profile FILE] [-enforce]
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "memory,sqlite,postgres", "the `STORES` to measure")
+	only := flag.String("only", "memory,sqlite,postgres,http,proxy", "the `STORES` to measure, and what stands on them")
 	rounds := flag.Int("rounds", 7, "how often the ways of a contest take turns")
 	round := flag.Duration("round", 500*time.Millisecond, "how long a turn is")
 	dir := flag.String("dir", "", "a `FOLDER` on the disk to measure; default: a new one in the system's place for temporary files")
@@ -83,11 +83,11 @@ func run(ctx context.Context, only []string, p pace, dir string, enforce bool) e
 		}
 		for _, c := range contests {
 			if err = c.run(ctx, p); err != nil {
-				err = fmt.Errorf("%s, %s: %w", c.store, c.mode, err)
+				err = fmt.Errorf("%s: %w", c.name(), err)
 				break
 			}
 			c.print()
-			all = append(all, c.targets...)
+			all = append(all, c.promised()...)
 		}
 		err = errors.Join(err, done())
 		if err != nil {
@@ -101,15 +101,37 @@ func run(ctx context.Context, only []string, p pace, dir string, enforce bool) e
 	return nil
 }
 
-// open prepares the contests of a store.
-func open(ctx context.Context, name, dir string) ([]*contest, func() error, error) {
+// measured is a part of the table.
+type measured interface {
+	name() string
+	run(ctx context.Context, p pace) error
+	print()
+	promised() []target
+}
+
+// open prepares what is measured of a store, or of HTTP.
+func open(ctx context.Context, name, dir string) (all []measured, done func() error, err error) {
+	var contests []*contest
+	done = func() error { return nil }
 	switch name {
 	case "memory":
-		return memory(), func() error { return nil }, nil
+		contests = memory()
 	case "sqlite":
-		return sqlite(ctx, dir)
+		contests, done, err = sqlite(ctx, dir)
 	case "postgres":
-		return postgres(ctx)
+		contests, done, err = postgres(ctx)
+	case "http":
+		contests = inProcess()
+	case "proxy":
+		contests, done, err = overLoopback(ctx, dir)
+	default:
+		err = fmt.Errorf("there is no store %q: memory, sqlite, postgres, http, proxy", name)
 	}
-	return nil, nil, fmt.Errorf("there is no store %q: memory, sqlite, postgres", name)
+	for _, c := range contests {
+		all = append(all, c)
+	}
+	if name == "http" {
+		all = append(all, &waiting{})
+	}
+	return all, done, err
 }

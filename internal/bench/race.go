@@ -50,6 +50,10 @@ type target struct {
 	measured func() float64
 }
 
+func (c *contest) name() string { return c.store + ", " + c.mode }
+
+func (c *contest) promised() []target { return c.targets }
+
 // run lets the ways take turns: one to warm up, then those that count.
 func (c *contest) run(ctx context.Context, p pace) error {
 	for round := range p.rounds + 1 {
@@ -173,4 +177,27 @@ func (w *way) atMostTimes(want float64, of *way, what string) target {
 
 func (w *way) atMostAllocs(want float64, what string) target {
 	return target{what: what, want: want, atMost: true, measured: w.allocsPerOp}
+}
+
+// atMostAllocsOver is a target for what one way allocates over another.
+func (w *way) atMostAllocsOver(want float64, of *way, what string) target {
+	return target{what: what, want: want, atMost: true, measured: func() float64 { return w.allocsPerOp() - of.allocsPerOp() }}
+}
+
+// addsLessTime is a target for the time that a way adds to its bare work, as a share of what a peer adds to its own.
+func addsLessTime(w, bare, peer, peerBare *way, what string) target {
+	return target{what: what, want: 1, atMost: true, measured: func() float64 {
+		shares := make([]float64, len(w.rates))
+		for i := range shares {
+			shares[i] = (1/w.rates[i] - 1/bare.rates[i]) / (1/peer.rates[i] - 1/peerBare.rates[i])
+		}
+		return median(shares)
+	}}
+}
+
+// addsFewerAllocs is addsLessTime for allocations.
+func addsFewerAllocs(w, bare, peer, peerBare *way, what string) target {
+	return target{what: what, want: 1, atMost: true, measured: func() float64 {
+		return (w.allocsPerOp() - bare.allocsPerOp()) / (peer.allocsPerOp() - peerBare.allocsPerOp())
+	}}
 }
