@@ -45,7 +45,11 @@ func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], e
 }
 
 // AnyReceiver is a [*Receiver] or a [*TxReceiver].
-type AnyReceiver interface{ receiver() *core }
+type AnyReceiver interface {
+	// Options is [Receiver.Options].
+	Options() Options
+	receiver() *core
+}
 
 func (r *Receiver) receiver() *core { return &r.core }
 

@@ -1,0 +1,157 @@
+package httponce_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+func policyOf(t *testing.T, life everonce.Lifetime, opts *httponce.Options) http.Handler {
+	t.Helper()
+	h, err := httponce.Policy(receiverWith(t, everonce.Options{Lifetime: life}), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func receiverWith(t *testing.T, o everonce.Options) *everonce.TxReceiver[*dbTx] {
+	t.Helper()
+	recv, err := everonce.NewTxReceiver[*dbTx](newDatabase(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recv
+}
+
+// quoted returns the nth block of code in that language of a page of the documentation.
+func quoted(t *testing.T, page, language string, n int) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/reference/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```"+language+"\n")
+	if len(blocks) < n+2 {
+		t.Fatalf("%s has %d blocks of %s", page, len(blocks)-1, language)
+	}
+	block, _, _ := strings.Cut(blocks[n+1], "```")
+	return block
+}
+
+// What the documentation shows is what the handler serves.
+func TestPolicyIsAsDocumented(t *testing.T) {
+	h := policyOf(t, everonce.ForWeb(), &httponce.Options{Routes: map[string]httponce.Route{
+		"POST /payments": {
+			Required: true, Lifetime: everonce.ForFinance(), Wait: 2500 * time.Millisecond,
+			Fingerprint: httponce.Fingerprint{IgnoreHost: true, Headers: []string{"content-type"}, JSONExcept: []string{"/sentAt"}},
+			Save:        httponce.Save{"409": httponce.Released},
+		},
+	}})
+	res := send(h, http.MethodGet, "/idempotency", "")
+	if got, want := bodyOf(t, res), quoted(t, "http-policy.md", "json", 0); got != want {
+		t.Errorf("it serves\n%s\nand the documentation has\n%s", got, want)
+	}
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "Cache-Control": "max-age=300",
+		"Link": `<https://github.com/everonce/everonce/blob/main/docs/reference/http-policy.md>; rel="describedby"`,
+	} {
+		if got := res.Header.Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if res := send(h, http.MethodGet, "/idempotency", "", "If-None-Match", res.Header.Get("ETag")); res.StatusCode != http.StatusNotModified {
+		t.Errorf("with its ETag: %d", res.StatusCode)
+	}
+	if res := send(h, http.MethodHead, "/idempotency", ""); res.StatusCode != 200 || bodyOf(t, res) != "" || res.Header.Get("Content-Length") == "" {
+		t.Errorf("HEAD: %d %v", res.StatusCode, res.Header)
+	}
+	if res := send(h, http.MethodPost, "/idempotency", ""); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %d %v", res.StatusCode, res.Header)
+	}
+}
+
+// A policy says of a route's methods only those that its pattern lets through, and what is in force without options.
+func TestPolicyOfRoutes(t *testing.T) {
+	h := policyOf(t, everonce.Lifetime{}, &httponce.Options{
+		Header: "X-Request-Key", Marker: "X-Replayed",
+		Routes: map[string]httponce.Route{
+			"GET /reports":   {Methods: []string{"GET", "HEAD", "POST"}},
+			"/anything":      {Methods: []string{"PUT", "POST"}, MaxBody: 5},
+			"DELETE /exempt": {},
+		},
+	})
+	var doc struct {
+		Header string
+		Marker string `json:"replay_marker"`
+		Routes []struct {
+			Pattern   string
+			Methods   []string
+			Retention string
+			MaxBody   int64 `json:"max_body_bytes"`
+		}
+	}
+	if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Header != "X-Request-Key" || doc.Marker != "X-Replayed" || len(doc.Routes) != 4 {
+		t.Fatalf("%+v", doc)
+	}
+	for i, want := range []struct {
+		pattern, methods string
+		maxBody          int64
+	}{
+		{"", "PATCH POST", 8 << 20}, {"/anything", "POST PUT", 5}, {"DELETE /exempt", "", 8 << 20}, {"GET /reports", "GET HEAD", 8 << 20},
+	} {
+		r := doc.Routes[i]
+		if r.Pattern != want.pattern || strings.Join(r.Methods, " ") != want.methods || r.Methods == nil || r.MaxBody != want.maxBody || r.Retention != "P1D" {
+			t.Errorf("%+v, want %+v", r, want)
+		}
+	}
+}
+
+// Lifetimes are told as ISO 8601 durations and in seconds.
+func TestPolicyLifetimes(t *testing.T) {
+	for _, c := range []struct {
+		retention time.Duration
+		iso       string
+		seconds   float64
+	}{
+		{time.Second, "PT1S", 1},
+		{1500 * time.Millisecond, "PT1.5S", 1.5},
+		{90 * time.Minute, "PT1H30M", 5400},
+		{24 * time.Hour, "P1D", 86400},
+		{90*24*time.Hour + 3*time.Hour + 4*time.Second, "P90DT3H4S", 7786804},
+	} {
+		h := policyOf(t, everonce.Lifetime{Retention: c.retention}, nil)
+		var doc struct {
+			Routes []map[string]any
+		}
+		if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
+			t.Fatal(err)
+		}
+		r := doc.Routes[0]
+		if r["retention"] != c.iso || r["retention_seconds"] != c.seconds || r["remember"] != "PT0S" || r["remember_seconds"] != 0.0 {
+			t.Errorf("%v is %v, %v; remember %v, %v", c.retention, r["retention"], r["retention_seconds"], r["remember"], r["remember_seconds"])
+		}
+	}
+}
+
+func TestPolicyRefusesBadOptions(t *testing.T) {
+	var none *everonce.Receiver
+	for _, recv := range []everonce.AnyReceiver{nil, none} {
+		if h, err := httponce.Policy(recv, nil); !errors.Is(err, everonce.ErrInvalidArgument) || h != nil {
+			t.Errorf("%v, %v", h, err)
+		}
+	}
+	if _, err := httponce.Policy(receiverWith(t, everonce.Options{}), &httponce.Options{MaxWaiting: -1}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
