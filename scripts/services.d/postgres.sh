@@ -39,14 +39,6 @@ server_pid() {
 	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/data" && printf '%s\n' "$pid"
 }
 
-process_args() {
-	if [ -r "/proc/$1/cmdline" ]; then
-		tr '\0' ' ' <"/proc/$1/cmdline"
-	else
-		ps -o args= -p "$1"
-	fi 2>/dev/null
-}
-
 # init_data makes the cluster aside and moves it into its place when it is whole, so that a run that was
 # killed in between leaves nothing that looks like one.
 init_data() {

@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154 # read by, and set by, scripts/services
+# MongoDB: where an engine for containers answers, the real one. Else mongo-java-server, which speaks its protocol and
+# knows the part of it that the store uses; no Debian package has the real one. It is fetched through Maven.
+
+variable=EVERONCE_TEST_MONGODB_URL
+port=27917
+native_packages='maven default-jdk-headless'
+
+native_find() { command -v java >/dev/null && command -v mvn >/dev/null && command -v javac >/dev/null; }
+
+server_pid() {
+	local pid
+	pid=$(head -n 1 "$dir/pid" 2>/dev/null) || return 1
+	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/data" && printf '%s\n' "$pid"
+}
+
+# libraries fetches what pom.xml names, once.
+libraries() {
+	[ -f "$dir/lib.done" ] && cmp -s "$here/services.d/mongodb/pom.xml" "$dir/lib.done" && return 0
+	say "fetching mongo-java-server through Maven"
+	rm -rf "${dir:?}/lib"
+	mvn -q -B -f "$here/services.d/mongodb/pom.xml" dependency:copy-dependencies -DoutputDirectory="$dir/lib" >>"$dir/log" 2>&1 </dev/null &&
+		cp "$here/services.d/mongodb/pom.xml" "$dir/lib.done"
+}
+
+native_start() {
+	local p
+	if ! { server_pid >/dev/null && answers "$(url)"; }; then
+		native_stop || return 1
+		libraries || return 1
+		mkdir -p "$dir/data"
+		p=$(free_port "$(recalled port | grep . || echo "$port")")
+		printf '%s\n' "$p" >"$dir/port"
+		(
+			cd "$dir" || exit 1
+			nohup java -Xmx256m -cp "$dir/lib/*" "$here/services.d/mongodb/Launcher.java" "$p" "$dir/data/db" >>"$dir/log" 2>&1 </dev/null &
+			echo $! >"$dir/pid"
+		)
+		wait_until 300 answers "$(url)" || return 1
+	fi
+	url
+}
+
+url() { printf 'mongodb://127.0.0.1:%s/\n' "$(cat "$dir/port")"; }
+
+native_alive() { server_pid >/dev/null; }
+
+native_stop() {
+	local pid
+	pid=$(server_pid) || return 0
+	kill "$pid"
+	wait_until 100 gone "$pid" || { kill -9 "$pid" && wait_until 100 gone "$pid"; }
+}
+
+compose_inner() { echo 27017; }
+
+compose_url() {
+	local address
+	read -r address && [ -n "$address" ] && printf 'mongodb://%s/?directConnection=true\n' "$address"
+}
+
+# answers knocks.
+answers() {
+	local at
+	at=${1#*://} at=${at%%/*} at=${at##*@} at=${at%%,*}
+	case $at in
+	*:*) ;;
+	*) at=$at:27017 ;;
+	esac
+	(exec 3<>"/dev/tcp/${at%:*}/${at##*:}") 2>/dev/null
+}

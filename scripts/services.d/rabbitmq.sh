@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034,SC2154 # read by, and set by, scripts/services
+# RabbitMQ: a node of its own, with its own name, cookie and folders; epmd, which nodes share, is left running.
+
+variable=EVERONCE_TEST_RABBITMQ_URL
+port=25673
+native_packages=rabbitmq-server
+
+native_find() {
+	local d
+	for d in "$(dirname "$(command -v rabbitmq-server || echo none/none)")" /usr/lib/rabbitmq/bin /usr/sbin /opt/homebrew/sbin /usr/local/sbin; do
+		if [ -x "$d/rabbitmq-server" ] && [ -x "$d/rabbitmqctl" ]; then
+			bin=$d
+			return 0
+		fi
+	done
+	return 1
+}
+
+# node runs one of RabbitMQ's programs for our node. Debian's wrappers change to the user rabbitmq; those of
+# the library's folder do not.
+node() {
+	local program=$1 d=$bin
+	shift
+	[ -x /usr/lib/rabbitmq/bin/"$program" ] && d=/usr/lib/rabbitmq/bin
+	env HOME="$dir/home" RABBITMQ_NODENAME="everonce-$(cat "$dir/port")@localhost" RABBITMQ_NODE_PORT="$(cat "$dir/port")" RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 \
+		RABBITMQ_DIST_PORT="$(($(cat "$dir/port") + 20000))" RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir/logs" RABBITMQ_PID_FILE="$dir/pid" \
+		RABBITMQ_CONFIG_FILE="$dir/rabbitmq" RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" RABBITMQ_CONF_ENV_FILE=/dev/null RABBITMQ_USE_LONGNAME=false \
+		"$d/$program" "$@" >>"$dir/log" 2>&1 </dev/null
+}
+
+server_pid() {
+	local pid
+	pid=$(head -n 1 "$dir/pid" 2>/dev/null) || return 1
+	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/" && printf '%s\n' "$pid"
+}
+
+native_start() {
+	local p
+	if ! { server_pid >/dev/null && answers "$(url)"; }; then
+		native_stop || return 1
+		p=$(free_port "$(recalled port | grep . || echo "$port")")
+		printf '%s\n' "$p" >"$dir/port"
+		mkdir -p "$dir/data" "$dir/logs" "$dir/home"
+		[ -s "$dir/password" ] || (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/password")
+		(
+			umask 077
+			printf '%s\n' 'loopback_users = none' "default_user = everonce" "default_pass = $(cat "$dir/password")" \
+				'vm_memory_high_watermark.absolute = 512MB' 'disk_free_limit.absolute = 50MB' >"$dir/rabbitmq.conf"
+		)
+		printf '[].\n' >"$dir/plugins"
+		node rabbitmq-server -detached || return 1
+		wait_until 600 test -s "$dir/pid" && node rabbitmqctl --timeout 120 wait --timeout 120 "$dir/pid" && node rabbitmqctl await_startup --timeout 120 || return 1
+		wait_until 100 answers "$(url)" || return 1
+	fi
+	url
+}
+
+url() { printf 'amqp://everonce:%s@127.0.0.1:%s/\n' "$(cat "$dir/password")" "$(cat "$dir/port")"; }
+
+native_alive() { server_pid >/dev/null; }
+
+native_stop() {
+	local pid
+	pid=$(server_pid) || return 0
+	native_find && node rabbitmqctl stop --timeout 30 && wait_until 100 gone "$pid" && return 0
+	kill -9 "$pid" && wait_until 100 gone "$pid"
+}
+
+compose_inner() { echo 5672; }
+
+compose_url() {
+	local address
+	read -r address && [ -n "$address" ] && printf 'amqp://everonce:everonce@%s/\n' "$address"
+}
+
+# answers knocks: a broker that listens greets whoever speaks AMQP.
+answers() {
+	local at greeting
+	at=${1#*://} at=${at%%/*} at=${at##*@}
+	case $at in
+	*:*) ;;
+	*) at=$at:5672 ;;
+	esac
+	# The broker answers a wrong protocol header with the right one, and closes.
+	greeting=$( (exec 3<>"/dev/tcp/${at%:*}/${at##*:}" && printf 'AMQP\0\0\0\0' >&3 && head -c 4 <&3) 2>/dev/null) || return 1
+	[ "$greeting" = AMQP ]
+}
