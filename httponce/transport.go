@@ -46,7 +46,7 @@ import (
 //
 // An [http.Transport] below sends a request with this header again by itself, unseen by this transport and not
 // counted as an attempt: when a connection that it reuses turns out to be closed, and over HTTP/2 after GOAWAY and
-// REFUSED_STREAM, up to six times. It is the same request, with the same key.
+// REFUSED_STREAM, up to seven times, in a minute. It is the same request, with the same key.
 //
 // It is safe for concurrent use.
 type Transport struct {

@@ -59,7 +59,9 @@ func (p *transportPipes) dial(ctx context.Context, _, _ string) (net.Conn, error
 func transportServe(t *testing.T, h http.HandlerFunc) (*http.Transport, *transportPipes) {
 	t.Helper()
 	p := newTransportPipes()
-	srv := &http.Server{Handler: h}
+	srv := &http.Server{Handler: h, Protocols: new(http.Protocols)}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -1,0 +1,164 @@
+package httponce_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// transportHops is a server that redirects /start to a location, and remembers all that comes: method, path, body, key.
+type transportHops struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []string
+}
+
+func newTransportHops(t *testing.T, status int, location string) *transportHops {
+	t.Helper()
+	h := &transportHops{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.seen = append(h.seen, strings.TrimSpace(strings.Join([]string{r.Method, r.URL.Path, string(body), r.Header.Get("Idempotency-Key")}, " ")))
+		switch {
+		case r.URL.Path == "/start":
+			http.Redirect(w, r, location, status)
+		case r.URL.Path == "/hop":
+			http.Redirect(w, r, "/end", status)
+		case r.Method == http.MethodPost && len(h.seen) < 4: // once more after a redirect
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *transportHops) requests() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seen
+}
+
+// transportStart posts to /start, with the key in the header, in the context or made by the transport.
+func transportStart(t *testing.T, client *http.Client, url, from string) (*http.Response, error) {
+	t.Helper()
+	ctx := t.Context()
+	if from == "context" {
+		ctx = httponce.WithKey(ctx, "order-7")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/start", strings.NewReader("charge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from == "header" {
+		req.Header.Set("Idempotency-Key", `"order-7"`)
+	}
+	return client.Do(req)
+}
+
+// An operation that is redirected as it is keeps its body and its key, over all hops and attempts.
+func TestTransportRedirectKeepsTheKey(t *testing.T) {
+	for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		for _, from := range []string{"header", "context", "random"} {
+			srv := newTransportHops(t, status, "/hop")
+			resp, err := transportStart(t, transportOver(t, nil, nil), srv.URL, from)
+			transportWantAnswer(t, resp, err, http.StatusOK, "")
+			key := `"order-7"`
+			if from == "random" {
+				key = resp.Request.Header.Get("Idempotency-Key")
+			}
+			want := []string{"POST /start charge " + key, "POST /hop charge " + key, "POST /end charge " + key, "POST /end charge " + key}
+			if got := srv.requests(); !slices.Equal(got, want) || key == "" {
+				t.Errorf("%d, key by %s: the server got %q, want %q", status, from, got, want)
+			}
+		}
+	}
+}
+
+// A redirect that makes a GET of it makes a request without a key, though net/http copies a caller's header.
+func TestTransportRedirectToAGetHasNoKey(t *testing.T) {
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
+		for _, from := range []string{"header", "context", "random"} {
+			srv := newTransportHops(t, status, "/hop")
+			resp, err := transportStart(t, transportOver(t, nil, nil), srv.URL, from)
+			transportWantAnswer(t, resp, err, http.StatusOK, "")
+			if got := srv.requests(); len(got) != 3 || got[1] != "GET /hop" || got[2] != "GET /end" {
+				t.Errorf("%d, key by %s: the server got %q", status, from, got)
+			}
+		}
+	}
+}
+
+// A key does not go to another origin, whichever way it was given. net/http alone would send it there.
+func TestTransportRedirectElsewhere(t *testing.T) {
+	for _, from := range []string{"header", "context", "random"} {
+		other := newTransportHops(t, 0, "")
+		srv := newTransportHops(t, http.StatusTemporaryRedirect, other.URL+"/end")
+		_, err := transportStart(t, transportOver(t, nil, nil), srv.URL, from)
+		if !errors.Is(err, httponce.ErrRedirectedElsewhere) || strings.Contains(err.Error(), "order-7") {
+			t.Errorf("key by %s: got the error %v", from, err)
+		}
+		if got := other.requests(); len(got) != 0 {
+			t.Errorf("key by %s: the other server got %q", from, got)
+		}
+		toGet := newTransportHops(t, http.StatusSeeOther, other.URL+"/end")
+		resp, err := transportStart(t, transportOver(t, nil, nil), toGet.URL, from)
+		transportWantAnswer(t, resp, err, http.StatusOK, "")
+		if got := other.requests(); !slices.Equal(got, []string{"GET /end"}) {
+			t.Errorf("key by %s: the other server got %q", from, got)
+		}
+	}
+	other := newTransportHops(t, 0, "")
+	srv := newTransportHops(t, http.StatusTemporaryRedirect, other.URL+"/end")
+	resp, err := transportStart(t, &http.Client{}, srv.URL, "header")
+	transportWantAnswer(t, resp, err, http.StatusServiceUnavailable, "")
+	if got := other.requests(); !slices.Equal(got, []string{`POST /end charge "order-7"`}) {
+		t.Errorf("from net/http alone the other server got %q: the trap is gone", got)
+	}
+}
+
+func TestTransportRedirectElsewhereByLeave(t *testing.T) {
+	other := newTransportHops(t, 0, "")
+	srv := newTransportHops(t, http.StatusTemporaryRedirect, other.URL+"/end")
+	client := transportOver(t, nil, &httponce.TransportOptions{FollowTo: func(from, to *url.URL) bool {
+		return "http://"+from.Host == srv.URL && "http://"+to.Host == other.URL
+	}})
+	resp, err := transportStart(t, client, srv.URL, "context")
+	transportWantAnswer(t, resp, err, http.StatusOK, "")
+	if got := other.requests(); len(got) != 4 || got[0] != `POST /end charge "order-7"` || got[3] != got[0] {
+		t.Errorf("the other server got %q", got)
+	}
+}
+
+// The whole has one limit of time, over all redirects.
+func TestTransportRedirectsShareMaxElapsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hops atomic.Int32
+		base, _ := transportServe(t, func(w http.ResponseWriter, r *http.Request) {
+			hops.Add(1)
+			<-time.After(10 * time.Second)
+			http.Redirect(w, r, "/again", http.StatusTemporaryRedirect)
+		})
+		begun := time.Now()
+		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{MaxElapsed: 25 * time.Second}), "http://pay.example/")
+		retry := transportWantError(t, resp, err, 1)
+		if took := time.Since(begun); took != 25*time.Second || retry.Elapsed != took || hops.Load() != 3 {
+			t.Errorf("%d hops in %v, and %v", hops.Load(), took, err)
+		}
+	})
+}
