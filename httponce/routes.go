@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -42,12 +43,16 @@ func (rt *route) in(err error) error {
 	return fmt.Errorf("httponce: route %q: %w", rt.pattern, err)
 }
 
+// registeredAt is where the mux says that a pattern came from: a line of this file.
+var registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
+
 // handlePattern registers a route. http.ServeMux panics on a pattern that it can not read, or that
 // conflicts with another.
 func handlePattern(mux *http.ServeMux, rt *route) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", everonce.ErrInvalidArgument, p)
+			text := registeredAt.ReplaceAllString(fmt.Sprint(p), "")
+			err = fmt.Errorf("%w: %s", everonce.ErrInvalidArgument, strings.Join(strings.Fields(text), " "))
 		}
 	}()
 	mux.Handle(rt.pattern, rt)

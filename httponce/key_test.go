@@ -1,0 +1,166 @@
+package httponce
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/dunglas/httpsfv"
+)
+
+func TestParseKey(t *testing.T) {
+	long := strings.Repeat("k", MaxKeyLen)
+	for value, want := range map[string]string{
+		`8e03978e-40d5-43dd-bc93-6894a57f9324`:   "8e03978e-40d5-43dd-bc93-6894a57f9324",
+		`"8e03978e-40d5-43dd-bc93-6894a57f9324"`: "8e03978e-40d5-43dd-bc93-6894a57f9324",
+		`7391827364518273645`:                    "7391827364518273645", // Firefox' own are 64 bits
+		`1`:                                      "1",
+		`"1"`:                                    "1",
+		" \t1\t ":                                "1",
+		` "1" `:                                  "1",
+		`"a b"`:                                  "a b",
+		`" "`:                                    " ",
+		`"a,b"`:                                  "a,b",
+		`"a\"b"`:                                 `a"b`,
+		`"a\\b"`:                                 `a\b`,
+		`"\\"`:                                   `\`,
+		`a"b`:                                    `a"b`,
+		`a\b`:                                    `a\b`,
+		`a'b;c=d`:                                `a'b;c=d`,
+		`"k";a`:                                  "k",
+		`"k"; a=1;b="x,y";c=:AQ==:;d=tok;e=?0`:   "k",
+		// Other structured fields are no strings, and so are raw keys, if they may be.
+		`:YWJj:`:           ":YWJj:",
+		`?1`:               "?1",
+		`@1659578233`:      "@1659578233",
+		`("a")`:            `("a")`,
+		`%"gr%c3%bcn"`:     `%"gr%c3%bcn"`,
+		long:               long,
+		`"` + long + `"`:   long,
+		`"` + long + `";a`: long,
+		`"` + strings.Repeat(`\"`, MaxKeyLen) + `"`: strings.Repeat(`"`, MaxKeyLen),
+	} {
+		if got, err := ParseKey(value); err != nil || got != want {
+			t.Errorf("%s: %q, %v, want %q", value, got, err, want)
+		}
+	}
+}
+
+// What is no key is refused, and the reason names no part of it.
+func TestInvalidKeys(t *testing.T) {
+	long := strings.Repeat("k", MaxKeyLen+1)
+	for value, want := range map[string]keyProblem{
+		"":               keyEmpty,
+		" \t ":           keyEmpty,
+		`""`:             keyEmpty,
+		`"";a`:           keyEmpty,
+		long:             keyTooLong,
+		`"` + long + `"`: keyTooLong,
+		`"k";p="` + strings.Repeat("p", maxKeyField) + `"`: keyTooLong, // before it is parsed
+		"kay,kay":         keyComma,
+		"kay, kay":        keyComma,
+		"kay kay":         keyNotVisible,
+		"kay\tkay":        keyNotVisible,
+		"kay\x00":         keyNotVisible,
+		"kay\r\nX-Evil:1": keyNotVisible,
+		"kay\x7f":         keyNotVisible,
+		"käy":             keyNotVisible, // obs-text
+		`(kay "kay")`:     keyNotVisible,
+		`"`:               keyNoString,
+		`"kay`:            keyNoString,
+		`"kay"kay`:        keyNoString,
+		`"kay" kay`:       keyNoString,
+		`"kay", "kay"`:    keyNoString,
+		`"kay","kay"`:     keyNoString,
+		`"kay\n"`:         keyNoString,
+		`"kay\"`:          keyNoString,
+		"\"kay\tkay\"":    keyNoString,
+		"\"kay\x1f\"":     keyNoString,
+		"\"kay\x7f\"":     keyNoString,
+		`"käy"`:           keyNoString,
+		"\"kay\r\n\"":     keyNoString,
+		`"kay";`:          keyNoString,
+		`"kay";A`:         keyNoString,
+		`"kay";a=`:        keyNoString,
+		"\"kay\";\ta":     keyNoString,
+		`"kay";a=(1 2)`:   keyNoString,
+	} {
+		_, err := ParseKey(value)
+		if !errors.Is(err, ErrInvalidKey) || !strings.HasSuffix(err.Error(), string(want)) {
+			t.Errorf("%q: %v, want %q", value, err, want)
+			continue
+		}
+		if strings.Contains(err.Error(), "kay") {
+			t.Errorf("%q: the error quotes it: %v", value, err)
+		}
+	}
+}
+
+// A header that is there twice is two keys, be they equal; one line with two members is refused by its comma.
+func TestSeveralKeys(t *testing.T) {
+	for _, values := range [][]string{{"a", "b"}, {"a", "a"}, {`"a"`, "a"}, {"", "a"}} {
+		if _, found, p := keyOf(http.Header{"Idempotency-Key": values}, "Idempotency-Key"); !found || p != keyRepeated {
+			t.Errorf("%q: found is %v, %q", values, found, p)
+		}
+	}
+	if _, found, p := keyOf(http.Header{"Idempotency-Key": {""}}, "Idempotency-Key"); !found || p != keyEmpty {
+		t.Errorf("an empty header: found is %v, %q", found, p)
+	}
+	if _, found, p := keyOf(http.Header{}, "Idempotency-Key"); found || p != "" {
+		t.Errorf("no header: found is %v, %q", found, p)
+	}
+}
+
+// FuzzParseKey: the two spellings of a key are the same key, what is written with the library is read back, and what is
+// accepted can be sent back in a header as it came.
+func FuzzParseKey(f *testing.F) {
+	for _, s := range []string{
+		"", "k", `"k"`, `"k`, `"k\"k"`, `"k\\"`, `"k";a=1`, `"k";a="b";c`, "a,b", `"a,b"`, "a b", " k ", "\tk", "k\x7f", "ü", "\x80",
+		`"";q`, `:YQ==:`, "?1", "1.5", "@1", "(a)", "k\r\nSet-Cookie: a=b", `"k\r\n"`, strings.Repeat("k", 255), strings.Repeat("k", 256),
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		key, err := ParseKey(value)
+		if err != nil {
+			if !errors.Is(err, ErrInvalidKey) || key != "" {
+				t.Errorf("%q: %q, %v", value, key, err)
+			}
+		} else {
+			checkKey(t, value, key)
+		}
+		// The value as a key: however it is sent, it is that key.
+		quoted, err := httpsfv.Marshal(httpsfv.NewItem(value))
+		if err != nil || value == "" || len(value) > MaxKeyLen {
+			return
+		}
+		if got, err := ParseKey(quoted); err != nil || got != value {
+			t.Errorf("%q as %q: %q, %v", value, quoted, got, err)
+		}
+		if raw, err := ParseKey(value); err == nil && value[0] != '"' && value[0] != ' ' && value[len(value)-1] != ' ' && raw != value {
+			t.Errorf("%q raw: %q", value, raw)
+		}
+	})
+}
+
+func checkKey(t *testing.T, value, key string) {
+	t.Helper()
+	if key == "" || len(key) > MaxKeyLen || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+		t.Errorf("%q: the key is %q", value, key)
+	}
+	if strings.ContainsAny(value, "\r\n\x00") {
+		t.Errorf("%q can break out of a header", value)
+	}
+	trimmed := strings.Trim(value, " \t")
+	if trimmed[0] != '"' {
+		if key != trimmed {
+			t.Errorf("%q: the key is %q", value, key)
+		}
+		return
+	}
+	item, err := httpsfv.UnmarshalItem([]string{trimmed})
+	if err != nil || item.Value != key {
+		t.Errorf("%q: the key is %q, the library has %v, %v", value, key, item.Value, err)
+	}
+}

@@ -1,0 +1,156 @@
+package httponce_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// counted returns a handler behind the middleware that counts its calls.
+func counted(t testing.TB, opts *httponce.Options) (h http.Handler, calls *int) {
+	t.Helper()
+	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls = new(int)
+	return protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		*calls++
+		fmt.Fprintf(w, "call %d", *calls)
+	})), calls
+}
+
+// All spellings of a key are one key.
+func TestSpellingsOfAKey(t *testing.T) {
+	h, calls := counted(t, nil)
+	for i, spelled := range []string{"k1", `"k1"`, ` "k1" `, `"k1";v=1`, "\tk1"} {
+		res := send(h, "POST", "/payments", "{}", "Idempotency-Key", spelled)
+		if body := bodyOf(t, res); body != "call 1" || i > 0 && res.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%s: %q, %v", spelled, body, res.Header)
+		}
+	}
+	if res := send(h, "POST", "/payments", "{}", "Idempotency-Key", "K1"); bodyOf(t, res) != "call 2" {
+		t.Error("letter case does not count")
+	}
+	if *calls != 2 {
+		t.Errorf("the handler was called %d times, want 2", *calls)
+	}
+}
+
+// A key that can not be is answered 400, with the reason; nothing of it is repeated, and the handler is not called.
+func TestInvalidKeyIsAProblem(t *testing.T) {
+	h, calls := counted(t, &httponce.Options{Header: "X-Request-Key", EchoKey: true})
+	for value, want := range map[string]string{
+		"":                        "X-Request-Key: it is empty.",
+		"secret,secret":           "comma",
+		`"secret`:                 "structured field string",
+		strings.Repeat("sec", 86): "longer than 255 bytes",
+		"secret secret":           "not visible ASCII",
+	} {
+		res := send(h, "POST", "/payments", "{}", "X-Request-Key", value)
+		body := bodyOf(t, res)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "invalid-key") || !strings.Contains(body, want) ||
+			strings.Contains(body, "secret") || res.Header.Get("X-Request-Key") != "" {
+			t.Errorf("%q: %d %s %v", value, res.StatusCode, body, res.Header)
+		}
+	}
+	if res := send(h, "POST", "/", "", "X-Request-Key", "a", "X-Request-Key", "a"); res.StatusCode != 400 || !strings.Contains(bodyOf(t, res), "more than once") {
+		t.Errorf("twice: %d", res.StatusCode)
+	}
+	if *calls != 0 {
+		t.Errorf("the handler was called %d times", *calls)
+	}
+}
+
+// The header is the configured one, and no other.
+func TestConfiguredHeader(t *testing.T) {
+	h, calls := counted(t, &httponce.Options{Header: "x-request-KEY", EchoKey: true})
+	for range 2 {
+		res := send(h, "POST", "/payments", "{}", "X-Request-Key", `"k1";a`)
+		if bodyOf(t, res) != "call 1" || res.Header.Get("X-Request-Key") != `"k1";a` {
+			t.Errorf("%v", res.Header)
+		}
+	}
+	for range 2 {
+		send(h, "POST", "/payments", "{}", "Idempotency-Key", "k1")
+	}
+	if *calls != 3 {
+		t.Errorf("the handler was called %d times, want 3: the other header is none", *calls)
+	}
+}
+
+// Methods that are not named pass untouched, with a key or without, and so do requests without one; where a
+// key is required those are refused.
+func TestWhoNeedsAKey(t *testing.T) {
+	for _, c := range []struct {
+		name, method string
+		route        httponce.Route
+		key          bool
+		calls        int // of two requests
+		status       int
+	}{
+		{"POST", "POST", httponce.Route{}, true, 1, 200},
+		{"PATCH", "PATCH", httponce.Route{}, true, 1, 200},
+		{"PUT", "PUT", httponce.Route{}, true, 2, 200},
+		{"GET", "GET", httponce.Route{Required: true}, true, 2, 200},
+		{"no key", "POST", httponce.Route{}, false, 2, 200},
+		{"no key, required", "POST", httponce.Route{Required: true}, false, 0, 400},
+		{"other methods", "PUT", httponce.Route{Methods: []string{"PUT"}}, true, 1, 200},
+		{"not among them", "POST", httponce.Route{Methods: []string{"PUT"}, Required: true}, true, 2, 200},
+		{"exempt", "POST", httponce.Route{Methods: []string{}, Required: true}, true, 2, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, calls := counted(t, &httponce.Options{Route: c.route})
+			for range 2 {
+				var header []string
+				if c.key {
+					header = []string{"Idempotency-Key", "k1"}
+				}
+				if res := send(h, c.method, "/payments", "", header...); res.StatusCode != c.status {
+					t.Errorf("answered %d, want %d", res.StatusCode, c.status)
+				}
+			}
+			if *calls != c.calls {
+				t.Errorf("called %d times, want %d", *calls, c.calls)
+			}
+		})
+	}
+}
+
+// No key can write a header of the answer, whatever is sent: what the server lets through is refused, or comes back in
+// one line as it was.
+func TestKeysCanNotInjectHeaders(t *testing.T) {
+	h, _ := counted(t, &httponce.Options{EchoKey: true})
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	for _, value := range []string{
+		"k\rX-Evil: 1", "k\nX-Evil: 1", "k\r\n X-Evil: 1", "\"k\r\n\tX-Evil: 1\"", "k\x00X-Evil: 1", `"k\r\nX-Evil: 1"`,
+		"k\x0bX-Evil:1", "k\xe2\x80\xa8X-Evil:1", "k%0d%0aX-Evil:1", `"k%0d%0aX-Evil: 1"`, "\"k\";a=\"\r\nX-Evil: 1\"", "k\u0085X-Evil:1",
+	} {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /payments HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIdempotency-Key: %s\r\nContent-Length: 0\r\n\r\n", value)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("%q: %v", value, err)
+			continue
+		}
+		if _, ok := res.Header["X-Evil"]; ok {
+			t.Errorf("%q wrote a header: %v", value, res.Header)
+		}
+		echo := res.Header["Idempotency-Key"]
+		if res.StatusCode == http.StatusOK && len(echo) != 1 || res.StatusCode != http.StatusOK && len(echo) != 0 {
+			t.Errorf("%q: %d, echoed is %q", value, res.StatusCode, echo)
+		}
+		conn.Close()
+	}
+}

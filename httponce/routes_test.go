@@ -1,0 +1,126 @@
+package httponce
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+func TestRouteOf(t *testing.T) {
+	opts := &Options{
+		Route: Route{MaxBody: 1},
+		Routes: map[string]Route{
+			"POST /payments/{id}":             {MaxBody: 2},
+			"/tree/":                          {MaxBody: 3},
+			"POST api.example.com/payments/1": {MaxBody: 4},
+			"PATCH /exact/{$}":                {MaxBody: 5},
+			"/named":                          {MaxBody: 6, Name: func(r *http.Request) string { return r.URL.Query().Get("name") }},
+			"POST api.example.com/{a...}":     {MaxBody: 7},
+			"CONNECT example.com/":            {MaxBody: 8},
+		},
+	}
+	s, err := opts.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method, host, target, pattern string
+		max                           int64
+		name                          string
+	}{
+		{"POST", "example.com", "/payments/1", "", 2, "/payments/{id}"},
+		{"POST", "example.com:8080", "/payments/2", "", 2, "/payments/{id}"},
+		{"POST", "example.com", "//payments/./1", "", 2, "/payments/{id}"},              // a mux would redirect
+		{"POST", "example.com", "/payments/%2e%2e/payments/1", "", 2, "/payments/{id}"}, // what is behind a mux might clean it
+		{"POST", "example.com", "/payments/a%2Fb", "", 2, "/payments/{id}"},
+		{"PATCH", "example.com", "/payments/1", "", 1, "/payments/1"}, // a mux: 405
+		{"POST", "example.com", "/payments/1/", "", 1, "/payments/1/"},
+		{"POST", "example.com", "/Payments/1", "", 1, "/Payments/1"},
+		{"POST", "example.com", "/tree/a/b", "", 3, "/tree/"},
+		{"POST", "example.com", "/tree/", "", 3, "/tree/"},
+		{"POST", "example.com", "/tree", "", 1, "/tree"}, // a mux would redirect: another route until it has
+		{"POST", "example.com", "//tree", "", 1, "/tree"},
+		{"POST", "api.example.com", "/payments/1", "", 4, "api.example.com/payments/1"},
+		{"POST", "api.example.com:443", "/payments/2", "", 7, "api.example.com/{a...}"},
+		{"PATCH", "example.com", "/exact/", "", 5, "/exact/{$}"},
+		{"PATCH", "example.com", "/exact/a", "", 1, "/exact/a"},
+		{"POST", "example.com", "/named?name=n", "", 6, "n"},
+		{"POST", "example.com", "/named", "", 6, "/named"},
+		{"POST", "example.com", "/other", "", 1, "/other"},
+		{"POST", "example.com", "/other", "POST /{x}", 1, "/{x}"}, // routed before it came here
+		{"POST", "example.com", "/other", "example.com/{x}", 1, "example.com/{x}"},
+		{"POST", "example.com", "/payments/1", "/", 2, "/payments/{id}"},
+		{"CONNECT", "example.com", "/a", "", 8, "example.com/"},
+		{"CONNECT", "example.org", "//a", "", 1, "/a"},
+		{"POST", "example.com", "*", "", 1, "/%2A"},
+	} {
+		u, err := url.ParseRequestURI(c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt, name := s.routeOf(&http.Request{Method: c.method, Host: c.host, URL: u, Pattern: c.pattern})
+		if rt.MaxBody != c.max || name != c.name {
+			t.Errorf("%s %s %s: the settings of %q (%d) and the name %q, want %d and %q", c.method, c.host, c.target, rt.pattern, rt.MaxBody, name, c.max, c.name)
+		}
+	}
+	if rt, name := s.routeOf(&http.Request{Method: http.MethodConnect, Host: "example.net:443", URL: &url.URL{Host: "example.net:443"}}); rt != s.base || name != "/" {
+		t.Errorf("CONNECT without a path: %q", name)
+	}
+}
+
+// The name of the zero Options is told by where the middleware stands.
+func TestPlacementsOfTheMiddleware(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		inside bool
+		want   string
+	}{
+		{"inside of a mux", true, "/orders/{id}"},
+		{"around a mux", false, "/orders/7"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := (*Options)(nil).settings()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			watch := func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, got = s.routeOf(r)
+					next.ServeHTTP(w, r)
+				})
+			}
+			mux := http.NewServeMux()
+			var h http.Handler = mux
+			end := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			if c.inside {
+				mux.Handle("POST /orders/{id}", watch(end))
+			} else {
+				mux.Handle("POST /orders/{id}", end)
+				h = watch(mux)
+			}
+			h.ServeHTTP(nil, &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/orders/7"}})
+			if got != c.want {
+				t.Errorf("the route is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A pattern that no mux reads is an error that names it.
+func TestBadPatterns(t *testing.T) {
+	for _, patterns := range [][]string{{""}, {"payments"}, {"POST"}, {"GET /{"}, {"/{x}/{x}"}, {"/{x}/b", "/a/{y}"}, {"POST\t/a", "POST /a"}} {
+		opts := &Options{Routes: map[string]Route{}}
+		for _, p := range patterns {
+			opts.Routes[p] = Route{}
+		}
+		_, err := opts.settings()
+		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), ".go") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), patterns[0][:len(patterns[0])/2]) {
+			t.Errorf("%q: %v", patterns, err)
+		}
+	}
+}

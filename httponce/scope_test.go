@@ -1,0 +1,50 @@
+package httponce
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce"
+)
+
+// Every list of names has a scope, valid for the core, and no two have the same.
+func TestScopesAreValidAndDiffer(t *testing.T) {
+	long := strings.Repeat("x", 600)
+	names := []string{
+		"", "a", "a/", "/a", "a/b", "a%2Fb", "a%252Fb", "%", "%%", "a%", "~", "~" + strings.Repeat("0", 64), "ü", "u\u0308",
+		"a\x00b", "a\nb", "a\x7f", "a\u0085b", "\xff", "\xfe", "\ufffd", long, long + "x", strings.Repeat("/", 80), strings.Repeat("/", 81), strings.Repeat("%", 200),
+		scopePart(long, maxPrincipalPart), scopePart("\xff", maxPrincipalPart),
+	}
+	seen := map[everonce.Scope][3]string{}
+	for _, principal := range names {
+		for _, method := range []string{"POST", "PATCH", strings.Repeat("M", maxMethodPart)} {
+			for _, route := range names {
+				s := scopeOf(principal, method, route)
+				id := [3]string{principal, method, route}
+				if other, ok := seen[s]; ok {
+					t.Fatalf("%q and %q have one scope: %s", id, other, s)
+				}
+				seen[s] = id
+				if err := (everonce.Key{Scope: s, ID: "k"}).Validate(); err != nil {
+					t.Fatalf("%q: %v", id, err)
+				}
+			}
+		}
+	}
+}
+
+// What fits is stored as it is, so that an operator finds it; what does not is its hash, and a hash that somebody
+// gives as a name is no way to another's scope.
+func TestScopeParts(t *testing.T) {
+	for name, kept := range map[string]bool{
+		"tenant-1": true, "tenant/1": true, "Zoë": true, strings.Repeat("x", 160): true, strings.Repeat("x", 161): false,
+		strings.Repeat("/", 53): true, strings.Repeat("/", 54): false, "a\tb": false, "\xff": false, "\ufffd": true,
+		"~" + strings.Repeat("0", 64): false, "~" + strings.Repeat("0", 63): true,
+	} {
+		got := scopePart(name, maxPrincipalPart)
+		if (got == name) != kept || !kept && (len(got) != 65 || got[0] != hashMark || !utf8.ValidString(got)) {
+			t.Errorf("%q: %q, kept must be %v", name, got, kept)
+		}
+	}
+}
