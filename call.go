@@ -126,7 +126,8 @@ func Optimistic() CallOption {
 	return callOption(func(c *call) { c.optimistic = true; c.given |= optOptimistic })
 }
 
-// WithCodec sets the codec of one call's result: for adapters, whose results are not the application's.
+// WithCodec sets the codec of one call's result: for adapters, whose results are not the application's. The
+// steps of an operation do not take it over.
 func WithCodec(c Codec) CallOption {
 	return callOption(func(call *call) {
 		call.given |= optCodec

@@ -188,9 +188,9 @@ func TestCodecs(t *testing.T) {
 	}
 	// One call's codec: of Do, of a step, and of a duplicate.
 	do(t, r, keyOf("call"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
-		_, err := everonce.Step(ctx, a, "raw", func(context.Context) (string, error) { return "step", nil })
+		_, err := everonce.Step(ctx, a, "raw", func(context.Context) (string, error) { return "step", nil }, everonce.WithCodec(everonce.Raw()))
 		checkErr(t, err, nil)
-		_, err = everonce.Step(ctx, a, "json", func(context.Context) (string, error) { return "step", nil }, everonce.WithCodec(everonce.JSON()))
+		_, err = everonce.Step(ctx, a, "json", func(context.Context) (string, error) { return "step", nil }) // the receiver's
 		checkErr(t, err, nil)
 		return "v", nil
 	}, everonce.Executed, nil, everonce.WithCodec(everonce.Raw()))

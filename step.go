@@ -147,7 +147,9 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if a == nil || nilFunc {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the attempt or the step's function is nil", ErrInvalidArgument)}
 	}
-	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, codec: a.call.codec, codecName: a.call.codecName}}
+	// The codec is the receiver's, also where the operation has one of its own: that may be an adapter's, which can
+	// write nothing but the adapter's results.
+	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, codec: a.set.Codec, codecName: a.set.codecName}}
 	for _, o := range opts {
 		if isNil(o) {
 			return nil, s.fail(Invalid, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument), nil)
