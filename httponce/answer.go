@@ -11,7 +11,7 @@ import (
 // Answer is what a handler answered, as it is saved. A reconciler that knows what became of a request makes
 // one: see [Route.Reconcile].
 type Answer struct {
-	Status int
+	Status int // 0 is 200
 	Header http.Header
 	Body   []byte
 	// Trailer is sent after the body.
@@ -41,7 +41,7 @@ func (answerCodec) Marshal(v any) ([]byte, error) {
 		return nil, fmt.Errorf("httponce: %T is no Answer", v)
 	case a.Elided:
 		return nil, errElided
-	case a.Status < http.StatusOK || a.Status > maxStatus:
+	case !a.hasStatus():
 		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
 	}
 	return a.encode(), nil
@@ -59,6 +59,7 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // summary is what outlives the answer: all but the body and the trailers, and of the headers only Location and
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
+	a.hasStatus()
 	if s := a.saved; s != nil && s.head <= everonce.MaxSummaryLen {
 		return s.summary()
 	}

@@ -42,6 +42,14 @@ func (v *verdict) sendsOwn() bool {
 	return false
 }
 
+// hasStatus reports whether the status of an answer that somebody made can be sent. None is 200.
+func (a *Answer) hasStatus() bool {
+	if a.Status == 0 {
+		a.Status = http.StatusOK
+	}
+	return a.Status >= http.StatusOK && a.Status <= maxStatus
+}
+
 // statusError is the error of an attempt whose answer is not to be saved.
 type statusError int
 
@@ -77,6 +85,11 @@ func (x *exchange) answer(v verdict) {
 	}
 	switch v.res.Outcome {
 	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
+		if !v.res.Value.hasStatus() {
+			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.told.KeyHash, "status", v.res.Value.Status)
+			x.problem(problemUnreadable, x.retryAfter)
+			return
+		}
 		x.replay(v.res.Value, markReplayed)
 	case everonce.Rejected:
 		x.replayFailure(&v)
@@ -172,14 +185,15 @@ func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 }
 
 // storeFailed answers where the store has no answer, or one that can not be read here.
-func (x *exchange) storeFailed(err error) {
+func (x *exchange) storeFailed(err error) { x.problem(problemOfStore(err), x.retryAfter) }
+
+func problemOfStore(err error) problem {
 	for _, unreadable := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
 		if errors.Is(err, unreadable) {
-			x.problem(problemUnreadable, x.retryAfter)
-			return
+			return problemUnreadable
 		}
 	}
-	x.problem(problemUnavailable, x.retryAfter)
+	return problemUnavailable
 }
 
 func (x *exchange) invalid(err error) {

@@ -1,0 +1,236 @@
+package httponce
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce"
+)
+
+// Status returns a handler that tells a client what became of a key of its own, without sending the operation
+// again: for clients that poll, and for those that have lost the body. Mount it for GET, with the key in the path:
+//
+//	mux.Handle("GET /payments/status/{key}", status)
+//
+// The key is the path's wildcard of that name, as it is or quoted as in the header; or, where the pattern has
+// none, the header that carries keys. route names the operations, as they are scoped: their method and the name of their route
+// ("POST /payments"; see [Served] for what that is). recv, principal and opts are those of the middleware,
+// or of HandleTx, that protects them.
+//
+// The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be
+// answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
+// is not seen. A request that [HandleTx] is working on is not seen before it commits. Nothing is written, and no fingerprint is compared.
+//
+// The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *Options) (http.Handler, error) {
+	if missing(recv) || principal == nil {
+		return nil, fmt.Errorf("%w: the receiver or the principal is nil", everonce.ErrInvalidArgument)
+	}
+	method, name, ok := strings.Cut(route, " ")
+	name = strings.TrimLeft(name, " \t")
+	if !ok || !validFieldName(method) || method != strings.ToUpper(method) || name == "" {
+		return nil, fmt.Errorf("%w: the route %q is no method and name, like \"POST /payments\"", everonce.ErrInvalidArgument, route)
+	}
+	s, err := opts.settings()
+	if err != nil {
+		return nil, err
+	}
+	h := &statusHandler{settings: s, recv: recv, principal: principal, method: method, name: name}
+	return readOnly(h.serve), nil
+}
+
+type statusHandler struct {
+	*settings
+	recv         everonce.AnyReceiver
+	principal    Principal
+	method, name string
+}
+
+// The states that Status tells.
+const (
+	stateDone       = "done"
+	stateInProgress = "in_progress"
+	stateUnknown    = "unknown"
+	stateNotDone    = "not_done"
+	stateNotSeen    = "not_seen"
+)
+
+// statusDocument is what Status answers.
+type statusDocument struct {
+	State  string        `json:"state"`
+	Answer *statusAnswer `json:"answer,omitempty"`
+}
+
+// statusAnswer is what a repetition of the request would be answered.
+type statusAnswer struct {
+	Status     int         `json:"status"`
+	Headers    http.Header `json:"headers"`
+	Body       *string     `json:"body,omitempty"`        // where it is UTF-8
+	BodyBase64 []byte      `json:"body_base64,omitempty"` // where it is not
+	Trailers   http.Header `json:"trailers,omitempty"`
+	// Missing says why there is no body: "elided", "expired".
+	Missing string `json:"missing,omitempty"`
+}
+
+func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
+	id, found, wrong := h.key(r)
+	switch {
+	case !found:
+		h.refuse(w, problemMissingKey, 0)
+		return
+	case wrong != "":
+		p := problemInvalidKey
+		p.detail = string(wrong) + "."
+		h.refuse(w, p, 0)
+		return
+	}
+	who, err := h.principal.name(r)
+	if err != nil {
+		h.log.WarnContext(r.Context(), "httponce: no principal", "route", h.name, "error", err)
+		h.refuse(w, problemPrincipal, 0)
+		return
+	}
+	key := everonce.Key{Scope: scopeOf(who, h.method, h.name), ID: id}
+	res, err := everonce.Lookup[Answer](r.Context(), h.recv, key, everonce.WithCodec(answerCodec{}))
+	h.tell(w, r, key, res, err)
+}
+
+// key returns the key that is asked for.
+func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong keyProblem) {
+	value := r.PathValue("key")
+	if value == "" {
+		return keyOf(r.Header, h.header)
+	}
+	if strings.HasPrefix(value, `"`) {
+		key, wrong = parseKey(value)
+		return key, true, wrong
+	}
+	// In a path there is neither a list nor white space around it: what only a quoted key could hold in a header
+	// stands here as it is.
+	if len(value) > MaxKeyLen {
+		return "", true, keyTooLong
+	}
+	for i := range len(value) {
+		if value[i] < ' ' || value[i] >= 0x7f {
+			return "", true, keyNotVisible
+		}
+	}
+	return value, true, ""
+}
+
+// tell answers with what is known of a key.
+func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonce.Key, res everonce.Result[Answer], err error) {
+	var e *everonce.Error
+	if !errors.As(err, &e) {
+		e = &everonce.Error{}
+	}
+	switch res.Outcome {
+	case everonce.Replayed:
+		if !res.Value.hasStatus() {
+			h.refuse(w, problemUnreadable, h.retryAfter)
+			return
+		}
+		h.done(w, r, key, res.Value, "")
+	case everonce.Rejected:
+		p := new(everonce.PermanentError)
+		errors.As(err, &p)
+		h.done(w, r, key, failureAnswer(p, h.problems), "")
+	case everonce.Elided:
+		h.done(w, r, key, restOf(e, h.problems), markElided)
+	case everonce.Expired:
+		h.done(w, r, key, restOf(e, h.problems), markExpired)
+	case everonce.InProgress:
+		w.Header().Set("Retry-After", wholeSeconds(e.RetryAfter))
+		h.send(w, http.StatusOK, statusDocument{State: stateInProgress})
+	case everonce.Unknown:
+		h.send(w, http.StatusOK, statusDocument{State: stateUnknown})
+	case everonce.Failed:
+		switch {
+		case errors.Is(err, everonce.ErrNotFound):
+			h.send(w, http.StatusNotFound, statusDocument{State: stateNotSeen})
+		case errors.Is(err, everonce.ErrReleased):
+			h.send(w, http.StatusOK, statusDocument{State: stateNotDone})
+		default:
+			h.refuse(w, problemUnavailable, h.retryAfter)
+		}
+	default:
+		h.log.ErrorContext(r.Context(), "httponce: the status of a key can not be told", "route", h.name, "key", e.KeyHash, "error", err)
+		h.refuse(w, problemOfStore(err), h.retryAfter)
+	}
+}
+
+// done tells the answer of an operation.
+func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonce.Key, a Answer, missing string) {
+	doc := statusAnswer{Status: a.Status, Headers: http.Header{}, Missing: missing}
+	a.putHeader(doc.Headers)
+	delete(doc.Headers, "Trailer")
+	var body []byte
+	if !a.Elided {
+		var err error
+		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
+			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer can not be read", "route", h.name, "error", err)
+			a.Elided = true
+		}
+	}
+	switch {
+	case a.Elided:
+		withoutBody(doc.Headers)
+		if doc.Missing == "" {
+			doc.Missing = markElided
+		}
+	case utf8.Valid(body):
+		text := string(body)
+		doc.Body = &text
+	default:
+		doc.BodyBase64 = body
+	}
+	if !a.Elided {
+		trailers := http.Header{}
+		a.putTrailer(trailers)
+		for name, values := range trailers {
+			if doc.Trailers == nil {
+				doc.Trailers = http.Header{}
+			}
+			doc.Trailers[strings.TrimPrefix(name, http.TrailerPrefix)] = values
+		}
+	}
+	h.send(w, http.StatusOK, statusDocument{State: stateDone, Answer: &doc})
+}
+
+// whole returns the body of an answer, from all records that it is in.
+func (a *Answer) whole(ctx context.Context, recv everonce.AnyReceiver, key everonce.Key) ([]byte, error) {
+	if a.saved == nil {
+		return a.Body, nil
+	}
+	body := a.saved.body()
+	if a.saved.pieces.total == 0 {
+		return body, nil
+	}
+	rest, err := a.saved.pieces.fetch(ctx, recv, key)
+	return bytes.Join(append([][]byte{body}, rest...), nil), err
+}
+
+// send answers with a document. It is one client's alone, and of this moment.
+func (h *statusHandler) send(w http.ResponseWriter, status int, doc statusDocument) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(doc); err != nil { // strings, bytes and numbers
+		h.refuse(w, problemInternal, time.Second)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(b.Len()))
+	header.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) //nolint:errcheck // the client has gone
+}
