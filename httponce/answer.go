@@ -78,7 +78,10 @@ func (a *Answer) fields() (fs fields) {
 	if a.saved != nil {
 		a.saved.each(func(name string, values []string, added bool) {
 			f := field{name: name, more: values, saved: true}
-			if added {
+			switch {
+			case added && len(values) == 0:
+				f.removed = true
+			case added:
 				f.more, f.from = append([]string{""}, values...), 1
 			}
 			fs = append(fs, f)
@@ -87,8 +90,7 @@ func (a *Answer) fields() (fs fields) {
 	}
 	fs = fs.taken(a.Header)
 	var all headerFilter
-	all.mark(fs, nil)
-	return fs
+	return all.mark(fs, nil)
 }
 
 // encode returns what is saved of an answer that was not recorded from a handler, or what was.
@@ -108,6 +110,5 @@ func (a *Answer) encode() []byte {
 	var trailers fields
 	trailers = trailers.taken(a.Trailer)
 	var all headerFilter
-	all.mark(trailers, nil)
-	return appendFoot(b, trailers, nil)
+	return appendFoot(b, all.mark(trailers, nil), nil)
 }

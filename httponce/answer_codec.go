@@ -11,7 +11,8 @@ import (
 //
 //	version, flags, status (uvarint)
 //	header: number of fields; each its name, its number of values shifted left by one, the lowest bit saying
-//	        that they are added to what the middlewares around have set, and the values
+//	        that they are added to what the middlewares around have set, and the values; no value that is
+//	        added says that the field is removed
 //	body, or its beginning
 //	foot, where a flag says so: trailers, as a header; where the rest of the body is; the foot's length (4 bytes)
 //
@@ -69,7 +70,7 @@ func appendFields(b []byte, fs fields, only []string) []byte {
 		}
 		b = appendText(b, f.name)
 		count := uint64(f.len()-f.from) << 1 //nolint:gosec // from is an index, or the length
-		if f.from > 0 {
+		if f.from > 0 || f.removed {
 			count |= 1
 		}
 		b = binary.AppendUvarint(b, count)

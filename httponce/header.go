@@ -9,7 +9,7 @@ import (
 )
 
 // HeaderPolicy says which headers, and trailers, of an answer are saved and replayed: those that the handler
-// set or changed. What stood there before it was called belongs to the middlewares around this one, which
+// set, changed or removed. What stood there before it was called belongs to the middlewares around this one, which
 // set it anew for every request; where the handler added values to theirs, what it added is saved.
 //
 // Never saved, whatever the policy says, are
@@ -83,17 +83,22 @@ func (f *headerFilter) saves(name string) bool {
 }
 
 // mark says of each field whether it is saved, and of which values. before is what stood in the header
-// when the handler was called.
-func (f *headerFilter) mark(fs, before fields) {
+// when the handler was called. It returns the fields with those that the handler has removed.
+func (f *headerFilter) mark(fs, before fields) fields {
+	for i := range before {
+		if name := before[i].name; fs.named(name) == nil {
+			fs = append(fs[:len(fs):len(fs)], field{name: name, removed: true})
+		}
+	}
 	connection := fs.named("Connection")
 	for i := range fs {
 		fd := &fs[i]
-		name, _ := strings.CutPrefix(fd.name, http.TrailerPrefix)
+		name := strings.TrimPrefix(fd.name, http.TrailerPrefix)
 		if !f.saves(name) || connection != nil && connection.lists(name) {
 			continue
 		}
 		fd.saved = true
-		if len(before) == 0 {
+		if len(before) == 0 || fd.removed {
 			continue
 		}
 		if old := before.named(fd.name); old != nil {
@@ -101,6 +106,7 @@ func (f *headerFilter) mark(fs, before fields) {
 			fd.saved = fd.len() != old.len() || fd.from < old.len()
 		}
 	}
+	return fs
 }
 
 // beyond returns from which value on a field goes beyond what it was: 0 where it is not an addition.

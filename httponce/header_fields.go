@@ -16,9 +16,14 @@ type field struct {
 	// were another's.
 	saved bool
 	from  int
+	// removed says that it stood there before, and stands no more.
+	removed bool
 }
 
 func (f *field) len() int {
+	if f.removed {
+		return 0
+	}
 	if f.more == nil {
 		return 1
 	}

@@ -100,7 +100,7 @@ func savePieces(k keeper, of everonce.Key, rest [][]byte, save func(everonce.Key
 	}
 	for i, piece := range rest {
 		p.total += uint64(len(piece))
-		if err := save(p.key(of, uint64(i)), piece); err != nil { //nolint:gosec // an index
+		if err := save(p.key(of, uint64(i)), piece); err != nil {
 			return nil, err
 		}
 	}

@@ -70,6 +70,9 @@ func (r *recorder) Header() http.Header {
 		r.used = true
 		r.header = r.w.Header()
 		r.before = r.before.taken(r.header)
+		if r.status != 0 {
+			r.sent = r.sent.taken(r.header)
+		}
 		if r.separate {
 			r.header = make(http.Header, len(r.before))
 			r.before.put(r.header)
@@ -135,6 +138,7 @@ func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
 	n := len(p) + len(s)
 	if r.status == 0 {
 		r.setStatus(http.StatusOK)
+		r.explicit = true // should net/http take nothing of it, then no write says it
 	}
 	switch {
 	case n == 0:
@@ -159,8 +163,8 @@ func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
 
 // begin writes the head of what is saved; the body follows in the same bytes.
 func (r *recorder) begin(body int) {
-	r.route.headers.mark(r.sent, r.before)
-	r.held.buf = appendHead(make([]byte, 0, headSize(r.sent)+min(body, r.held.room)), 0, r.savedStatus(), r.sent, nil)
+	fs := r.route.headers.mark(r.sent, r.before)
+	r.held.buf = appendHead(make([]byte, 0, headSize(fs)+min(body, r.held.room)), 0, r.savedStatus(), fs, nil)
 	r.held.head = len(r.held.buf)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -52,7 +53,7 @@ func (r *recorder) sendBody() {
 		case wrote:
 			_, err = r.w.Write(body.take(op.n))
 		case wroteString:
-			_, err = io.WriteString(r.w, string(body.take(op.n)))
+			err = writeAsString(r.w, body.take(op.n))
 		case copied:
 			end := i + 1
 			for end < len(r.held.ops) && r.held.ops[end].kind == read {
@@ -65,6 +66,16 @@ func (r *recorder) sendBody() {
 			return
 		}
 	}
+}
+
+// writeAsString writes a string where w tells strings from bytes: net/http cuts them into other chunks.
+func writeAsString(w http.ResponseWriter, b []byte) (err error) {
+	if sw, ok := w.(io.StringWriter); ok {
+		_, err = sw.WriteString(string(b))
+	} else {
+		_, err = w.Write(b)
+	}
+	return err
 }
 
 // sniffLen is how much net/http's ReadFrom copies before it sends the header.
@@ -114,7 +125,7 @@ func (r *recorder) copy(src io.Reader, buf []byte) (n int64, err error) {
 			}
 		}
 		switch {
-		case rerr == io.EOF: //nolint:errorlint // an io.Reader ends with EOF itself
+		case rerr == io.EOF:
 			return n, nil
 		case rerr != nil:
 			return n, rerr
@@ -134,21 +145,27 @@ func headSize(fs fields) int {
 	return n
 }
 
-// trailers returns what the handler left in the header to be sent after the body.
+// trailers returns what the handler left in the header to be sent after the body. What it did not declare is sent only
+// where net/http had not counted the body before: then the first client did not get it either.
 func (r *recorder) trailers() (fs fields) {
 	if !r.used || r.mode != modeHold {
 		return nil
 	}
 	declared := r.sent.named("Trailer")
+	late := r.held.begun || declared != nil || r.r.ProtoMajor != 1
+	for i := range r.sent {
+		late = late || isPrefixed(r.sent[i].name)
+	}
 	for name, values := range r.header {
-		prefixed := len(name) > len(http.TrailerPrefix) && name[:len(http.TrailerPrefix)] == http.TrailerPrefix
-		if prefixed || declared != nil && declared.lists(name) {
+		if late && isPrefixed(name) || declared != nil && declared.lists(name) {
 			fs = fs.taken(http.Header{name: values})
 		}
 	}
-	r.route.headers.mark(fs, nil)
-	return fs
+	return r.route.headers.mark(fs, nil)
 }
+
+// isPrefixed reports whether a name is that of a trailer which was not declared.
+func isPrefixed(name string) bool { return strings.HasPrefix(name, http.TrailerPrefix) }
 
 // keep makes what was held the saved answer. rest says where the pieces are that are not in it; elided, that
 // there is no body in it.

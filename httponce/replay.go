@@ -2,7 +2,6 @@ package httponce
 
 import (
 	"net/http"
-	"strings"
 )
 
 // replay sends a saved answer. With an empty mark it is the first to get it. What the middlewares around have set
@@ -27,10 +26,12 @@ func (x *exchange) replay(a Answer, mark string) {
 	}
 	x.mark(h, mark)
 	x.told.Status = a.Status
-	x.w.WriteHeader(a.Status)
-	if a.Elided || !bodyAllowed(a.Status) {
+	if a.Elided {
+		x.w.WriteHeader(a.Status)
 		return
 	}
+	a.putTrailer(h, isPrefixed) // so that net/http does not count the body
+	x.w.WriteHeader(a.Status)
 	body := a.Body
 	if a.saved != nil {
 		body = a.saved.body()
@@ -43,7 +44,7 @@ func (x *exchange) replay(a Answer, mark string) {
 			return
 		}
 	}
-	a.putTrailer(h)
+	a.putTrailer(h, func(string) bool { return true })
 }
 
 // mark says that an answer is not sent for the first time, and lets scripts of other origins read that.
@@ -68,7 +69,12 @@ func (x *exchange) echo(h http.Header) {
 func (a *Answer) putHeader(h http.Header) {
 	if a.saved != nil {
 		a.saved.each(func(name string, values []string, added bool) {
-			if old := h[name]; added && len(old) > 0 {
+			old := h[name]
+			switch {
+			case added && len(values) == 0:
+				delete(h, name)
+				return
+			case added && len(old) > 0:
 				values = append(old[:len(old):len(old)], values...)
 			}
 			h[name] = values
@@ -81,20 +87,24 @@ func (a *Answer) putHeader(h http.Header) {
 		}
 	}
 	for name := range a.Trailer {
-		if !strings.HasPrefix(name, http.TrailerPrefix) {
+		if !isPrefixed(name) {
 			h.Add("Trailer", name)
 		}
 	}
 }
 
-// putTrailer adds the trailers, when the body has been written.
-func (a *Answer) putTrailer(h http.Header) {
+// putTrailer adds those trailers that are wanted.
+func (a *Answer) putTrailer(h http.Header, wanted func(string) bool) {
 	if a.saved != nil {
-		a.saved.eachTrailer(func(name string, values []string, _ bool) { h[name] = values })
+		a.saved.eachTrailer(func(name string, values []string, _ bool) {
+			if wanted(name) {
+				h[name] = values
+			}
+		})
 		return
 	}
 	for name, values := range a.Trailer {
-		if !neverSaved[http.CanonicalHeaderKey(name)] {
+		if wanted(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
 			h[name] = values
 		}
 	}
@@ -106,7 +116,7 @@ func withoutBody(h http.Header) {
 		delete(h, name)
 	}
 	for name := range h {
-		if strings.HasPrefix(name, http.TrailerPrefix) {
+		if isPrefixed(name) {
 			delete(h, name)
 		}
 	}

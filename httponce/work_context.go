@@ -69,10 +69,10 @@ func (c *workContext) Err() error { return c.context().Err() }
 // Value implements [context.Context].
 func (c *workContext) Value(key any) any {
 	c.mu.Lock()
-	real := c.real
+	ctx := c.real
 	c.mu.Unlock()
-	if real == nil {
-		real = c.values
+	if ctx == nil {
+		ctx = c.values
 	}
-	return real.Value(key)
+	return ctx.Value(key)
 }

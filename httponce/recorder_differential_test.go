@@ -1,0 +1,183 @@
+package httponce_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// deed is one thing that a handler does to its ResponseWriter.
+type deed struct {
+	name string
+	do   func(http.ResponseWriter)
+}
+
+// deeds are a handler.
+type deeds []deed
+
+func (ds deeds) String() string {
+	var names []string
+	for _, d := range ds {
+		names = append(names, d.name)
+	}
+	return strings.Join(names, "; ")
+}
+
+func (ds deeds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	for _, d := range ds {
+		d.do(w)
+	}
+}
+
+var texts = [...]string{"<html><body>", "plain ", `{"a":1}`, "\x89PNG\r\n\x1a\n", "%PDF-1.4 "}
+
+func text(n, kind int) string {
+	s := texts[kind%len(texts)]
+	return strings.Repeat(s, n/len(s)+1)[:n]
+}
+
+// slowReader gives so many bytes per Read, and has no WriteTo.
+type slowReader struct {
+	text string
+	step int
+}
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	if s.text == "" {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), s.step)], s.text)
+	s.text = s.text[n:]
+	return n, nil
+}
+
+// sizes are around what net/http does differently.
+var sizes = rapid.OneOf(rapid.SampledFrom([]int{0, 1, 511, 512, 513, 2047, 2048, 2049, 4096, 4097, 9000, 40000}), rapid.IntRange(0, 3000))
+
+// randomDeed draws one deed. Flushes and sizes beyond what is kept make a stream.
+func randomDeed(t *rapid.T, flushes, lengths bool) deed {
+	n := sizes.Draw(t, "size")
+	kind := rapid.IntRange(0, 4).Draw(t, "kind")
+	name := rapid.SampledFrom([]string{"X-A", "X-B", "x-lower", "Content-Type", "Vary", "X-Outer", "Location", "Etag", "Cache-Control"}).Draw(t, "name")
+	value := rapid.SampledFrom([]string{"v", "w", "text/plain", "a, b"}).Draw(t, "value")
+	status := rapid.SampledFrom([]int{200, 201, 202, 204, 206, 299, 301, 304, 400, 404, 409, 422, 500, 503}).Draw(t, "status")
+	trailer := rapid.SampledFrom([]string{"X-Sum", "X-Late"}).Draw(t, "trailer")
+	step := rapid.SampledFrom([]int{1 << 20, 1000, 300, 40000}).Draw(t, "step")
+	all := []deed{
+		{fmt.Sprintf("Write(%d)", n), func(w http.ResponseWriter) { _, _ = w.Write([]byte(text(n, kind))) }},
+		{fmt.Sprintf("Write(%d)", n/10), func(w http.ResponseWriter) { _, _ = w.Write([]byte(text(n/10, kind))) }},
+		{fmt.Sprintf("WriteString(%d)", n), func(w http.ResponseWriter) { _, _ = io.WriteString(w, text(n, kind)) }},
+		{fmt.Sprintf("Copy(%d by %d)", n, step), func(w http.ResponseWriter) { _, _ = io.Copy(w, &slowReader{text(n, kind), step}) }},
+		{fmt.Sprintf("Set(%s)", name), func(w http.ResponseWriter) { w.Header().Set(name, value) }},
+		{fmt.Sprintf("h[%s]=", name), func(w http.ResponseWriter) { w.Header()[name] = []string{value, "2"} }},
+		{fmt.Sprintf("Add(%s)", name), func(w http.ResponseWriter) { w.Header().Add(name, value) }},
+		{fmt.Sprintf("Del(%s)", name), func(w http.ResponseWriter) { w.Header().Del(name) }},
+		{fmt.Sprintf("h[%s]=nil", name), func(w http.ResponseWriter) { w.Header()[name] = nil }},
+		{fmt.Sprintf("WriteHeader(%d)", status), func(w http.ResponseWriter) { w.WriteHeader(status) }},
+		{"WriteHeader(103)", func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints) }},
+		{"Trailer: " + trailer, func(w http.ResponseWriter) { w.Header().Add("Trailer", trailer) }},
+		{trailer, func(w http.ResponseWriter) { w.Header().Set(trailer, value) }},
+		{"Trailer:X-P", func(w http.ResponseWriter) { w.Header().Set(http.TrailerPrefix+"X-P", value) }},
+	}
+	if lengths { // and no copies: net/http's ReadFrom sends more than was declared
+		all = slices.Delete(all, 3, 4)
+		all = append(all, deed{fmt.Sprintf("Content-Length: %d", n), func(w http.ResponseWriter) { w.Header().Set("Content-Length", strconv.Itoa(n)) }})
+	}
+	if flushes {
+		all = append(all,
+			deed{"Flush", func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }},
+			deed{"Flusher", func(w http.ResponseWriter) { w.(http.Flusher).Flush() }})
+	}
+	return rapid.SampledFrom(all).Draw(t, "deed")
+}
+
+func randomDeeds(t *rapid.T, flushes, lengths bool) deeds {
+	ds := make(deeds, rapid.IntRange(0, 8).Draw(t, "deeds"))
+	for i := range ds {
+		ds[i] = randomDeed(t, flushes, lengths)
+	}
+	return ds
+}
+
+// The bytes on the wire are those of the bare handler, chunk by chunk, whatever the handler does; and so is what the
+// server logs.
+func TestTheBytesOnTheWireAreTheBareHandlers(t *testing.T) {
+	w := newWire(t, false, httponce.Route{Save: saveAll, MaxAnswer: 30000})
+	rapid.Check(t, func(t *rapid.T) {
+		lengths := rapid.Bool().Draw(t, "lengths")
+		ds := randomDeeds(t, rapid.Bool().Draw(t, "flushes"), lengths)
+		name := w.handle(ds.ServeHTTP)
+		defer w.handlers.Delete(name)
+		proto := rapid.SampledFrom([]string{"HTTP/1.1", "HTTP/1.1", "HTTP/1.0"}).Draw(t, "proto")
+		method := rapid.SampledFrom([]string{"POST", "POST", "HEAD"}).Draw(t, "method")
+		// net/http closes the connection of who writes more than was declared; the middleware writes no more.
+		alone := lengths || proto == "HTTP/1.0"
+		w.logged()
+		want := w.raw(t, w.bare, proto, method, name, alone)
+		wantLog := w.logged()
+		got := w.raw(t, w.protected, proto, method, name, alone)
+		if got != want {
+			t.Fatalf("%s %s, %v:\nwith the middleware %q\nwithout            %q", proto, method, ds, cut(got), cut(want))
+		}
+		if gotLog := w.logged(); gotLog != wantLog {
+			t.Fatalf("%v: the server logs\n%s\nand without the middleware\n%s", ds, gotLog, wantLog)
+		}
+	})
+}
+
+// The same over HTTP/2, as a client decodes it.
+func TestOverHTTP2TheAnswerIsTheBareHandlers(t *testing.T) {
+	w := newWire(t, true, httponce.Route{Save: saveAll, MaxAnswer: 30000})
+	rapid.Check(t, func(t *rapid.T) {
+		ds := randomDeeds(t, rapid.Bool().Draw(t, "flushes"), false)
+		name := w.handle(ds.ServeHTTP)
+		defer w.handlers.Delete(name)
+		want, got := w.ask(t, w.bare, "POST", name), w.ask(t, w.protected, "POST", name)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%v:\nwith the middleware %+v\nwithout            %+v", ds, got, want)
+		}
+	})
+}
+
+// A replay is the answer, but for the marker, and for 1xx, which announced it.
+func TestTheReplayIsTheAnswer(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("http2 ", http2), func(t *testing.T) {
+			w := newWire(t, http2, httponce.Route{Save: saveAll})
+			rapid.Check(t, func(t *rapid.T) {
+				ds := randomDeeds(t, false, false)
+				name := w.handle(ds.ServeHTTP)
+				defer w.handlers.Delete(name)
+				want, got := w.ask(t, w.protected, "POST", name), w.ask(t, w.protected, "POST", name)
+				if got.Header.Get("Idempotent-Replayed") != "true" {
+					t.Fatalf("%v: no marker in %+v", ds, got)
+				}
+				got.Header.Del("Idempotent-Replayed")
+				want.Infos = nil
+				// How the body is framed is the server's affair: one write may be counted where several were chunked.
+				want.Header.Del("Content-Length")
+				got.Header.Del("Content-Length")
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("%v:\nfirst  %+v\nreplay %+v", ds, want, got)
+				}
+			})
+		})
+	}
+}
+
+func cut(s string) string {
+	if len(s) > 600 {
+		return s[:400] + "…" + s[len(s)-200:]
+	}
+	return s
+}
