@@ -30,7 +30,7 @@ func (x *exchange) replay(a Answer, mark string) {
 		x.w.WriteHeader(a.Status)
 		return
 	}
-	a.putTrailer(h, isPrefixed) // so that net/http does not count the body
+	a.putTrailers(h, isPrefixed) // so that net/http does not count the body
 	x.w.WriteHeader(a.Status)
 	body := a.Body
 	if a.saved != nil {
@@ -44,7 +44,7 @@ func (x *exchange) replay(a Answer, mark string) {
 			return
 		}
 	}
-	a.putTrailer(h, func(string) bool { return true })
+	a.putTrailer(h)
 }
 
 // mark says that an answer is not sent for the first time, and lets scripts of other origins read that.
@@ -93,8 +93,11 @@ func (a *Answer) putHeader(h http.Header) {
 	}
 }
 
-// putTrailer adds those trailers that are wanted.
-func (a *Answer) putTrailer(h http.Header, wanted func(string) bool) {
+// putTrailer adds the trailers, when the body has been written.
+func (a *Answer) putTrailer(h http.Header) { a.putTrailers(h, func(string) bool { return true }) }
+
+// putTrailers adds those trailers that are wanted.
+func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 	if a.saved != nil {
 		a.saved.eachTrailer(func(name string, values []string, _ bool) {
 			if wanted(name) {
