@@ -53,7 +53,7 @@ type TransportOptions struct {
 	OnRetry func(context.Context, Retry)
 
 	// BufferRequest is up to how many bytes of a body that can not be repeated are read into memory before
-	// the first attempt. A larger one is refused with [ErrBodyNotRepeatable]. Default 0: each such body is.
+	// the first attempt. A larger one is refused with [ErrBodyNotRepeatable]. Default 0: every such body is refused.
 	BufferRequest int64
 	// BufferAnswer is up to how many bytes of an answer are read before it is returned, so that one that is
 	// cut off is asked for again. What is larger, and what is a stream by its Content-Type, is passed on as it arrives, and

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/examples/internal/docs"
+	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -32,6 +33,7 @@ var optionTables = []struct {
 	{"memstore.Options", "store/memstore", memstore.Options{}},
 	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
+	{"httponce.TransportOptions", "httponce", httponce.TransportOptions{}},
 }
 
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the
