@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -114,77 +113,6 @@ func TestProxyUpgrade(t *testing.T) {
 		if _, err := io.ReadFull(br, got); err != nil || string(got) != word {
 			t.Errorf("%q, %v", got, err)
 		}
-	}
-}
-
-// big is a body of a gigabyte that nobody stores.
-type big struct {
-	left int64
-	peak *peak
-}
-
-const bigSize = 1 << 30
-
-func (b *big) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, io.EOF
-	}
-	n := min(int64(len(p)), b.left)
-	b.left -= n
-	b.peak.look(n)
-	return int(n), nil
-}
-
-// peak looks at the memory in use, every 64 MiB.
-type peak struct {
-	moved, most int64
-}
-
-func (p *peak) look(n int64) {
-	if p.moved += n; p.moved < 64<<20 {
-		return
-	}
-	p.moved = 0
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	p.most = max(p.most, int64(m.HeapInuse)) //nolint:gosec // less than there is
-}
-
-// A gigabyte flows through, up and down, in bounded memory.
-func TestProxyGigabyte(t *testing.T) {
-	for name, tc := range map[string]struct {
-		method   string
-		up, down int64
-	}{
-		"upload":   {http.MethodPut, bigSize, 0},
-		"download": {http.MethodGet, 0, bigSize},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var p peak
-			u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
-				if n, err := io.Copy(io.Discard, r.Body); n != tc.up || err != nil {
-					t.Errorf("the upstream got %d bytes, %v", n, err)
-				}
-				io.Copy(w, &big{left: tc.down, peak: &p})
-			})
-			srv := newProxy(t, u, nil, nil)
-			runtime.GC()
-			r, err := http.NewRequestWithContext(t.Context(), tc.method, srv.URL+"/", &big{left: tc.up, peak: &p})
-			if err != nil {
-				t.Fatal(err)
-			}
-			res, err := srv.Client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer res.Body.Close()
-			if n, err := io.Copy(io.Discard, res.Body); n != tc.down || err != nil {
-				t.Errorf("the client got %d bytes, %v", n, err)
-			}
-			if p.most == 0 || p.most > 64<<20 {
-				t.Errorf("up to %d MiB of heap were in use", p.most>>20)
-			}
-		})
 	}
 }
 

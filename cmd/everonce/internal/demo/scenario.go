@@ -16,6 +16,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/process"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/service"
+	"github.com/everonce/everonce/httponce"
 )
 
 // scenario is one run: its programs, its files, and what is done to them.
@@ -89,8 +90,7 @@ func (s *scenario) operate(ctx context.Context) (err error) {
 	if s.service, err = s.startService(ctx); err != nil {
 		return err
 	}
-	s.network = network.New(network.Bad(s.cfg.Seed),
-		func(r *http.Request) string { return r.Header.Get(payment.KeyHeader) },
+	s.network = network.New(network.Bad(s.cfg.Seed), keyOf,
 		func(h http.Header) bool { return h.Get(payment.ReplayedHeader) != "" })
 	s.network.Connect(s.service.Addr())
 	ln, err := process.Listen(ctx)
@@ -102,10 +102,21 @@ func (s *scenario) operate(ctx context.Context) (err error) {
 	defer server.Close() //nolint:errcheck // nothing is connected any more
 	defer s.network.Close()
 
-	s.client = client.New("http://"+ln.Addr().String(), Width)
+	if s.client, err = client.New("http://"+ln.Addr().String(), Width); err != nil {
+		return err
+	}
 	s.gate = newGate()
 	s.watcher.Begin(s.mode, s.cfg.Operations)
 	return s.watched(ctx, s.work)
+}
+
+// keyOf names the operation of a request, whichever way its key is spelled.
+func keyOf(r *http.Request) string {
+	key, err := httponce.ParseKey(r.Header.Get(payment.KeyHeader))
+	if err != nil {
+		return ""
+	}
+	return key
 }
 
 // watched runs f, and tells the watcher how it goes. It ends f when a program ends that was not killed by us.

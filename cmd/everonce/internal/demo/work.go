@@ -27,7 +27,7 @@ func (s *scenario) work(ctx context.Context) error {
 	}()
 	err := s.pay(ctx)
 	cancel(errDone)
-	if supervisor := <-supervised; supervisor != nil {
+	if supervisor := <-supervised; supervisor != nil && !errors.Is(supervisor, errDone) {
 		return supervisor
 	}
 	return err

@@ -19,6 +19,15 @@ const connectTimeout = 5 * time.Second
 const maxConns = 2
 
 func openPostgres(ctx context.Context, text string, opts Options) (Store, error) {
+	s, err := connectPostgres(ctx, text, opts, func(cfg *pgxpool.Config) { cfg.MaxConns = maxConns })
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// connectPostgres opens the store at a PostgreSQL URL, of whose pool adjust has the last word.
+func connectPostgres(ctx context.Context, text string, opts Options, adjust func(*pgxpool.Config)) (*postgres, error) {
 	u, err := url.Parse(text)
 	if err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the PostgreSQL URL can not be parsed; special characters in user and password must be percent-encoded", ErrURL)
@@ -28,7 +37,7 @@ func openPostgres(ctx context.Context, text string, opts Options) (Store, error)
 	if err != nil {
 		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
 	}
-	cfg.MaxConns = maxConns
+	adjust(cfg)
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
 	}

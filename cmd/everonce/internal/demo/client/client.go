@@ -9,17 +9,21 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"net/http"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
+	"github.com/everonce/everonce/httponce"
 )
 
 // How the client waits.
 const (
-	// patience is how long it waits for one answer.
-	patience = 2 * time.Second
+	// patience is how long it waits for one answer: longer than the service waits for another delivery.
+	patience = 5 * time.Second
 	// pause lies between a delivery that got no answer and the next; it grows up to maxPause.
 	pause    = 20 * time.Millisecond
 	maxPause = 250 * time.Millisecond
@@ -43,12 +47,19 @@ type Counts struct {
 }
 
 // New returns a client of the service at a base URL, that sends width payments at a time.
-func New(url string, width int) *Client {
-	return &Client{
-		url: url, width: width,
-		// Without keep-alive: see package network.
-		http: &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}},
+func New(url string, width int) (*Client, error) {
+	// Without keep-alive: see package network.
+	t, err := httponce.NewTransport(&http.Transport{DisableKeepAlives: true}, &httponce.TransportOptions{
+		MaxAttempts: math.MaxInt32, MaxElapsed: -1, AttemptTimeout: patience, // it never gives up: the run has a limit
+		Backoff: pause, MaxBackoff: maxPause,
+		RetryIf: func(res *http.Response, _ error, retry bool) bool {
+			return retry || res != nil && res.StatusCode == http.StatusInternalServerError // the service without everonce has no better word
+		},
+	})
+	if err != nil {
+		return nil, err
 	}
+	return &Client{url: url, width: width, http: &http.Client{Transport: t}}, nil
 }
 
 // Counts returns how far the client has come.
@@ -112,46 +123,34 @@ func (c *Client) payOne(ctx context.Context, p payment.Payment) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for try := 1; ; try++ {
-		wait := min(time.Duration(try)*pause, maxPause)
-		status, answer, err := c.send(ctx, p.Key, body)
-		switch {
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case err != nil: // no answer: it may have been done, or not
-		case status == http.StatusOK:
-			return true, finalAnswer(p, answer)
-		default:
-			no, err := readRefusal(status, answer)
-			if err != nil {
-				return false, err
-			}
-			if no.Code == payment.CodeUnknown {
-				return false, nil
-			}
-			if no.RetryAfter > 0 {
-				wait = min(time.Duration(no.RetryAfter)*time.Millisecond, maxPause)
-			}
-		}
-		if err := sleep(ctx, wait); err != nil {
-			return false, err
-		}
-	}
-}
-
-func (c *Client) send(ctx context.Context, key string, body []byte) (int, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/payments", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, p.Key), http.MethodPost, c.url+"/payments", bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return false, err
 	}
-	req.Header.Set(payment.KeyHeader, key)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return 0, nil, err
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return false, err
 	}
 	defer res.Body.Close() //nolint:errcheck // it was only read
 	answer, err := io.ReadAll(res.Body)
-	return res.StatusCode, answer, err
+	switch {
+	case err != nil:
+		return false, err
+	case res.StatusCode == http.StatusOK:
+		return true, finalAnswer(p, answer)
+	case res.StatusCode == http.StatusConflict && isUnknown(answer):
+		return false, nil
+	}
+	return false, fmt.Errorf("the service answers %d and %q", res.StatusCode, answer)
+}
+
+// isUnknown reads a problem document: is it of no use to come back before somebody has settled what is unknown?
+func isUnknown(answer []byte) bool {
+	var problem struct{ Type string }
+	return json.Unmarshal(answer, &problem) == nil && strings.TrimSuffix(path.Base(problem.Type), ".md") == "outcome-unknown"
 }
 
 // finalAnswer checks that a receipt is of this payment.
@@ -164,27 +163,4 @@ func finalAnswer(p payment.Payment, answer []byte) error {
 		return fmt.Errorf("the answer to the payment of %s is %q", p.Order, answer)
 	}
 	return nil
-}
-
-func readRefusal(status int, answer []byte) (payment.Refusal, error) {
-	var no payment.Refusal
-	if err := json.Unmarshal(answer, &no); err != nil {
-		return no, fmt.Errorf("the service answers %d and %q", status, answer)
-	}
-	switch no.Code {
-	case payment.CodeInProgress, payment.CodeUnknown, payment.CodeFailed:
-		return no, nil
-	}
-	return no, fmt.Errorf("the service answers %d, %s: %s", status, no.Code, no.Message)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

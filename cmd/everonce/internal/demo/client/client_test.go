@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
+	"github.com/everonce/everonce/httponce"
 )
 
 // script answers the deliveries of each key in their order, and the last answer again and again.
@@ -21,7 +22,10 @@ type script struct {
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	key := r.Header.Get(payment.KeyHeader)
+	key, err := httponce.ParseKey(r.Header.Get(payment.KeyHeader))
+	if err != nil {
+		panic(err)
+	}
 	s.mu.Lock()
 	s.sent[key]++
 	answers := s.answers[key]
@@ -43,9 +47,21 @@ func receipt(order string) http.HandlerFunc {
 	return says(http.StatusOK, payment.Receipt{Order: order, Charge: 1, Mail: "mail-1"})
 }
 
-func refuses(code string) http.HandlerFunc {
-	return says(http.StatusConflict, payment.Refusal{Code: code, RetryAfter: 1})
+// problem answers with a problem document, as the middleware does.
+func problem(status int, name string) http.HandlerFunc {
+	say := says(status, map[string]any{"type": "https://example.org/problems/" + name + ".md", "status": status})
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		say(w, r)
+	}
 }
+
+var (
+	inProgress = problem(http.StatusConflict, "in-progress")
+	unsettled  = problem(http.StatusConflict, "outcome-unknown")
+	notDone    = problem(http.StatusServiceUnavailable, "not-done")
+	fails      = says(http.StatusInternalServerError, "oops")
+)
 
 // pay lets a client pay one payment for each list of answers.
 func pay(t *testing.T, answers ...[]http.HandlerFunc) (s *script, final int, unknown []payment.Payment, err error) {
@@ -58,7 +74,10 @@ func pay(t *testing.T, answers ...[]http.HandlerFunc) (s *script, final int, unk
 	}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	c := New(srv.URL, 2)
+	c, err := New(srv.URL, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
 	unknown, err = c.Pay(t.Context(), slices.Values(payments))
 	if n := c.Counts(); n.Waiting != 0 || n.Begun != len(payments) {
 		t.Errorf("at the end: %+v", n)
@@ -72,12 +91,12 @@ func TestRetries(t *testing.T) {
 	s, final, unknown, err := pay(t,
 		[]http.HandlerFunc{receipt("order-0")},
 		[]http.HandlerFunc{breaks, breaks, receipt("order-1")},
-		[]http.HandlerFunc{refuses(payment.CodeInProgress), refuses(payment.CodeFailed), receipt("order-2")},
+		[]http.HandlerFunc{inProgress, fails, notDone, receipt("order-2")},
 	)
 	if err != nil || final != 3 || len(unknown) != 0 {
 		t.Errorf("%d final, %v unknown, %v", final, unknown, err)
 	}
-	if s.sent["payment-0"] != 1 || s.sent["payment-1"] != 3 || s.sent["payment-2"] != 3 {
+	if s.sent["payment-0"] != 1 || s.sent["payment-1"] != 3 || s.sent["payment-2"] != 4 {
 		t.Errorf("sent %v", s.sent)
 	}
 }
@@ -86,7 +105,7 @@ func TestRetries(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	s, final, unknown, err := pay(t,
-		[]http.HandlerFunc{breaks, refuses(payment.CodeUnknown)},
+		[]http.HandlerFunc{breaks, unsettled},
 		[]http.HandlerFunc{receipt("order-1")},
 	)
 	if err != nil || final != 1 || len(unknown) != 1 || unknown[0].Key != "payment-0" || s.sent["payment-0"] != 2 {
@@ -103,7 +122,7 @@ func TestImpossibleAnswers(t *testing.T) {
 	}{
 		"the receipt of another order": {receipt("order-7"), "the answer to the payment of order-0"},
 		"a receipt without a charge":   {says(http.StatusOK, payment.Receipt{Order: "order-0", Mail: "m"}), "the answer to the payment of order-0"},
-		"a refusal that is not known":  {refuses("bad_request"), "bad_request"},
+		"a refusal that is not known":  {problem(http.StatusUnprocessableEntity, "key-reused"), "the service answers 422"},
 		"no JSON":                      {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oops", http.StatusNotFound) }, "the service answers 404"},
 	} {
 		t.Run(name, func(t *testing.T) {

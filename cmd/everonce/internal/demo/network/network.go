@@ -104,7 +104,7 @@ func (n *Network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fate.LoseRequest {
 		panic(http.ErrAbortHandler) // breaks the connection
 	}
-	packet := &packet{method: r.Method, uri: r.URL.RequestURI(), header: r.Header.Clone(), body: body, key: key}
+	packet := &packet{host: r.Host, method: r.Method, uri: r.URL.RequestURI(), header: r.Header.Clone(), body: body, key: key}
 	first := make(chan *answer, 1)
 	n.later(fate.Delay, func() { first <- n.deliver(packet, fate.LoseAnswer) })
 	if fate.Duplicate {
@@ -154,6 +154,7 @@ func (n *Network) fateOf(key string) Fate {
 
 // packet is a request on its way.
 type packet struct {
+	host        string // the one that the client asked for, wherever the service listens just now
 	method, uri string
 	header      http.Header
 	body        []byte
@@ -179,7 +180,7 @@ func (n *Network) deliver(p *packet, lose bool) *answer {
 	if err != nil {
 		return nil
 	}
-	req.Header = p.header.Clone()
+	req.Host, req.Header = p.host, p.header.Clone()
 	f := &flight{network: n, key: p.key}
 	defer f.land()
 	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: f.takeOff}))

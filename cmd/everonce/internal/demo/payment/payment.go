@@ -1,4 +1,4 @@
-// Package payment holds what the demo's programs say to each other: payments, receipts, refusals and mails.
+// Package payment holds what the demo's programs say to each other: payments, receipts and mails.
 package payment
 
 // Payment is one payment, as the client sends it: again and again, until it has a final answer.
@@ -19,30 +19,10 @@ type Receipt struct {
 	Mail   string `json:"mail"`
 }
 
-// Refusal is an answer that is not final.
-type Refusal struct {
-	// Code is CodeInProgress, CodeUnknown or CodeFailed.
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	// RetryAfter says when to come back, in milliseconds.
-	RetryAfter int64 `json:"retry_after_ms,omitempty"`
-}
-
-// The codes of a refusal.
-const (
-	// CodeInProgress: another delivery of the payment is being worked on.
-	CodeInProgress = "in_progress"
-	// CodeUnknown: nobody knows whether a part of it happened. It is of no use to come back before
-	// somebody has settled that.
-	CodeUnknown = "outcome_unknown"
-	// CodeFailed: it did not work out. Come back.
-	CodeFailed = "failed"
-)
-
-// Headers of the payment service.
+// Headers of a payment and of its answer.
 const (
 	KeyHeader      = "Idempotency-Key"
-	ReplayedHeader = "Idempotency-Replayed"
+	ReplayedHeader = "Idempotent-Replayed"
 )
 
 // Mail is what the service gives the e-mail gateway to send.

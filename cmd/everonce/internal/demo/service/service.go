@@ -11,11 +11,14 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
 )
 
-// payer executes payments. Refusals are errors of type *refusal.
+// payer executes payments.
 type payer interface {
-	pay(ctx context.Context, p payment.Payment) (r payment.Receipt, replayed bool, err error)
+	pay(ctx context.Context, p payment.Payment) (payment.Receipt, error)
 	close() error
 }
+
+// route is what the service answers.
+const route = "POST /payments"
 
 // Service answers POST /payments.
 type Service struct {
@@ -23,9 +26,10 @@ type Service struct {
 	mux   http.ServeMux
 }
 
-func newService(p payer) *Service {
+// newService returns the service. protect stands around its handler.
+func newService(p payer, protect func(http.Handler) http.Handler) *Service {
 	s := &Service{payer: p}
-	s.mux.HandleFunc("POST /payments", s.pay)
+	s.mux.Handle(route, protect(http.HandlerFunc(s.pay)))
 	return s
 }
 
@@ -36,45 +40,20 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // Close closes the database.
 func (s *Service) Close() error { return s.payer.close() }
 
-// refusal is a refusal with its HTTP status.
-type refusal struct {
-	status int
-	payment.Refusal
-	cause error
-}
-
-func (r *refusal) Error() string { return r.Message }
-func (r *refusal) Unwrap() error { return r.cause }
-
+// pay is the handler, the same in both builds.
 func (s *Service) pay(w http.ResponseWriter, r *http.Request) {
-	p := payment.Payment{Key: r.Header.Get(payment.KeyHeader)}
+	var p payment.Payment
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
-		answer(w, http.StatusBadRequest, payment.Refusal{Code: "bad_request", Message: "not a payment"})
+		http.Error(w, "not a payment", http.StatusBadRequest)
 		return
 	}
-	receipt, replayed, err := s.payer.pay(r.Context(), p)
+	receipt, err := s.payer.pay(r.Context(), p)
 	if err != nil {
-		refuse(w, err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	if replayed {
-		w.Header().Set(payment.ReplayedHeader, "true")
-	}
-	answer(w, http.StatusOK, receipt)
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	no, ok := err.(*refusal) //nolint:errorlint // never wrapped
-	if !ok {
-		no = &refusal{status: http.StatusInternalServerError, Refusal: payment.Refusal{Code: payment.CodeFailed, Message: err.Error()}}
-	}
-	answer(w, no.status, no.Refusal)
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) //nolint:errcheck,errchkjson // whoever asked is gone, and will ask again
+	_ = json.NewEncoder(w).Encode(receipt) //nolint:errcheck,errchkjson // whoever asked is gone, and will ask again
 }
 
 // receiptMail is what the customer is told.

@@ -3,17 +3,18 @@ package service
 import (
 	"context"
 	"database/sql"
+	"net/http"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
 )
 
-// OpenWithout opens the service with everonce taken out.
+// OpenWithout opens the service with everonce taken out. It knows nothing of keys.
 func OpenWithout(path string, mails mailer) (*Service, error) {
 	db, err := OpenBooks(path)
 	if err != nil {
 		return nil, err
 	}
-	return newService(&without{db: db, mails: mails}), nil
+	return newService(&without{db: db, mails: mails}, func(h http.Handler) http.Handler { return h }), nil
 }
 
 // without pays whenever it is asked to.
@@ -24,14 +25,13 @@ type without struct {
 
 func (s *without) close() error { return s.db.Close() }
 
-func (s *without) pay(ctx context.Context, p payment.Payment) (payment.Receipt, bool, error) {
-	receipt := payment.Receipt{Order: p.Order}
-	var err error
+func (s *without) pay(ctx context.Context, p payment.Payment) (receipt payment.Receipt, err error) {
+	receipt.Order = p.Order
 	if receipt.Charge, err = s.charge(ctx, p); err != nil {
-		return receipt, false, err
+		return receipt, err
 	}
-	receipt.Mail, err = s.mails.Send(ctx, receiptMail(p, p.Key))
-	return receipt, false, err
+	receipt.Mail, err = s.mails.Send(ctx, receiptMail(p, p.Order))
+	return receipt, err
 }
 
 func (s *without) charge(ctx context.Context, p payment.Payment) (int64, error) {

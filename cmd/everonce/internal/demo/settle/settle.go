@@ -45,7 +45,7 @@ func Mails(ctx context.Context, path string, gw *gateway.Client, ledger string, 
 	if err != nil {
 		return done, err
 	}
-	list := everonce.ListRequest{Scope: service.Scope, States: []everonce.State{everonce.StateAbandoned}}
+	list := everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}}
 	for {
 		page, err := store.List(ctx, list)
 		if err != nil {

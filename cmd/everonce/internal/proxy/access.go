@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// access is one request, for the log and the figures. It has no credentials, no key, no query and no headers.
+type access struct {
+	served *httponce.Served // nil for a request without a key
+}
+
+type accessKey struct{}
+
+// observe is for [httponce.Options.Observe].
+func (s *Server) observe(ctx context.Context, served httponce.Served) {
+	s.metrics.served(served)
+	if a, ok := ctx.Value(accessKey{}).(*access); ok {
+		a.served = &served
+	}
+}
+
+// front is the outermost handler.
+func (s *Server) front(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		restoreTLS(r)
+		p, a := newPacedWriter(w, r, s.conf.Stall), &access{}
+		r = r.WithContext(context.WithValue(r.Context(), accessKey{}, a))
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				p.end()
+			}
+			s.logAccess(r, p, a, begun, cause != nil)
+			if cause != nil {
+				panic(cause)
+			}
+		}()
+		if r.Method == http.MethodConnect { // this is no tunnel
+			w.Header().Set("Connection", "close")
+			http.Error(p, "CONNECT is not offered here", http.StatusNotImplemented)
+			return
+		}
+		next.ServeHTTP(p, r)
+	})
+}
+
+func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun time.Time, aborted bool) {
+	if a.served == nil {
+		s.metrics.unkeyed.WithLabelValues(codeClass(p.status)).Inc()
+	}
+	if !s.conf.AccessLog {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 12)
+	attrs = append(attrs,
+		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", p.status), slog.Int64("bytes", p.bytes),
+		slog.Duration("took", time.Since(begun)), slog.String("client", clientOf(r)), slog.String("proto", r.Proto))
+	if aborted {
+		attrs = append(attrs, slog.Bool("aborted", true))
+	}
+	if served := a.served; served != nil {
+		attrs = append(attrs, slog.String("route", s.metrics.route(served.Route)), slog.String("outcome", outcomeName(*served)), slog.String("key", served.KeyHash))
+		if served.Problem != "" {
+			attrs = append(attrs, slog.String("problem", served.Problem))
+		}
+		if served.Waited > 0 {
+			attrs = append(attrs, slog.Duration("waited", served.Waited))
+		}
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelInfo, "request", attrs...)
+}
+
+// clientOf returns the address of a client, without its port.
+func clientOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

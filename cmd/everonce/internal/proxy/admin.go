@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// errNotLoopback: figures are for whoever runs the proxy.
+var errNotLoopback = errors.New("is not a loopback address: /metrics would be for everybody; to have it so, set admin-anywhere")
+
+// checkAdmin refuses an address that others can reach, unless that is wanted.
+func checkAdmin(addr string, anywhere bool) error {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("admin: %q is no address like 127.0.0.1:9464", addr)
+	}
+	if ip := net.ParseIP(host); anywhere || host == "localhost" || ip != nil && ip.IsLoopback() {
+		return nil
+	}
+	return fmt.Errorf("admin: %s %w", addr, errNotLoopback)
+}
+
+// readiness tells whether requests should come here.
+type readiness struct {
+	store    everonce.Store
+	draining atomic.Bool
+}
+
+// readyWithin is how long the store has to answer.
+const readyWithin = 2 * time.Second
+
+// probe is a record that is not there.
+var probe = everonce.Key{Scope: everonce.ScopeOf("everonce", "proxy", "readiness"), ID: "probe"}.RecordID()
+
+func (s *readiness) check(ctx context.Context) error {
+	if s.draining.Load() {
+		return errors.New("draining")
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
+		return errors.New("the store can not be reached")
+	}
+	return nil
+}
+
+// admin returns the handler of the second listener.
+func (s *Server) admin() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := s.ready.check(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", s.metrics.handler())
+	return mux
+}

@@ -1,0 +1,90 @@
+// Package config reads the configuration of `everonce proxy`: flags over EVERONCE_… over a file over
+// defaults. All that may be set is in one table, from which the flags, the file's keys and the reference are made.
+package config
+
+import (
+	"errors"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// ErrInvalid is wrapped by every error of a configuration: it says where a setting comes from, and never
+// what is secret in it.
+var ErrInvalid = errors.New("configuration")
+
+// Config is what a proxy is told.
+type Config struct {
+	Listen, Upstream, Store     string
+	TablePrefix, Schema, Secret string
+	Admin                       string
+	AdminAnywhere               bool
+	TLSCert, TLSKey             string
+	UpstreamCA                  string
+	UpstreamKey                 string
+	UpstreamHost                bool
+	TrustForwarded              bool
+	UpstreamConnect             time.Duration
+	UpstreamIdle                time.Duration
+	UpstreamMaxIdle             int
+	Header, Marker              string
+	EchoKey                     bool
+	MaxWaiting                  int
+	HeaderWithin                time.Duration
+	ClientIdle                  time.Duration
+	Stall                       time.Duration
+	Drain                       time.Duration
+	AccessLog                   bool
+	LogLevel                    string
+	Route                       Route
+	Routes                      map[string]Route
+}
+
+// Route is what may be told for a route.
+type Route struct {
+	Methods       []string
+	Required      bool
+	Principal     string
+	Unknown       everonce.Policy
+	Profile       string
+	Save          httponce.Save
+	Retention     time.Duration
+	Remember      time.Duration
+	Lease         time.Duration
+	Wait          time.Duration
+	Deadline      time.Duration
+	AnswerWithin  time.Duration
+	EndWithClient bool
+	FailOpen      bool
+	MaxBody       int64
+	BodyWithin    time.Duration
+	MaxAnswer     int64
+	Fingerprint   httponce.Fingerprint
+	AllowHeaders  []string
+	DenyHeaders   []string
+}
+
+// The values of upstream-key.
+const (
+	KeySame       = "same"
+	KeyDownstream = "downstream"
+)
+
+// Options returns the route as the middleware takes it.
+func (r Route) Options() httponce.Route {
+	save := httponce.DefaultSave()
+	if r.Profile == profileStripe {
+		save = httponce.Stripe()
+	}
+	for status, ending := range r.Save {
+		save[status] = ending
+	}
+	return httponce.Route{
+		Methods: r.Methods, Required: r.Required,
+		Fingerprint: r.Fingerprint, Save: save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
+		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: r.Wait, Policy: r.Unknown,
+		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,
+		MaxBody: r.MaxBody, BodyWithin: r.BodyWithin, MaxAnswer: r.MaxAnswer,
+	}
+}

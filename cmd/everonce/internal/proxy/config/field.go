@@ -1,0 +1,105 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Field is one setting.
+type Field struct {
+	// Key is its name in the file, and, behind two dashes, on the command line.
+	Key string
+	// Default is its value where nobody sets it, as it would be written.
+	Default string
+	// Usage says what it does.
+	Usage string
+	// Route: it may stand below a route in the file, and holds there only.
+	Route bool
+
+	bind func(*Config, *Route) pflag.Value
+}
+
+// EnvPrefix begins the names of environment variables.
+const EnvPrefix = "EVERONCE_"
+
+// Env is the name of its environment variable.
+func (f Field) Env() string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(f.Key, "-", "_"))
+}
+
+// Fields are all settings, in the order in which they are told.
+func Fields() []Field { return append([]Field(nil), fields...) }
+
+// set is a setting of the whole proxy.
+func set(key, def, usage string, at func(*Config) pflag.Value) Field {
+	return Field{Key: key, Default: def, Usage: usage, bind: func(c *Config, _ *Route) pflag.Value { return at(c) }}
+}
+
+// per is a setting of a route.
+func per(key, def, usage string, at func(*Route) pflag.Value) Field {
+	return Field{Key: key, Default: def, Usage: usage, Route: true, bind: func(_ *Config, r *Route) pflag.Value { return at(r) }}
+}
+
+const (
+	profileDefault = "default"
+	profileStripe  = "stripe"
+)
+
+var fields = []Field{
+	set("listen", "", "address that clients connect to, like :8080", func(c *Config) pflag.Value { return (*text)(&c.Listen) }),
+	set("upstream", "", "URL of the service behind the proxy, like http://127.0.0.1:9000", func(c *Config) pflag.Value { return (*text)(&c.Upstream) }),
+	set("store", "", "where answers are kept: sqlite:FILE, postgres://…, or memory: (which forgets them at its end)", func(c *Config) pflag.Value { return (*text)(&c.Store) }),
+	set("table-prefix", "", `beginning of the tables' names (where empty: everonce_)`, func(c *Config) pflag.Value { return (*text)(&c.TablePrefix) }),
+	set("schema", "", "PostgreSQL schema of the tables (where empty: by the search_path)", func(c *Config) pflag.Value { return (*text)(&c.Schema) }),
+	set("identity-secret-file", "", "file with a secret of at least 16 bytes, so that nobody can guess record IDs and hashed credentials; never to be changed", func(c *Config) pflag.Value { return (*text)(&c.Secret) }),
+
+	set("admin", "127.0.0.1:9464", "address of /healthz, /readyz and /metrics; empty: none", func(c *Config) pflag.Value { return (*text)(&c.Admin) }),
+	set("admin-anywhere", "false", "let admin be an address that is not loopback: whoever reaches it sees the figures", func(c *Config) pflag.Value { return (*truth)(&c.AdminAnywhere) }),
+	set("tls-cert", "", "file with the certificate, and what it is signed by (PEM); read again when it changes", func(c *Config) pflag.Value { return (*text)(&c.TLSCert) }),
+	set("tls-key", "", "file with its key (PEM)", func(c *Config) pflag.Value { return (*text)(&c.TLSKey) }),
+
+	set("upstream-ca", "", "file with the certificates that an https upstream is signed by (PEM; where empty: the system's)", func(c *Config) pflag.Value { return (*text)(&c.UpstreamCA) }),
+	set("upstream-key", KeySame, "key that the upstream gets: same, or downstream (made of scope and key: for one that honours keys itself)", func(c *Config) pflag.Value { return &choice{&c.UpstreamKey, []string{KeySame, KeyDownstream}} }),
+	set("upstream-host", "false", "send the upstream's own name as Host, and not the client's", func(c *Config) pflag.Value { return (*truth)(&c.UpstreamHost) }),
+	set("trust-forwarded", "false", "keep the X-Forwarded-… that come in, where every request comes through something that writes them", func(c *Config) pflag.Value { return (*truth)(&c.TrustForwarded) }),
+	set("upstream-connect", "5s", "time to connect to the upstream, and then for its TLS handshake", func(c *Config) pflag.Value { return (*span)(&c.UpstreamConnect) }),
+	set("upstream-idle", "1s", "how long a connection to the upstream is kept unused; shorter than the upstream keeps it", func(c *Config) pflag.Value { return (*span)(&c.UpstreamIdle) }),
+	set("upstream-max-idle", "256", "connections to the upstream that are kept unused", func(c *Config) pflag.Value { return (*count)(&c.UpstreamMaxIdle) }),
+
+	set("header", "Idempotency-Key", "request header that carries the key", func(c *Config) pflag.Value { return (*text)(&c.Header) }),
+	set("marker", "Idempotent-Replayed", "response header of an answer that is not the first", func(c *Config) pflag.Value { return (*text)(&c.Marker) }),
+	set("echo-key", "false", "repeat the key in the answer", func(c *Config) pflag.Value { return (*truth)(&c.EchoKey) }),
+	set("max-waiting", "256", "requests that may wait for another attempt, at any time", func(c *Config) pflag.Value { return (*count)(&c.MaxWaiting) }),
+	set("header-within", "10s", "time for a client to send the head of a request, and for its TLS handshake", func(c *Config) pflag.Value { return (*span)(&c.HeaderWithin) }),
+	set("client-idle", "2m", "how long a client's connection is kept unused", func(c *Config) pflag.Value { return (*span)(&c.ClientIdle) }),
+	set("stall", "30s", "how long a client may send or take nothing in mid-request", func(c *Config) pflag.Value { return (*span)(&c.Stall) }),
+	set("drain", "30s", "time for running requests to end after SIGTERM", func(c *Config) pflag.Value { return (*span)(&c.Drain) }),
+	set("access-log", "true", "write a line of JSON for every request", func(c *Config) pflag.Value { return (*truth)(&c.AccessLog) }),
+	set("log-level", "info", "debug, info, warn or error", func(c *Config) pflag.Value { return &choice{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }),
+
+	per("methods", "POST,PATCH", "methods that heed a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
+	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
+	per("principal", "header:Authorization", "who owns a key: header:NAME, jwt:CLAIM (of a token that something in front has verified), cookie:NAME or none", func(r *Route) pflag.Value { return (*principalText)(&r.Principal) }),
+	per("unknown", "refuse", "what becomes of a request whose outcome nobody knows: refuse, or reexecute", func(r *Route) pflag.Value { return (*policy)(&r.Unknown) }),
+	per("profile", profileDefault, "which answers are kept: default, or stripe (failures of the server too)", func(r *Route) pflag.Value { return &choice{&r.Profile, []string{profileDefault, profileStripe}} }),
+	per("save", "", "exceptions from the profile by status, like 409=released,5xx=unknown: saved, released or unknown", func(r *Route) pflag.Value { return (*endings)(&r.Save) }),
+	per("retention", "24h", "how long an answer is kept", func(r *Route) pflag.Value { return (*span)(&r.Retention) }),
+	per("remember", "24h", "how long it is remembered after that", func(r *Route) pflag.Value { return (*span)(&r.Remember) }),
+	per("lease", "30s", "how long a claim outlives a proxy that died", func(r *Route) pflag.Value { return (*span)(&r.Lease) }),
+	per("wait", "0s", "how long a repetition waits for the first one before it is answered 409", func(r *Route) pflag.Value { return (*span)(&r.Wait) }),
+	per("deadline", "5m", "time for the upstream to answer a request with a key", func(r *Route) pflag.Value { return (*span)(&r.Deadline) }),
+	per("answer-within", "0s", "time after which the client is told to ask again, while the upstream works on; 0s: none", func(r *Route) pflag.Value { return (*span)(&r.AnswerWithin) }),
+	per("end-with-client", "false", "give the upstream's work up when the client goes away", func(r *Route) pflag.Value { return (*truth)(&r.EndWithClient) }),
+	per("fail-open", "false", "let requests through unprotected while the store is down", func(r *Route) pflag.Value { return (*truth)(&r.FailOpen) }),
+	per("max-body", "8MiB", "largest body of a request with a key", func(r *Route) pflag.Value { return (*size)(&r.MaxBody) }),
+	per("body-within", "30s", "time for a client to send it", func(r *Route) pflag.Value { return (*span)(&r.BodyWithin) }),
+	per("max-answer", "1MiB", "largest answer whose body is kept; of a larger one status and headers are", func(r *Route) pflag.Value { return (*size)(&r.MaxAnswer) }),
+	per("fingerprint-headers", "", "request headers that must be equal when a key is used again", func(r *Route) pflag.Value { return (*list)(&r.Fingerprint.Headers) }),
+	per("fingerprint-ignore-host", "false", "the host need not be equal", func(r *Route) pflag.Value { return (*truth)(&r.Fingerprint.IgnoreHost) }),
+	per("fingerprint-json", "false", "JSON bodies are compared by what they say", func(r *Route) pflag.Value { return (*truth)(&r.Fingerprint.JSON) }),
+	per("fingerprint-json-only", "", "the fields of a JSON body that must be equal: JSON pointers like /order/id", func(r *Route) pflag.Value { return (*list)(&r.Fingerprint.JSONOnly) }),
+	per("fingerprint-json-except", "", "the fields of a JSON body that need not be", func(r *Route) pflag.Value { return (*list)(&r.Fingerprint.JSONExcept) }),
+	per("allow-headers", "", "headers of an answer that are kept, and no others; where empty: all that may be", func(r *Route) pflag.Value { return (*list)(&r.AllowHeaders) }),
+	per("deny-headers", "", "headers of an answer that are not kept", func(r *Route) pflag.Value { return (*list)(&r.DenyHeaders) }),
+}

@@ -1,0 +1,144 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// fileParser reads YAML as koanf takes it: a tree of texts. It refuses what is no setting, and remembers where
+// each one stands.
+type fileParser struct {
+	name  string
+	lines map[string]int // by path
+}
+
+// pathSeparator is in no key and no pattern.
+const pathSeparator = "\x00"
+
+// routesKey is where the file has its routes.
+const routesKey = "routes"
+
+// Unmarshal is of koanf.Parser.
+func (p *fileParser) Unmarshal(b []byte) (map[string]any, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(b, &doc); err != nil {
+		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, p.name, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(doc.Content) == 0 {
+		return map[string]any{}, nil
+	}
+	return p.mapping(doc.Content[0], "", func(key string) bool { f, ok := fieldOf(key); return ok && f.Key != "" || key == routesKey })
+}
+
+// Marshal is of koanf.Parser.
+func (p *fileParser) Marshal(m map[string]any) ([]byte, error) { return yaml.Marshal(m) }
+
+func (p *fileParser) errorf(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%w: %s:%d: %s", ErrInvalid, p.name, n.Line, fmt.Sprintf(format, args...))
+}
+
+// mapping reads a mapping of settings.
+func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool) (map[string]any, error) {
+	n = behindAlias(n)
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return map[string]any{}, nil
+	}
+	if n.Kind != yaml.MappingNode {
+		return nil, p.errorf(n, "there must be settings here, like %q", "key: value")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		_, twice := m[key.Value]
+		switch {
+		case key.Value == "<<":
+			return nil, p.errorf(key, "merging of mappings (<<) is not supported")
+		case !known(key.Value):
+			return nil, p.errorf(key, "unknown key %q", key.Value)
+		case twice:
+			return nil, p.errorf(key, "%q is there a second time", key.Value)
+		}
+		path := above + key.Value
+		p.lines[path] = key.Line
+		var err error
+		if above == "" && key.Value == routesKey {
+			m[key.Value], err = p.routes(value)
+		} else {
+			m[key.Value], err = p.value(value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// routes reads the settings of each route.
+func (p *fileParser) routes(n *yaml.Node) (map[string]any, error) {
+	n = behindAlias(n)
+	if n.Kind != yaml.MappingNode {
+		return nil, p.errorf(n, "routes must be settings by pattern")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(n.Content); i += 2 {
+		pattern, value := n.Content[i], n.Content[i+1]
+		if _, twice := m[pattern.Value]; twice {
+			return nil, p.errorf(pattern, "the route %q is there a second time", pattern.Value)
+		}
+		path := routesKey + pathSeparator + pattern.Value
+		p.lines[path] = pattern.Line
+		settings, err := p.mapping(value, path+pathSeparator, func(key string) bool { f, _ := fieldOf(key); return f.Route })
+		if err != nil {
+			return nil, err
+		}
+		m[pattern.Value] = settings
+	}
+	return m, nil
+}
+
+// value reads a setting as it would be written on the command line.
+func (p *fileParser) value(n *yaml.Node) (string, error) {
+	n = behindAlias(n)
+	switch n.Kind {
+	case yaml.ScalarNode:
+		if n.Tag == "!!null" {
+			return "", nil
+		}
+		return n.Value, nil
+	case yaml.SequenceNode:
+		var elements []string
+		for _, e := range n.Content {
+			if e = behindAlias(e); e.Kind != yaml.ScalarNode || strings.Contains(e.Value, ",") {
+				return "", p.errorf(e, "an element of a list must be a text without a comma")
+			}
+			elements = append(elements, e.Value)
+		}
+		return strings.Join(elements, ","), nil
+	case yaml.MappingNode:
+		var pairs []string
+		for i := 0; i < len(n.Content); i += 2 {
+			pairs = append(pairs, n.Content[i].Value+"="+behindAlias(n.Content[i+1]).Value)
+		}
+		return strings.Join(pairs, ","), nil
+	}
+	return "", p.errorf(n, "there must be a value here")
+}
+
+func behindAlias(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+// fieldOf returns the setting of a key.
+func fieldOf(key string) (Field, bool) {
+	for _, f := range fields {
+		if f.Key == key {
+			return f, true
+		}
+	}
+	return Field{}, false
+}

@@ -1,0 +1,221 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
+	"github.com/everonce/everonce/httponce"
+)
+
+// The kinds of values, as flags take them. None repeats in its errors what it was given: it may be a
+// secret in the wrong place.
+
+type text string
+
+func (t *text) Set(s string) error { *t = text(s); return nil }
+func (t *text) String() string     { return string(*t) }
+func (*text) Type() string         { return "text" }
+
+type truth bool
+
+func (t *truth) Set(s string) error {
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return errors.New("must be true or false")
+	}
+	*t = truth(b)
+	return nil
+}
+func (t *truth) String() string { return strconv.FormatBool(bool(*t)) }
+func (*truth) Type() string     { return "bool" }
+
+type count int
+
+func (n *count) Set(s string) error {
+	v, err := strconv.Atoi(s)
+	if err != nil || v < 1 {
+		return errors.New("must be a number above 0")
+	}
+	*n = count(v)
+	return nil
+}
+func (n *count) String() string { return strconv.Itoa(int(*n)) }
+func (*count) Type() string     { return "number" }
+
+// span is a duration; days may be written too.
+type span time.Duration
+
+const day = 24 * time.Hour
+
+func (d *span) Set(s string) error {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			*d = span(time.Duration(n) * day)
+			return nil
+		}
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil || v < 0 {
+		return errors.New("must be a duration like 500ms, 30s, 24h or 90d")
+	}
+	*d = span(v)
+	return nil
+}
+
+func (d *span) String() string {
+	v := time.Duration(*d)
+	if v >= 2*day && v%day == 0 {
+		return strconv.FormatInt(int64(v/day), 10) + "d"
+	}
+	s := v.String()
+	for _, zero := range []string{"m0s", "h0m"} { // 2m0s, 24h0m0s
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+func (*span) Type() string { return "duration" }
+
+// size is a number of bytes.
+type size int64
+
+var units = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+
+func (n *size) Set(s string) error {
+	for _, u := range units {
+		number, ok := strings.CutSuffix(s, u.name)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+		if err != nil || v < 1 || v > math.MaxInt64/u.bytes {
+			break
+		}
+		*n = size(v * u.bytes)
+		return nil
+	}
+	return errors.New("must be a size like 65536, 64KiB, 8MiB or 1GiB")
+}
+
+func (n *size) String() string {
+	for _, u := range units[:3] {
+		if v := int64(*n); v >= u.bytes && v%u.bytes == 0 {
+			return strconv.FormatInt(v/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(*n), 10)
+}
+func (*size) Type() string { return "size" }
+
+// list is separated by commas, which none of its elements holds.
+type list []string
+
+func (l *list) Set(s string) error {
+	*l = nil
+	for _, e := range strings.Split(s, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			*l = append(*l, e)
+		}
+	}
+	return nil
+}
+func (l *list) String() string { return strings.Join(*l, ",") }
+func (*list) Type() string     { return "list" }
+
+// choice is one of some words.
+type choice struct {
+	at    *string
+	words []string
+}
+
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.words, s) {
+		return errors.New("must be " + alternatives(c.words))
+	}
+	*c.at = s
+	return nil
+}
+func (c *choice) String() string { return *c.at }
+func (*choice) Type() string     { return "word" }
+
+func alternatives(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// policy is what is done about the unknown. To ask is not among its words: a proxy has nobody to ask.
+type policy everonce.Policy
+
+func (p *policy) Set(s string) error {
+	switch s {
+	case "refuse":
+		*p = policy(everonce.Refuse)
+	case "reexecute":
+		*p = policy(everonce.Reexecute)
+	default:
+		return errors.New("must be refuse or reexecute")
+	}
+	return nil
+}
+
+func (p *policy) String() string {
+	if everonce.Policy(*p) == everonce.Reexecute {
+		return "reexecute"
+	}
+	return "refuse"
+}
+func (*policy) Type() string { return "word" }
+
+// principalText names where a request's principal is found.
+type principalText string
+
+func (p *principalText) Set(s string) error {
+	if _, err := principal.New(s, nil); err != nil {
+		return err
+	}
+	*p = principalText(s)
+	return nil
+}
+func (p *principalText) String() string { return string(*p) }
+func (*principalText) Type() string     { return "principal" }
+
+// endings are what becomes of a key, by status.
+type endings httponce.Save
+
+var endingNames = []httponce.Ending{httponce.Saved, httponce.Released, httponce.Unknown}
+
+func (e *endings) Set(s string) error {
+	*e = endings{}
+	var pairs list
+	_ = pairs.Set(s) //nolint:errcheck // a list takes everything
+	for _, pair := range pairs {
+		status, word, ok := strings.Cut(pair, "=")
+		i := slices.IndexFunc(endingNames, func(e httponce.Ending) bool { return e.String() == word })
+		if !ok || i < 0 {
+			return errors.New("must be pairs like 409=released: saved, released or unknown")
+		}
+		(*e)[status] = endingNames[i]
+	}
+	return nil
+}
+
+func (e *endings) String() string {
+	pairs := make([]string, 0, len(*e))
+	for status, ending := range *e {
+		pairs = append(pairs, fmt.Sprintf("%s=%s", status, ending))
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+func (*endings) Type() string { return "pairs" }

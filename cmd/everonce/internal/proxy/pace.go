@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// pacedWriter is the ResponseWriter of every request: a client that takes nothing for too long is cut off, however
+// long the whole answer takes. It also sees the status and the size.
+type pacedWriter struct {
+	http.ResponseWriter
+	rc    *http.ResponseController
+	stall time.Duration
+	until time.Time // the deadline that is set
+	last  bool      // the connection ends with this answer
+
+	status   int
+	bytes    int64
+	hijacked bool
+}
+
+func newPacedWriter(w http.ResponseWriter, r *http.Request, stall time.Duration) *pacedWriter {
+	p := &pacedWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: stall, last: lastOnConn(r)}
+	p.extend() // that of the request before this one has passed, perhaps
+	return p
+}
+
+// extend gives the client time again. A deadline that is almost whole stays.
+func (p *pacedWriter) extend() {
+	now := time.Now()
+	if p.until.Sub(now) > p.stall*3/4 {
+		return
+	}
+	p.until = now.Add(p.stall)
+	_ = p.rc.SetWriteDeadline(p.until) //nolint:errcheck // a hijacked connection is not ours
+}
+
+// WriteHeader sends the status.
+func (p *pacedWriter) WriteHeader(status int) {
+	if status >= http.StatusOK && p.status == 0 {
+		p.status = status
+		if p.last {
+			p.Header().Set("Connection", "close")
+		}
+	}
+	p.extend()
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// pieceSize is as much as is written under one deadline.
+const pieceSize = 64 << 10
+
+// Write writes a body, piece by piece.
+func (p *pacedWriter) Write(b []byte) (n int, err error) {
+	if p.status == 0 {
+		p.WriteHeader(http.StatusOK)
+	}
+	for {
+		piece := b[:min(len(b), pieceSize)]
+		p.extend()
+		m, err := p.ResponseWriter.Write(piece)
+		n += m
+		p.bytes += int64(m)
+		if b = b[len(piece):]; err != nil || len(b) == 0 {
+			return n, err
+		}
+	}
+}
+
+// FlushError sends what is buffered.
+func (p *pacedWriter) FlushError() error {
+	if p.status == 0 {
+		p.WriteHeader(http.StatusOK)
+	}
+	p.extend()
+	return p.rc.Flush()
+}
+
+// Hijack takes the connection over.
+func (p *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := p.rc.Hijack()
+	if err == nil {
+		p.hijacked, p.status = true, http.StatusSwitchingProtocols
+	}
+	return c, rw, err
+}
+
+// Unwrap is for [http.ResponseController].
+func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// end leaves time for what net/http still has in its buffer.
+func (p *pacedWriter) end() {
+	if p.hijacked {
+		return
+	}
+	if p.status == 0 {
+		p.WriteHeader(http.StatusOK)
+	}
+	p.until = time.Time{}
+	p.extend()
+}
+
+// pacedBody is the body of a request that flows through: a client that sends nothing for too long is cut off.
+type pacedBody struct {
+	io.ReadCloser
+	rc    *http.ResponseController
+	stall time.Duration
+
+	mu    sync.Mutex // the transport may still be reading when the handler returns
+	until time.Time
+	ended bool
+}
+
+// Read reads from the client.
+func (p *pacedBody) Read(b []byte) (int, error) {
+	p.extend()
+	n, err := p.ReadCloser.Read(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(err, io.EOF) && !p.ended { // whoever waits for its answer need not send
+		p.ended = true
+		_ = p.rc.SetReadDeadline(time.Time{}) //nolint:errcheck // a hijacked connection is not ours
+	}
+	return n, err
+}
+
+// extend gives the client time again. A deadline that is almost whole stays.
+func (p *pacedBody) extend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); !p.ended && p.until.Sub(now) <= p.stall*3/4 {
+		p.until = now.Add(p.stall)
+		_ = p.rc.SetReadDeadline(p.until) //nolint:errcheck // as above
+	}
+}
+
+// paced puts such a body into requests without a key. What is left of one is read by net/http, under a deadline
+// too.
+func paced(next http.Handler, stall time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, keyed := everonce.AttemptFrom(r.Context()); !keyed && r.Body != nil && r.Body != http.NoBody {
+			b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), stall: stall}
+			r.Body = b
+			defer b.extend()
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,129 @@
+// Package principal finds out whose request it is, for a proxy that verifies nothing itself.
+package principal
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// ErrSource: a text names no source of principals.
+var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or none")
+
+// anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
+const anonymous = "anonymous"
+
+// New returns the principal that source names:
+//
+//	header:NAME  the value of a request header; without it the request is anonymous
+//	cookie:NAME  the value of a cookie; without it the request is anonymous
+//	jwt:CLAIM    a claim of the bearer token in Authorization. The token is NOT verified here: whoever can reach the
+//	             proxy with a token of his own is whoever he says, unless something in front verifies tokens.
+//	             No token, or one without the claim, is no principal: the request is refused
+//	none         everybody is one
+//
+// What is read from a header or a cookie is a credential, and is hashed: with secret, so that who reads the
+// store can not guess it either, where there is one. A claim is the name of somebody, and is not.
+func New(source string, secret []byte) (httponce.Principal, error) {
+	kind, name, _ := strings.Cut(source, ":")
+	h := hasher{kind: kind, name: name, secret: secret}
+	switch {
+	case source == "none":
+		return httponce.Unscoped(), nil
+	case name == "" || strings.ContainsAny(name, " \t\r\n,;:\"()<>@[]{}\\/?="):
+		return nil, ErrSource
+	case kind == "header":
+		h.name = http.CanonicalHeaderKey(name)
+		return h.header, nil
+	case kind == "cookie":
+		return h.cookie, nil
+	case kind == "jwt":
+		return claim(name), nil
+	}
+	return nil, ErrSource
+}
+
+// hasher makes names of credentials.
+type hasher struct {
+	kind, name string
+	secret     []byte
+}
+
+// hash returns a name that tells nothing of the values, and is another one for each kind and name.
+func (h *hasher) hash(values ...string) string {
+	mac := hmac.New(sha256.New, h.secret)
+	for _, s := range append([]string{"everonce proxy principal", h.kind, h.name}, values...) {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(s)))
+		mac.Write(length[:])
+		mac.Write([]byte(s))
+	}
+	return h.kind + ":" + hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+func (h *hasher) header(r *http.Request) (string, error) {
+	values := r.Header[h.name]
+	if len(values) == 0 {
+		return anonymous, nil
+	}
+	return h.hash(values...), nil
+}
+
+var errCookies = errors.New("the cookie is there more than once")
+
+func (h *hasher) cookie(r *http.Request) (string, error) {
+	found := r.CookiesNamed(h.name)
+	switch len(found) {
+	case 0:
+		return anonymous, nil
+	case 1:
+		return h.hash(found[0].Value), nil
+	}
+	return "", errCookies
+}
+
+// What is wrong with a token. None of them repeats it.
+var (
+	errToken  = errors.New("no bearer token that can be read")
+	errTokens = errors.New("more than one Authorization")
+)
+
+// maxClaim is the longest claim, in bytes; a scope has to hold it.
+const maxClaim = 200
+
+func claim(name string) httponce.Principal {
+	parser := jwt.NewParser()
+	return func(r *http.Request) (string, error) {
+		values := r.Header["Authorization"]
+		if len(values) > 1 {
+			return "", errTokens
+		}
+		if len(values) == 0 {
+			return "", errToken
+		}
+		scheme, token, _ := strings.Cut(values[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return "", errToken
+		}
+		claims := jwt.MapClaims{}
+		if _, _, err := parser.ParseUnverified(strings.TrimSpace(token), claims); err != nil {
+			return "", errToken // the library's text may quote it
+		}
+		who, ok := claims[name].(string)
+		if !ok || who == "" || len(who) > maxClaim || !utf8.ValidString(who) || strings.ContainsFunc(who, unicode.IsControl) {
+			return "", fmt.Errorf("the token has no claim %s that is a text of up to %d bytes", name, maxClaim)
+		}
+		return "jwt:" + name + ":" + who, nil
+	}
+}

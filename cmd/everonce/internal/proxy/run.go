@@ -1,0 +1,173 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that
+// run end and be recorded, and closes the store. It returns nil when all of that was done; [ErrNotDrained] when its time
+// was over, or now ended, before that. A Server runs once.
+func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
+	sweeping, stopSweeping := context.WithCancel(context.Background())
+	swept, err := everonce.StartJanitor(sweeping, s.store, &everonce.JanitorOptions{Report: s.swept})
+	if err != nil {
+		stopSweeping()
+		return errors.Join(err, s.close())
+	}
+	failed := make(chan error, 2)
+	serve := func(srv *http.Server, ln net.Listener) {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			failed <- err
+		}
+	}
+	working, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	s.public.BaseContext = func(net.Listener) context.Context { return working }
+	go serve(s.public, s.publicLn)
+	if s.private != nil {
+		go serve(s.private, s.privateLn)
+	}
+	public, private := s.Addrs()
+	s.log.Info("proxy runs", "listen", public, "admin", private, "upstream", s.conf.Upstream)
+	var broke error
+	select {
+	case <-ctx.Done():
+	case broke = <-failed:
+	}
+	s.ready.draining.Store(true)
+	s.log.Info("proxy drains", "running", s.running.count())
+	err = s.drain(now)
+	giveUp()
+	stopSweeping()
+	<-swept
+	if s.private != nil {
+		_ = s.private.Close() //nolint:errcheck // nobody is owed an answer there
+	}
+	err = errors.Join(broke, err, s.close())
+	if err == nil {
+		s.log.Info("proxy has ended")
+	}
+	return err
+}
+
+// ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.
+var ErrNotDrained = errors.New("ended before all requests had")
+
+func (s *Server) drain(now <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.conf.Drain)
+	defer cancel()
+	go func() {
+		select {
+		case <-now:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := s.public.Shutdown(ctx)
+	if err == nil {
+		err = s.running.wait(ctx) // work whose client was answered before it ended
+	}
+	if err != nil {
+		_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
+		return fmt.Errorf("%w: %d ran", ErrNotDrained, s.running.count())
+	}
+	return nil
+}
+
+// healthWithin is how long the counting of records may take.
+const healthWithin = 10 * time.Second
+
+// swept is told of every round of the janitor.
+func (s *Server) swept(res everonce.PurgeResult, err error) {
+	s.metrics.purged.Add(float64(res.Records))
+	if err != nil {
+		s.metrics.janitorErrors.Inc()
+		s.log.Warn("the janitor failed; it tries again", "error", err)
+	}
+	checker, ok := s.store.(everonce.HealthChecker)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), healthWithin)
+	defer cancel()
+	if h, err := checker.Health(ctx); err == nil {
+		s.metrics.counted(h)
+	}
+}
+
+// running counts operations, from before their claim until they are recorded.
+type running struct {
+	mu   sync.Mutex
+	n    int
+	none chan struct{} // closed while there are none
+}
+
+func newRunning() *running {
+	r := &running{none: make(chan struct{})}
+	close(r.none)
+	return r
+}
+
+// Start is of everonce.Observer.
+func (r *running) Start(ctx context.Context, _ everonce.Op) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n++; r.n == 1 {
+		r.none = make(chan struct{})
+	}
+	return ctx
+}
+
+// End is of everonce.Observer.
+func (r *running) End(context.Context, everonce.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n--; r.n == 0 {
+		close(r.none)
+	}
+}
+
+func (r *running) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
+
+// wait returns when there are none, or with the context's error.
+func (r *running) wait(ctx context.Context) error {
+	r.mu.Lock()
+	none := r.none
+	r.mu.Unlock()
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// observers are told in their order, and of an end in the reverse.
+type observers []everonce.Observer
+
+// Start is of everonce.Observer.
+func (o observers) Start(ctx context.Context, op everonce.Op) context.Context {
+	for _, each := range o {
+		ctx = each.Start(ctx, op)
+	}
+	return ctx
+}
+
+// End is of everonce.Observer.
+func (o observers) End(ctx context.Context, ev everonce.Event) {
+	for i := len(o) - 1; i >= 0; i-- {
+		o[i].End(ctx, ev)
+	}
+}

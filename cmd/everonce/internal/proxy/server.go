@@ -1,0 +1,288 @@
+// Package proxy is the server of `everonce proxy`.
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/httponce"
+)
+
+// Server is a proxy that is ready to run.
+type Server struct {
+	conf    *config.Config
+	log     *slog.Logger
+	store   storeurl.Store
+	metrics *metrics
+	ready   readiness
+	running *running
+
+	public, private *http.Server
+	publicLn        net.Listener
+	privateLn       net.Listener // nil: none
+}
+
+// maxHead bounds the head of a request, in bytes.
+const maxHead = 64 << 10
+
+// New opens the store and the listeners. Errors wrap [config.ErrInvalid] where the configuration is wrong,
+// [everonce.ErrStore] where the store can not be reached. What was opened is closed again.
+func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, error) {
+	s := &Server{conf: conf, log: log, running: newRunning()}
+	handler, certs, err := s.prepare()
+	if err != nil {
+		return nil, err
+	}
+	if s.store, err = storeurl.Create(ctx, conf.Store, storeurl.Options{TablePrefix: conf.TablePrefix, Schema: conf.Schema}); err != nil {
+		if errors.Is(err, storeurl.ErrURL) || errors.Is(err, everonce.ErrInvalidArgument) {
+			err = fmt.Errorf("%w: store: %w", config.ErrInvalid, err)
+		}
+		return nil, err
+	}
+	s.ready.store = s.store
+	protected, err := s.protect(handler)
+	if err == nil {
+		err = s.listen(ctx, s.front(protected), certs)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// prepare makes what needs no store, so that a wrong configuration creates none.
+func (s *Server) prepare() (http.Handler, *certificate, error) {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{config.ErrInvalid}, args...)...)
+	}
+	c := s.conf
+	upstream, err := url.Parse(c.Upstream)
+	if err != nil { // its text may hold a password
+		return nil, nil, invalid("upstream is no URL")
+	}
+	opts := &httponce.ProxyOptions{
+		Header: c.Header, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
+		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, Log: s.log,
+	}
+	if c.UpstreamIdle == 0 {
+		opts.IdleTimeout = -1
+	}
+	if c.UpstreamCA != "" {
+		if opts.TLS, err = trusting(c.UpstreamCA); err != nil {
+			return nil, nil, invalid("upstream-ca: %w", err)
+		}
+	}
+	handler, err := httponce.Proxy(upstream, opts)
+	if err != nil {
+		return nil, nil, invalid("upstream: %w", err)
+	}
+	var certs *certificate
+	if c.TLSCert != "" || c.TLSKey != "" {
+		if c.TLSCert == "" || c.TLSKey == "" {
+			return nil, nil, invalid("tls-cert and tls-key go together")
+		}
+		if certs, err = loadCertificate(c.TLSCert, c.TLSKey, s.log); err != nil {
+			return nil, nil, invalid("tls-cert: %w", err)
+		}
+	}
+	if c.Admin != "" {
+		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
+			return nil, nil, invalid("%w", err)
+		}
+	}
+	return handler, certs, s.checkRoutes(invalid)
+}
+
+// checkRoutes refuses what contradicts itself.
+func (s *Server) checkRoutes(invalid func(string, ...any) error) error {
+	routes := map[string]config.Route{"": s.conf.Route}
+	for pattern, r := range s.conf.Routes {
+		routes[pattern] = r
+	}
+	for pattern, r := range routes {
+		if r.FailOpen && s.conf.UpstreamKey == config.KeyDownstream {
+			return invalid("%sfail-open with upstream-key downstream: an unprotected request would reach the upstream with another key", where(pattern))
+		}
+	}
+	return nil
+}
+
+func where(pattern string) string {
+	if pattern == "" {
+		return ""
+	}
+	return fmt.Sprintf("routes %q: ", pattern)
+}
+
+func trusting(file string) (*tls.Config, error) {
+	pem, err := os.ReadFile(file) //nolint:gosec // the file that the user named
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+}
+
+// protect puts the middleware around the proxy.
+func (s *Server) protect(handler http.Handler) (http.Handler, error) {
+	c := s.conf
+	secret, err := readSecret(c.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
+	}
+	opts := &httponce.Options{
+		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, Header: c.Header, Marker: c.Marker, EchoKey: c.EchoKey,
+		MaxWaiting: c.MaxWaiting, Log: s.log, Observe: s.observe,
+	}
+	patterns := make([]string, 0, len(c.Routes))
+	for pattern, r := range c.Routes {
+		opts.Routes[pattern] = r.Options()
+		patterns = append(patterns, pattern)
+	}
+	s.metrics = newMetrics(patterns)
+	who, err := principals(c, secret)
+	if err != nil {
+		return nil, err
+	}
+	recv, err := everonce.NewReceiver(s.store, c.Route.Unknown, &everonce.Options{
+		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: secret, Observer: observers{s.metrics, s.running},
+	})
+	if err != nil {
+		return nil, invalidArgument(err)
+	}
+	protect, err := httponce.Middleware(recv, who, opts)
+	if err != nil {
+		return nil, invalidArgument(err)
+	}
+	return protect(paced(handler, c.Stall)), nil
+}
+
+func invalidArgument(err error) error {
+	if errors.Is(err, everonce.ErrInvalidArgument) {
+		return fmt.Errorf("%w: %w", config.ErrInvalid, err)
+	}
+	return err
+}
+
+func readSecret(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(file) //nolint:gosec // the file that the user named
+	if err != nil {
+		return nil, err
+	}
+	return []byte(strings.TrimRight(string(b), "\r\n")), nil
+}
+
+// principals finds a request's principal as its route says.
+func principals(c *config.Config, secret []byte) (httponce.Principal, error) {
+	base, err := principal.New(c.Route.Principal, secret)
+	if err != nil {
+		return nil, fmt.Errorf("%w: principal: %w", config.ErrInvalid, err)
+	}
+	mux := http.NewServeMux()
+	for pattern, r := range c.Routes {
+		p, err := principal.New(r.Principal, secret)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %sprincipal: %w", config.ErrInvalid, where(pattern), err)
+		}
+		if err := handle(mux, pattern, found(p)); err != nil {
+			return nil, err
+		}
+	}
+	return func(r *http.Request) (string, error) {
+		if h, _ := mux.Handler(r); h != nil {
+			if p, ok := h.(found); ok {
+				return p(r)
+			}
+		}
+		return base(r)
+	}, nil
+}
+
+// found is a principal that is registered to be found.
+type found httponce.Principal
+
+// ServeHTTP is never called.
+func (found) ServeHTTP(http.ResponseWriter, *http.Request) {}
+
+// handle registers a pattern. http.ServeMux panics on what it can not read, and on a conflict.
+func handle(mux *http.ServeMux, pattern string, h http.Handler) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s%v", config.ErrInvalid, where(pattern), p)
+		}
+	}()
+	mux.Handle(pattern, h)
+	return nil
+}
+
+// listen opens the listeners.
+func (s *Server) listen(ctx context.Context, front http.Handler, certs *certificate) error {
+	c := s.conf
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	var conf *tls.Config
+	if certs != nil {
+		conf = &tls.Config{GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
+	}
+	quiet := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
+	s.publicLn = newListener(ln, conf, c.HeaderWithin)
+	s.public = &http.Server{
+		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
+		ConnContext: withTLSState, ErrorLog: quiet,
+	}
+	if c.Admin == "" {
+		return nil
+	}
+	if s.privateLn, err = lc.Listen(ctx, "tcp", c.Admin); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	s.private = &http.Server{
+		Handler: s.admin(), ReadHeaderTimeout: c.HeaderWithin, ReadTimeout: c.HeaderWithin, WriteTimeout: time.Minute, IdleTimeout: c.ClientIdle, ErrorLog: quiet,
+	}
+	return nil
+}
+
+// Addrs returns where it listens: for clients, and for operators ("" where it does not).
+func (s *Server) Addrs() (public, private string) {
+	if s.privateLn != nil {
+		private = s.privateLn.Addr().String()
+	}
+	return s.publicLn.Addr().String(), private
+}
+
+// close closes the store and the listeners.
+func (s *Server) close() error {
+	var errs []error
+	for _, ln := range []net.Listener{s.publicLn, s.privateLn} {
+		if ln == nil {
+			continue
+		}
+		if err := ln.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, s.store.Close())...)
+}

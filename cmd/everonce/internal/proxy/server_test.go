@@ -1,0 +1,248 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+)
+
+// buffer is a log that several goroutines write.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// running is a proxy that runs for a test.
+type proxied struct {
+	*Server
+	url, admin string
+	log        *buffer
+	stop       context.CancelFunc // asks it to drain
+	now        chan struct{}      // ends it at once when closed
+	ended      chan error
+}
+
+// configOf reads flags.
+func configOf(t *testing.T, args ...string) *config.Config {
+	t.Helper()
+	fs := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
+	config.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := config.Load(fs, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// start runs a proxy in front of a handler.
+func start(t *testing.T, upstream http.HandlerFunc, args ...string) *proxied {
+	t.Helper()
+	up := httptest.NewServer(upstream)
+	t.Cleanup(up.Close)
+	return startBefore(t, up.URL, args...)
+}
+
+func startBefore(t *testing.T, upstream string, args ...string) *proxied {
+	t.Helper()
+	c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--store=memory:", "--upstream=" + upstream}, args...)...)
+	p := &proxied{log: &buffer{}, now: make(chan struct{}), ended: make(chan error, 1)}
+	var err error
+	if p.Server, err = New(t.Context(), c, slog.New(slog.NewJSONHandler(p.log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	public, private := p.Addrs()
+	scheme := "http://"
+	if c.TLSCert != "" {
+		scheme = "https://"
+	}
+	p.url, p.admin = scheme+public, "http://"+private
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() { p.ended <- p.Run(ctx, p.now) }()
+	t.Cleanup(func() {
+		stop()
+		http.DefaultClient.CloseIdleConnections()
+		if err, ok := <-p.ended; ok && err != nil && !errors.Is(err, ErrNotDrained) {
+			t.Error(err)
+		}
+		close(p.ended)
+	})
+	return p
+}
+
+// send sends a request with headers: name, value, name, value.
+func send(t *testing.T, method, url, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+// counting is a service that counts what it does.
+type counting struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	w.WriteHeader(http.StatusCreated)
+	io.WriteString(w, strings.Repeat("x", c.n))
+}
+
+func (c *counting) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+// A service that knows nothing of keys is called once, in every store.
+func TestProxyCallsOnce(t *testing.T) {
+	for _, store := range []string{"memory:", "sqlite:" + filepath.Join(t.TempDir(), "proxy.db")} {
+		service := &counting{}
+		p := start(t, service.ServeHTTP, "--store="+store)
+		for i, marker := range []string{"", "true", "true"} {
+			res, body := send(t, "POST", p.url+"/payments", "amount=1", "Idempotency-Key", "k")
+			if res.StatusCode != http.StatusCreated || body != "x" || res.Header.Get("Idempotent-Replayed") != marker {
+				t.Errorf("%s, answer %d: %d %q %v", store, i, res.StatusCode, body, res.Header)
+			}
+		}
+		if n := service.count(); n != 1 {
+			t.Errorf("%s: the service was called %d times, want 1", store, n)
+		}
+	}
+}
+
+// The settings of a route hold for it, and for no other.
+func TestProxyRoutes(t *testing.T) {
+	service := &counting{}
+	up := httptest.NewServer(service)
+	t.Cleanup(up.Close)
+	c := configOf(t, "--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream="+up.URL)
+	strict := c.Route
+	strict.Required, strict.Principal = true, "header:X-Tenant"
+	c.Routes = map[string]config.Route{"POST /payments/{id}": strict}
+	s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx, nil) }()
+	public, _ := s.Addrs()
+	for _, tc := range []struct {
+		path, tenant string
+		key          string
+		status       int
+		marker       string
+	}{
+		{"/payments/1", "a", "", 400, ""},
+		{"/other", "a", "", 201, ""},
+		{"/payments/1", "a", "k", 201, ""},
+		{"/payments/1", "a", "k", 201, "true"},
+		{"/payments/2", "a", "k", 422, ""}, // one route, another path
+		{"/payments/1", "b", "k", 201, ""},
+		{"/payments/1", "", "k", 201, ""}, // the anonymous are a tenant of their own
+	} {
+		headers := []string{}
+		if tc.tenant != "" {
+			headers = append(headers, "X-Tenant", tc.tenant)
+		}
+		if tc.key != "" {
+			headers = append(headers, "Idempotency-Key", tc.key)
+		}
+		res, body := send(t, "POST", "http://"+public+tc.path, "", headers...)
+		if res.StatusCode != tc.status || res.Header.Get("Idempotent-Replayed") != tc.marker {
+			t.Errorf("%+v: %d %s %q", tc, res.StatusCode, body, res.Header.Get("Idempotent-Replayed"))
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What can not work is refused before anything is created.
+func TestProxyRefusesToStart(t *testing.T) {
+	db := filepath.Join(t.TempDir(), "proxy.db")
+	for want, args := range map[string][]string{
+		"upstream":     {"--upstream=localhost:9000"},
+		"no URL":       {"--upstream=http://user:hunter2@host:port"},
+		"holds a user": {"--upstream=http://user:hunter2@host"},
+		"loopback":     {"--admin=0.0.0.0:9464"},
+		"no address":   {"--admin=nine"},
+		"go together":  {"--tls-cert=x.pem"},
+		"tls-cert":     {"--tls-cert=x.pem", "--tls-key=y.pem"},
+		"upstream-ca":  {"--upstream-ca=x.pem"},
+		"upstream-key": {"--upstream-key=downstream", "--fail-open"},
+	} {
+		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
+		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+		if !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
+		}
+		if s != nil {
+			t.Errorf("%v: there is a server", args)
+		}
+	}
+	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {
+		t.Errorf("there is %v", names)
+	}
+	for want, args := range map[string][]string{
+		"identity-secret-file": {"--identity-secret-file=nowhere"},
+		"store":                {"--store=redis://localhost"},
+		"Save":                 {"--save=9xx=saved"},
+		"header":               {"--fingerprint-headers=not a header"},
+		"method":               {"--methods=post"},
+		"Header":               {"--marker=Idempotency-Key"},
+	} {
+		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream=http://127.0.0.1:1"}, args...)...)
+		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+)
+
+const proxyLong = `proxy stands in front of an HTTP service, of any language, and gives it idempotency
+keys: a POST or PATCH that carries Idempotency-Key is passed on once, and every
+repetition gets the first answer, marked Idempotent-Replayed. The service needs no
+change. All else passes through.
+
+It needs to be told where to listen, which service is behind it, and where to keep
+answers. Clients are told apart by their Authorization header: where that changes
+from request to request, as a token that is renewed does, say --principal jwt:sub,
+and let something in front of the proxy verify the token, because the proxy does not.
+
+A request that was passed on and got no answer is "unknown": it may have taken effect.
+It is answered 502, and its repetitions 409, until somebody settles it ("everonce keys
+list --state abandoned", "everonce keys settle"); with --unknown reexecute it is sent
+again, which is right only where the service itself recognises it.
+
+Settings come from flags, then from EVERONCE_… variables (--max-body is
+EVERONCE_MAX_BODY), then from the YAML file of --config, which also takes settings per
+route:
+
+  listen: :8080
+  upstream: http://127.0.0.1:9000
+  store: sqlite:proxy.db
+  routes:
+    "POST /payments":
+      required: true
+      retention: 90d
+
+SIGTERM lets running requests end, and a second one does not. Figures and health are
+on a second address, --admin, for this machine only.`
+
+const proxyNeeds = `proxy needs %s, like
+  everonce proxy --listen :8080 --upstream http://127.0.0.1:9000 --store sqlite:proxy.db`
+
+// configVariable names the environment variable that stands in for --config.
+const configVariable = config.EnvPrefix + "CONFIG"
+
+// proxy is the sidecar.
+func (a *app) proxy() *cobra.Command {
+	var file string
+	var printConfig bool
+	cmd := &cobra.Command{
+		Use:   "proxy",
+		Short: "Give an HTTP service in any language idempotency keys, from in front of it",
+		Long:  proxyLong,
+		Example: "  everonce proxy --listen :8080 --upstream http://127.0.0.1:9000 --store sqlite:proxy.db\n" +
+			"  everonce proxy --config proxy.yaml --print-config\n" +
+			"  EVERONCE_STORE=postgres://user:password@db/keys everonce proxy --config proxy.yaml",
+		Args: noArgs,
+		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				file = os.Getenv(configVariable)
+			}
+			return a.runProxy(cmd, file, printConfig)
+		}),
+	}
+	config.AddFlags(cmd.Flags())
+	cmd.Flags().SortFlags = false
+	cmd.Flags().StringVar(&file, "config", "", "YAML file with settings (default $"+configVariable+")")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the settings that hold, without secrets, and end")
+	return cmd
+}
+
+func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error {
+	conf, strangers, err := config.Load(cmd.Flags(), os.Environ(), file)
+	if errors.Is(err, config.ErrInvalid) || errors.Is(err, fs.ErrNotExist) {
+		return usagef("%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if printConfig {
+		text, err := conf.YAML()
+		if err == nil {
+			_, err = a.out.Write(text)
+		}
+		return err
+	}
+	if missing := missingOf(conf); missing != "" {
+		return usagef(proxyNeeds, missing)
+	}
+	// From here on two signals count: main's context ends with the first.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	log := slog.New(slog.NewJSONHandler(a.out, &slog.HandlerOptions{Level: level(conf.LogLevel)}))
+	for _, name := range strangers {
+		if !strings.HasPrefix(name, config.EnvPrefix+"TEST_") {
+			log.Warn("an environment variable is no setting", "name", name)
+		}
+	}
+	srv, err := proxy.New(cmd.Context(), conf, log)
+	if errors.Is(err, config.ErrInvalid) {
+		return usagef("%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	now := make(chan struct{})
+	go func() {
+		<-signals
+		<-signals
+		close(now)
+	}()
+	return srv.Run(cmd.Context(), now)
+}
+
+// missingOf returns what a proxy can not do without.
+func missingOf(c *config.Config) string {
+	var missing []string
+	for _, need := range []struct{ value, flag string }{
+		{c.Listen, "--listen ADDR"},
+		{c.Upstream, "--upstream URL (the service behind it)"},
+		{c.Store, "--store sqlite:FILE, postgres://… or memory:"},
+	} {
+		if need.value == "" {
+			missing = append(missing, need.flag)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	if last := len(missing) - 1; last > 0 {
+		return strings.Join(missing[:last], ", ") + " and " + missing[last]
+	}
+	return missing[0]
+}
+
+func level(name string) slog.Level {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(name)); err != nil { // config has checked it
+		panic(fmt.Sprintf("log level %q: %v", name, err))
+	}
+	return l
+}
