@@ -77,10 +77,10 @@ func TestPassesOn(t *testing.T) {
 		w.Header().Set("Answer", "yes")
 		w.Header().Set("Replayed", "true")
 		w.WriteHeader(http.StatusConflict)
-		fmt.Fprintf(w, "%s %s %s %s", req.Method, req.URL.RequestURI(), req.Header.Get("Key"), body)
+		fmt.Fprintf(w, "%s %s %s %s %s", req.Method, req.Host, req.URL.RequestURI(), req.Header.Get("Key"), body)
 	})
 	got, err := r.send(t, "k", "what was sent")
-	if want := "409 yes POST /payments?a=b k what was sent"; got != want || err != nil {
+	if want := "409 yes POST " + strings.TrimPrefix(r.url, "http://") + " /payments?a=b k what was sent"; got != want || err != nil {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	if got, want := r.network.Stats(), (Stats{Deliveries: 1, Replayed: 1}); got != want {
