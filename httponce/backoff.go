@@ -12,7 +12,7 @@ import (
 // transportBackoff says how long to pause between attempts: exponential, with full jitter, so that clients
 // that failed together do not come back together.
 type transportBackoff struct {
-	first, most time.Duration
+	first, most time.Duration // above zero; first is at most most, and that a day
 }
 
 // pause returns the pause after the n-th attempt, n from 1: anything up to first × 2ⁿ⁻¹, and up to most.
@@ -30,12 +30,6 @@ func (b transportBackoff) pause(n int, retryAfter time.Duration) time.Duration {
 
 // transportJitter returns a random duration in [0, d].
 func transportJitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	if d == math.MaxInt64 {
-		d--
-	}
 	return rand.N(d + 1) //nolint:gosec // jitter
 }
 

@@ -29,17 +29,18 @@ import (
 // do not. What was sent is in the answer's Request.Header.
 //
 // A redirect by 307 or 308 has the same key; by 301, 302 or 303 it becomes a GET, which has none. net/http
-// copies the headers of a request to wherever it is redirected. This key is not Idempotency-Key's value alone but a
-// capability to read an answer: it does not follow to another origin, see [ErrRedirectedElsewhere].
+// alone would copy the header to wherever the request is redirected. To whoever may ask as the same caller a key is as good as
+// the saved answer, and another origin may not share the record: the key does not go there, see [ErrRedirectedElsewhere].
 //
 // # What is retried
 //
 // Errors of the network, all but those that are known to come again: a certificate that does not hold, a server
 // that speaks no TLS, a request that can not be sent, an end of the request's context. Answers with one of
 // [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's title, or a
-// Retry-After; and an answer of up to BufferAnswer bytes that is cut off. Never an answer that is marked as replayed: it is the saved one, and
-// would be the same again. The pause is random, up to a bound that doubles (full jitter); a Retry-After, in seconds or as a
-// date, is obeyed, with up to Backoff on top.
+// Retry-After; and an answer of up to BufferAnswer bytes that is cut off. Never an answer that is marked as
+// replayed (Idempotent-Replayed): it is the saved one, and would be the same again. The
+// pause is random, up to a bound that doubles (full jitter); a Retry-After, in seconds or as a date, is obeyed, with up to
+// Backoff on top.
 //
 // The last attempt's answer is returned, whatever its status, with its body; what the limits cut is a [*RetryError]. Of an
 // answer that was cut off in the last attempt, or was too large to be buffered, the body ends with the error.

@@ -36,6 +36,23 @@ func TestTransportLastAnswerIsCutOff(t *testing.T) {
 	}
 }
 
+// A 409 that is cut off says nothing yet: it is asked for again, and is the answer where it was the last.
+func TestTransportConflictIsCutOff(t *testing.T) {
+	const cut = "HTTP/1.1 409 Conflict\r\nContent-Type: application/problem+json\r\nContent-Length: 90\r\n\r\n{\"type\""
+	wire := transportOnTheWire(t, transportAnswers(cut), transportAnswers(transportCreated))
+	resp, err := transportPost(t, transportOver(t, transportBase(), nil), wire.url)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "charged")
+	wire = transportOnTheWire(t, transportAnswers(cut))
+	resp, err = transportPost(t, transportOver(t, transportBase(), &httponce.TransportOptions{MaxAttempts: 2}), wire.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusConflict || string(got) != `{"type"` || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %d %q, %v", resp.StatusCode, got, err)
+	}
+}
+
 // An answer that is not read as a whole is the caller's: too large, a stream, or by choice.
 func TestTransportDoesNotBuffer(t *testing.T) {
 	for name, tc := range map[string]struct {

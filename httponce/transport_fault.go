@@ -50,7 +50,7 @@ func transportHelps(err error) bool {
 		return false
 	case errors.As(err, &addr), errors.As(err, &network), errors.As(err, &parse): // the address is none
 		return false
-	case errors.Is(err, http.ErrSkipAltProtocol), errors.Is(err, http.ErrUseLastResponse), errors.Is(err, http.ErrNotSupported):
+	case errors.Is(err, http.ErrSkipAltProtocol), errors.Is(err, http.ErrNotSupported):
 		return false
 	}
 	for text := err; text != nil; text = errors.Unwrap(text) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -219,6 +220,44 @@ func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 				t.Errorf("%d attempts, and the error %v; want one with %q", attempts.Load(), err, tc.want)
 			}
 		})
+	}
+}
+
+// What a base says of itself, and not of the network, is not asked for twice. What nobody knows is: with a key that is safe.
+func TestTransportErrorsOfTheBase(t *testing.T) {
+	for _, tc := range []struct {
+		err      error
+		attempts int
+	}{
+		{context.Canceled, 1},
+		{http.ErrSkipAltProtocol, 1},
+		{http.ErrNotSupported, 1},
+		{&net.AddrError{Err: "no such port", Addr: "x"}, 1},
+		{context.DeadlineExceeded, 3},
+		{errors.New("http: server closed idle connection"), 3},
+		{errors.New("something new"), 3},
+	} {
+		client := transportOver(t, transportFunc(func(*http.Request) (*http.Response, error) { return nil, tc.err }), &httponce.TransportOptions{MaxAttempts: 3})
+		resp, err := transportPost(t, client, "http://pay.example/")
+		transportWantError(t, resp, err, tc.attempts)
+		if !errors.Is(err, tc.err) {
+			t.Errorf("%v is not in %v", tc.err, err)
+		}
+	}
+}
+
+// A request without headers gets the key's.
+func TestTransportRequestWithoutHeaders(t *testing.T) {
+	srv := newTransportKeys(t, 0)
+	u, err := url.Parse(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := (&http.Request{Method: http.MethodPost, URL: u}).WithContext(httponce.WithKey(t.Context(), "k"))
+	resp, err := transportOver(t, nil, nil).Transport.RoundTrip(req)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if got := srv.keys("Idempotency-Key"); len(got) != 1 || got[0] != `"k"` || req.Header != nil {
+		t.Errorf("the server got the keys %q; the request's headers are %v", got, req.Header)
 	}
 }
 
