@@ -13,23 +13,31 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	if err := ended(ctx); err != nil {
 		return res, err
 	}
-	now := s.now()
+	now := s.clock()
+	res.Now = now.time()
 	sh := s.shard(&req.ID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e, exists := sh.records[req.ID]
+	e := sh.records.find(&req.ID)
+	exists := e != nil
 	if !exists {
 		if req.Take >= everonce.TakeToSettle { // never inserts
-			return everonce.ClaimResult{Decision: everonce.DecideAbsent, Now: now}, nil
+			res.Decision = everonce.DecideAbsent
+			return res, nil
 		}
-		if e, exists, err = s.add(sh, req.ID, now); err != nil {
+		if e, exists, err = s.add(sh, req.ID, res.Now); err != nil {
 			return res, err
 		}
+		if !exists {
+			e.begin(&req, now)
+			sh.schedule(e)
+			e.get(&res.Record)
+			res.Decision = everonce.DecideClaimed
+			return res, nil
+		}
 	}
-	if exists {
-		e.get(&res.Record)
-	}
-	changed, err := transition.ClaimInPlace(&res.Record, exists, &req, now, &res)
+	e.get(&res.Record)
+	changed, err := transition.ClaimInPlace(&res.Record, true, &req, res.Now, &res)
 	if changed {
 		e.set(&res.Record)
 		sh.schedule(e)
@@ -39,53 +47,60 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 
 // Complete implements [everonce.Store].
 func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
-	var rec everonce.Record
-	sh, e, err := s.held(ctx, &req.ID, &rec)
+	sh, e, err := s.held(ctx, &req.ID)
 	if err != nil {
 		return res, err
 	}
 	defer sh.mu.Unlock()
-	changed, err := transition.CompleteInPlace(&rec, &req, s.now())
+	now := s.clock()
+	if e.complete(&req, now) {
+		sh.schedule(e)
+		return res, nil
+	}
+	var rec everonce.Record
+	e.get(&rec)
+	changed, err := transition.CompleteInPlace(&rec, &req, now.time())
 	return res, sh.keep(e, &rec, changed, err)
 }
 
 // Renew implements [everonce.Store].
 func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
-	var rec everonce.Record
-	sh, e, err := s.held(ctx, &req.ID, &rec)
+	sh, e, err := s.held(ctx, &req.ID)
 	if err != nil {
 		return res, err
 	}
 	defer sh.mu.Unlock()
+	var rec everonce.Record
+	e.get(&rec)
 	changed, err := transition.RenewInPlace(&rec, &req, s.now())
 	return res, sh.keep(e, &rec, changed, err)
 }
 
 // SaveStep implements [everonce.Store].
 func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
-	var rec everonce.Record
-	sh, e, err := s.held(ctx, &req.ID, &rec)
+	sh, e, err := s.held(ctx, &req.ID)
 	if err != nil {
 		return res, err
 	}
 	defer sh.mu.Unlock()
+	var rec everonce.Record
+	e.get(&rec)
 	changed, err := transition.SaveStepInPlace(&rec, &req, s.now())
 	return res, sh.keep(e, &rec, changed, err)
 }
 
-// held returns the record that an attempt holds, with its shard locked. Without an error the caller unlocks it.
-func (s *Store) held(ctx context.Context, id *everonce.RecordID, rec *everonce.Record) (*shard, *entry, error) {
+// held returns the record that an attempt should hold, with its shard locked. Without an error the caller unlocks it.
+func (s *Store) held(ctx context.Context, id *everonce.RecordID) (*shard, *entry, error) {
 	if err := ended(ctx); err != nil {
 		return nil, nil, err
 	}
 	sh := s.shard(id)
 	sh.mu.Lock()
-	e, exists := sh.records[*id]
-	if !exists {
+	e := sh.records.find(id)
+	if e == nil {
 		sh.mu.Unlock()
 		return nil, nil, fmt.Errorf("memstore: %w", everonce.ErrLeaseLost)
 	}
-	e.get(rec)
 	return sh, e, nil
 }
 
@@ -110,7 +125,8 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	sh := s.shard(&req.ID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e, exists := sh.records[req.ID]
+	e := sh.records.find(&req.ID)
+	exists := e != nil
 	if !exists {
 		if req.Token != 0 { // its own record is gone: nothing to end
 			return everonce.ReleaseResult{Superseded: true}, nil
@@ -140,8 +156,8 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 	sh := s.shard(&req.ID)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e, exists := sh.records[req.ID]
-	if !exists {
+	e := sh.records.find(&req.ID)
+	if e == nil {
 		return res, nil
 	}
 	e.get(&res.Record)

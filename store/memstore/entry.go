@@ -9,25 +9,26 @@ import (
 // entry is a record as it is kept: times as numbers, and what few records have set apart. It is half of
 // an everonce.Record, and gives the collector half as much to look through.
 type entry struct {
-	id    everonce.RecordID
+	// What a replay reads comes first: it lies together in the processor's cache.
+	id      everonce.RecordID
+	state   everonce.State
+	kind    everonce.ResultKind
+	format  int16
+	attempt int32
+	result  micros
+	data    []byte
+	codec   string
+	print   *everonce.Fingerprint
+	rare    *rare
+	next    *entry // in the table's chain
+
 	scope everonce.Scope
 	name  string
 	owner string
 	token everonce.Token
 	nonce everonce.Nonce
 
-	state   everonce.State
-	kind    everonce.ResultKind
-	format  int32
-	attempt int32
-
-	lease, created, claimed, updated, completed, result, purge micros
-
-	alg   string
-	sum   [32]byte
-	codec string
-	data  []byte
-	rare  *rare
+	lease, created, claimed, updated, completed, purge micros
 }
 
 // rare is what a record of a first attempt that just completes does not have.
@@ -49,6 +50,8 @@ func microsOf(t time.Time) micros {
 	return micros(t.UnixMicro())
 }
 
+func (m micros) add(d time.Duration) micros { return m + micros(d/time.Microsecond) }
+
 func (m micros) time() time.Time {
 	if m == 0 {
 		return time.Time{}
@@ -58,18 +61,27 @@ func (m micros) time() time.Time {
 
 // set makes e keep rec.
 func (e *entry) set(rec *everonce.Record) {
-	e.id, e.scope, e.name, e.owner = rec.ID, rec.Scope, rec.Name, rec.Owner
+	e.scope, e.name, e.owner = rec.Scope, rec.Name, rec.Owner
 	e.token, e.nonce = rec.Token, rec.Nonce
 	e.state, e.kind = rec.State, rec.Result.Kind
-	e.format, e.attempt = int32(rec.Format), int32(rec.Attempt) //nolint:gosec // counts
+	e.format, e.attempt = int16(rec.Format), int32(rec.Attempt) //nolint:gosec // counts
 	e.lease, e.created, e.claimed = microsOf(rec.LeaseUntil), microsOf(rec.CreatedAt), microsOf(rec.ClaimedAt)
 	e.updated, e.completed = microsOf(rec.UpdatedAt), microsOf(rec.CompletedAt)
 	e.result, e.purge = microsOf(rec.ResultUntil), microsOf(rec.PurgeAt)
-	e.alg, e.sum = rec.Fingerprint.Alg, rec.Fingerprint.Sum
+	e.setPrint(&rec.Fingerprint)
 	e.codec, e.data = rec.Result.Codec, rec.Result.Data
 	e.rare = nil
 	if rec.Result.Summary != nil || rec.Steps != nil || rec.UnknownStep != "" || rec.LastError != "" || rec.Previous.State != 0 {
 		e.rare = &rare{rec.Result.Summary, rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous}
+	}
+}
+
+func (e *entry) setPrint(f *everonce.Fingerprint) {
+	if f.IsZero() {
+		e.print = nil
+	} else if e.print == nil || *e.print != *f {
+		kept := *f
+		e.print = &kept
 	}
 }
 
@@ -81,7 +93,10 @@ func (e *entry) get(rec *everonce.Record) {
 	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt = e.lease.time(), e.created.time(), e.claimed.time()
 	rec.UpdatedAt, rec.CompletedAt = e.updated.time(), e.completed.time()
 	rec.ResultUntil, rec.PurgeAt = e.result.time(), e.purge.time()
-	rec.Fingerprint = everonce.Fingerprint{Alg: e.alg, Sum: e.sum}
+	rec.Fingerprint = everonce.Fingerprint{}
+	if e.print != nil {
+		rec.Fingerprint = *e.print
+	}
 	rec.Result = everonce.SavedResult{Kind: e.kind, Codec: e.codec, Data: e.data}
 	rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous = nil, "", "", everonce.Previous{}
 	if r := e.rare; r != nil {

@@ -39,7 +39,7 @@ func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonc
 	for i := range ids {
 		sh := s.shard(&ids[i])
 		sh.mu.Lock()
-		if e, exists := sh.records[ids[i]]; exists {
+		if e := sh.records.find(&ids[i]); e != nil {
 			var rec everonce.Record
 			if e.get(&rec); wanted(&rec) { // it may have changed meanwhile
 				res.Records = append(res.Records, listed(&rec, req.Steps))
@@ -73,7 +73,7 @@ func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
 		}
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		for _, e := range sh.records {
+		for e := range sh.records.all() {
 			var rec everonce.Record
 			e.get(&rec)
 			f(&rec)
@@ -96,7 +96,7 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		if err := ended(ctx); err != nil {
 			return res, err
 		}
-		n, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records)
+		n, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records, &s.pool)
 		s.count.Add(-int64(n))
 		res.Records += n
 		if more {
@@ -107,17 +107,18 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	return res, nil
 }
 
-func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, more bool) {
+func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int, pool *pool) (n int, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	for id, e := range sh.records {
+	for e := range sh.records.all() {
 		if !e.scope.Within(scope) || e.state == everonce.StateClaimed && microsOf(now) < e.lease {
 			continue
 		}
 		if n == limit {
 			return n, true
 		}
-		delete(sh.records, id)
+		sh.records.remove(e)
+		pool.give(e)
 		n++
 	}
 	return n, false

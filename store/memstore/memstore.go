@@ -22,7 +22,7 @@ const DefaultMaxRecords = 1_000_000
 type Options struct {
 	// MaxRecords bounds how many records there are. A claim beyond it is refused with
 	// [everonce.ErrStoreFull], after what is gone by time was removed; a record that still protects
-	// its key is never evicted. Default [DefaultMaxRecords].
+	// its key is never evicted. What a removed record took is kept for the next ones. Default [DefaultMaxRecords].
 	MaxRecords int
 	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and
 	// from there on its monotonic clock, so that a clock that is set moves no lease. Times are kept in
@@ -38,6 +38,7 @@ type Store struct {
 	max    int64
 	count  atomic.Int64
 	shards [shardCount]shard
+	pool   pool
 	// cursor is the shard where the next purge begins.
 	cursor atomic.Uint32
 
@@ -61,7 +62,7 @@ const shardCount = 256
 
 type shard struct {
 	mu      sync.Mutex
-	records map[everonce.RecordID]*entry
+	records table
 	// due is not after the next time at which a record of the shard has something to be purged; zero
 	// where none ever has.
 	due micros
@@ -84,9 +85,6 @@ func New(o *Options) *Store {
 		wall := microsOf(start)
 		s.clock = func() micros { return wall + micros(time.Since(start)/time.Microsecond) }
 	}
-	for i := range s.shards {
-		s.shards[i].records = make(map[everonce.RecordID]*entry)
-	}
 	return s
 }
 
@@ -100,7 +98,7 @@ func (s *Store) shard(id *everonce.RecordID) *shard { return &s.shards[id[8]] }
 // it puts there, for the caller to fill before unlocking. It may unlock the shard for a while to remove
 // what is gone.
 func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, exists bool, err error) {
-	if e, exists = sh.records[id]; exists {
+	if e = sh.records.find(&id); e != nil {
 		return e, true, nil
 	}
 	if s.count.Add(1) > s.max {
@@ -108,7 +106,7 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 		sh.mu.Unlock()
 		s.sweep(now, int(s.max))
 		sh.mu.Lock()
-		if e, exists = sh.records[id]; exists {
+		if e = sh.records.find(&id); e != nil {
 			return e, true, nil
 		}
 		if s.count.Add(1) > s.max {
@@ -116,8 +114,9 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 			return nil, false, fmt.Errorf("memstore: %w: Options.MaxRecords is %d", everonce.ErrStoreFull, s.max)
 		}
 	}
-	e = new(entry)
-	sh.records[id] = e
+	e = s.pool.take()
+	e.id = id
+	sh.records.put(e)
 	return e, false, nil
 }
 

@@ -35,7 +35,7 @@ func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
 			res.More = true // perhaps: the next call tells
 			return res
 		}
-		results, records := s.shards[at].sweep(now, left)
+		results, records := s.shards[at].sweep(now, left, &s.pool)
 		res.Results += results
 		res.Records += records
 		s.count.Add(-int64(records))
@@ -48,7 +48,7 @@ func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
 	return res
 }
 
-func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
+func (sh *shard) sweep(now time.Time, limit int, pool *pool) (results, records int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.due == 0 || microsOf(now) < sh.due {
@@ -56,7 +56,7 @@ func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 	}
 	due := sh.due
 	sh.due = 0
-	for id, e := range sh.records {
+	for e := range sh.records.all() {
 		if results+records == limit {
 			sh.due = due // not all was looked at
 			return results, records
@@ -65,7 +65,8 @@ func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 		e.get(&rec)
 		switch transition.Purge(&rec, now) {
 		case transition.Remove:
-			delete(sh.records, id)
+			sh.records.remove(e)
+			pool.give(e)
 			records++
 			continue
 		case transition.DropResult:

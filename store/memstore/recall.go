@@ -6,12 +6,14 @@ import "github.com/everonce/everonce"
 func (s *Store) Recall(id everonce.RecordID) (r everonce.Recalled, ok bool) {
 	sh := s.shard(&id)
 	sh.mu.Lock()
-	e, exists := sh.records[id]
-	if !exists || e.state != everonce.StateCompleted || e.format > everonce.FormatVersion {
+	e := sh.records.find(&id)
+	if e == nil || e.state != everonce.StateCompleted || int(e.format) > everonce.FormatVersion {
 		sh.mu.Unlock()
 		return r, false
 	}
-	r.Fingerprint.Alg, r.Fingerprint.Sum = e.alg, e.sum
+	if e.print != nil {
+		r.Fingerprint = *e.print
+	}
 	r.Result.Kind, r.Result.Codec, r.Result.Data = e.kind, e.codec, e.data
 	if e.rare != nil {
 		r.Result.Summary = e.rare.summary

@@ -25,7 +25,7 @@ func Claim(rec *everonce.Record, req everonce.ClaimRequest, now time.Time) (next
 }
 
 // ClaimInPlace is [Claim] on the record itself. Where exists is false, rec is a zero record to be
-// filled. The answer is written to res, all of it.
+// filled. The answer is written to res, all of it; rec may be the answer's own record.
 func ClaimInPlace(rec *everonce.Record, exists bool, req *everonce.ClaimRequest, now time.Time, res *everonce.ClaimResult) (changed bool, err error) {
 	present := rec
 	if !exists {
@@ -45,7 +45,9 @@ func ClaimInPlace(rec *everonce.Record, exists bool, req *everonce.ClaimRequest,
 		err = everonce.ErrNewerRecord
 	default: // the record is the answer
 	}
-	res.Record = *rec
+	if rec != &res.Record {
+		res.Record = *rec
+	}
 	return changed, err
 }
 
@@ -64,11 +66,11 @@ func begin(rec *everonce.Record, exists bool, req *everonce.ClaimRequest, now ti
 		}
 		take(rec, req, now)
 	default:
-		previous := rec.Token
-		*rec = everonce.Record{
-			ID: req.ID, Scope: req.Scope, Name: req.Name,
-			Token: previous, Fingerprint: req.Fingerprint, CreatedAt: now,
+		if exists {
+			*rec = everonce.Record{Token: rec.Token}
 		}
+		rec.ID, rec.Scope, rec.Name = req.ID, req.Scope, req.Name
+		rec.Fingerprint, rec.CreatedAt = req.Fingerprint, now
 		take(rec, req, now)
 	}
 	rec.UpdatedAt = now

@@ -1,0 +1,34 @@
+package memstore
+
+import "github.com/everonce/everonce"
+
+// A first attempt that completes is what nearly all operations are. What package transition makes of a record
+// is done here in the entry itself, without the making of a record; everything else goes that way. The suite
+// compares both.
+
+// begin makes e, which is new, the entry of a first attempt: as [transition.Claim] does where there is no record.
+func (e *entry) begin(req *everonce.ClaimRequest, now micros) {
+	e.scope, e.name, e.owner = req.Scope, req.Name, req.Owner
+	e.state, e.format, e.attempt = everonce.StateClaimed, everonce.FormatVersion, 1
+	e.token, e.nonce = everonce.Token(max(now, 1)), req.Nonce
+	e.created, e.claimed, e.updated = now, now, now
+	e.lease = now.add(req.Lease)
+	if req.ExpireUnsettled {
+		e.purge = now.add(req.Lifetime.Total())
+	}
+	e.setPrint(&req.Fingerprint)
+}
+
+// complete does what [transition.Complete] does for a first attempt that holds the record. It reports false, and
+// does nothing, where there is more to it.
+func (e *entry) complete(req *everonce.CompleteRequest, now micros) bool {
+	if e.rare != nil || req.Result.Summary != nil || e.format > everonce.FormatVersion ||
+		e.state != everonce.StateClaimed || e.token != req.Token || e.nonce != req.Nonce {
+		return false
+	}
+	e.state, e.lease = everonce.StateCompleted, 0
+	e.kind, e.codec, e.data = req.Result.Kind, req.Result.Codec, req.Result.Data
+	e.updated, e.completed = now, now
+	e.result, e.purge = now.add(req.Lifetime.Retention), now.add(req.Lifetime.Total())
+	return true
+}
