@@ -25,11 +25,11 @@ type exchange struct {
 	stay  stay
 	told  Served
 
-	own       recorder // what the handler writes
-	work      workContext
-	recv      keeper   // who keeps the pieces of large answers
-	absence   *absence // set where the client does not wait for ever
-	pieceSize int      // the largest part of an answer that one record keeps
+	opts      [8]everonce.CallOption // room for those of a call
+	recv      keeper                 // set when the key counts
+	pieceSize int                    // the largest part of an answer that one record keeps
+	own       *recorder              // what the handler writes; nil until it is called
+	absence   *absence               // set where the client does not wait for ever
 }
 
 // admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
@@ -43,7 +43,7 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	if !found && !rt.Required {
 		return nil, true
 	}
-	x = &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
+	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
 	switch {
 	case !found:
 		return x.refused(problemMissingKey, 0), false
@@ -71,7 +71,7 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 // unprotected reads the body of a request that has no key. ok is false where it was refused.
 func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *exchange, ok bool) {
 	rt, name := s.routeOf(r)
-	x = &exchange{settings: s, route: rt, w: w, r: r, begun: time.Now(), told: Served{Method: r.Method, Route: name}}
+	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
 	return x, x.readBody()
 }
 
@@ -125,12 +125,29 @@ func (x *exchange) refused(p problem, retryAfter time.Duration) *exchange {
 	return nil
 }
 
+// now is the time, where somebody will be told how long something took.
+func (s *settings) now() (t time.Time) {
+	if s.observe != nil {
+		t = time.Now()
+	}
+	return t
+}
+
+// keyHash returns the key as logs and metrics may have it: empty as long as it does not count.
+func (x *exchange) keyHash() string {
+	if x.recv == nil {
+		return ""
+	}
+	return x.recv.RecordID(x.key).Short()
+}
+
 // end is the end of every exchange.
 func (x *exchange) end() {
 	if x.body != nil {
 		x.body.release()
 	}
 	if x.observe != nil {
+		x.told.KeyHash = x.keyHash()
 		x.told.Duration = time.Since(x.begun)
 		x.observe(x.r.Context(), x.told)
 	}

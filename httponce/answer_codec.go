@@ -37,11 +37,11 @@ var (
 
 // savedAnswer is an answer as it is recorded.
 type savedAnswer struct {
-	raw  []byte
-	head int    // where the body begins
-	text string // raw[:head], where it was decoded
+	raw  []byte // of one that is to be recorded
+	text string // of one that was: the same bytes, as values of headers are strings
 
-	end      int // where the body in raw ends
+	head     int // where the body begins
+	end      int // where it ends, or its first piece does
 	trailers int // where the trailers begin; 0 without
 	pieces   pieces
 }
@@ -121,129 +121,107 @@ func (a *Answer) decode(data []byte) error {
 	case data[0] != answerVersion || data[1]&^(flagElided|flagTrailers|flagPieces) != 0:
 		return errAnswerVersion
 	}
-	s := &savedAnswer{raw: bytes.Clone(data), end: len(data)}
-	d := decoder{rest: s.raw[2:]}
+	s := &savedAnswer{text: string(data), end: len(data)}
+	d := decoder{rest: s.text[2:]}
 	status := d.number(maxStatus)
-	d.skipFields()
-	s.head = len(s.raw) - len(d.rest)
+	d.skip(d.number(uint64(len(data))))
+	s.head = len(s.text) - len(d.rest)
 	if d.bad || status < 200 || !s.decodeFoot() {
 		return errAnswerDamaged
 	}
-	s.text = string(s.raw[:s.head])
 	*a = Answer{Status: int(status), Elided: data[1]&flagElided != 0, saved: s} //nolint:gosec // three digits
 	return nil
 }
 
 func (s *savedAnswer) decodeFoot() bool {
-	flags := s.raw[1]
+	flags := s.text[1]
 	if flags&(flagTrailers|flagPieces) == 0 {
 		return true
 	}
-	foot := len(s.raw) - footLen
+	foot := len(s.text) - footLen
 	if foot < s.head {
 		return false
 	}
-	n := binary.BigEndian.Uint32(s.raw[foot:])
+	n := binary.BigEndian.Uint32([]byte(s.text[foot:]))
 	if uint64(n) > uint64(foot-s.head) { //nolint:gosec // not negative
 		return false
 	}
 	s.end = foot - int(n)
-	d := decoder{rest: s.raw[s.end:foot]}
+	d := decoder{rest: s.text[s.end:foot]}
 	if flags&flagTrailers != 0 {
 		s.trailers = s.end
-		d.skipFields()
+		d.skip(d.number(uint64(n)))
 	}
 	if flags&flagPieces != 0 {
 		s.pieces.decode(&d)
 	}
-	return !d.bad && len(d.rest) == 0
+	return !d.bad && d.rest == ""
 }
 
-// body returns the body, or its beginning.
-func (s *savedAnswer) body() []byte { return s.raw[s.head:s.end] }
+// body returns the body, or its first piece.
+func (s *savedAnswer) body() string { return s.text[s.head:s.end] }
 
-// each calls for every field of the header.
-func (s *savedAnswer) each(f func(name string, values []string, added bool)) {
+// each calls for every field of the header. It returns room for one value more, that it had to spare.
+func (s *savedAnswer) each(f func(name string, values []string, added bool)) (spare []string) {
 	text := s.text
 	if text == "" {
 		text = string(s.raw[:s.head])
 	}
-	eachField(s.raw[:s.head], text, headerAt(s.raw), f)
-}
-
-// headerAt returns where the header begins.
-func headerAt(raw []byte) int {
-	_, n := binary.Uvarint(raw[2:])
-	return 2 + n
+	d := decoder{rest: text[2:]}
+	d.number(maxStatus)
+	return d.each(f)
 }
 
 // eachTrailer calls for every trailer.
 func (s *savedAnswer) eachTrailer(f func(name string, values []string, added bool)) {
 	if s.trailers > 0 {
-		eachField(s.raw, string(s.raw), s.trailers, f)
-	}
-}
-
-// eachField calls for every field of a header that was checked, and stands in raw, and in text, at from.
-func eachField(raw []byte, text string, from int, f func(name string, values []string, added bool)) {
-	d := decoder{rest: raw[from:]}
-	next := func() string {
-		n := d.text()
-		at := len(raw) - len(d.rest)
-		return text[at-n : at]
-	}
-	fields := d.number(uint64(len(raw)))
-	all := d // one slice for the values of all fields
-	values := make([]string, 0, all.skip(fields))
-	for range fields {
-		name := next()
-		count := d.number(uint64(2 * len(raw)))
-		begin := len(values)
-		for range count >> 1 {
-			values = append(values, next())
-		}
-		f(name, values[begin:len(values):len(values)], count&1 != 0)
+		d := decoder{rest: s.text[s.trailers:]}
+		d.each(f)
 	}
 }
 
 // decoder reads numbers and texts. What it meets is bad when they are not there, or are too large.
 type decoder struct {
-	rest []byte
+	rest string
 	bad  bool
 }
 
-func (d *decoder) number(limit uint64) uint64 {
-	n, size := binary.Uvarint(d.rest)
-	if d.bad || size <= 0 || n > limit {
-		d.bad = true
-		return 0
+// number reads a uvarint.
+func (d *decoder) number(limit uint64) (n uint64) {
+	for i, shift := 0, 0; !d.bad && i < len(d.rest) && shift < 63; i, shift = i+1, shift+7 {
+		c := d.rest[i]
+		n |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			if n > limit {
+				break
+			}
+			d.rest = d.rest[i+1:]
+			return n
+		}
 	}
-	d.rest = d.rest[size:]
-	return n
+	d.bad = true
+	return 0
 }
 
-// text steps over a text, and returns its length.
-func (d *decoder) text() int {
+func (d *decoder) string() string {
 	n := d.number(uint64(len(d.rest)))
 	if n > uint64(len(d.rest)) {
 		d.bad = true
 	}
 	if d.bad {
-		return 0
+		return ""
 	}
+	s := d.rest[:n]
 	d.rest = d.rest[n:]
-	return int(n) //nolint:gosec // at most the length of a slice
+	return s
 }
-
-// skipFields steps over a header.
-func (d *decoder) skipFields() { d.skip(d.number(uint64(len(d.rest)))) }
 
 // skip steps over so many fields, and returns the number of their values.
 func (d *decoder) skip(fields uint64) (values int) {
 	for range fields {
-		d.text()
+		d.string()
 		for range d.number(uint64(2*len(d.rest))) >> 1 {
-			d.text()
+			d.string()
 			if d.bad {
 				return 0
 			}
@@ -254,4 +232,21 @@ func (d *decoder) skip(fields uint64) (values int) {
 		}
 	}
 	return values
+}
+
+// each calls for every field of a header that was checked.
+func (d *decoder) each(f func(name string, values []string, added bool)) (spare []string) {
+	fields := d.number(uint64(len(d.rest)))
+	all := *d // one slice for the values of all fields
+	values := make([]string, 0, all.skip(fields)+1)
+	for range fields {
+		name := d.string()
+		count := d.number(uint64(2 * len(d.rest)))
+		begin := len(values)
+		for range count >> 1 {
+			values = append(values, d.string())
+		}
+		f(name, values[begin:len(values):len(values)], count&1 != 0)
+	}
+	return values[len(values):]
 }

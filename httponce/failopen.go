@@ -11,7 +11,7 @@ import (
 func (x *exchange) failOpen(next http.Handler, cause error) {
 	x.told.FailedOpen = true
 	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
-		"route", x.told.Route, "key", x.told.KeyHash, "error", cause)
+		"route", x.told.Route, "key", x.keyHash(), "error", cause)
 	next.ServeHTTP(x.w, x.request(x.r.Context()))
 }
 

@@ -103,21 +103,20 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.unkeyed(w, r)
 	case x != nil:
 		x.recv, x.pieceSize = h.recv, h.pieceSize
-		x.told.KeyHash = h.recv.RecordID(x.key).Short()
 		x.told.Panicked = true // unless it returns
 		defer x.end()
-		x.answer(x.awaited(func(calls ...everonce.CallOption) verdict { return h.transact(x, calls) }))
+		x.answer(x.awaited(h))
 		x.told.Panicked = false
 	}
 }
 
-// transact is one call of the core.
-func (h *txHandler[Tx]) transact(x *exchange, calls []everonce.CallOption) verdict {
+// call is one call of the core.
+func (h *txHandler[Tx]) call(x *exchange, opts []everonce.CallOption) verdict {
 	v := verdict{tx: true}
 	v.res, v.err = everonce.Transact(x.r.Context(), h.recv, x.key, func(ctx context.Context, tx Tx) (Answer, error) {
 		x.stay.leave()
-		return h.call(ctx, x, &v, tx)
-	}, calls...)
+		return h.serve(ctx, x, &v, tx)
+	}, opts...)
 	return v
 }
 
@@ -130,7 +129,7 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	defer x.body.release()
 	v := verdict{tx: true}
 	v.err = h.recv.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
-		_, err := h.call(ctx, x, &v, tx)
+		_, err := h.serve(ctx, x, &v, tx)
 		return err
 	})
 	var e *everonce.Error
@@ -147,13 +146,15 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	x.answer(v)
 }
 
-// call calls the handler, in one transaction of perhaps several.
-func (h *txHandler[Tx]) call(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
+// serve calls the handler, in one transaction of perhaps several.
+func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
 	ctx, cancel := x.txContext(ctx)
 	defer cancel()
 	own := x.recordTx()
 	v.own, v.ending = own, 0
-	err := h.handle(&txWriter{own}, x.request(ctx), tx)
+	r := x.request(ctx)
+	defer x.tidy(r)
+	err := h.handle(&txWriter{own}, r, tx)
 	if err == nil {
 		own.finish()
 		v.ending = own.ending()

@@ -1,7 +1,6 @@
 package httponce
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -54,7 +53,6 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve runs the handler of a request, or finds its answer.
 func (g *guard) serve(x *exchange) {
 	x.recv, x.pieceSize = g.recv, g.pieceSize
-	x.told.KeyHash = g.recv.RecordID(x.key).Short()
 	x.told.Panicked = true // unless it returns
 	defer x.end()
 	v, inTime := g.verdict(x)
@@ -71,70 +69,8 @@ func (g *guard) serve(x *exchange) {
 
 // verdict calls the core, in this goroutine unless the route bounds the client's wait.
 func (g *guard) verdict(x *exchange) (v verdict, inTime bool) {
-	call := func() verdict {
-		return x.awaited(func(calls ...everonce.CallOption) verdict { return g.do(x, calls) })
-	}
 	if x.route.AnswerWithin > 0 {
-		return x.within(call)
+		return x.within(g)
 	}
-	return call(), true
-}
-
-// do is one call of the core.
-func (g *guard) do(x *exchange, calls []everonce.CallOption) (v verdict) {
-	v.res, v.err = everonce.Do(x.context(), g.recv, x.key, func(ctx context.Context, a *everonce.Attempt) (Answer, error) {
-		x.stay.leave()
-		v.own = x.record()
-		work, end := x.workFor(ctx, a)
-		defer end()
-		r := x.request(work)
-		g.next.ServeHTTP(v.own, r)
-		x.returned(r)
-		v.own.finish()
-		if respelled(x.r, v.own.status, v.own.location()) {
-			v.own.markNotDone()
-		}
-		v.ending = v.own.ending()
-		return v.own.outcome(v.ending, func(rest [][]byte) (*pieces, error) {
-			return g.savePieces(a.Detached(), x, rest)
-		})
-	}, calls...)
-	return v
-}
-
-// context returns the context of the call: it ends with the client.
-func (x *exchange) context() context.Context {
-	if x.absence != nil {
-		return x.absence.ctx
-	}
-	return x.r.Context()
-}
-
-// record returns the recorder of a handler that is called now.
-func (x *exchange) record() *recorder {
-	x.own.init(x, x.absence != nil)
-	if x.absence != nil {
-		x.own.gate = &x.absence.gate
-		x.absence.begin()
-	}
-	return &x.own
-}
-
-// workFor returns the context of the handler, and what is called when that has returned.
-func (x *exchange) workFor(ctx context.Context, a *everonce.Attempt) (work context.Context, end func()) {
-	if !x.route.EndWithClient {
-		x.work.begin(ctx, a, x.route.Deadline)
-		return &x.work, x.work.end
-	}
-	if x.route.Deadline <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, x.route.Deadline)
-}
-
-// returned removes what the handler's reading of a form left on the disk, as net/http does for the request that it made.
-func (x *exchange) returned(r *http.Request) {
-	if r.MultipartForm != nil {
-		_ = r.MultipartForm.RemoveAll() //nolint:errcheck // net/http does not ask either
-	}
+	return x.awaited(g), true
 }

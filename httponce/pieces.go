@@ -38,7 +38,7 @@ func (p *pieces) decode(d *decoder) {
 		d.bad = true
 		return
 	}
-	d.rest = d.rest[copy(p.set[:], d.rest):]
+	d.rest = d.rest[copy(p.set[:], d.rest):] //nolint:gosec // as long as was checked
 	p.total = d.number(1 << 40)
 	p.size = d.number(1 << 30)
 	if p.total == 0 || p.size == 0 || p.count() > maxPieces {
@@ -64,6 +64,7 @@ func (p *pieces) key(of everonce.Key, i uint64) everonce.Key {
 type keeper interface {
 	everonce.AnyReceiver
 	Options() everonce.Options
+	RecordID(key everonce.Key) everonce.RecordID
 }
 
 // leastPiece is the smallest piece that is worth a record.
@@ -121,7 +122,7 @@ var errNoPieces = errors.New("httponce: the receiver's MaxResult is too small fo
 var errPieceMissing = errors.New("httponce: a piece of the saved answer is missing")
 
 // fetch returns the rest of a body.
-func (p *pieces) fetch(ctx context.Context, k keeper, of everonce.Key) ([][]byte, error) {
+func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.Key) ([][]byte, error) {
 	var all [][]byte
 	left := p.total
 	for i := range p.count() {

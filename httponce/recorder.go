@@ -59,9 +59,10 @@ func (r *recorder) init(x *exchange, separate bool) {
 
 // recordTx returns the recorder of a handler in a transaction: everything is held until the commit.
 func (x *exchange) recordTx() *recorder {
+	x.own = new(recorder)
 	x.own.init(x, true)
 	x.own.buffers = true
-	return &x.own
+	return x.own
 }
 
 // Header returns the headers of the answer.

@@ -41,7 +41,7 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 			if rest, err = save(r.held.rest); err != nil {
 				elided = true
 				r.x.log.WarnContext(r.r.Context(), "httponce: the pieces of a large answer could not be kept: its duplicates get status and headers",
-					"route", r.x.told.Route, "key", r.x.told.KeyHash, "error", err)
+					"route", r.x.told.Route, "key", r.x.keyHash(), "error", err)
 			}
 		}
 	}

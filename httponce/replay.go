@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"io"
 	"net/http"
 )
 
@@ -12,7 +13,7 @@ func (x *exchange) replay(a Answer, mark string) {
 		var err error
 		if rest, err = s.pieces.fetch(x.r.Context(), x.recv, x.key); err != nil {
 			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer can not be read: status and headers are sent",
-				"route", x.told.Route, "key", x.told.KeyHash, "error", err)
+				"route", x.told.Route, "key", x.keyHash(), "error", err)
 			a.Elided = true
 		}
 	}
@@ -20,11 +21,11 @@ func (x *exchange) replay(a Answer, mark string) {
 		mark = markElided
 	}
 	h := x.w.Header()
-	a.putHeader(h)
+	spare := a.putHeader(h)
 	if a.Elided {
 		withoutBody(h)
 	}
-	x.mark(h, mark)
+	x.mark(h, mark, spare)
 	x.told.Status = a.Status
 	if a.Elided {
 		x.w.WriteHeader(a.Status)
@@ -32,12 +33,8 @@ func (x *exchange) replay(a Answer, mark string) {
 	}
 	a.putTrailers(h, isPrefixed) // so that net/http does not count the body
 	x.w.WriteHeader(a.Status)
-	body := a.Body
-	if a.saved != nil {
-		body = a.saved.body()
-	}
-	if len(body) > 0 {
-		_, _ = x.w.Write(body) //nolint:errcheck // the client has gone
+	if err := a.writeBody(x.w); err != nil {
+		return // the client has gone
 	}
 	for _, piece := range rest {
 		if _, err := x.w.Write(piece); err != nil {
@@ -48,11 +45,11 @@ func (x *exchange) replay(a Answer, mark string) {
 }
 
 // mark says that an answer is not sent for the first time, and lets scripts of other origins read that.
-func (x *exchange) mark(h http.Header, mark string) {
+func (x *exchange) mark(h http.Header, mark string, spare []string) {
 	if mark == "" {
 		return
 	}
-	h[x.marker] = []string{mark}
+	h[x.marker] = append(spare, mark)
 	if len(x.r.Header["Origin"]) > 0 {
 		h.Add("Access-Control-Expose-Headers", x.marker)
 	}
@@ -65,10 +62,26 @@ func (x *exchange) echo(h http.Header) {
 	}
 }
 
-// putHeader adds the answer's headers to what stands in h.
-func (a *Answer) putHeader(h http.Header) {
+// writeBody writes the body, or its first piece.
+func (a *Answer) writeBody(w http.ResponseWriter) (err error) {
+	switch {
+	case a.saved == nil:
+		if len(a.Body) > 0 {
+			_, err = w.Write(a.Body)
+		}
+	case a.saved.head == a.saved.end:
+	case a.saved.end-a.saved.head <= wireBuffer: // where net/http cuts no string into pieces
+		_, err = io.WriteString(w, a.saved.body())
+	default:
+		_, err = w.Write([]byte(a.saved.body()))
+	}
+	return err
+}
+
+// putHeader adds the answer's headers to what stands in h. It may return room for one value more.
+func (a *Answer) putHeader(h http.Header) (spare []string) {
 	if a.saved != nil {
-		a.saved.each(func(name string, values []string, added bool) {
+		return a.saved.each(func(name string, values []string, added bool) {
 			old := h[name]
 			switch {
 			case added && len(values) == 0:
@@ -79,7 +92,6 @@ func (a *Answer) putHeader(h http.Header) {
 			}
 			h[name] = values
 		})
-		return
 	}
 	for name, values := range a.Header {
 		if !neverSaved[http.CanonicalHeaderKey(name)] {
@@ -91,6 +103,7 @@ func (a *Answer) putHeader(h http.Header) {
 			h.Add("Trailer", name)
 		}
 	}
+	return nil
 }
 
 // putTrailer adds the trailers, when the body has been written.

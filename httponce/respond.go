@@ -79,14 +79,11 @@ func (x *exchange) answer(v verdict) {
 		v.own.discard()
 	}
 	x.echo(x.w.Header())
-	var e *everonce.Error
-	if !errors.As(v.err, &e) {
-		e = &everonce.Error{}
-	}
+	e := errorOf(v.err)
 	switch v.res.Outcome {
 	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
 		if !v.res.Value.hasStatus() {
-			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.told.KeyHash, "status", v.res.Value.Status)
+			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.keyHash(), "status", v.res.Value.Status)
 			x.problem(problemUnreadable, x.retryAfter)
 			return
 		}
@@ -108,6 +105,21 @@ func (x *exchange) answer(v verdict) {
 	default:
 		x.storeFailed(v.err)
 	}
+}
+
+// noError is the error of a call that had none.
+var noError everonce.Error
+
+// errorOf returns the core's error in err; never nil.
+func errorOf(err error) *everonce.Error {
+	if err == nil {
+		return &noError
+	}
+	var e *everonce.Error
+	if !errors.As(err, &e) {
+		return &noError
+	}
+	return e
 }
 
 // logVerdict tells an operator what nobody else will be told.
@@ -152,7 +164,7 @@ func (x *exchange) logVerdict(v *verdict) {
 	default:
 		return
 	}
-	say(x.r.Context(), text, "route", x.told.Route, "key", x.told.KeyHash, "error", v.err)
+	say(x.r.Context(), text, "route", x.told.Route, "key", x.keyHash(), "error", v.err)
 }
 
 // onlyStatus reports whether an error says no more than what the handler answered.

@@ -210,7 +210,7 @@ func (a *Answer) whole(ctx context.Context, recv everonce.AnyReceiver, key evero
 	if a.saved == nil {
 		return a.Body, nil
 	}
-	body := a.saved.body()
+	body := []byte(a.saved.body())
 	if a.saved.pieces.total == 0 {
 		return body, nil
 	}

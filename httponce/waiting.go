@@ -38,18 +38,26 @@ func (s *stay) leave() {
 	s.room, s.waited = nil, time.Since(s.since)
 }
 
+// noWait is the option of a call that does not wait.
+var noWait = everonce.Wait(0)
+
+// core makes a call of the core: in one mode or the other. It leaves the waiting room when its work begins.
+type core interface {
+	call(x *exchange, opts []everonce.CallOption) verdict
+}
+
 // awaited makes a call of the core that does not wait, and one that does where another attempt runs, the route
-// waits, and there is a place in the waiting room. call must leave the room when its work begins.
-func (x *exchange) awaited(call func(...everonce.CallOption) verdict) verdict {
-	calls := append(make([]everonce.CallOption, 0, len(x.route.calls)+2), x.route.calls...)
-	calls = append(calls, x.sum, everonce.Wait(0))
-	v := call(calls...)
+// waits, and there is a place in the waiting room.
+func (x *exchange) awaited(c core) verdict {
+	opts := append(x.opts[:0], x.route.calls...)
+	opts = append(opts, &x.sum, noWait)
+	v := c.call(x, opts)
 	if v.res.Outcome != everonce.InProgress || x.route.Wait == 0 || !x.stay.enter(x.waiting) {
 		return v
 	}
 	defer x.stay.leave()
-	calls[len(calls)-1] = everonce.Wait(x.route.Wait)
-	v = call(calls...)
+	opts[len(opts)-1] = everonce.Wait(x.route.Wait)
+	v = c.call(x, opts)
 	x.stay.leave()
 	v.met, v.waited = true, x.stay.waited
 	return v

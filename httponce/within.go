@@ -62,7 +62,7 @@ func (a *absence) begin() { a.started.Do(func() { close(a.begun) }) }
 // than the client waits; the call goes on then, and what it comes to is logged where nobody else is told.
 //
 // A panic and a Goexit are the serving goroutine's, as long as that waits.
-func (x *exchange) within(call func() verdict) (v verdict, inTime bool) {
+func (x *exchange) within(c core) (v verdict, inTime bool) {
 	a := &absence{begun: make(chan struct{}), ended: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancel(context.WithoutCancel(x.r.Context()))
 	x.absence = a
@@ -70,7 +70,7 @@ func (x *exchange) within(call func() verdict) (v verdict, inTime bool) {
 	x.body.hold()
 	go func() {
 		defer x.body.release()
-		x.run(a, call)
+		x.run(a, c)
 	}()
 	if !a.inTime(x) {
 		client() // the end of ServeHTTP is not the client's
@@ -101,7 +101,7 @@ func (a *absence) inTime(x *exchange) bool {
 		return true
 	case <-timer.C:
 	}
-	if a.take(&x.own) {
+	if a.take(x.own) {
 		return false
 	}
 	<-a.ended
@@ -109,7 +109,7 @@ func (a *absence) inTime(x *exchange) bool {
 }
 
 // run is the goroutine of the call.
-func (x *exchange) run(a *absence, call func() verdict) {
+func (x *exchange) run(a *absence, c core) {
 	defer func() {
 		if !a.returned {
 			a.panicked = recover() // nil after a Goexit
@@ -127,7 +127,7 @@ func (x *exchange) run(a *absence, call func() verdict) {
 		a.cancel()
 		close(a.ended)
 	}()
-	a.v = call()
+	a.v = x.awaited(c)
 	a.returned = true
 }
 

@@ -1,0 +1,70 @@
+package httponce
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/everonce/everonce"
+)
+
+// performance is one call of a handler: what it writes, and its context.
+type performance struct {
+	own  recorder
+	work workContext
+}
+
+// call is one call of the core.
+func (g *guard) call(x *exchange, opts []everonce.CallOption) (v verdict) {
+	v.res, v.err = everonce.Do(x.context(), g.recv, x.key, func(ctx context.Context, a *everonce.Attempt) (Answer, error) {
+		x.stay.leave()
+		v.own = g.perform(ctx, x, a)
+		v.ending = v.own.ending()
+		return v.own.outcome(v.ending, func(rest [][]byte) (*pieces, error) {
+			return g.savePieces(a.Detached(), x, rest)
+		})
+	}, opts...)
+	return v
+}
+
+// context returns the context of the call: it ends with the client.
+func (x *exchange) context() context.Context {
+	if x.absence != nil {
+		return x.absence.ctx
+	}
+	return x.r.Context()
+}
+
+// perform calls the handler.
+func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *recorder {
+	p := new(performance)
+	p.own.init(x, x.absence != nil)
+	if x.own = &p.own; x.absence != nil {
+		p.own.gate = &x.absence.gate
+		x.absence.begin()
+	}
+	switch {
+	case !x.route.EndWithClient:
+		p.work.begin(ctx, a, x.route.Deadline)
+		defer p.work.end()
+		ctx = &p.work
+	case x.route.Deadline > 0:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, x.route.Deadline)
+		defer cancel()
+	}
+	r := x.request(ctx)
+	defer x.tidy(r)
+	g.next.ServeHTTP(&p.own, r)
+	p.own.finish()
+	if respelled(x.r, p.own.status, p.own.location()) {
+		p.own.markNotDone()
+	}
+	return &p.own
+}
+
+// tidy removes what a handler that has read a form left on the disk, as net/http does for the request that it made.
+func (x *exchange) tidy(r *http.Request) {
+	if r.MultipartForm != nil && r.MultipartForm != x.r.MultipartForm {
+		_ = r.MultipartForm.RemoveAll() //nolint:errcheck // net/http does not ask either
+	}
+}
