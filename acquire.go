@@ -63,7 +63,12 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	}
 	var err error
 	for try := 1; ; try++ {
-		if *claim, err = op.sendClaim(ctx, req); err == nil {
+		if op.prompt {
+			*claim, err = op.store.Claim(ctx, *req)
+		} else {
+			err = op.sendClaim(ctx, req, claim)
+		}
+		if err == nil {
 			break
 		}
 		if op.ev != nil {
@@ -80,7 +85,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
 	}
-	if claim.Decision == DecideClaimed && time.Since(started) >= req.Lease {
+	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
 	}
@@ -91,13 +96,12 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	return started, nil
 }
 
-func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest) (ClaimResult, error) {
-	if op.prompt {
-		return op.store.Claim(ctx, *req)
-	}
+// sendClaim sends a claim to a store that may take its time.
+func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
 	defer cancel()
-	return op.store.Claim(ctx, *req)
+	*claim, err = op.store.Claim(ctx, *req)
+	return err
 }
 
 // retract releases a claim by its nonce: one try, past the end of the caller's context. The work was

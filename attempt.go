@@ -13,9 +13,7 @@ import (
 // work has returned.
 type Attempt struct {
 	operation
-	ctx    placedContext
-	self   place
-	cancel context.CancelCauseFunc
+	ctx workContext
 
 	token  Token
 	nonce  Nonce
@@ -45,9 +43,8 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 		a.before = &before{rec.Previous, rec.LastError, rec.CreatedAt}
 	}
 	a.beat.index = notDue
-	a.self = place{outer: op.place, attempt: a}
-	a.ctx.place = &a.self
-	a.ctx.Context, a.cancel = context.WithCancelCause(ctx)
+	a.ctx.place = place{outer: op.place, attempt: a}
+	a.ctx.parent = ctx
 	if len(rec.Steps) > 0 {
 		a.steps.Store(recall(rec.Steps, op.call.policy))
 	}
@@ -94,19 +91,19 @@ func (a *Attempt) Steps() []StepRecord { return a.steps.Load().known() }
 // when the lease is lost or the attempt is over: for what must be finished though nobody waits, like a
 // compensation.
 func (a *Attempt) Detached() context.Context {
-	if a.cancel == nil { // in a transaction there is no lease to lose
+	if a.ctx.place.tx != nil { // in a transaction there is no lease to lose
 		return context.WithoutCancel(&a.ctx)
 	}
 	b := &a.beat
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.detached == nil {
-		b.detached, b.cut = context.WithCancelCause(context.WithoutCancel(&a.ctx))
+		b.detached = &workContext{place: a.ctx.place, parent: context.WithoutCancel(&a.ctx)}
 		switch {
 		case b.lost:
-			b.cut(ErrLeaseLost)
+			b.detached.end(ErrLeaseLost)
 		case b.stopped:
-			b.cut(ErrAttemptEnded)
+			b.detached.end(ErrAttemptEnded)
 		}
 	}
 	return b.detached
@@ -131,7 +128,7 @@ func (a *Attempt) tookOver() bool {
 func (a *Attempt) end() {
 	a.stopBeat()
 	a.closeSteps()
-	a.cancel(ErrAttemptEnded)
+	a.ctx.end(ErrAttemptEnded)
 	a.hub.wake(a.id)
 }
 
@@ -145,11 +142,8 @@ type heartbeat struct {
 	mu       sync.Mutex
 	stopped  bool
 	lost     bool
-	next     time.Time // the next beat, while it is in the pulse at index
-	index    int
+	index    int32       // in the pulse, or notDue
 	expiry   *time.Timer // the local deadline; made at the first beat
-	deadline time.Time   // the lease, counted from before the renewal was sent
-	failures int
-	detached context.Context
-	cut      context.CancelCauseFunc
+	sent     time.Time   // before the claim, or the latest write that renewed it, was sent
+	detached *workContext
 }

@@ -1,7 +1,6 @@
 package everonce
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,14 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	if r == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
 	}
-	op, err := r.prepare(ctx, key, opts, doOptions)
+	var id RecordID
+	if len(opts) == 0 && r.recalls(ctx, key) {
+		id = r.recordID(key)
+		if v, ok := recalled[T](r, id); ok {
+			return Result[T]{Value: v, Outcome: Replayed}, nil
+		}
+	}
+	op, err := r.prepare(ctx, key, id, opts, doOptions)
 	if err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -73,7 +79,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	if err := op.ready(ctx); err != nil {
 		return failed[T](err)
 	}
-	if op.recaller != nil && ctx.Err() == nil {
+	if id == (RecordID{}) && op.recaller != nil && ctx.Err() == nil {
 		if rec, ok := op.recaller.Recall(op.id); ok && !op.call.fingerprint.Conflicts(rec.Fingerprint) {
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
@@ -102,52 +108,6 @@ func failed[T any](err error) (Result[T], error) {
 		return Result[T]{Outcome: e.Outcome}, err
 	}
 	return Result[T]{Outcome: Failed}, err
-}
-
-// settled returns what a record says that could not be claimed.
-func settled[T any](op *operation, claim *ClaimResult) (Result[T], error) {
-	if claim.Decision != DecideReplay {
-		op.compareAlg(claim.Record.Fingerprint)
-		e := op.refusal(claim)
-		return Result[T]{Outcome: e.Outcome}, e
-	}
-	return replayed[T](op, claim.Record.Fingerprint, &claim.Record.Result)
-}
-
-// replayed returns a saved result, whose fingerprint has been compared.
-func replayed[T any](op *operation, saved Fingerprint, result *SavedResult) (res Result[T], err error) {
-	op.compareAlg(saved)
-	res.Value, res.Outcome, err = replay[T](op, result)
-	return res, err
-}
-
-// compareAlg tells the observer that the fingerprints are of two kinds, and so were not compared.
-func (op *operation) compareAlg(saved Fingerprint) {
-	if op.ev != nil {
-		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !saved.IsZero() && op.call.fingerprint.Alg != saved.Alg
-	}
-}
-
-// replay returns a saved result as the first caller got it, decoded by the call's codec or a built-in one.
-func replay[T any](op *operation, saved *SavedResult) (v T, o Outcome, err error) {
-	switch saved.Kind {
-	case ResultValue:
-		if v, err = decode[T](op.call, saved); err != nil {
-			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
-		}
-		return v, Replayed, nil
-	case ResultFailure:
-		p, err := loadFailure(*saved)
-		if err != nil {
-			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
-		}
-		return v, Rejected, p
-	case ResultElided:
-		e := op.fail(Elided, ErrResultElided, nil)
-		e.Summary, e.Kind = bytes.Clone(saved.Summary), saved.Kind
-		return v, Elided, e
-	}
-	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", ErrCorruptRecord))
 }
 
 // perform runs the work of an attempt and ends it, whichever way the work ends.

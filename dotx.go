@@ -32,7 +32,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if !reflect.TypeOf(tx).Comparable() {
 		return invalid[T](fmt.Errorf("%w: a transaction must be a pointer, not a %T", ErrInvalidArgument, tx))
 	}
-	op, err := t.prepare(ctx, key, opts, doTxOptions)
+	op, err := t.prepare(ctx, key, RecordID{}, opts, doTxOptions)
 	if err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -119,7 +119,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		}
 	}()
 	a := &Attempt{operation: j.operation, token: claim.Record.Token, nonce: req.Nonce, number: res.Attempt}
-	a.ctx.Context = ctx
+	a.ctx.parent = ctx
 	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true

@@ -8,7 +8,7 @@ import (
 
 // startBeat arms the first renewal, a third of the lease after the claim was sent.
 func (a *Attempt) startBeat(started time.Time) {
-	a.beat.deadline = started.Add(a.call.lease)
+	a.beat.sent = started
 	a.pulse.schedule(a, started.Add(a.call.lease/3))
 }
 
@@ -21,11 +21,8 @@ func (a *Attempt) stopBeat() {
 	if b.expiry != nil {
 		b.expiry.Stop()
 	}
-	if b.cut != nil {
-		b.cut(ErrAttemptEnded)
-	}
-	if a.ev != nil {
-		a.ev.RenewFailures = b.failures
+	if b.detached != nil {
+		b.detached.end(ErrAttemptEnded)
 	}
 }
 
@@ -34,8 +31,8 @@ func (a *Attempt) extend(sent time.Time) {
 	b := &a.beat
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d := sent.Add(a.call.lease); !b.lost && d.After(b.deadline) {
-		b.deadline = d
+	if !b.lost && sent.After(b.sent) {
+		b.sent = sent
 	}
 }
 
@@ -47,7 +44,7 @@ func (a *Attempt) renew() {
 		b.mu.Unlock()
 		return
 	}
-	left := time.Until(b.deadline)
+	left := b.left(a.call.lease)
 	if b.expiry == nil {
 		b.expiry = time.AfterFunc(left, a.expire)
 	}
@@ -63,12 +60,14 @@ func (a *Attempt) renew() {
 	switch {
 	case b.stopped || b.lost:
 	case err == nil:
-		b.deadline = sent.Add(a.call.lease)
+		b.sent = sent
 		a.pulse.schedule(a, sent.Add(a.call.lease/3))
 	case errors.Is(err, ErrLeaseLost):
 		a.lose()
 	default: // again soon: the local deadline is what ends it
-		b.failures++
+		if a.ev != nil {
+			a.ev.RenewFailures++
+		}
 		a.pulse.schedule(a, time.Now().Add(a.call.lease/12))
 	}
 }
@@ -82,7 +81,7 @@ func (a *Attempt) expire() {
 	if b.stopped || b.lost {
 		return
 	}
-	if left := time.Until(b.deadline); left > 0 {
+	if left := b.left(a.call.lease); left > 0 {
 		b.expiry.Reset(left)
 		return
 	}
@@ -92,8 +91,11 @@ func (a *Attempt) expire() {
 // lose tells the work that another may hold the record. The heartbeat is locked.
 func (a *Attempt) lose() {
 	a.beat.lost = true
-	a.cancel(ErrLeaseLost)
-	if a.beat.cut != nil {
-		a.beat.cut(ErrLeaseLost)
+	a.ctx.end(ErrLeaseLost)
+	if a.beat.detached != nil {
+		a.beat.detached.end(ErrLeaseLost)
 	}
 }
+
+// left is how long the lease holds for certain. The heartbeat is locked.
+func (b *heartbeat) left(lease time.Duration) time.Duration { return lease - time.Since(b.sent) }

@@ -101,6 +101,9 @@ func (k Key) Validate() error {
 	return validateName("ID", k.ID, MaxIDLen)
 }
 
+// fits reports whether the key is short enough to be worth a hash.
+func (k Key) fits() bool { return len(k.Scope) <= MaxScopeLen && len(k.ID) <= MaxIDLen }
+
 func validateName(what, s string, limit int) error {
 	return named(ErrInvalidKey, what, s, limit)
 }

@@ -15,7 +15,7 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 	if isNil(r) {
 		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
 	}
-	op, err := r.receiver().prepare(ctx, key, opts, optFingerprint|optCodec)
+	op, err := r.receiver().prepare(ctx, key, RecordID{}, opts, optFingerprint|optCodec)
 	if err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}

@@ -7,8 +7,7 @@ import "context"
 type place struct {
 	outer   *place
 	attempt *Attempt // whose store and record it is; without a key for InTx
-	tx      any      // set inside of a transaction that everonce began, or that is the caller's in DoTx
-	began   bool
+	tx      any      // the transaction, inside of one that everonce began, or that is the caller's in DoTx
 }
 
 type placeKey struct{}
@@ -41,7 +40,7 @@ func (op *operation) checkPlace(own any) error {
 		if p.attempt.id == op.id {
 			return op.fail(Invalid, ErrNested, nil)
 		}
-		if p.began && (own == nil || p.tx != own) {
+		if p.tx != nil && (own == nil || p.tx != own) {
 			return op.fail(Invalid, ErrInTransaction, nil)
 		}
 	}
@@ -51,7 +50,7 @@ func (op *operation) checkPlace(own any) error {
 // inTransactionOn reports whether ctx stands inside of a transaction that everonce began on the store.
 func inTransactionOn(ctx context.Context, store Store) bool {
 	for p := placeOf(ctx); p != nil; p = p.outer {
-		if p.began && p.attempt.store == store {
+		if p.tx != nil && p.attempt.store == store {
 			return true
 		}
 	}

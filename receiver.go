@@ -22,6 +22,7 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 		return nil, err
 	}
 	r.defaults.policy = policy
+	r.quick = r.recaller != nil && r.set.Observer == nil && policy != Reconcile
 	return r, nil
 }
 
@@ -62,6 +63,7 @@ type core struct {
 	defaults call
 	prompt   bool // the store's calls never block: they need no timeout
 	recaller Recaller
+	quick    bool // nothing but its key tells one call without options from another
 	identity identity
 	hub      hub
 	pulse    pulse
@@ -154,9 +156,9 @@ type operation struct {
 	ev    *Event // nil without an observer
 }
 
-// prepare checks the call and makes it an operation.
-func (r *core) prepare(ctx context.Context, key Key, opts []CallOption, allowed optionSet) (operation, error) {
-	op := operation{core: r, key: key}
+// prepare checks the call and makes it an operation. id is the key's, or zero if it is not known yet.
+func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOption, allowed optionSet) (operation, error) {
+	op := operation{core: r, key: key, id: id}
 	var err error
 	if op.call, err = r.callFor(opts, allowed); err != nil {
 		return op, &Error{Outcome: Invalid, Sentinel: err}
@@ -164,7 +166,9 @@ func (r *core) prepare(ctx context.Context, key Key, opts []CallOption, allowed 
 	if err = key.Validate(); err != nil {
 		return op, &Error{Outcome: Invalid, Sentinel: err}
 	}
-	op.id = r.recordID(key)
+	if op.id == (RecordID{}) {
+		op.id = r.recordID(key)
+	}
 	op.place = placeOf(ctx)
 	return op, nil
 }

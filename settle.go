@@ -51,7 +51,7 @@ type Settlement struct {
 // [ErrNotUnknown] (it is completed, released, or that step is not open), [ErrInProgress] (it is live: see
 // Force), [ErrLeaseLost] (somebody else was faster), [ErrInvalidArgument], [ErrStore].
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
-	op, err := r.prepare(ctx, key, nil, 0)
+	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if err := validateName("step's name", name, MaxStepNameLen); err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: ErrInvalidArgument, Cause: err}
 	}
-	if a.self.began || inTransactionOn(ctx, a.store) { // an attempt of Transact or DoTx has no steps, whatever the context
+	if a.ctx.place.tx != nil || inTransactionOn(ctx, a.store) { // an attempt of Transact or DoTx has no steps, whatever the context
 		return nil, s.fail(Invalid, ErrInTransaction, nil)
 	}
 	var err error

@@ -116,7 +116,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 			rollback()
 		}
 	}()
-	v, err = runInTx(ctx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx(), began: true}, h.Tx(), fn)
+	v, err = runInTx(ctx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
 	if err != nil {
 		rollback()
 		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {

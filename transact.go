@@ -26,7 +26,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
 	}
-	op, err := t.prepare(ctx, key, opts, transactOptions)
+	op, err := t.prepare(ctx, key, RecordID{}, opts, transactOptions)
 	if err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -206,9 +206,8 @@ func rollBack[Tx any](ctx context.Context, r *core, h TxHandle[Tx]) error {
 // inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
 // work runs.
 func (a *Attempt) inTx(tx any) *place {
-	a.self = place{outer: a.place, attempt: a, tx: tx, began: true}
-	a.ctx.place = &a.self
-	return &a.self
+	a.ctx.place = place{outer: a.place, attempt: a, tx: tx}
+	return &a.ctx.place
 }
 
 // runInTx calls the work in its place: inside of a transaction, until the transaction's timeout.
@@ -216,8 +215,8 @@ func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work 
 	ctx, cancel := context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
 	defer cancel()
 	inside := &placedContext{Context: ctx, place: at}
-	if a.ctx.Context == nil {
-		a.ctx.Context = ctx
+	if a.ctx.parent == nil {
+		a.ctx.parent = ctx
 	}
 	v, err := work(inside, tx)
 	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
