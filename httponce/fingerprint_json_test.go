@@ -1,0 +1,261 @@
+package httponce
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+func jsonRequest(body string) *http.Request {
+	return request("POST", "/p", body, "Content-Type", "application/json")
+}
+
+// What says the same is the same, and what a service may read as two things is two.
+func TestJSONBodies(t *testing.T) {
+	for _, c := range []struct {
+		one, two string
+		equal    bool
+	}{
+		{`{"a":1,"b":2}`, ` { "b" : 2 , "a" : 1 } `, true},
+		{`{"a":{"c":[1,{"e":1,"d":2}],"b":null}}`, `{"a":{"b":null,"c":[1,{"d":2,"e":1}]}}`, true},
+		{`{"a":"\u00e9\/\u0041\ud83d\ude00"}`, `{"a":"é/A😀"}`, true},
+		{`{"\u0061":1}`, `{"a":1}`, true},
+		{`[1,2]`, `[ 1 , 2 ]`, true},
+		{`[1,2]`, `[2,1]`, false},
+		{`{"a":1}`, `{"a":2}`, false},
+		{`{"a":1}`, `{"A":1}`, false},
+		{`{"a":1}`, `{"a":1,"b":null}`, false},
+		{`{"a":1}`, `{"a":"1"}`, false},
+		{`{"a":null}`, `{}`, false},
+		{`{"a":""}`, `{"a":null}`, false},
+		{`true`, `"true"`, false},
+		// Numbers are their digits.
+		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, false}, // 2^53 + 1 and 2^53
+		{`{"a":123456789012345678901234567890}`, `{"a":123456789012345678901234567891}`, false},
+		{`{"a":0.1}`, `{"a":0.1000000000000000055}`, false},
+		{`{"a":9007199254740993.0}`, `{"a":9007199254740992.0}`, false},
+		{`{"a":1.0}`, `{"a":1}`, false},
+		{`{"a":1e2}`, `{"a":100}`, false},
+		{`{"a":1e400}`, `{"a":1e401}`, false},
+		{`{"a":-0}`, `{"a":0}`, false},
+		// Two normal forms are two strings.
+		{`{"a":"é"}`, `{"a":"e\u0301"}`, false},
+		// What has no one meaning is its bytes.
+		{`{"a":1,"a":2}`, `{"a":2,"a":1}`, false},
+		{`{"a":1,"a":1}`, `{"a":1}`, false},
+		{`{"a":1,"a":1}`, `{"a":1, "a":1}`, false},
+		{`{"a":1,"\u0061":1}`, `{"a":1,"a":1}`, false},
+		{"\"\xff\"", "\"\xfe\"", false},
+		{"\"\xff\"", "\"\ufffd\"", false},
+		{`"\ud800"`, `"\udc00"`, false},
+		{`{"a":1} `, `{"a":1}x`, false},
+		{`{"a":1}{"b":2}`, `{"a":1} {"b":2}`, false}, // two documents are none
+		{`{"a":1`, `{"a":1}`, false},
+		{``, `null`, false},
+		{`01`, `1`, false},
+		{"\ufeff{}", "{}", false},
+		{`{"a":NaN}`, `{"a":nan}`, false},
+	} {
+		if got := sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.one)) == sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.two)); got != c.equal {
+			t.Errorf("%s and %s: equal is %v", c.one, c.two, got)
+		}
+		if sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.one)) != sumOf(t, Fingerprint{JSON: true}, jsonRequest(c.one)) {
+			t.Errorf("%s is not itself", c.one)
+		}
+	}
+}
+
+// Only what says that it is JSON is read as that, and by its bytes it is another thing.
+func TestContentTypesOfJSON(t *testing.T) {
+	for contentType, want := range map[string]bool{
+		"application/json":                     true,
+		"Application/JSON":                     true,
+		"application/json; charset=utf-8":      true,
+		`application/json;charset="UTF-8"`:     true,
+		"application/json; charset=us-ascii":   true,
+		"application/json; profile=x":          true,
+		"application/vnd.api+json":             true,
+		"application/merge-patch+json; a=b":    true,
+		"application/json; charset=utf-16":     false,
+		"application/json; charset=iso-8859-1": false,
+		"application/jsonl":                    false,
+		"application/x-ndjson":                 false,
+		"text/json":                            false,
+		"text/plain":                           false,
+		"application/json, application/json":   false,
+		"application/json;":                    true,
+		"application/json; charset":            false,
+		"":                                     false,
+		"application/octet-stream; x=+json":    false,
+		"application/x-www-form-urlencoded":    false,
+	} {
+		if got := isJSON(http.Header{"Content-Type": {contentType}}); got != want {
+			t.Errorf("%q: %v", contentType, got)
+		}
+	}
+	for _, h := range []http.Header{{}, {"Content-Type": {"application/json", "application/json"}}} {
+		if isJSON(h) {
+			t.Errorf("%v is JSON", h)
+		}
+	}
+	f := Fingerprint{JSON: true}
+	text := func(body string) *http.Request { return request("POST", "/p", body, "Content-Type", "text/plain") }
+	if sumOf(t, f, text(`{"a":1}`)) == sumOf(t, f, text(`{ "a":1}`)) {
+		t.Error("a text is read as JSON")
+	}
+	if sumOf(t, f, text(`{"a":1}`)) == sumOf(t, f, jsonRequest(`{"a":1}`)) {
+		t.Error("a text is the same as JSON")
+	}
+	if sumOf(t, f, text(`{"a":1}`)).Alg != sumOf(t, f, jsonRequest(`{"a":1}`)).Alg {
+		t.Error("the sender chooses the Alg, and so whether sums are compared")
+	}
+}
+
+func TestJSONPointers(t *testing.T) {
+	for _, c := range []struct {
+		only, except []string
+		one, two     string
+		equal        bool
+	}{
+		{only: []string{"/id"}, one: `{"id":1,"at":1}`, two: `{"at":2,"id":1}`, equal: true},
+		{only: []string{"/id"}, one: `{"id":1}`, two: `{"id":2}`},
+		{only: []string{"/id"}, one: `{"id":null}`, two: `{"x":1}`},
+		{only: []string{"/id"}, one: `{"x":1}`, two: `{"x":2}`}, // none of them is there: all counts
+		{only: []string{"/id"}, one: `{"x":1}`, two: `{ "x":1 }`, equal: true},
+		{only: []string{"/id"}, one: `[1]`, two: `[2]`},
+		{only: []string{"/id", "/to"}, one: `{"id":1}`, two: `{"id":1,"to":2}`},
+		{only: []string{"/id", "/to"}, one: `{"id":1}`, two: `{"to":1}`},
+		{only: []string{"/id", "/to"}, one: `{"id":1,"to":2}`, two: `{"id":2,"to":1}`},
+		{only: []string{"/id", "/to"}, one: `{"id":"1","to":2}`, two: `{"id":1,"to":2}`},
+		{only: []string{"/a/b"}, one: `{"a":{"b":1,"c":1}}`, two: `{"a":{"c":2,"b":1},"d":1}`, equal: true},
+		{only: []string{"/a/b"}, one: `{"a":{"b":{"y":1,"x":2}}}`, two: `{"a":{"b":{"x":2,"y":1}}}`, equal: true},
+		{only: []string{"/a", "/a/b"}, one: `{"a":{"b":1,"c":1}}`, two: `{"a":{"b":1,"c":2}}`},
+		{only: []string{"/items/0/id"}, one: `{"items":[{"id":1,"n":1},{"id":2}]}`, two: `{"items":[{"id":1,"n":2}]}`, equal: true},
+		{only: []string{"/items/1/id"}, one: `{"items":[{"id":1},{"id":2}]}`, two: `{"items":[{"id":1},{"id":3}]}`},
+		{only: []string{"/items/01/id"}, one: `{"items":[{"id":1},{"id":2}]}`, two: `{"items":[{"id":3},{"id":2}]}`}, // no index: all counts
+		{only: []string{"/0"}, one: `{"0":1,"a":1}`, two: `{"0":1,"a":2}`, equal: true},
+		{only: []string{"/a~1b", "/m~0n"}, one: `{"a/b":1,"m~n":2,"x":1}`, two: `{"m~n":2,"a/b":1}`, equal: true},
+		{only: []string{"/"}, one: `{"":1,"a":1}`, two: `{"":1,"a":2}`, equal: true},
+		{only: []string{"/é"}, one: `{"\u00e9":1,"a":1}`, two: `{"é":1,"a":2}`, equal: true},
+		{only: []string{"/a"}, one: `{"a":1,"a":2}`, two: `{"a":1,"a":3}`}, // which a?
+		{except: []string{"/at"}, one: `{"id":1,"at":1}`, two: `{"at":2,"id":1}`, equal: true},
+		{except: []string{"/at"}, one: `{"id":1,"at":1}`, two: `{"id":1}`, equal: true},
+		{except: []string{"/at"}, one: `{"id":1,"at":1}`, two: `{"id":2,"at":1}`},
+		{except: []string{"/at"}, one: `{"at":1}`, two: `{}`, equal: true},
+		{except: []string{"/at"}, one: `{"at":1}`, two: `[]`},
+		{except: []string{"/a", "/c"}, one: `{"a":1,"b":2,"c":3}`, two: `{"b":2}`, equal: true},
+		{except: []string{"/a/b"}, one: `{"a":{"b":1,"c":1}}`, two: `{"a":{"c":1}}`, equal: true},
+		{except: []string{"/a/b"}, one: `{"a":{"b":1}}`, two: `{}`},
+		{except: []string{"/a/b"}, one: `{"a":1}`, two: `{"a":2}`},
+		{except: []string{"/items/0"}, one: `{"items":[1,2,3]}`, two: `{"items":[9,2,3]}`, equal: true},
+		{except: []string{"/items/0", "/items/1"}, one: `{"items":[1,2,3]}`, two: `{"items":[3,4,3]}`, equal: true},
+		{except: []string{"/items/0"}, one: `{"items":[1,2,3]}`, two: `{"items":[1,3,2]}`},
+		{except: []string{"/items/-"}, one: `{"items":[1,2]}`, two: `{"items":[1,3]}`},
+		{except: []string{"/items/1/at"}, one: `{"items":[{"at":1},{"at":2}]}`, two: `{"items":[{"at":1},{"at":3}]}`, equal: true},
+		{except: []string{"/items/1/at"}, one: `{"items":[{"at":1},{"at":2}]}`, two: `{"items":[{"at":2},{"at":2}]}`},
+		{except: []string{"/at"}, one: `{"a":"\"at\":1,","at":1}`, two: `{"a":"\"at\":1,","at":2}`, equal: true},
+		{except: []string{"/at"}, one: `{"at":1,`, two: `{"at":2,`}, // no JSON
+	} {
+		f := Fingerprint{JSONOnly: c.only, JSONExcept: c.except}
+		if got := sumOf(t, f, jsonRequest(c.one)) == sumOf(t, f, jsonRequest(c.two)); got != c.equal {
+			t.Errorf("only %q, except %q: %s and %s: equal is %v", c.only, c.except, c.one, c.two, got)
+		}
+	}
+}
+
+// A body that is in a file is compared alike, and its handler reads what was sent.
+func TestLargeJSON(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var one, two strings.Builder
+	const fields = 20_000
+	for i := range fields {
+		fmt.Fprintf(&one, `,"%05d":%d`, i, i)
+		fmt.Fprintf(&two, `, "%05d": %d`, fields-1-i, fields-1-i)
+	}
+	a, b := "{"+one.String()[1:]+"}", "{"+two.String()[1:]+"}"
+	if sumOf(t, Fingerprint{JSON: true}, jsonRequest(a)) != sumOf(t, Fingerprint{JSON: true}, jsonRequest(b)) {
+		t.Error("large bodies that say the same differ")
+	}
+	if sumOf(t, Fingerprint{JSONOnly: []string{"/00007"}}, jsonRequest(a)) == sumOf(t, Fingerprint{JSONOnly: []string{"/00007"}}, jsonRequest(strings.Replace(a, `"00007":7`, `"00007":8`, 1))) {
+		t.Error("a field in it does not count")
+	}
+	small := filled(t, strings.NewReader(`{"b":1,"a":2}`), -1, 1<<20)
+	form := &jsonForm{}
+	if _, ok, err := form.sum(small); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if got, err := io.ReadAll(small.open()); err != nil || string(got) != `{"b":1,"a":2}` {
+		t.Errorf("the handler reads %s, %v", got, err)
+	}
+	gone := filled(t, strings.NewReader(a), -1, 1<<30)
+	gone.release()
+	if _, _, err := form.sum(gone); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a file that can not be read: %v", err)
+	}
+	checkNoFiles(t)
+}
+
+// A document that is as deep as one can be is hashed like any other, or by its bytes.
+func TestDeepJSON(t *testing.T) {
+	for _, depth := range []int{100, 9_999, 10_000, 10_001, 400_000} {
+		one := strings.Repeat("[", depth) + strings.Repeat("]", depth)
+		for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/0/0/0"}}, {JSONExcept: []string{"/0/0/1"}}} {
+			if sumOf(t, f, jsonRequest(one)) == sumOf(t, f, jsonRequest("["+one+"]")) {
+				t.Errorf("%d: another depth is the same", depth)
+			}
+		}
+	}
+}
+
+// FuzzCanonical: a canonical form is JSON that says the same, digit by digit, and is its own canonical form; what is left
+// out or kept never fails to be read.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range []string{`{"b":1,"a":[1.0,-0,1e5,9007199254740993]}`, `"\u00e9\ud83d\ude00"`, ` [ ] `, `{"a":{"b":{}}}`, `{"":null,"~":true}`, `{"a":1,"a":2}`, "\xff", `1`, `{"a":[{"b":[1,2,3]}]}`} {
+		f.Add([]byte(s))
+	}
+	except, err := parsePointers("JSONExcept", []string{"/a", "/b/0", "/c/a/b", "/~0", "/1"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		v, ok := canonical(raw)
+		if !ok {
+			return
+		}
+		if again, ok := canonical(v); !ok || !bytes.Equal(again, v) {
+			t.Errorf("%q: %q, again %q", raw, v, again)
+		}
+		if !bytes.Equal(meaning(t, raw), meaning(t, v)) {
+			t.Errorf("%q: %q says another thing", raw, v)
+		}
+		rest := except.without(v)
+		if again, ok := canonical(rest); !ok || !bytes.Equal(again, rest) {
+			t.Errorf("%q: left is %q", v, rest)
+		}
+		if kept := except.keep(v); len(kept) == 0 {
+			t.Errorf("%q: nothing is kept", v)
+		}
+	})
+}
+
+// meaning is what encoding/json reads, with numbers as they stand.
+func meaning(t *testing.T, raw []byte) []byte {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	return b
+}
