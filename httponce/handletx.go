@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -47,42 +48,29 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 	if err != nil {
 		return nil, err
 	}
-	if err := opts.checkTx(); err != nil {
+	if err := s.checkTx(); err != nil {
 		return nil, err
 	}
-	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, pieceSize: pieceSizeOf(recv)}, nil
+	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, pieceSize: pieceSizeOf(recv), limit: recv.Options().TxTimeout}, nil
 }
 
 // checkTx refuses what has no meaning in a transaction.
-func (o *Options) checkTx() error {
-	if o == nil {
-		return nil
-	}
-	if err := o.Route.checkTx("Route"); err != nil {
-		return err
-	}
-	for pattern, r := range o.Routes {
-		if err := r.checkTx(fmt.Sprintf("Routes[%q]", pattern)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *Route) checkTx(name string) error {
-	for _, o := range [...]struct {
-		set  bool
-		name string
-		why  string
-	}{
-		{r.AnswerWithin != 0, "AnswerWithin", "a transaction is bounded by the receiver's TxTimeout"},
-		{r.FailOpen, "FailOpen", "the effects are in the store that would be down"},
-		{r.Policy != 0, "Policy", "what did not commit did not happen, so there is no unknown"},
-		{r.Reconcile != nil, "Reconcile", "what did not commit did not happen, so there is nothing to ask"},
-		{r.Lease != 0, "Lease", "a transaction has none; it is bounded by the receiver's TxTimeout"},
-	} {
-		if o.set {
-			return fmt.Errorf("%w: %s.%s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, name, o.name, o.why)
+func (s *settings) checkTx() error {
+	for _, rt := range s.routes {
+		for _, o := range [...]struct {
+			set  bool
+			name string
+			why  string
+		}{
+			{rt.AnswerWithin != 0, "AnswerWithin", "a transaction is bounded by the receiver's TxTimeout"},
+			{rt.FailOpen, "FailOpen", "the effects are in the store that would be down"},
+			{rt.Policy != 0, "Policy", "what did not commit did not happen, so there is no unknown"},
+			{rt.Reconcile != nil, "Reconcile", "what did not commit did not happen, so there is nothing to ask"},
+			{rt.Lease != 0, "Lease", "a transaction has none; it is bounded by the receiver's TxTimeout"},
+		} {
+			if o.set {
+				return rt.in(fmt.Errorf("%w: %s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, o.name, o.why))
+			}
 		}
 	}
 	return nil
@@ -94,6 +82,7 @@ type txHandler[Tx any] struct {
 	principal Principal
 	handle    func(http.ResponseWriter, *http.Request, Tx) error
 	pieceSize int
+	limit     time.Duration // of a transaction
 }
 
 func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +137,7 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 
 // serve calls the handler, in one transaction of perhaps several.
 func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
-	ctx, cancel := x.txContext(ctx)
+	ctx, cancel := h.context(ctx, x.route)
 	defer cancel()
 	own := x.recordTx()
 	v.own, v.ending = own, 0
@@ -198,23 +187,18 @@ func permanent(err error) (p *everonce.PermanentError) {
 	return p
 }
 
-// txContext returns the handler's context: the transaction's, which ends with the client only where the route
-// says so.
-func (x *exchange) txContext(inside context.Context) (context.Context, context.CancelFunc) {
-	ctx := inside
-	stop := func() {}
-	if !x.route.EndWithClient {
-		ctx = context.WithoutCancel(inside)
-		end, ok := inside.Deadline()
-		if theirs, has := x.r.Context().Deadline(); ok && (!has || !end.Equal(theirs)) {
-			ctx, stop = context.WithDeadlineCause(ctx, end, everonce.ErrTxTooLong)
-		}
+// context returns the handler's context: it ends with the transaction's limit, and with the client only where the
+// route says so.
+func (h *txHandler[Tx]) context(inside context.Context, rt *route) (context.Context, context.CancelFunc) {
+	ctx, end := inside, context.CancelFunc(func() {})
+	if !rt.EndWithClient {
+		ctx, end = context.WithTimeoutCause(context.WithoutCancel(inside), h.limit, everonce.ErrTxTooLong)
 	}
-	if x.route.Deadline <= 0 {
-		return ctx, stop
+	if rt.Deadline <= 0 {
+		return ctx, end
 	}
-	ctx, cancel := context.WithTimeout(ctx, x.route.Deadline)
-	return ctx, func() { cancel(); stop() }
+	ctx, cancel := context.WithTimeout(ctx, rt.Deadline)
+	return ctx, func() { cancel(); end() }
 }
 
 // txWriter is the ResponseWriter of a handler in a transaction. It has no Unwrap: what it is given is sent

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,8 +37,8 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 		"Lease":        {Lease: time.Minute},
 	} {
 		for where, opts := range map[string]*httponce.Options{
-			"Route":                    {Route: route},
-			`Routes["POST /payments"]`: {Routes: map[string]httponce.Route{"POST /payments": route}},
+			"":                       {Route: route},
+			`route "POST /payments"`: {Routes: map[string]httponce.Route{"POST /payments": route}},
 		} {
 			_, err := httponce.HandleTx(recv, httponce.Unscoped(), handle, opts)
 			if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), name+" has no meaning") {
@@ -78,7 +80,7 @@ func TestHandleTxHoldsTheAnswer(t *testing.T) {
 			}
 		}
 		w.WriteHeader(http.StatusEarlyHints)
-		w.WriteHeader(http.StatusContinue)
+		w.WriteHeader(http.StatusSwitchingProtocols)
 		w.Header().Set("Location", "/payments/1")
 		w.WriteHeader(http.StatusCreated)
 		_, err := io.WriteString(w, "paid")
@@ -92,6 +94,12 @@ func TestHandleTxHoldsTheAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Idempotency-Key", "k")
+		req = req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+				t.Errorf("a %d was sent", code)
+				return nil
+			},
+		}))
 		res, err := server.Client().Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -232,6 +240,7 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 		{core: everonce.Options{TxTimeout: 4 * time.Second}, route: httponce.Route{Deadline: -1}, want: 4 * time.Second},
 		{core: everonce.Options{TxTimeout: 4 * time.Second}, ctx: time.Minute, want: 4 * time.Second},
 		{route: httponce.Route{EndWithClient: true}, ctx: time.Second, want: time.Second},
+		{ctx: time.Second, want: 30 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			svc := newService(t, setup{core: c.core, opts: httponce.Options{Route: c.route}, handleTx: func(_ http.ResponseWriter, r *http.Request, _ *dbTx) error {

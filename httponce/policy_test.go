@@ -70,10 +70,10 @@ func TestPolicyIsAsDocumented(t *testing.T) {
 	if res := send(h, http.MethodGet, "/idempotency", "", "If-None-Match", res.Header.Get("ETag")); res.StatusCode != http.StatusNotModified {
 		t.Errorf("with its ETag: %d", res.StatusCode)
 	}
-	if res := send(h, http.MethodHead, "/idempotency", ""); res.StatusCode != 200 || bodyOf(t, res) != "" || res.Header.Get("Content-Length") == "" {
+	if res := send(h, http.MethodHead, "/idempotency", ""); res.StatusCode != http.StatusOK || bodyOf(t, res) != "" || res.Header.Get("Content-Length") == "" {
 		t.Errorf("HEAD: %d %v", res.StatusCode, res.Header)
 	}
-	if res := send(h, http.MethodPost, "/idempotency", ""); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
+	if res := send(h, http.MethodPost, "/idempotency", ""); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d %v", res.StatusCode, res.Header)
 	}
 }

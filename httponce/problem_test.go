@@ -150,7 +150,7 @@ func TestProblemOfAHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != 503 || res.Header.Get("Content-Type") != "application/problem+json" || res.Header.Get("Retry-After") != "1" || res.ContentLength <= 0 {
+	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Content-Type") != "application/problem+json" || res.Header.Get("Retry-After") != "1" || res.ContentLength <= 0 {
 		t.Errorf("it got %d %v", res.StatusCode, res.Header)
 	}
 }

@@ -48,6 +48,10 @@ func transactionalOutcomes() []outcomeCase {
 			want: got{status: 503, body: "no money", location: "/payments/1", mark: "true"},
 		},
 		{
+			name: "permanent, of another operation", outcome: everonce.Failed, do: twice, runs: 2, want: noMoney, logged: "not recorded",
+			setup: tx(charges(402, "no money", &everonce.Error{Outcome: everonce.NotRecorded, Sentinel: errors.New("not recorded"), Cause: permanent})),
+		},
+		{
 			name: "permanent by a classifier", outcome: everonce.Rejected, do: twice, want: refused("true"), runs: 1,
 			setup: setup{handleTx: charges(0, "", errBug), core: everonce.Options{Classify: func(error) error { return permanent }}},
 		},

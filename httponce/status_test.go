@@ -230,7 +230,7 @@ func TestStatusProblems(t *testing.T) {
 			t.Errorf("%s: %+v", name, g)
 		}
 	}
-	if res := send(h, http.MethodPost, "/status", "", "Idempotency-Key", "a"); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
+	if res := send(h, http.MethodPost, "/status", "", "Idempotency-Key", "a"); res.StatusCode != http.StatusMethodNotAllowed || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d %v", res.StatusCode, res.Header)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestStatusOfAHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != 200 || res.ContentLength <= 0 {
+	if res.StatusCode != http.StatusOK || res.ContentLength <= 0 {
 		t.Errorf("it got %d, %d bytes", res.StatusCode, res.ContentLength)
 	}
 }

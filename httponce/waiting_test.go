@@ -167,34 +167,43 @@ func TestAClientThatLeavesStopsWaiting(t *testing.T) {
 
 // A request that waited, and works now, because the one before it was released, does not wait any more: its place is free.
 func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fails, paid := newHeld(429), newHeld(201)
-		calls := 0
-		svc := newService(t, setup{opts: waits(time.Minute, 1), handle: func(w http.ResponseWriter, r *http.Request) {
-			if calls++; calls == 1 {
-				fails.ServeHTTP(w, r)
-			} else {
-				paid.ServeHTTP(w, r)
+	for _, mode := range []string{"guarded", "transactional"} {
+		synctest.Test(t, func(t *testing.T) {
+			fails, paid := newHeld(429), newHeld(201)
+			calls := 0
+			s := setup{opts: waits(time.Minute, 1), handle: func(w http.ResponseWriter, r *http.Request) {
+				if calls++; calls == 1 {
+					fails.ServeHTTP(w, r)
+				} else {
+					paid.ServeHTTP(w, r)
+				}
+			}}
+			if mode == "transactional" {
+				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *dbTx) error {
+					s.handle(w, r)
+					return nil
+				}
 			}
-		}})
-		first := svc.sendAll(context.Background(), 1, "k")
-		second := svc.sendAll(context.Background(), 1, "k")
-		time.Sleep(time.Second)
-		close(fails.free)
-		synctest.Wait() // the second works now
-		third := svc.sendAll(context.Background(), 1, "k")
-		time.Sleep(time.Second)
-		close(paid.free)
-		if g := first()[0]; g.status != 429 {
-			t.Errorf("the first got %+v", g)
-		}
-		if g := second()[0]; g.status != 201 || g.mark != "" {
-			t.Errorf("the second got %+v", g)
-		}
-		if g := third()[0]; g.status != 201 || g.mark != "true" {
-			t.Errorf("the third got %+v", g)
-		}
-	})
+			svc := newService(t, s)
+			first := svc.sendAll(context.Background(), 1, "k")
+			second := svc.sendAll(context.Background(), 1, "k")
+			time.Sleep(time.Second)
+			close(fails.free)
+			time.Sleep(time.Second) // the second works now
+			third := svc.sendAll(context.Background(), 1, "k")
+			time.Sleep(time.Second)
+			close(paid.free)
+			if g := first()[0]; g.status != 429 {
+				t.Errorf("%s: the first got %+v", mode, g)
+			}
+			if g := second()[0]; g.status != 201 || g.mark != "" {
+				t.Errorf("%s: the second got %+v", mode, g)
+			}
+			if g := third()[0]; g.status != 201 || g.mark != "true" {
+				t.Errorf("%s: the third got %+v", mode, g)
+			}
+		})
+	}
 }
 
 // In transactional mode duplicates wait alike.
