@@ -25,6 +25,11 @@ e-mails in the ledgers themselves: the service's database, and the gateway's fil
 Everything listens on 127.0.0.1 only, and all files are in a temporary folder that is
 removed at the end.
 
+The service uses everonce's HTTP middleware, and the client its transport. With
+--via proxy the service knows nothing of keys: the server of "everonce proxy" stands in
+front of it as a process of its own, and is killed too, by turns with the service and
+together with it.
+
 With --json, progress goes to standard error, and standard output is one object.
 In it, operations and kills are of each run, deliveries and losses the network's
 counts over both; effects, doubled and lost are charges; mails_unknown is from before
@@ -40,20 +45,28 @@ const (
 	maxOperations  = 100_000
 )
 
+// viaProxy is a value of --via.
+const viaProxy = "proxy"
+
 // demo shows what everonce is for.
 func (a *app) demo() *cobra.Command {
 	cfg := demo.Config{}
 	var asJSON bool
+	var via string
 	cmd := &cobra.Command{
 		Use:     "demo",
 		Short:   "Kill a payment service in mid-work, and count the charges",
 		Long:    demoLong,
-		Example: "  everonce demo\n  everonce demo --operations 1000 --kills 10\n  everonce demo --json --seed 7 | jq .with",
+		Example: "  everonce demo\n  everonce demo --via proxy\n  everonce demo --operations 1000 --kills 10\n  everonce demo --json --seed 7 | jq .with",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			if err := checkDemo(&cfg); err != nil {
 				return err
 			}
+			if via != "" && via != viaProxy {
+				return usagef("--via is %q, must be %s", via, viaProxy)
+			}
+			cfg.ViaProxy = via == viaProxy
 			if !cmd.Flags().Changed("seed") {
 				cfg.Seed = uint64(rand.Uint32()) //nolint:gosec // the seed of a demo
 			}
@@ -64,6 +77,7 @@ func (a *app) demo() *cobra.Command {
 	f.IntVar(&cfg.Operations, "operations", demoOperations, "payments in each run")
 	f.IntVar(&cfg.Kills, "kills", demoKills, "how often the service is killed in each run")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of the payments and the network's faults (default: a new one, which is told)")
+	f.StringVar(&via, "via", "", "what has the keys in the run with everonce: proxy, in front of a service that knows nothing of them (default: the service's own middleware)")
 	f.BoolVar(&asJSON, "json", false, "write the result as one JSON object")
 	return cmd
 }
@@ -86,9 +100,9 @@ func (a *app) runDemo(cmd *cobra.Command, cfg demo.Config, asJSON bool) error {
 		progress = a.err
 	}
 	fmt.Fprintf(progress, "%d payments, %d kills in each run, seed %d\n", cfg.Operations, cfg.Kills, cfg.Seed)
-	var v view.View = view.NewLines(progress)
+	var v view.View = view.NewLines(progress, cfg.ViaProxy)
 	if isTerminal(progress) {
-		v = view.NewLive(progress)
+		v = view.NewLive(progress, cfg.ViaProxy)
 	}
 	res, err := demo.Do(cmd.Context(), cfg, v)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // demoService is the demo's payment service: this program again, as a process of its own.
 func (a *app) demoService() *cobra.Command {
-	var mode, books, gateway string
+	var mode, books, gateway, listen string
 	cmd := &cobra.Command{
 		Use:    demo.ServiceName,
 		Short:  "The demo's payment service",
@@ -19,11 +19,12 @@ func (a *app) demoService() *cobra.Command {
 		Hidden: true,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			signal.Ignore(os.Interrupt) // Ctrl-C is the demo's, which ends us
-			return demo.ServeService(cmd.Context(), a.in, a.out, demo.Mode(mode), books, gateway)
+			return demo.ServeService(cmd.Context(), a.in, a.out, demo.Mode(mode), books, gateway, listen)
 		}),
 	}
 	cmd.Flags().StringVar(&mode, "mode", "", "with or without everonce")
 	cmd.Flags().StringVar(&books, "books", "", "database file")
 	cmd.Flags().StringVar(&gateway, "gateway", "", "URL of the e-mail gateway")
+	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on")
 	return cmd
 }

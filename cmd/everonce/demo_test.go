@@ -104,6 +104,62 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoViaProxy: the same promises, for a service that knows nothing of keys, with the proxy killed too.
+func TestDemoViaProxy(t *testing.T) {
+	t.Parallel()
+	cmd, temp := program(t, "demo", "--via", "proxy", "--json", "--operations", "90", "--kills", "3", "--seed", "1")
+	var out, progress bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &progress
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &progress)
+	}
+	type without struct {
+		Effects      int `json:"effects"`
+		Doubled      int `json:"doubled"`
+		Lost         int `json:"lost"`
+		Mails        int `json:"mails"`
+		MailsDoubled int `json:"mails_doubled"`
+	}
+	type with struct {
+		without
+		Replayed     int  `json:"replayed"`
+		MailsUnknown int  `json:"mails_unknown"`
+		HalfDone     *int `json:"half_done"`
+	}
+	var got struct {
+		Operations   int     `json:"operations"`
+		Deliveries   int     `json:"deliveries"`
+		Kills        int     `json:"kills"`
+		Via          string  `json:"via"`
+		RequestsLost int     `json:"requests_lost"`
+		AnswersLost  int     `json:"answers_lost"`
+		Without      without `json:"without"`
+		With         with    `json:"with"`
+		Seconds      float64 `json:"seconds"`
+	}
+	exactly(t, out.Bytes(), &got, []string{"via", "with.half_done", "with.mails_unknown"})
+	for what, ok := range map[string]bool{
+		"operations, kills and via":     got.Operations == 90 && got.Kills == 3 && got.Via == "proxy",
+		"with: one charge for each":     got.With.Effects == 90 && got.With.Doubled == 0 && got.With.Lost == 0,
+		"with: one mail for each":       got.With.Mails == 90 && got.With.MailsDoubled == 0,
+		"with: answers replayed":        got.With.Replayed > 0,
+		"with: some were unknown":       got.With.MailsUnknown > 0 && got.With.MailsUnknown <= 90,
+		"with: half done among those":   *got.With.HalfDone >= 0 && *got.With.HalfDone <= got.With.MailsUnknown,
+		"without: charges doubled":      got.Without.Doubled > 0 && got.Without.Lost == 0,
+		"progress: each was killed":     strings.Count(progress.String(), "; the service started again") == 4 && strings.Count(progress.String(), "; the proxy started again") == 1,
+		"progress: both were killed":    strings.Count(progress.String(), "; the service and the proxy started again") == 1,
+		"progress: what was settled":    strings.Contains(progress.String(), "unknown payments settled from the service's ledger"),
+		"nothing is left of its folder": isEmpty(t, temp),
+	} {
+		if !ok {
+			t.Errorf("not so: %s", what)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s%s", &progress, &out)
+	}
+}
+
 // exactly decodes one JSON object that has all of the named fields and no other.
 func exactly(t *testing.T, raw []byte, into any, fields []string) {
 	t.Helper()
@@ -169,8 +225,20 @@ func TestDemoInterrupted(t *testing.T) {
 // TestDemoKilled: not even a killed demo leaves processes behind.
 func TestDemoKilled(t *testing.T) {
 	t.Parallel()
-	cmd, temp := program(t, "demo", "--operations", "400")
-	progress := newMilestone("final, ")
+	t.Run("in mid-work", func(t *testing.T) {
+		t.Parallel()
+		demoKilled(t, "final, ", "--operations", "400")
+	})
+	t.Run("with the proxy up", func(t *testing.T) {
+		t.Parallel()
+		demoKilled(t, "\nwith everonce: ", "--operations", "60", "--via", "proxy")
+	})
+}
+
+func demoKilled(t *testing.T, when string, args ...string) {
+	t.Helper()
+	cmd, temp := program(t, append([]string{"demo"}, args...)...)
+	progress := newMilestone(when)
 	cmd.Stdout, cmd.Stderr = progress, progress
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

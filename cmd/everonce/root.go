@@ -73,7 +73,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.version(), a.demoService(), a.demoGateway())
+	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.version(), a.demoService(), a.demoGateway(), a.demoProxy())
 	return root
 }
 

@@ -29,6 +29,8 @@ type Config struct {
 	Kills      int
 	// Seed makes payments and faults the same again.
 	Seed uint64
+	// ViaProxy has the proxy keep the records, in front of a service that knows nothing of keys. It is killed too.
+	ViaProxy bool
 }
 
 // Mode is one of the two builds of the service.
@@ -65,8 +67,8 @@ type Watcher interface {
 	Begin(mode Mode, operations int)
 	// Progress is called several times a second: final is how many payments have got their final answer.
 	Progress(final, inFlight int, stats network.Stats)
-	// Killed is called after the service was killed in the middle of so many operations, and is up again.
-	Killed(n, of, inFlight int)
+	// Killed is called after a program was killed in the middle of so many operations, and is up again.
+	Killed(n, of int, v Victim, inFlight int)
 	// Settled is called when the unknown mails were settled.
 	Settled(s settle.Settled)
 	// End is called when a run has ended and its ledgers were audited.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/gateway"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/process"
@@ -16,15 +17,28 @@ import (
 const (
 	ServiceName = "demo-service"
 	GatewayName = "demo-gateway"
+	ProxyName   = "demo-proxy"
 )
 
 // GatewayCommand returns the arguments that make this program the e-mail gateway.
 func GatewayCommand(ledger string) []string { return []string{GatewayName, "--ledger", ledger} }
 
 // ServiceCommand returns the arguments that make this program the payment service.
-func ServiceCommand(mode Mode, books, gateway string) []string {
-	return []string{ServiceName, "--mode", string(mode), "--books", books, "--gateway", gateway}
+func ServiceCommand(mode Mode, books, gateway, listen string) []string {
+	return []string{ServiceName, "--mode", string(mode), "--books", books, "--gateway", gateway, "--listen", listen}
 }
+
+// ProxyCommand returns the arguments that make this program the proxy in front of a service: but for the name of
+// the command, they are those of "everonce proxy".
+func ProxyCommand(upstream, store string) []string {
+	return []string{
+		ProxyName, "--listen", process.Anywhere, "--upstream", upstream, "--store", "sqlite:" + store, "--admin", "", "--access-log=false",
+		"--principal", "none", "--required", "--unknown", "refuse", "--lease", Lease.String(), "--wait", (Lease + grace).String(),
+	}
+}
+
+// grace is how much longer than a lease the proxy lets a repetition wait.
+const grace = 500 * time.Millisecond
 
 // ServeGateway is the e-mail gateway's life.
 func ServeGateway(ctx context.Context, in io.Reader, out io.Writer, ledger string) error {
@@ -32,16 +46,16 @@ func ServeGateway(ctx context.Context, in io.Reader, out io.Writer, ledger strin
 	if err != nil {
 		return err
 	}
-	return errors.Join(process.Serve(ctx, in, out, gateway.New(l)), l.Close())
+	return errors.Join(process.Serve(ctx, in, out, process.Anywhere, gateway.New(l)), l.Close())
 }
 
 // ServeService is the payment service's life.
-func ServeService(ctx context.Context, in io.Reader, out io.Writer, mode Mode, books, gatewayURL string) error {
+func ServeService(ctx context.Context, in io.Reader, out io.Writer, mode Mode, books, gatewayURL, listen string) error {
 	s, err := openService(mode, books, gateway.NewClient(gatewayURL))
 	if err != nil {
 		return err
 	}
-	return errors.Join(process.Serve(ctx, in, out, s), s.Close())
+	return errors.Join(process.Serve(ctx, in, out, listen, s), s.Close())
 }
 
 func openService(mode Mode, books string, mails *gateway.Client) (*service.Service, error) {

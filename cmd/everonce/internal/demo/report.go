@@ -13,6 +13,7 @@ type Report struct {
 	Operations   int           `json:"operations"`
 	Deliveries   int64         `json:"deliveries"`
 	Kills        int           `json:"kills"`
+	Via          string        `json:"via,omitempty"`
 	RequestsLost int64         `json:"requests_lost"`
 	AnswersLost  int64         `json:"answers_lost"`
 	Without      ReportWithout `json:"without"`
@@ -31,7 +32,8 @@ type ReportWithout struct {
 }
 
 // ReportWith is the run with everonce. MailsUnknown counts the mails of which nobody knew whether they had
-// been sent, before they were settled.
+// been sent, before they were settled. Via the proxy they are those of whole payments, which were unknown; HalfDone
+// counts those of them that a crash had left charged and without a mail, which the operator sent.
 type ReportWith struct {
 	Effects      int   `json:"effects"`
 	Doubled      int   `json:"doubled"`
@@ -40,11 +42,12 @@ type ReportWith struct {
 	Mails        int   `json:"mails"`
 	MailsDoubled int   `json:"mails_doubled"`
 	MailsUnknown int   `json:"mails_unknown"`
+	HalfDone     *int  `json:"half_done,omitempty"` // only via the proxy
 }
 
 // Report returns the result as it is written.
 func (r *Result) Report() Report {
-	return Report{
+	rep := Report{
 		Operations: r.Config.Operations, Kills: len(r.With.InFlight),
 		Deliveries:   r.Without.Network.Deliveries + r.With.Network.Deliveries,
 		RequestsLost: r.Without.Network.RequestsLost + r.With.Network.RequestsLost,
@@ -60,6 +63,10 @@ func (r *Result) Report() Report {
 		},
 		Seconds: math.Round(r.Seconds*1000) / 1000,
 	}
+	if r.Config.ViaProxy {
+		rep.Via, rep.With.HalfDone = "proxy", &r.With.Settled.Finished
+	}
+	return rep
 }
 
 // ErrNothingShown: without everonce nothing was charged twice either, so that the demo shows nothing.

@@ -30,15 +30,25 @@ type scenario struct {
 	gateway *process.Child
 	mailer  *gateway.Client // speaks to the gateway as an operator does
 	service *process.Child  // the supervisor's, while it runs
+	proxy   *process.Child  // the same; nil where there is none
 	network *network.Network
 	client  *client.Client
 	gate    *gate
-	kills   chan int // how many operations were in flight, for each kill
+	kills   chan kill
 	result  Run
+}
+
+// kill is one that has happened, in the middle of so many operations.
+type kill struct {
+	victim   Victim
+	inFlight int
 }
 
 func (s *scenario) books() string { return filepath.Join(s.dir, "payments.db") }
 func (s *scenario) mails() string { return filepath.Join(s.dir, "mails.jsonl") }
+
+// records is where the proxy keeps its own: outside of the service's books.
+func (s *scenario) records() string { return filepath.Join(s.dir, "proxy.db") }
 
 // limit bounds a run that does not end: it would be a fault of the demo or of everonce, and must be seen.
 func (s *scenario) limit() time.Duration {
@@ -87,13 +97,17 @@ func (s *scenario) operate(ctx context.Context) (err error) {
 		return err
 	}
 	s.mailer = gateway.NewClient("http://" + s.gateway.Addr())
-	if s.service, err = s.startService(ctx); err != nil {
-		return err
-	}
 	s.network = network.New(network.Bad(s.cfg.Seed), keyOf,
 		func(h http.Header) bool { return h.Get(payment.ReplayedHeader) != "" })
-	s.network.Connect(s.service.Addr())
-	ln, err := process.Listen(ctx)
+	if err := s.startService(ctx); err != nil {
+		return err
+	}
+	if s.viaProxy() {
+		if err := s.startProxy(ctx); err != nil {
+			return err
+		}
+	}
+	ln, err := process.Listen(ctx, process.Anywhere)
 	if err != nil {
 		return err
 	}
@@ -123,7 +137,7 @@ func keyOf(r *http.Request) string {
 func (s *scenario) watched(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s.kills = make(chan int)
+	s.kills = make(chan kill)
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -137,9 +151,9 @@ func (s *scenario) watched(ctx context.Context, f func(context.Context) error) e
 				s.watcher.Settled(s.result.Settled)
 			}
 			return err
-		case inFlight := <-s.kills:
-			s.result.InFlight = append(s.result.InFlight, inFlight)
-			s.watcher.Killed(len(s.result.InFlight), s.cfg.Kills, inFlight)
+		case k := <-s.kills:
+			s.result.InFlight = append(s.result.InFlight, k.inFlight)
+			s.watcher.Killed(len(s.result.InFlight), s.cfg.Kills, k.victim, k.inFlight)
 		case <-tick.C:
 			s.tellProgress()
 		case <-gatewayGone:
@@ -151,27 +165,6 @@ func (s *scenario) watched(ctx context.Context, f func(context.Context) error) e
 
 func (s *scenario) tellProgress() {
 	s.watcher.Progress(s.client.Counts().Final, s.network.InFlight(), s.network.Stats())
-}
-
-// stop lets both programs finish, and waits for it.
-func (s *scenario) stop() error {
-	s.result.Network = s.network.Stats()
-	s.service.Stop()
-	s.gateway.Stop()
-	return errors.Join(s.service.Err(), s.gateway.Err())
-}
-
-// kill ends whatever is running, at once.
-func (s *scenario) kill() {
-	for _, c := range []*process.Child{s.service, s.gateway} {
-		if c != nil {
-			c.Kill()
-		}
-	}
-}
-
-func (s *scenario) startService(ctx context.Context) (*process.Child, error) {
-	return process.Start(ctx, "the payment service", ServiceCommand(s.mode, s.books(), "http://"+s.gateway.Addr())...)
 }
 
 func (s *scenario) audit(ctx context.Context) (audit.Count, error) {

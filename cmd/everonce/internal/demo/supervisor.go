@@ -19,7 +19,7 @@ const (
 	glance = 2 * time.Millisecond
 )
 
-// supervise kills the service in mid-work, as often as asked, and starts it again. Then it sees that it
+// supervise kills in mid-work, as often as asked, and starts again what it killed. Then it sees that it
 // stays up, until ctx ends.
 func (s *scenario) supervise(ctx context.Context) error {
 	r := rand.New(rand.NewPCG(s.cfg.Seed, 2)) //nolint:gosec // when to kill, in a demo
@@ -28,21 +28,22 @@ func (s *scenario) supervise(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.service.Kill()
-		if s.service, err = s.startService(ctx); err != nil {
+		v := s.victim(i)
+		if err := s.strike(ctx, v); err != nil {
 			return err
 		}
-		s.network.Connect(s.service.Addr())
 		select {
-		case s.kills <- inFlight:
+		case s.kills <- kill{v, inFlight}:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 	s.gate.open(s.cfg.Operations)
 	select {
-	case <-s.service.Done():
+	case <-s.serviceEnded():
 		return s.service.Err()
+	case <-s.proxyEnded():
+		return s.proxy.Err()
 	case <-ctx.Done():
 		return nil
 	}
@@ -125,8 +126,10 @@ func (s *scenario) await(ctx context.Context, limit time.Duration, ok func() boo
 		case <-tick.C:
 		case <-enough:
 			return nil
-		case <-s.service.Done():
+		case <-s.serviceEnded():
 			return s.service.Err()
+		case <-s.proxyEnded():
+			return s.proxy.Err()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/everonce/everonce/cmd/everonce/internal/demo/gateway"
+	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
+	"github.com/everonce/everonce/cmd/everonce/internal/demo/service"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/settle"
 )
 
@@ -48,11 +51,27 @@ func (s *scenario) pay(ctx context.Context) error {
 }
 
 func (s *scenario) settle(ctx context.Context) error {
-	orders := make(map[string]string, len(s.payments))
+	payments := make(map[string]payment.Payment, len(s.payments))
 	for _, p := range s.payments {
-		orders[p.Key] = p.Order
+		payments[p.Key] = p
 	}
-	done, err := settle.Mails(ctx, s.books(), s.mailer, s.mails(), func(key string) string { return orders[key] })
-	s.result.Settled = settle.Settled{Sent: s.result.Settled.Sent + done.Sent, NotSent: s.result.Settled.NotSent + done.NotSent}
+	var done settle.Settled
+	var err error
+	if s.viaProxy() {
+		done, err = s.settlePayments(ctx, payments)
+	} else {
+		done, err = settle.Mails(ctx, s.books(), s.mailer, s.mails(), func(key string) string { return payments[key].Order })
+	}
+	s.result.Settled = s.result.Settled.Plus(done)
 	return err
+}
+
+func (s *scenario) settlePayments(ctx context.Context, payments map[string]payment.Payment) (settle.Settled, error) {
+	books, err := service.OpenBooks(s.books())
+	if err != nil {
+		return settle.Settled{}, err
+	}
+	defer books.Close() //nolint:errcheck // it was only read
+	up := settle.Upstream{Books: books, Busy: gateway.NewClient("http://" + s.service.Addr()).Busy, Mails: s.mailer, MailLedger: s.mails()}
+	return settle.Payments(ctx, s.records(), up, func(key string) payment.Payment { return payments[key] })
 }

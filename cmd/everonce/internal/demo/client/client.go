@@ -139,6 +139,8 @@ func (c *Client) payOne(ctx context.Context, p payment.Payment) (bool, error) {
 	switch {
 	case err != nil:
 		return false, err
+	case res.StatusCode == http.StatusOK && res.Header.Get(payment.ReplayedHeader) == payment.Elided:
+		return true, nil // done, as the operator has found out: the answer is not known
 	case res.StatusCode == http.StatusOK:
 		return true, finalAnswer(p, answer)
 	case res.StatusCode == http.StatusConflict && isUnknown(answer):

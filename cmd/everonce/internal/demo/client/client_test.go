@@ -113,6 +113,17 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestSettledWithoutAnswer: what an operator has settled as done has no answer, and is final.
+func TestSettledWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	_, final, unknown, err := pay(t, []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(payment.ReplayedHeader, payment.Elided)
+	}})
+	if err != nil || final != 1 || len(unknown) != 0 {
+		t.Errorf("%d final, %v unknown, %v", final, unknown, err)
+	}
+}
+
 // TestImpossibleAnswers end the run: they are faults of the demo.
 func TestImpossibleAnswers(t *testing.T) {
 	t.Parallel()

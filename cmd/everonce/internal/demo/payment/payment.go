@@ -23,6 +23,8 @@ type Receipt struct {
 const (
 	KeyHeader      = "Idempotency-Key"
 	ReplayedHeader = "Idempotent-Replayed"
+	// Elided is the latter's value where the answer is not known, or too large to be kept.
+	Elided = "elided"
 )
 
 // Mail is what the service gives the e-mail gateway to send.

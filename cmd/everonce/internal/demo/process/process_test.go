@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 {
 		switch os.Args[1] {
 		case "child-serves":
-			if err := Serve(context.Background(), os.Stdin, os.Stdout, http.HandlerFunc(hello)); err != nil {
+			if err := Serve(context.Background(), os.Stdin, os.Stdout, Anywhere, http.HandlerFunc(hello)); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}

@@ -77,3 +77,21 @@ func charge(ctx context.Context, tx *sql.Tx, p payment.Payment) (int64, error) {
 	}
 	return res.LastInsertId()
 }
+
+// Charged returns the orders that are in the ledger.
+func Charged(ctx context.Context, db *sql.DB) (map[string]bool, error) {
+	rows, err := db.QueryContext(ctx, `SELECT DISTINCT order_id FROM ledger`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // Err tells
+	charged := map[string]bool{}
+	for rows.Next() {
+		var order string
+		if err := rows.Scan(&order); err != nil {
+			return nil, err
+		}
+		charged[order] = true
+	}
+	return charged, rows.Err()
+}

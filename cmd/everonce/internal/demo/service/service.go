@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/gateway"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
@@ -20,16 +22,18 @@ type payer interface {
 // route is what the service answers.
 const route = "POST /payments"
 
-// Service answers POST /payments.
+// Service answers POST /payments, and tells how many payments it is working on (GET /busy).
 type Service struct {
 	payer payer
 	mux   http.ServeMux
+	busy  atomic.Int64
 }
 
 // newService returns the service. protect stands around its handler.
 func newService(p payer, protect func(http.Handler) http.Handler) *Service {
 	s := &Service{payer: p}
 	s.mux.Handle(route, protect(http.HandlerFunc(s.pay)))
+	s.mux.HandleFunc("GET /busy", s.tellBusy)
 	return s
 }
 
@@ -42,6 +46,8 @@ func (s *Service) Close() error { return s.payer.close() }
 
 // pay is the handler, the same in both builds.
 func (s *Service) pay(w http.ResponseWriter, r *http.Request) {
+	s.busy.Add(1)
+	defer s.busy.Add(-1)
 	var p payment.Payment
 	if err := json.NewDecoder(r.Body).Decode(&p); err != nil {
 		http.Error(w, "not a payment", http.StatusBadRequest)
@@ -56,8 +62,12 @@ func (s *Service) pay(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(receipt) //nolint:errcheck,errchkjson // whoever asked is gone, and will ask again
 }
 
-// receiptMail is what the customer is told.
-func receiptMail(p payment.Payment, key string) payment.Mail {
+func (s *Service) tellBusy(w http.ResponseWriter, _ *http.Request) {
+	_, _ = w.Write(strconv.AppendInt(nil, s.busy.Load(), 10)) //nolint:errcheck // the asker is gone
+}
+
+// ReceiptMail is what the customer is told. key is the sender's name for it.
+func ReceiptMail(p payment.Payment, key string) payment.Mail {
 	return payment.Mail{Key: key, Order: p.Order, Account: p.Account, Subject: "Your payment for " + p.Order}
 }
 

@@ -75,7 +75,7 @@ func (s *with) pay(ctx context.Context, p payment.Payment) (receipt payment.Rece
 		return receipt, err
 	}
 	receipt.Mail, err = everonce.Step(ctx, a, StepMail, func(ctx context.Context) (string, error) {
-		return s.mails.Send(ctx, receiptMail(p, a.DownstreamKey(StepMail)))
+		return s.mails.Send(ctx, ReceiptMail(p, a.DownstreamKey(StepMail)))
 	}, everonce.WithPolicy(everonce.Refuse))
 	return receipt, err
 }

@@ -30,7 +30,7 @@ func (s *without) pay(ctx context.Context, p payment.Payment) (receipt payment.R
 	if receipt.Charge, err = s.charge(ctx, p); err != nil {
 		return receipt, err
 	}
-	receipt.Mail, err = s.mails.Send(ctx, receiptMail(p, p.Order))
+	receipt.Mail, err = s.mails.Send(ctx, ReceiptMail(p, p.Order))
 	return receipt, err
 }
 

@@ -21,12 +21,13 @@ type View interface {
 // Lines writes a line for everything that happens.
 type Lines struct {
 	out        io.Writer
+	via        bool
 	operations int
 	told       int // quarters of the run that were told
 }
 
-// NewLines returns a view that writes plain lines.
-func NewLines(out io.Writer) *Lines { return &Lines{out: out} }
+// NewLines returns a view that writes plain lines. via says that the records are a proxy's.
+func NewLines(out io.Writer, via bool) *Lines { return &Lines{out: out, via: via} }
 
 // Begin implements [demo.Watcher].
 func (v *Lines) Begin(mode demo.Mode, operations int) {
@@ -47,15 +48,23 @@ func losses(s network.Stats) string {
 }
 
 // Killed implements [demo.Watcher].
-func (v *Lines) Killed(n, of, inFlight int) {
-	fmt.Fprintf(v.out, "  kill %d of %d: SIGKILL with %d operations in flight; started again\n", n, of, inFlight)
+func (v *Lines) Killed(n, of int, who demo.Victim, inFlight int) {
+	what := ""
+	if v.via {
+		what = string(who) + " "
+	}
+	fmt.Fprintf(v.out, "  kill %d of %d: SIGKILL with %d operations in flight; %sstarted again\n", n, of, inFlight, what)
 }
 
 // Settled implements [demo.Watcher].
-func (v *Lines) Settled(s settle.Settled) { fmt.Fprintf(v.out, "  %s\n", settled(s)) }
+func (v *Lines) Settled(s settle.Settled) { fmt.Fprintf(v.out, "  %s\n", settled(s, v.via)) }
 
-func settled(s settle.Settled) string {
-	return fmt.Sprintf("unknown mails settled from the gateway's ledger: %d (%d had been sent, %d had not)", s.Unknown(), s.Sent, s.NotSent)
+func settled(s settle.Settled, via bool) string {
+	if via {
+		return fmt.Sprintf("unknown payments settled from the service's ledger: %d (%d had been charged, of which %d had no mail yet, and %d had not)",
+			s.Unknown(), s.Done, s.Finished, s.NotDone)
+	}
+	return fmt.Sprintf("unknown mails settled from the gateway's ledger: %d (%d had been sent, %d had not)", s.Unknown(), s.Done, s.NotDone)
 }
 
 // End implements [demo.Watcher].

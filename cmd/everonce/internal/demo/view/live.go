@@ -15,12 +15,13 @@ import (
 // Live draws a bar for each run, and writes a line above it for everything that happens.
 type Live struct {
 	out  io.Writer
+	via  bool
 	mode demo.Mode
 	bar  *progressbar.ProgressBar
 }
 
-// NewLive returns a view for a terminal.
-func NewLive(out io.Writer) *Live { return &Live{out: out} }
+// NewLive returns a view for a terminal. via says that the records are a proxy's.
+func NewLive(out io.Writer, via bool) *Live { return &Live{out: out, via: via} }
 
 // Begin implements [demo.Watcher].
 func (v *Live) Begin(mode demo.Mode, operations int) {
@@ -42,12 +43,12 @@ func (v *Live) Progress(final, inFlight int, s network.Stats) {
 }
 
 // Killed implements [demo.Watcher].
-func (v *Live) Killed(n, of, inFlight int) {
-	v.above("%-7s everonce: kill %d of %d, SIGKILL with %d operations in flight", v.mode, n, of, inFlight)
+func (v *Live) Killed(n, of int, who demo.Victim, inFlight int) {
+	v.above("%-7s everonce: kill %d of %d, SIGKILL of %s with %d operations in flight", v.mode, n, of, who, inFlight)
 }
 
 // Settled implements [demo.Watcher].
-func (v *Live) Settled(s settle.Settled) { v.above("%-7s everonce: %s", v.mode, settled(s)) }
+func (v *Live) Settled(s settle.Settled) { v.above("%-7s everonce: %s", v.mode, settled(s, v.via)) }
 
 // End implements [demo.Watcher].
 func (v *Live) End(r *demo.Run) { v.above("%-7s everonce: %s", v.mode, audited(r)) }

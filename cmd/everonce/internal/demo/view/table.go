@@ -24,12 +24,21 @@ func Table(out io.Writer, r *demo.Result) error {
 	row("  never charged", a.Count.Lost, b.Count.Lost)
 	row("e-mails in the gateway's ledger", a.Count.Mails, b.Count.Mails)
 	row("  sent more than once", a.Count.MailsDoubled, b.Count.MailsDoubled)
-	row("  unknown, settled from that ledger", "-", b.Settled.Unknown())
+	if r.Config.ViaProxy {
+		row("payments unknown, settled", "-", b.Settled.Unknown())
+		row("  charged, and mailed by the operator", "-", b.Settled.Finished)
+	} else {
+		row("  unknown, settled from that ledger", "-", b.Settled.Unknown())
+	}
 	row("answers replayed", "-", b.Network.Replayed)
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, promises, r.Seconds, r.Config.Seed)
+	text := promises
+	if r.Config.ViaProxy {
+		text = promisesVia
+	}
+	_, err := fmt.Fprintf(out, text, r.Seconds, r.Config.Seed)
 	return err
 }
 
@@ -48,5 +57,15 @@ What was promised:
             exactly once, whatever crashes, as long as the database keeps what it has committed.
   e-mail    a step under the policy Refuse (guarded mode): at most once. Where nobody knew whether it
             was sent, it was not sent again, but settled by what the gateway's ledger says.
+%.1f seconds, seed %d.
+`
+
+const promisesVia = `
+What was promised:
+  without   nothing: every delivery that reaches the service has its effect once more.
+  proxy     under the policy Refuse (guarded mode), in front of a service that knows nothing of keys: at
+            most once. Where nobody knew whether a payment was made, it was not made again, but settled
+            by what the service's ledger says. What the service's own crash left half done, charged and
+            without its mail, no proxy can know: the operator sent that mail.
 %.1f seconds, seed %d.
 `
