@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/everonce/everonce"
 )
@@ -89,14 +90,28 @@ func (a *Answer) fields() (fs fields) {
 		return fs
 	}
 	fs = fs.taken(a.Header)
+	if declared := a.declared(); len(declared) > 0 && fs.named("Trailer") == nil {
+		fs = append(fs, field{name: "Trailer", more: declared})
+	}
 	var all headerFilter
 	return all.mark(fs, nil)
+}
+
+// declared returns the names of the trailers that net/http must know of before it sends the header.
+func (a *Answer) declared() (names []string) {
+	for name := range a.Trailer {
+		if !isPrefixed(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // encode returns what is saved of an answer that was not recorded from a handler, or what was.
 func (a *Answer) encode() []byte {
 	if a.saved != nil {
-		return a.saved.raw
+		return a.saved.bytes()
 	}
 	flags := byte(0)
 	if a.Elided {

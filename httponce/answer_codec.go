@@ -69,12 +69,12 @@ func appendFields(b []byte, fs fields, only []string) []byte {
 			continue
 		}
 		b = appendText(b, f.name)
-		count := uint64(f.len()-f.from) << 1 //nolint:gosec // from is an index, or the length
+		count := uint64(f.len()-int(f.from)) << 1 //nolint:gosec // from is an index, or the length
 		if f.from > 0 || f.removed {
 			count |= 1
 		}
 		b = binary.AppendUvarint(b, count)
-		for j := f.from; j < f.len(); j++ {
+		for j := int(f.from); j < f.len(); j++ {
 			b = appendText(b, f.value(j))
 		}
 	}
@@ -105,12 +105,20 @@ func appendFoot(b []byte, trailers fields, rest *pieces) []byte {
 
 // summary returns the head alone, as an answer.
 func (s *savedAnswer) summary() []byte {
-	if s.raw[1]&^flagElided == 0 {
+	if s.raw != nil && s.raw[1]&^flagElided == 0 {
 		return s.raw[:s.head]
 	}
-	b := bytes.Clone(s.raw[:s.head])
+	b := bytes.Clone(s.bytes()[:s.head])
 	b[1] &= flagElided
 	return b
+}
+
+// bytes returns the whole.
+func (s *savedAnswer) bytes() []byte {
+	if s.raw != nil {
+		return s.raw
+	}
+	return []byte(s.text)
 }
 
 // decode reads what encode has written. It keeps nothing of data.

@@ -102,8 +102,8 @@ func (f *headerFilter) mark(fs, before fields) fields {
 			continue
 		}
 		if old := before.named(fd.name); old != nil {
-			fd.from = fd.beyond(old)
-			fd.saved = fd.len() != old.len() || fd.from < old.len()
+			fd.from = int32(fd.beyond(old)) //nolint:gosec // a number of values
+			fd.saved = fd.len() != old.len() || int(fd.from) < old.len()
 		}
 	}
 	return fs

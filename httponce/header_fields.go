@@ -15,9 +15,9 @@ type field struct {
 	// saved says that the field goes into the record, and from which of its values on: those before
 	// were another's.
 	saved bool
-	from  int
 	// removed says that it stood there before, and stands no more.
 	removed bool
+	from    int32
 }
 
 func (f *field) len() int {

@@ -33,8 +33,8 @@ type recorder struct {
 	written   int64  // what it wrote, refused writes included, as net/http counts
 	held      held
 	saved     savedAnswer
-	beforeOwn [4]field // most headers have room here
-	sentOwn   [8]field
+	beforeOwn [2]field // most headers have room here
+	sentOwn   [4]field
 }
 
 // mode is what becomes of what the handler writes.
@@ -50,7 +50,7 @@ const (
 // init makes the recorder of a handler whose answer goes to w. The header that the handler sees is w's own, unless it is
 // separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch w's.
 func (r *recorder) init(x *exchange, separate bool) {
-	*r = recorder{x: x, w: x.w, r: x.r, route: x.route, separate: separate, declared: -1}
+	r.x, r.w, r.r, r.route, r.separate, r.declared = x, x.w, x.r, x.route, separate, -1
 	if r.held.room = x.pieceSize; r.held.room == 0 { // a request without a key, of which nothing is kept
 		r.held.room = pieceSize
 	}

@@ -98,10 +98,8 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 			h[name] = values
 		}
 	}
-	for name := range a.Trailer {
-		if !isPrefixed(name) {
-			h.Add("Trailer", name)
-		}
+	if declared := a.declared(); len(declared) > 0 {
+		h["Trailer"] = declared
 	}
 	return nil
 }

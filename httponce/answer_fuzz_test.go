@@ -1,0 +1,178 @@
+package httponce
+
+import (
+	"bytes"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"pgregory.net/rapid"
+)
+
+// FuzzAnswerDecode feeds the decoder of saved answers what a store might hold: it never panics, never allocates
+// out of proportion, and what it accepts can be read to its end.
+func FuzzAnswerDecode(f *testing.F) {
+	for _, a := range []Answer{
+		{Status: 200},
+		{Status: 201, Header: http.Header{"Location": {"/1"}, "x-lower": {"a", "b"}, "Empty": {}}, Body: []byte("body"), Trailer: http.Header{"X-Sum": {"1"}}},
+		{Status: 404, Elided: true, Header: http.Header{"Content-Type": {"text/plain"}}},
+	} {
+		f.Add(a.encode())
+	}
+	large := appendHead(nil, 0, 200, nil, nil)
+	f.Add(appendFoot(append(large, "the beginning"...), nil, &pieces{total: 1000, size: 300}))
+	f.Add([]byte{1, 0, 200, 1, 255, 255, 255, 255, 255, 255, 255, 255, 127})
+	f.Add([]byte{1, 7, 200, 1, 0, 0, 0, 0, 4})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var a Answer
+		err := a.decode(data)
+		if err == nil {
+			h := http.Header{}
+			a.putHeader(h)
+			a.putTrailer(h)
+			a.summary()
+			if a.Status < 200 || a.Status > maxStatus {
+				t.Errorf("status %d", a.Status)
+			}
+			if n := a.saved.pieces.count0(); n > maxPieces {
+				t.Errorf("%d pieces", n)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if spent := after.TotalAlloc - before.TotalAlloc; spent > uint64(100*len(data)+100_000) {
+			t.Errorf("%d bytes of input cost %d bytes of memory", len(data), spent)
+		}
+	})
+}
+
+// count0 is count for pieces that may not be there.
+func (p *pieces) count0() uint64 {
+	if p.size == 0 {
+		return 0
+	}
+	return p.count()
+}
+
+// headers are random ones, with names and values that net/http would keep as they are.
+func headers(t *rapid.T, what string) http.Header {
+	h := http.Header{}
+	for range rapid.IntRange(0, 5).Draw(t, what) {
+		name := rapid.StringMatching(`[A-Za-z][A-Za-z0-9-]{0,8}`).Draw(t, "name")
+		if neverSaved[http.CanonicalHeaderKey(name)] {
+			continue
+		}
+		h[name] = rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "values")
+	}
+	return h
+}
+
+// What is saved is what is replayed, byte for byte: the case of names, the order of values, any body.
+func TestAnAnswerSurvivesItsEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := Answer{
+			Status: rapid.IntRange(200, 999).Draw(t, "status"), Header: headers(t, "header"),
+			Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"), Trailer: headers(t, "trailer"),
+		}
+		var got Answer
+		if err := got.decode(a.encode()); err != nil {
+			t.Fatal(err)
+		}
+		h, trailers := http.Header{}, http.Header{}
+		got.putHeader(h)
+		got.putTrailer(trailers)
+		delete(h, "Trailer")
+		if got.Status != a.Status || !equalHeaders(h, a.Header) || got.saved.body() != string(a.Body) || !equalHeaders(trailers, a.Trailer) {
+			t.Fatalf("%+v came back as %d %v %q %v", a, got.Status, h, got.saved.body(), trailers)
+		}
+		again := got
+		if !bytes.Equal(again.encode(), a.encode()) && len(a.Header)+len(a.Trailer) < 2 {
+			t.Fatal("it is encoded in two ways")
+		}
+		var rest Answer
+		if err := rest.decode(got.summary()); err != nil {
+			t.Fatal(err)
+		}
+		h = http.Header{}
+		rest.putHeader(h)
+		delete(h, "Trailer")
+		if rest.Status != a.Status || !equalHeaders(h, a.Header) || rest.saved.body() != "" {
+			t.Fatalf("the summary of %+v is %d %v", a, rest.Status, h)
+		}
+	})
+}
+
+func equalHeaders(a, b http.Header) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, values := range a {
+		if strings.Join(values, "\x00") != strings.Join(b[name], "\x00") || len(values) != len(b[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// A head that does not fit into a summary leaves what matters most.
+func TestTheSummaryAlwaysFits(t *testing.T) {
+	long := strings.Repeat("x", everonce.MaxSummaryLen)
+	for name, tc := range map[string]struct{ in, want http.Header }{
+		"all":             {http.Header{"X-A": {"a"}}, http.Header{"X-A": {"a"}}},
+		"two":             {http.Header{"X-A": {long}, "Location": {"/1"}, "Content-Type": {"t"}}, http.Header{"Location": {"/1"}, "Content-Type": {"t"}}},
+		"one":             {http.Header{"Content-Type": {long}, "Location": {"/1"}}, http.Header{"Location": {"/1"}}},
+		"the status":      {http.Header{"Location": {long}}, http.Header{}},
+		"nothing to drop": {http.Header{}, http.Header{}},
+	} {
+		a := Answer{Status: 201, Header: tc.in}
+		for _, a := range []Answer{a, decoded(t, a)} {
+			sum := a.summary()
+			var got Answer
+			if err := got.decode(sum); err != nil || len(sum) > everonce.MaxSummaryLen {
+				t.Fatalf("%s: %d bytes, %v", name, len(sum), err)
+			}
+			h := http.Header{}
+			got.putHeader(h)
+			if got.Status != 201 || !reflect.DeepEqual(h, tc.want) {
+				t.Errorf("%s: %d %v", name, got.Status, h)
+			}
+		}
+	}
+}
+
+func decoded(t *testing.T, a Answer) (d Answer) {
+	t.Helper()
+	if err := d.decode(a.encode()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// An answer of another version is told from a damaged one; neither is taken for an empty one.
+func TestWhatCanNotBeDecodedIsAnError(t *testing.T) {
+	good := (&Answer{Status: 201, Header: http.Header{"A": {"b"}}, Trailer: http.Header{"C": {"d"}}, Body: []byte("body")}).encode()
+	var a Answer
+	for i := range good {
+		bad := bytes.Clone(good[:i])
+		if err := a.decode(bad); err == nil && i < 8 {
+			t.Errorf("the first %d of %d bytes are taken for an answer", i, len(good))
+		}
+	}
+	newer := bytes.Clone(good)
+	newer[0]++
+	if err := a.decode(newer); err != errAnswerVersion { //nolint:errorlint // never wrapped
+		t.Errorf("a newer version: %v", err)
+	}
+	flags := bytes.Clone(good)
+	flags[1] |= 0x80
+	if err := a.decode(flags); err != errAnswerVersion { //nolint:errorlint // never wrapped
+		t.Errorf("a flag that is not known: %v", err)
+	}
+	if _, err := (answerCodec{}).Marshal(Answer{Status: 99}); err == nil {
+		t.Error("a status of two digits is saved")
+	}
+}
