@@ -99,13 +99,15 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 			return nil, nil, invalid("tls-cert: %w", err)
 		}
 	}
-	if c.Admin != "" {
+	if hasAdmin(c) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
 			return nil, nil, invalid("%w", err)
 		}
 	}
 	return handler, certs, s.checkRoutes(invalid)
 }
+
+func hasAdmin(c *config.Config) bool { return c.Admin != "" && c.Admin != config.NoAdmin }
 
 // checkRoutes refuses what contradicts itself.
 func (s *Server) checkRoutes(invalid func(string, ...any) error) error {
@@ -253,7 +255,7 @@ func (s *Server) listen(ctx context.Context, front http.Handler, certs *certific
 		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
 		ConnContext: withTLSState, ErrorLog: quiet,
 	}
-	if c.Admin == "" {
+	if !hasAdmin(c) {
 		return nil
 	}
 	if s.privateLn, err = lc.Listen(ctx, "tcp", c.Admin); err != nil {

@@ -36,14 +36,15 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// running is a proxy that runs for a test.
+// proxied is a proxy that runs for a test.
 type proxied struct {
 	*Server
 	url, admin string
 	log        *buffer
 	stop       context.CancelFunc // asks it to drain
 	now        chan struct{}      // ends it at once when closed
-	ended      chan error
+	ended      chan struct{}
+	err        error // how it ended
 }
 
 // configOf reads flags.
@@ -72,7 +73,7 @@ func start(t *testing.T, upstream http.HandlerFunc, args ...string) *proxied {
 func startBefore(t *testing.T, upstream string, args ...string) *proxied {
 	t.Helper()
 	c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--store=memory:", "--upstream=" + upstream}, args...)...)
-	p := &proxied{log: &buffer{}, now: make(chan struct{}), ended: make(chan error, 1)}
+	p := &proxied{log: &buffer{}, now: make(chan struct{}), ended: make(chan struct{})}
 	var err error
 	if p.Server, err = New(t.Context(), c, slog.New(slog.NewJSONHandler(p.log, nil))); err != nil {
 		t.Fatal(err)
@@ -85,14 +86,16 @@ func startBefore(t *testing.T, upstream string, args ...string) *proxied {
 	p.url, p.admin = scheme+public, "http://"+private
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
-	go func() { p.ended <- p.Run(ctx, p.now) }()
+	go func() {
+		defer close(p.ended)
+		p.err = p.Run(ctx, p.now)
+	}()
 	t.Cleanup(func() {
 		stop()
 		http.DefaultClient.CloseIdleConnections()
-		if err, ok := <-p.ended; ok && err != nil && !errors.Is(err, ErrNotDrained) {
-			t.Error(err)
+		if <-p.ended; p.err != nil && !errors.Is(p.err, ErrNotDrained) {
+			t.Error(p.err)
 		}
-		close(p.ended)
 	})
 	return p
 }

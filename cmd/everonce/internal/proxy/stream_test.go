@@ -7,19 +7,20 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// big is a body that nobody stores.
-type big struct {
+// flood is a body that nobody stores.
+type flood struct {
 	left int64
 	peak *peak
 }
 
 const gigabyte = 1 << 30
 
-func (b *big) Read(p []byte) (int, error) {
+func (b *flood) Read(p []byte) (int, error) {
 	if b.left == 0 {
 		return 0, io.EOF
 	}
@@ -57,13 +58,15 @@ func TestProxyGigabyte(t *testing.T) {
 				if n, err := io.Copy(io.Discard, r.Body); n != tc.up || err != nil {
 					t.Errorf("the upstream got %d bytes, %v", n, err)
 				}
-				io.Copy(w, &big{left: tc.down, peak: &seen})
+				w.Header().Set("Content-Length", strconv.FormatInt(tc.down, 10))
+				io.Copy(w, &flood{left: tc.down, peak: &seen})
 			})
 			runtime.GC()
-			r, err := http.NewRequestWithContext(t.Context(), tc.method, p.url+"/", &big{left: tc.up, peak: &seen})
+			r, err := http.NewRequestWithContext(t.Context(), tc.method, p.url+"/", &flood{left: tc.up, peak: &seen})
 			if err != nil {
 				t.Fatal(err)
 			}
+			r.ContentLength = tc.up
 			res, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -146,7 +149,7 @@ func TestProxyCutsOffSlowClients(t *testing.T) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
 			return
 		}
-		io.Copy(w, &big{left: 64 << 20, peak: &peak{}})
+		io.Copy(w, &flood{left: 64 << 20, peak: &peak{}})
 	}, "--header-within=100ms", "--stall=100ms", "--body-within=100ms")
 	for name, text := range map[string]string{
 		"half of a head":             "POST / HTTP/1.1\r\nHost: a",

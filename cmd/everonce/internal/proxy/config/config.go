@@ -65,6 +65,9 @@ type Route struct {
 	DenyHeaders   []string
 }
 
+// NoAdmin in place of an address: there is no second listener. An empty one says the same.
+const NoAdmin = "none"
+
 // The values of upstream-key.
 const (
 	KeySame       = "same"

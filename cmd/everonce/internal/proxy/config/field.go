@@ -54,7 +54,7 @@ var fields = []Field{
 	set("schema", "", "PostgreSQL schema of the tables (where empty: by the search_path)", func(c *Config) pflag.Value { return (*text)(&c.Schema) }),
 	set("identity-secret-file", "", "file with a secret of at least 16 bytes, so that nobody can guess record IDs and hashed credentials; never to be changed", func(c *Config) pflag.Value { return (*text)(&c.Secret) }),
 
-	set("admin", "127.0.0.1:9464", "address of /healthz, /readyz and /metrics; empty: none", func(c *Config) pflag.Value { return (*text)(&c.Admin) }),
+	set("admin", "127.0.0.1:9464", "address of /healthz, /readyz and /metrics; none: there is none", func(c *Config) pflag.Value { return (*text)(&c.Admin) }),
 	set("admin-anywhere", "false", "let admin be an address that is not loopback: whoever reaches it sees the figures", func(c *Config) pflag.Value { return (*truth)(&c.AdminAnywhere) }),
 	set("tls-cert", "", "file with the certificate, and what it is signed by (PEM); read again when it changes", func(c *Config) pflag.Value { return (*text)(&c.TLSCert) }),
 	set("tls-key", "", "file with its key (PEM)", func(c *Config) pflag.Value { return (*text)(&c.TLSKey) }),

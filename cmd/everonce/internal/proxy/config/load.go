@@ -43,10 +43,12 @@ func (g *given) Set(s string) error {
 // source is where a setting comes from.
 type source func(path string) string
 
-// Load merges the sources. fs has the flags that were given, environ is [os.Environ]'s; file may be empty. strangers are
+// Load merges the sources. fs has the flags that were given, environ is [os.Environ]'s, of which what is empty
+// counts as not set; path may be empty. strangers are
 // variables that begin as ours do and are no setting. The error wraps [ErrInvalid], or is of the file that
 // can not be read.
 func Load(fs *pflag.FlagSet, environ []string, path string) (c *Config, strangers []string, err error) {
+	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasSuffix(v, "=") }) // empty is not set
 	k := koanf.New(pathSeparator)
 	defaults := map[string]any{}
 	for _, f := range fields {

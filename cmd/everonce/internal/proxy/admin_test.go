@@ -1,0 +1,224 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// The second listener tells of health, of readiness and of figures; the first has none of these.
+func TestProxyAdmin(t *testing.T) {
+	service := &counting{}
+	p := start(t, service.ServeHTTP)
+	for range 2 {
+		send(t, "POST", p.url+"/orders/7?token=hunter2", "amount=1", "Idempotency-Key", "secret-key", "Authorization", "Bearer hunter2")
+	}
+	send(t, "POST", p.url+"/orders/7", "amount=2", "Idempotency-Key", "secret-key", "Authorization", "Bearer hunter2")
+	send(t, "GET", p.url+"/orders", "")
+	for path, want := range map[string]string{"/healthz": "ok\n", "/readyz": "ok\n"} {
+		if res, body := send(t, "GET", p.admin+path, ""); res.StatusCode != http.StatusOK || body != want {
+			t.Errorf("%s: %d %q", path, res.StatusCode, body)
+		}
+	}
+	_, text := send(t, "GET", p.admin+"/metrics", "")
+	for _, line := range []string{
+		`everonce_proxy_requests_total{code="2xx",outcome="executed",route="other"} 1`,
+		`everonce_proxy_requests_total{code="2xx",outcome="replayed",route="other"} 1`,
+		`everonce_proxy_requests_total{code="4xx",outcome="mismatch",route="other"} 1`,
+		`everonce_proxy_unkeyed_requests_total{code="2xx"} 1`,
+		`everonce_proxy_problems_total{problem="key-reused",route="other"} 1`,
+		`everonce_proxy_request_seconds_count{outcome="executed",route="other"} 1`,
+		`everonce_operations_running 0`,
+		`everonce_store_errors_total 0`,
+	} {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("/metrics has no line %s", line)
+		}
+	}
+	for _, secret := range []string{"hunter2", "secret-key", "/orders"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("/metrics has %q", secret)
+		}
+	}
+	log := p.log.String()
+	for _, part := range []string{`"path":"/orders/7"`, `"outcome":"executed"`, `"outcome":"replayed"`, `"key":"`, `"problem":"key-reused"`, `"client":"127.0.0.1"`} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the log has no %s: %s", part, log)
+		}
+	}
+	for _, secret := range []string{"hunter2", "secret-key", "token="} {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log has %q: %s", secret, log)
+		}
+	}
+	if res, _ := send(t, "GET", p.url+"/metrics", ""); res.StatusCode != http.StatusCreated { // the service's
+		t.Errorf("/metrics of the first listener: %d", res.StatusCode)
+	}
+}
+
+// Routes are labels as they are configured, and only those.
+func TestMetricsRoutes(t *testing.T) {
+	m := newMetrics([]string{"POST /payments/{id}", "api.example.com/"})
+	for name, want := range map[string]string{"/payments/{id}": "/payments/{id}", "api.example.com/": "api.example.com/", "/payments/7": "other", "": "other"} {
+		if got := m.route(name); got != want {
+			t.Errorf("%q is counted as %q, want %q", name, got, want)
+		}
+	}
+}
+
+// downStore can not be reached.
+type downStore struct{ *memstore.Store }
+
+func (downStore) Get(context.Context, everonce.GetRequest) (everonce.GetResult, error) {
+	return everonce.GetResult{}, everonce.ErrStore
+}
+
+func TestReadiness(t *testing.T) {
+	up, down := readiness{store: memstore.New(nil)}, readiness{store: downStore{memstore.New(nil)}}
+	if err := up.check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := down.check(t.Context()); err == nil {
+		t.Error("ready without a store")
+	}
+	up.draining.Store(true)
+	if err := up.check(t.Context()); err == nil {
+		t.Error("ready while draining")
+	}
+}
+
+func TestCheckAdmin(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1:0": true, "127.9.9.9:1": true, "[::1]:9464": true, "localhost:9464": true,
+		":9464": false, "0.0.0.0:9464": false, "[::]:9464": false, "192.0.2.1:9464": false, "host:9464": false, "9464": false,
+	} {
+		if err := checkAdmin(addr, false); (err == nil) != want {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	if err := checkAdmin(":9464", true); err != nil {
+		t.Error(err)
+	}
+}
+
+// Asked to end, a proxy is ready no more and takes no connections, and lets what runs end: its answer is
+// sent, and recorded.
+func TestProxyDrains(t *testing.T) {
+	for name, args := range map[string][]string{"the client waits": nil, "the client was answered": {"--answer-within=1ms"}} {
+		t.Run(name, func(t *testing.T) {
+			began, finish := make(chan struct{}), make(chan struct{})
+			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(began)
+				<-finish
+				io.WriteString(w, "done")
+			}))
+			t.Cleanup(up.Close)
+			db := filepath.Join(t.TempDir(), "proxy.db")
+			p := startBefore(t, up.URL, append(args, "--store=sqlite:"+db, "--fingerprint-ignore-host")...)
+			type answer struct {
+				status int
+				body   string
+			}
+			answered := make(chan answer, 1)
+			go func() {
+				res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "k")
+				answered <- answer{res.StatusCode, body}
+			}()
+			<-began
+			if args != nil {
+				if a := <-answered; a.status != http.StatusServiceUnavailable {
+					t.Errorf("%+v, want 503", a)
+				}
+			}
+			p.stop()
+			for { // its listener closes when it drains
+				c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+				if err != nil {
+					break
+				}
+				c.Close()
+			}
+			if res, body := send(t, "GET", p.admin+"/readyz", ""); res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
+				t.Errorf("/readyz: %d %s", res.StatusCode, body)
+			}
+			close(finish)
+			if <-p.ended; p.err != nil {
+				t.Errorf("it ended with %v", p.err)
+			}
+			if args == nil {
+				if a := <-answered; a != (answer{http.StatusOK, "done"}) {
+					t.Errorf("the client got %+v", a)
+				}
+			}
+			again := startBefore(t, up.URL, "--store=sqlite:"+db, "--fingerprint-ignore-host")
+			res, body := send(t, "POST", again.url+"/", "", "Idempotency-Key", "k")
+			if res.Header.Get("Idempotent-Replayed") != "true" || body != "done" {
+				t.Errorf("after a restart: %d %q", res.StatusCode, body)
+			}
+		})
+	}
+}
+
+// Asked a second time, or when its time is over, it ends without those that still run, and says so.
+func TestProxyDoesNotDrainForEver(t *testing.T) {
+	for name, hurry := range map[string]func(*proxied){
+		"asked again":      func(p *proxied) { close(p.now) },
+		"its time is over": func(*proxied) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began, finish := make(chan struct{}), make(chan struct{})
+			defer close(finish)
+			drain := "--drain=1h"
+			if name != "asked again" {
+				drain = "--drain=50ms"
+			}
+			p := start(t, func(http.ResponseWriter, *http.Request) {
+				close(began)
+				<-finish
+			}, drain)
+			gone := make(chan error)
+			go func() {
+				r, err := http.NewRequest(http.MethodPost, p.url+"/", nil)
+				if err == nil {
+					r.Header.Set("Idempotency-Key", "k")
+					_, err = http.DefaultClient.Do(r)
+				}
+				gone <- err
+			}()
+			<-began
+			p.stop()
+			hurry(p)
+			if <-p.ended; !errors.Is(p.err, ErrNotDrained) {
+				t.Errorf("it ended with %v", p.err)
+			}
+			if err := <-gone; err == nil {
+				t.Error("the client got an answer")
+			}
+		})
+	}
+}
+
+// A listener that breaks ends the proxy, and not without a word.
+func TestProxyEndsWhenItsListenerDoes(t *testing.T) {
+	c := configOf(t, "--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream=http://127.0.0.1:1")
+	s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.publicLn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(t.Context(), nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it ended with %v", err)
+	}
+}

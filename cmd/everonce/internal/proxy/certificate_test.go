@@ -1,0 +1,129 @@
+package proxy
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writePair writes a certificate of that name, and its key.
+func writePair(t *testing.T, dir, name string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file+".new", pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// A new certificate is served as soon as its files are there, over HTTP/1.1 and HTTP/2; one that can not be used
+// leaves the old one in place; connections that are there stay.
+func TestProxyTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writePair(t, dir, "first")
+	var proto string
+	p := start(t, func(_ http.ResponseWriter, r *http.Request) { proto = r.Header.Get("X-Forwarded-Proto") }, "--tls-cert="+cert, "--tls-key="+key)
+	get := func(protocol string) (name, spoken string) {
+		t.Helper()
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}}, ForceAttemptHTTP2: protocol == "h2", DisableKeepAlives: true}
+		defer tr.CloseIdleConnections()
+		res, err := (&http.Client{Transport: tr}).Get(p.url + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.TLS.PeerCertificates[0].Subject.CommonName, res.Proto
+	}
+	check := func(want string) {
+		t.Helper()
+		for protocol, spoken := range map[string]string{"h2": "HTTP/2.0", "http/1.1": "HTTP/1.1"} {
+			if name, got := get(protocol); name != want || got != spoken || proto != "https" {
+				t.Errorf("%s: certificate %q over %s, the upstream is told %q; want %q over %s, https", protocol, name, got, proto, want, spoken)
+			}
+		}
+	}
+	check("first")
+	writePair(t, dir, "second")
+	check("second")
+	if err := os.WriteFile(key, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("second")
+	if err := os.Remove(cert); err != nil {
+		t.Fatal(err)
+	}
+	check("second")
+	writePair(t, dir, "third")
+	check("third")
+	if log := p.log.String(); !strings.Contains(log, "can not be used") || !strings.Contains(log, "was read again") {
+		t.Errorf("the log does not tell of it: %s", log)
+	}
+}
+
+// What is refused over TCP is refused over TLS.
+func TestProxyTLSRefusesSmuggling(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	p := start(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") }, "--tls-cert="+cert, "--tls-key="+key)
+	c, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+	if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+		t.Errorf("%q", answer)
+	}
+}
+
+// A client that begins no handshake does not keep others from theirs, and is cut off.
+func TestProxyTLSSlowHandshake(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-within=200ms")
+	slow, err := net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	c, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if n, err := io.Copy(io.Discard, slow); n != 0 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}

@@ -1,0 +1,165 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+func load(t *testing.T, file string, environ []string, args ...string) (*Config, []string, error) {
+	t.Helper()
+	path := ""
+	if file != "" {
+		path = filepath.Join(t.TempDir(), "proxy.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
+	AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return Load(fs, environ, path)
+}
+
+// A flag wins over a variable, that over the file, and that over the default.
+func TestPrecedence(t *testing.T) {
+	const file = "wait: 1s\nlease: 2s\nremember: 3s\nfail-open: true\n"
+	environ := []string{"EVERONCE_WAIT=4s", "EVERONCE_LEASE=5s", "EVERONCE_LOG_LEVEL=warn", "EVERONCE_TYPO=1", "EVERONCE_CONFIG=x", "OTHER=1", "EVERONCE_REMEMBER="}
+	c, strangers, err := load(t, file, environ, "--wait=6s", "--fail-open=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Route; r.Wait != 6*time.Second || r.Lease != 5*time.Second || r.Remember != 3*time.Second || r.Retention != 24*time.Hour || r.FailOpen || c.LogLevel != "warn" {
+		t.Errorf("%+v", c)
+	}
+	if len(strangers) != 1 || strangers[0] != "EVERONCE_TYPO" {
+		t.Errorf("strangers: %v", strangers)
+	}
+}
+
+// A route begins with what holds for all, wherever that was set.
+func TestRoutesInherit(t *testing.T) {
+	c, _, err := load(t, `
+required: true
+save: {409: released, 5xx: unknown}
+routes:
+  "POST /payments/{id}":
+    retention: 90d
+    methods: [POST]
+    unknown: reexecute
+    max-body: 64KiB
+    fingerprint-headers: [Content-Type, X-Api-Version]
+  api.example.com/:
+    required: false
+    profile: stripe
+    save:
+`, nil, "--lease=7s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pay, other := c.Routes["POST /payments/{id}"], c.Routes["api.example.com/"]
+	if !pay.Required || pay.Lease != 7*time.Second || pay.Retention != 90*24*time.Hour || len(pay.Methods) != 1 || pay.Unknown != everonce.Reexecute || pay.MaxBody != 64<<10 || len(pay.Fingerprint.Headers) != 2 {
+		t.Errorf("%+v", pay)
+	}
+	if save := pay.Options().Save; save["409"] != httponce.Released || save["5xx"] != httponce.Unknown {
+		t.Errorf("%v", save)
+	}
+	if other.Required || c.Route.Unknown != everonce.Refuse || len(c.Routes) != 2 {
+		t.Errorf("%+v", other)
+	}
+	if save := other.Options().Save; save["5xx"] != httponce.Saved || save["409"] != 0 {
+		t.Errorf("%v", save)
+	}
+}
+
+// What is wrong is told with where it stands, and without what it is.
+func TestErrorsSayWhere(t *testing.T) {
+	for want, file := range map[string]string{
+		`proxy.yaml:2: unknown key "retenton"`:             "wait: 1s\nretenton: 3d\n",
+		`proxy.yaml:3: unknown key "listen"`:               "routes:\n  /a:\n    listen: :80\n",
+		`proxy.yaml:4: unknown key "retenton"`:             "routes:\n  /a:\n    wait: 1s\n    retenton: 3d\n",
+		`proxy.yaml:2: "wait" is there a second time`:      "wait: 1s\nwait: 2s\n",
+		`proxy.yaml:3: the route "/a" is there a second`:   "routes:\n  /a: {}\n  /a: {}\n",
+		`proxy.yaml:2: wait: must be a duration`:           "lease: 1s\nwait: hunter2\n",
+		`proxy.yaml:3: max-body: must be a size`:           "routes:\n  /a:\n    max-body: hunter2\n",
+		`proxy.yaml:1: required: must be true or false`:    "required: hunter2\n",
+		`proxy.yaml:1: principal: must be header:NAME`:     "principal: hunter2\n",
+		`proxy.yaml:1: unknown: must be refuse or`:         "unknown: reconcile\n",
+		`proxy.yaml:1: save: must be pairs`:                "save: {409: hunter2}\n",
+		`proxy.yaml:1: max-waiting: must be a number`:      "max-waiting: -1\n",
+		`proxy.yaml:1: profile: must be default or stripe`: "profile: hunter2\n",
+		`proxy.yaml:1: there must be settings here`:        "- wait\n",
+		`proxy.yaml:2: there must be settings here`:        "routes:\n  /a: hunter2\n",
+		`proxy.yaml:1: routes must be settings by pattern`: "routes: hunter2\n",
+		`proxy.yaml:1: an element of a list`:               "methods: [[hunter2]]\n",
+		`proxy.yaml: line 2`:                               "a: 1\n\tb: hunter2\n",
+	} {
+		_, _, err := load(t, file, nil)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: %v, want %q", file, err, want)
+		}
+	}
+	for want, given := range map[string][]string{
+		"--wait: must be":        {"--wait=hunter2"},
+		"EVERONCE_WAIT: must be": nil,
+	} {
+		if _, _, err := load(t, "wait: 1s\n", []string{"EVERONCE_WAIT=hunter2"}, given...); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v: %v, want %q", given, err, want)
+		}
+	}
+	if _, _, err := load(t, "", nil); err != nil {
+		t.Errorf("nothing at all: %v", err)
+	}
+	if _, _, err := load(t, "# nothing\n", nil); err != nil {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// What is printed is a file that says the same, without the password.
+func TestPrintedIsAFile(t *testing.T) {
+	const store = "postgres://user:hunter2@db/keys"
+	c, _, err := load(t, "routes:\n  POST /a:\n    retention: 90d\n    save: {4xx: unknown}\n", nil,
+		"--store="+store, "--wait=1500ms", "--max-body=100000", "--deny-headers=X-A,X-B", "--save=409=released", "--remember=2h", "--fail-open")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.YAML()
+	if err != nil || strings.Contains(string(text), "hunter2") {
+		t.Fatalf("%s, %v", text, err)
+	}
+	again, _, err := load(t, strings.Replace(string(text), "xxxxx", "hunter2", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := again.YAML()
+	if err != nil || string(second) != string(text) || again.Store != store || again.Route.Wait != 1500*time.Millisecond {
+		t.Errorf("%v: %s\nand then\n%s", err, text, second)
+	}
+}
+
+// Defaults that are the library's too are equal to them: what the reference says once is true of both.
+func TestDefaultsAreWritten(t *testing.T) {
+	c, _, err := load(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fields {
+		if got := f.bind(c, &c.Route).String(); got != f.Default {
+			t.Errorf("%s: the default %q is written %q", f.Key, f.Default, got)
+		}
+	}
+	web := everonce.ForWeb()
+	if c.Route.Retention != web.Retention || c.Route.Remember != web.Remember {
+		t.Errorf("%v and %v, the library has %+v", c.Route.Retention, c.Route.Remember, web)
+	}
+}

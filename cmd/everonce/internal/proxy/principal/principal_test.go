@@ -1,0 +1,111 @@
+package principal
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// token returns an unsigned token, as good as any here.
+func token(claims string) string {
+	enc := base64.RawURLEncoding.EncodeToString
+	return enc([]byte(`{"alg":"HS256"}`)) + "." + enc([]byte(claims)) + "." + enc([]byte("no signature"))
+}
+
+// name returns the principal of a request with headers: name, value, name, value.
+func name(t *testing.T, source string, secret []byte, headers ...string) (string, error) {
+	t.Helper()
+	p, err := New(source, secret)
+	if err != nil {
+		t.Fatalf("%s: %v", source, err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return p(r)
+}
+
+// Two are one principal if and only if they sent the same of what is looked at.
+func TestPrincipals(t *testing.T) {
+	alice := []string{"Authorization", "Bearer alice-secret"}
+	for label, tc := range map[string]struct {
+		source string
+		a, b   []string
+		same   bool
+	}{
+		"one header":           {"header:authorization", alice, alice, true},
+		"two headers":          {"header:Authorization", alice, []string{"Authorization", "Bearer bob-secret"}, false},
+		"letter case":          {"header:Authorization", alice, []string{"Authorization", "bearer alice-secret"}, false},
+		"nobody and somebody":  {"header:Authorization", nil, alice, false},
+		"nobody and empty":     {"header:Authorization", nil, []string{"Authorization", ""}, false},
+		"nobody, twice":        {"header:Authorization", nil, nil, true},
+		"anonymous as a value": {"header:X-Tenant", nil, []string{"X-Tenant", "anonymous"}, false},
+		"values are not one":   {"header:X-Tenant", []string{"X-Tenant", "a", "X-Tenant", "b"}, []string{"X-Tenant", "ab"}, false},
+		"one cookie":           {"cookie:sid", []string{"Cookie", "x=1; sid=abc"}, []string{"Cookie", "sid=abc"}, true},
+		"two cookies":          {"cookie:sid", []string{"Cookie", "sid=abc"}, []string{"Cookie", "sid=abd"}, false},
+		"a renewed token":      {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"alice","iat":1}`)}, []string{"Authorization", "bearer " + token(`{"sub":"alice","iat":2}`)}, true},
+		"tokens of two":        {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"alice"}`)}, []string{"Authorization", "Bearer " + token(`{"sub":"bob"}`)}, false},
+		"an expired token":     {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"alice","exp":1}`)}, []string{"Authorization", "Bearer " + token(`{"sub":"alice"}`)}, true},
+		"none":                 {"none", alice, nil, true},
+	} {
+		a, err := name(t, tc.source, nil, tc.a...)
+		if err != nil {
+			t.Errorf("%s: %v", label, err)
+		}
+		b, err := name(t, tc.source, nil, tc.b...)
+		if err != nil || (a == b) != tc.same {
+			t.Errorf("%s: %q and %q, %v; want them equal: %v", label, a, b, err, tc.same)
+		}
+		for _, credential := range []string{"secret", "abc"} {
+			if strings.Contains(a, credential) {
+				t.Errorf("%s: %q tells a credential", label, a)
+			}
+		}
+	}
+}
+
+// Who sends something that says nobody's name is nobody: refused, without a word of the token.
+func TestNoPrincipal(t *testing.T) {
+	for label, tc := range map[string]struct {
+		source  string
+		headers []string
+	}{
+		"no token":        {"jwt:sub", nil},
+		"no bearer":       {"jwt:sub", []string{"Authorization", "Basic aGlkZGVuOmhpZGRlbg=="}},
+		"a malformed one": {"jwt:sub", []string{"Authorization", "Bearer hidden.hidden.hidden"}},
+		"two parts":       {"jwt:sub", []string{"Authorization", "Bearer hidden.hidden"}},
+		"no claim":        {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"name":"hidden"}`)}},
+		"an empty claim":  {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":""}`)}},
+		"a claim of 7":    {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":7}`)}},
+		"a long claim":    {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"`+strings.Repeat("h", 201)+`"}`)}},
+		"a claim with LF": {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"hidden\nx"}`)}},
+		"two tokens":      {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"a"}`), "Authorization", "Bearer " + token(`{"sub":"b"}`)}},
+		"a cookie twice":  {"cookie:sid", []string{"Cookie", "sid=hidden; sid=other"}},
+	} {
+		if who, err := name(t, tc.source, nil, tc.headers...); err == nil || who != "" || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %q, %v", label, who, err)
+		}
+	}
+}
+
+// With a secret, who knows a credential does not know its name in the store.
+func TestPrincipalSecret(t *testing.T) {
+	headers := []string{"Authorization", "Basic YTpi"}
+	a, _ := name(t, "header:Authorization", nil, headers...)
+	b, _ := name(t, "header:Authorization", []byte("sixteen bytes is"), headers...)
+	c, _ := name(t, "header:Authorization", []byte("sixteen bytes it"), headers...)
+	if a == b || b == c {
+		t.Errorf("%q, %q, %q", a, b, c)
+	}
+}
+
+func TestSources(t *testing.T) {
+	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization"} {
+		if _, err := New(source, nil); err == nil {
+			t.Errorf("%q is taken", source)
+		}
+	}
+}
