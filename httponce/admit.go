@@ -46,16 +46,19 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
 	switch {
 	case !found:
-		return x.refused(problemMissingKey, 0), false
+		x.refused(problemMissingKey, 0)
+		return nil, false
 	case wrong != "":
 		p := problemInvalidKey
 		p.detail = s.header + ": " + string(wrong) + "."
-		return x.refused(p, 0), false
+		x.refused(p, 0)
+		return nil, false
 	}
 	who, err := principal.name(r)
 	if err != nil {
 		s.log.WarnContext(r.Context(), "httponce: no principal", "route", name, "error", err)
-		return x.refused(problemPrincipal, 0), false
+		x.refused(problemPrincipal, 0)
+		return nil, false
 	}
 	x.key = everonce.Key{Scope: scopeOf(who, r.Method, name), ID: id}
 	if !x.readBody() {
@@ -117,12 +120,11 @@ func (x *exchange) bodyRefused(err error) {
 	}
 }
 
-// refused answers with a problem, and returns nil for admit's callers.
-func (x *exchange) refused(p problem, retryAfter time.Duration) *exchange {
+// refused answers with a problem, and is the end of the exchange.
+func (x *exchange) refused(p problem, retryAfter time.Duration) {
 	x.told.Problem, x.told.Status = p.name, p.status
 	x.refuse(x.w, p, retryAfter)
 	x.end()
-	return nil
 }
 
 // now is the time, where somebody will be told how long something took.

@@ -37,7 +37,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 		return n, nil
 	case errors.Is(err, os.ErrClosed): // the handler has returned
 		return 0, http.ErrBodyReadAfterClose
-	case err == io.EOF: //nolint:errorlint // as an io.ReaderAt says it
+	case err == io.EOF:
 		return 0, io.ErrUnexpectedEOF
 	}
 	return 0, err

@@ -153,7 +153,7 @@ func (p *pointers) keep(doc jsontext.Value) jsontext.Value {
 
 func (n *pointerNode) appendKept(b []byte, v jsontext.Value) []byte {
 	if n.end > 0 {
-		b = binary.AppendUvarint(b, uint64(n.end)) //nolint:gosec // at most maxPointers
+		b = binary.AppendUvarint(b, uint64(n.end))
 		b = binary.AppendUvarint(b, uint64(len(v)))
 		b = append(b, v...)
 	}

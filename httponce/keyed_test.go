@@ -61,7 +61,7 @@ func TestInvalidKeyIsAProblem(t *testing.T) {
 			t.Errorf("%q: %d %s %v", value, res.StatusCode, body, res.Header)
 		}
 	}
-	if res := send(h, "POST", "/", "", "X-Request-Key", "a", "X-Request-Key", "a"); res.StatusCode != 400 || !strings.Contains(bodyOf(t, res), "more than once") {
+	if res := send(h, "POST", "/", "", "X-Request-Key", "a", "X-Request-Key", "a"); res.StatusCode != http.StatusBadRequest || !strings.Contains(bodyOf(t, res), "more than once") {
 		t.Errorf("twice: %d", res.StatusCode)
 	}
 	if *calls != 0 {

@@ -95,7 +95,9 @@ type Route struct {
 	MaxBody int64
 	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. It sets the connection's
 	// read deadline ([http.ResponseController]), and puts back that of [http.Server].ReadTimeout; where that is the
-	// shorter, nothing is changed. Default 30 s; negative leaves it to the server.
+	// shorter, nothing is changed. Behind a ResponseWriter that hides its connection (no Unwrap method) the client is
+	// answered in time too, and how long the server then waits for the rest is its ReadTimeout's business. Default 30 s;
+	// negative leaves it to the server.
 	BodyWithin time.Duration
 	// MaxAnswer is the largest answer whose body is kept, in bytes; of a larger one status and headers are. Default 1 MiB.
 	MaxAnswer int64
@@ -192,10 +194,10 @@ func (s *settings) checkNames() error {
 
 func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	rt := &route{Route: r, pattern: pattern, methods: map[string]bool{}}
-	if r.Methods == nil {
-		r.Methods = []string{http.MethodPost, http.MethodPatch}
+	if rt.Methods == nil {
+		rt.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
-	for _, m := range r.Methods {
+	for _, m := range rt.Methods {
 		if !validFieldName(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
 			return nil, fmt.Errorf("%w: Methods: %q is no method", everonce.ErrInvalidArgument, m)
 		}

@@ -281,7 +281,7 @@ func TestPrincipalFailsClosed(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }))
-			r := httptest.NewRequest("POST", "/a", unreadable{t})
+			r := httptest.NewRequest(http.MethodPost, "/a", unreadable{t})
 			r.Header.Set("Authorization", "Bearer s3cret")
 			r.Header.Set("Idempotency-Key", "k3y")
 			w := httptest.NewRecorder()

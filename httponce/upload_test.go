@@ -108,11 +108,11 @@ func TestNoClaimIsHeldDuringAnUpload(t *testing.T) {
 	u := newUpload(t, httponce.Options{}, nil)
 	slow := u.begin("k1", "Content-Length: 10", "01234")
 	<-u.reading
-	if res := u.post("k1", "0123456789"); res.StatusCode != 200 || bodyOf(t, res) != "10 bytes" || res.Header.Get("Idempotent-Replayed") != "" {
+	if res := u.post("k1", "0123456789"); res.StatusCode != http.StatusOK || bodyOf(t, res) != "10 bytes" || res.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the quick one: %d %v", res.StatusCode, res.Header)
 	}
 	io.WriteString(slow, "56789")
-	if res, body := u.answer(slow); res.StatusCode != 200 || body != "10 bytes" || res.Header.Get("Idempotent-Replayed") != "true" {
+	if res, body := u.answer(slow); res.StatusCode != http.StatusOK || body != "10 bytes" || res.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("the slow one: %d %q %v", res.StatusCode, body, res.Header)
 	}
 	<-u.handled
@@ -167,7 +167,7 @@ func TestSlowSender(t *testing.T) {
 				}
 				u.notHandled()
 				if c.opts.BodyWithin > 0 {
-					if res := u.post("k1", "0123456789"); res.StatusCode != 200 || res.Header.Get("Idempotent-Replayed") != "" {
+					if res := u.post("k1", "0123456789"); res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "" {
 						t.Errorf("the same key: %d %v", res.StatusCode, res.Header)
 					}
 				}
@@ -212,7 +212,7 @@ func TestHandlerOutlivesTheDeadlineOfTheBody(t *testing.T) {
 		t.Errorf("told was %q", p)
 	}
 	close(timeout)
-	if status := <-done; status != 200 {
+	if status := <-done; status != http.StatusOK {
 		t.Errorf("answered %d", status)
 	}
 }
@@ -234,7 +234,7 @@ func TestTooLargeABody(t *testing.T) {
 		}
 	}
 	u.notHandled()
-	if res, body := u.answer(u.begin("k1", "Content-Length: 10\r\nConnection: close", "0123456789")); res.StatusCode != 200 || body != "10 bytes" {
+	if res, body := u.answer(u.begin("k1", "Content-Length: 10\r\nConnection: close", "0123456789")); res.StatusCode != http.StatusOK || body != "10 bytes" {
 		t.Errorf("at the limit: %d %s", res.StatusCode, body)
 	}
 }
@@ -268,7 +268,7 @@ func TestCutOffBody(t *testing.T) {
 				t.Errorf("%d %s", res.StatusCode, body)
 			}
 			u.notHandled()
-			if res := u.post("k1", "0123456789"); res.StatusCode != 200 || res.Header.Get("Idempotent-Replayed") != "" {
+			if res := u.post("k1", "0123456789"); res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "" {
 				t.Errorf("the retry: %d %v", res.StatusCode, res.Header)
 			}
 		})
@@ -295,7 +295,7 @@ func TestSlowSenderOverHTTP2(t *testing.T) {
 	if body := bodyOf(t, res); res.ProtoMajor != 2 || res.StatusCode != http.StatusRequestTimeout || !strings.Contains(body, "body-too-slow") {
 		t.Errorf("%s %d %s", res.Proto, res.StatusCode, body)
 	}
-	if res := u.post("k1", "0123456789"); res.StatusCode != 200 || res.Header.Get("Idempotent-Replayed") != "" {
+	if res := u.post("k1", "0123456789"); res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the same key: %d %v", res.StatusCode, res.Header)
 	}
 }
@@ -348,7 +348,7 @@ func TestRequestIsTheHandlersAsItCame(t *testing.T) {
 		}},
 		"a form": {strings.NewReader("a=1&b=2&a=3"), "application/x-www-form-urlencoded", func(r *http.Request) error {
 			if err := r.ParseForm(); err != nil || len(r.PostForm["a"]) != 2 || r.FormValue("b") != "2" {
-				return fmt.Errorf("%v, %v", r.PostForm, err)
+				return fmt.Errorf("%v, %w", r.PostForm, err)
 			}
 			return nil
 		}},

@@ -1,0 +1,28 @@
+package httponce_test
+
+import (
+	"fmt"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// A service whose 409 says "try again later", and whose 503 is sent before anything was done.
+func ExampleSave() {
+	save := httponce.DefaultSave()
+	fmt.Println(save["4xx"], save["429"], save["5xx"])
+
+	save["409"] = httponce.Released
+	save["503"] = httponce.Released
+	opts := httponce.Options{Route: httponce.Route{Save: save}}
+	fmt.Println(opts.Save["409"], opts.Save["503"])
+	// Output:
+	// saved released unknown
+	// released released
+}
+
+// What Stripe's first API does: an answer is the answer, failures of the server included.
+func ExampleStripe() {
+	save := httponce.Stripe()
+	fmt.Println(save["5xx"], save["429"])
+	// Output: saved released
+}

@@ -1,0 +1,177 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+func ask(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error) {
+	return everonce.StillUnknown[Answer](), nil
+}
+
+// Every option that can not work is refused where it is given, by name; and in a route by its pattern too.
+func TestBadOptions(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	for want, r := range map[string]Route{
+		`Methods: "" is no method`:         {Methods: []string{""}},
+		`Methods: "post" is no method`:     {Methods: []string{"POST", "post"}},
+		`Methods: "A B" is no method`:      {Methods: []string{"A B"}},
+		`AAA" is no method`:                {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
+		`Save["201"] is no Ending`:         {Save: Save{"201": 0}},
+		`Save["4xx"] is no Ending`:         {Save: Save{"4xx": 4}},
+		`Save has "6xx"`:                   {Save: Save{"6xx": Saved}},
+		`Fingerprint.Headers`:              {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
+		`Fingerprint.JSONOnly`:             {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
+		`"a b"`:                            {Header: HeaderPolicy{Allow: []string{"a b"}}},
+		`"c d"`:                            {Header: HeaderPolicy{Deny: []string{"c d"}}},
+		`Lifetime.Retention is negative`:   {Lifetime: everonce.Lifetime{Retention: -1}},
+		`Lifetime.Remember is negative`:    {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
+		`Lifetime has a Remember (1h0m0s)`: {Lifetime: everonce.Lifetime{Remember: time.Hour}},
+		`a Lifetime's parts are at most`:   {Lifetime: everonce.Lifetime{Retention: century + 1}},
+		`Lease is negative (-1ns)`:         {Lease: -1},
+		`the Lease is 1µs`:                 {Lease: time.Microsecond},
+		`the Lease is 8760`:                {Lease: century + 1},
+		`Wait is negative (-1s)`:           {Wait: -time.Second},
+		`AnswerWithin is negative`:         {AnswerWithin: -1},
+		`MaxBody is negative (-1)`:         {MaxBody: -1},
+		`MaxAnswer is negative (-1)`:       {MaxAnswer: -1},
+		`Policy 4 is none`:                 {Policy: 4},
+		`reconcile needs Reconcile`:        {Policy: everonce.Reconcile},
+		`asked where the Policy is refuse`: {Policy: everonce.Refuse, Reconcile: ask},
+		`asked where the Policy is reexec`: {Policy: everonce.Reexecute, Reconcile: ask},
+	} {
+		for in, opts := range map[string]*Options{
+			"":                            {Route: r},
+			`httponce: route "POST /a": `: {Routes: map[string]Route{"/b": {}, "POST /a": r}},
+		} {
+			_, err := opts.settings()
+			if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), in) {
+				t.Errorf("%s: %v", want, err)
+			}
+		}
+	}
+	for want, opts := range map[string]*Options{
+		`Header: "a b" is no name`:          {Header: "a b"},
+		`Header: Host never`:                {Header: "host"},
+		`Header: Transfer-Encoding never`:   {Header: "transfer-encoding"},
+		`Marker: "é" is no name`:            {Marker: "é"},
+		`Marker: Set-Cookie has a meaning`:  {Marker: "set-cookie"},
+		`Marker: Content-Type has a mean`:   {Marker: "Content-Type"},
+		`Marker: Location has a meaning`:    {Marker: "location"},
+		`Header and Marker are both X-Once`: {Header: "x-once", Marker: "X-Once"},
+		`MaxWaiting is negative (-1)`:       {MaxWaiting: -1},
+		`RetryAfter is negative (-1s)`:      {RetryAfter: -time.Second},
+		`ProblemBase: "problems"`:           {ProblemBase: "problems"},
+		`ProblemBase: "https://a.com/<x>"`:  {ProblemBase: "https://a.com/<x>"},
+		`ProblemBase: "https://a.com/\r\n`:  {ProblemBase: "https://a.com/\r\n"},
+		`ProblemBase: "urn:a"`:              {ProblemBase: "urn:a"},
+		`ProblemBase: "://a/"`:              {ProblemBase: "://a/"},
+	} {
+		_, err := opts.settings()
+		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		recv      *everonce.Receiver
+		principal Principal
+	}{{nil, Unscoped()}, {recv, nil}} {
+		if _, err := Middleware(c.recv, c.principal, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// The question that Reconcile needs is there, and nowhere else, whoever says what the policy is.
+func TestReconcileNeedsItsQuestion(t *testing.T) {
+	for _, c := range []struct {
+		receivers, routes everonce.Policy
+		asks, ok          bool
+	}{
+		{everonce.Reconcile, 0, true, true},
+		{everonce.Reconcile, 0, false, false},
+		{everonce.Reconcile, everonce.Refuse, false, true},
+		{everonce.Reconcile, everonce.Reconcile, true, true},
+		{everonce.Refuse, 0, false, true},
+		{everonce.Refuse, 0, true, false},
+		{everonce.Reexecute, everonce.Reconcile, true, true},
+	} {
+		recv, err := everonce.NewReceiver(memstore.New(nil), c.receivers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Route{Policy: c.routes}
+		if c.asks {
+			r.Reconcile = ask
+		}
+		settled := Route{Policy: everonce.Refuse}
+		for in, opts := range map[string]*Options{"": {Route: r}, "POST /a": {Route: settled, Routes: map[string]Route{"POST /a": r}}} {
+			_, err := Middleware(recv, Unscoped(), opts)
+			if c.ok && err != nil || !c.ok && (!errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), in)) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+	}
+}
+
+// The zero value of each option is what its comment says.
+func TestDefaults(t *testing.T) {
+	for _, opts := range []*Options{nil, {}, {Routes: map[string]Route{"/a": {}}}} {
+		s, err := opts.settings()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || s.log == nil {
+			t.Errorf("%+v", s)
+		}
+		for _, rt := range s.routes {
+			if rt.Deadline != 5*time.Minute || rt.BodyWithin != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
+				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/1" || rt.Wait != 0 || rt.Required {
+				t.Errorf("%+v", rt)
+			}
+		}
+	}
+	for _, c := range []struct {
+		route Route
+		want  int64
+	}{
+		{Route{Fingerprint: Fingerprint{JSON: true}}, 1 << 20},
+		{Route{Fingerprint: Fingerprint{JSONOnly: []string{"/a"}}, MaxBody: 5 << 20}, 5 << 20},
+	} {
+		if rt, err := c.route.checked("", "Idempotency-Key"); err != nil || rt.MaxBody != c.want {
+			t.Errorf("%+v: %v, %v", c.route, rt.MaxBody, err)
+		}
+	}
+}
+
+// What was given may be changed afterwards.
+func TestOptionsAreCopied(t *testing.T) {
+	methods, headers, fields := []string{"PUT"}, []string{"A", "B"}, []string{"/a"}
+	save := DefaultSave()
+	opts := &Options{Route: Route{Methods: methods, Save: save, Fingerprint: Fingerprint{Headers: headers, JSONOnly: fields}}, Routes: map[string]Route{"/a": {}}}
+	s, err := opts.settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alg := s.base.sum.alg
+	methods[0], headers[0], fields[0] = "GET", "Z", "/z"
+	save["201"] = Unknown
+	opts.Routes["/b"] = Route{}
+	if !s.base.methods["PUT"] || s.base.sum.headers[0] != "A" || s.base.sum.json.only.list[0] != "/a" || s.base.save.of(201) != Saved || s.base.sum.alg != alg || len(s.routes) != 2 {
+		t.Error("a change reaches the middleware")
+	}
+}
