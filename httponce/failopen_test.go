@@ -68,7 +68,7 @@ func TestFailOpen(t *testing.T) {
 			if g := svc.post("k"); g.status != 201 || g.body != "it has its body" || g.header.Get("X-Protected") != "" {
 				t.Errorf("it got %+v", g)
 			}
-			if told := svc.told(); !told.FailedOpen || told.Problem != "" || told.Panicked {
+			if told := svc.told(); !told.FailedOpen || told.Problem != "" || told.Panicked || told.Status != 0 || told.Outcome != 0 {
 				t.Errorf("told was %+v", told)
 			}
 		}

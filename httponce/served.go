@@ -15,14 +15,15 @@ type Served struct {
 	KeyHash string
 	// Outcome is the core's; zero where the core was not asked.
 	Outcome everonce.Outcome
-	// Status is what was sent; 0 where the connection was taken over, and where the handler panicked.
+	// Status is what was sent; 0 where the connection was taken over, where the handler panicked, and where the request was
+	// let through unprotected: then nobody looked.
 	Status int
 	// Problem is the name of the problem that was the answer; else empty.
 	Problem string
 	// Panicked: the handler panicked, or exited its goroutine, and net/http ended the connection. Outcome is zero: the
 	// policy for the unknown counts.
 	Panicked bool
-	// FailedOpen: the store was down, and the handler ran unprotected.
+	// FailedOpen: the store was down, and the handler ran unprotected. Outcome is zero.
 	FailedOpen bool
 	// Duration is from the request's headers to the end of the answer; Waited how much of it was
 	// spent waiting for another attempt.

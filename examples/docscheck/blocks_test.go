@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -120,6 +121,21 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+// TestDocuments: what a page shows as JSON is what a test compares, which quotes the page.
+func TestDocuments(t *testing.T) {
+	all := sources(t)
+	for _, page := range docs.Pages(t) {
+		for _, b := range docs.All(t, page) {
+			quote := `"` + path.Base(page) + `", "json"`
+			if b.Info == "json" && !slices.ContainsFunc(all, func(s source) bool {
+				return strings.HasSuffix(s.file, "_test.go") && strings.Contains(strings.Join(s.lines, "\n"), quote)
+			}) {
+				t.Errorf("%s:%d: no test quotes the page, with %s", b.Page, b.Line, quote)
+			}
+		}
+	}
+}
+
 // TestEveryBlockSaysWhatItIs: a block without a language is a block that nothing checks.
 func TestEveryBlockSaysWhatItIs(t *testing.T) {
 	for _, page := range docs.Pages(t) {
@@ -127,8 +143,8 @@ func TestEveryBlockSaysWhatItIs(t *testing.T) {
 			continue
 		}
 		for _, b := range docs.All(t, page) {
-			if !slices.Contains([]string{"go", "text", "sh", "sql", "console"}, b.Info) {
-				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
+			if !slices.Contains([]string{"go", "text", "json", "sh", "sql", "console"}, b.Info) {
+				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json (the same, by its place on the page), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
 			}
 		}
 	}
