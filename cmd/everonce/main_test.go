@@ -6,8 +6,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the test binary the program too, for scripts and for the demo's processes: by the name
-// that it is called by.
+// TestMain makes the test binary the program too, for scripts and for the demo's processes, and the service that
+// stands behind a proxy which is killed: by the name that it is called by.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"everonce": main})
+	testscript.Main(m, map[string]func(){"everonce": main, ledgerService: serveLedger})
 }
