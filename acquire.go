@@ -57,7 +57,7 @@ const claimTries = 3
 // claim sends one claim, and again if its answer may have been lost. A claim that failed for good and
 // may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
 func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (time.Time, error) {
-	started := time.Now()
+	started := monotonicNow()
 	if ctx.Err() != nil {
 		return started, op.fail(Failed, context.Cause(ctx), nil)
 	}

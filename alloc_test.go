@@ -31,9 +31,9 @@ func TestAllocations(t *testing.T) {
 	i := 0
 	newKey := testing.AllocsPerRun(runs, func() { call(keys[i], everonce.Executed); i++ })
 	replay := testing.AllocsPerRun(runs, func() { call(keys[0], everonce.Replayed) })
-	// The attempt with its context, the record, the saved copy of the value; the copy that is handed out.
-	if newKey > 6 {
-		t.Errorf("a new key costs %v allocations, want at most 6", newKey)
+	// The attempt, the saved copy of the value, a part of the records and of the growth of the maps; the copy that is handed out.
+	if newKey > 3 {
+		t.Errorf("a new key costs %v allocations, want at most 3", newKey)
 	}
 	if replay > 1 {
 		t.Errorf("a replay costs %v allocations, want at most 1", replay)

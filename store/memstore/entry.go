@@ -85,7 +85,7 @@ func (e *entry) setPrint(f *everonce.Fingerprint) {
 	}
 }
 
-// get writes into rec what e keeps.
+// get writes into rec, which is a zero record, what e keeps.
 func (e *entry) get(rec *everonce.Record) {
 	rec.ID, rec.Scope, rec.Name, rec.Owner = e.id, e.scope, e.name, e.owner
 	rec.Token, rec.Nonce = e.token, e.nonce
@@ -93,12 +93,10 @@ func (e *entry) get(rec *everonce.Record) {
 	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt = e.lease.time(), e.created.time(), e.claimed.time()
 	rec.UpdatedAt, rec.CompletedAt = e.updated.time(), e.completed.time()
 	rec.ResultUntil, rec.PurgeAt = e.result.time(), e.purge.time()
-	rec.Fingerprint = everonce.Fingerprint{}
 	if e.print != nil {
 		rec.Fingerprint = *e.print
 	}
-	rec.Result = everonce.SavedResult{Kind: e.kind, Codec: e.codec, Data: e.data}
-	rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous = nil, "", "", everonce.Previous{}
+	rec.Result.Kind, rec.Result.Codec, rec.Result.Data = e.kind, e.codec, e.data
 	if r := e.rare; r != nil {
 		rec.Result.Summary, rec.Steps = r.summary, r.steps
 		rec.UnknownStep, rec.LastError, rec.Previous = r.unknownStep, r.lastError, r.previous

@@ -94,13 +94,10 @@ func (s *Store) now() time.Time { return s.clock().time() }
 // shard returns the shard of an ID, by its first byte after those that stand for the scope.
 func (s *Store) shard(id *everonce.RecordID) *shard { return &s.shards[id[8]] }
 
-// add returns the record of an ID in a shard that is locked: the one that is there, or a zero one that
-// it puts there, for the caller to fill before unlocking. It may unlock the shard for a while to remove
-// what is gone.
+// add puts a zero record into a shard that is locked and has none of that ID, for the caller to fill before
+// unlocking. It may unlock the shard for a while to remove what is gone; if there is a record then, it
+// returns that.
 func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, exists bool, err error) {
-	if e = sh.records.find(&id); e != nil {
-		return e, true, nil
-	}
 	if s.count.Add(1) > s.max {
 		s.count.Add(-1)
 		sh.mu.Unlock()
