@@ -53,12 +53,17 @@ func TestBodyIsWhatWasSent(t *testing.T) {
 				if err != nil || !bytes.Equal(got, p[:min(10, size)]) {
 					t.Errorf("%s, %d bytes: it begins with %x, %v", name, size, got, err)
 				}
-				if err := iotest.TestReader(b.open(), p); err != nil {
-					t.Errorf("%s, %d bytes: %v", name, size, err)
+				if got, err := io.ReadAll(b.open()); err != nil || !bytes.Equal(got, p) {
+					t.Errorf("%s, %d bytes: it has %d, %v", name, size, len(got), err)
 				}
 			}
 			if whole, err := b.bytes(); err != nil || !bytes.Equal(whole, p) || b.sum() != sha256.Sum256(p) || b.size != int64(size) {
 				t.Errorf("%s, %d bytes: %v", name, size, err)
+			}
+			if size < 2*firstBody || name == "chunked" {
+				if err := iotest.TestReader(b.open(), p); err != nil {
+					t.Errorf("%s, %d bytes: %v", name, size, err)
+				}
 			}
 			b.release()
 		}

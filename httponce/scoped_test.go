@@ -24,7 +24,7 @@ type place struct {
 	account, method, host, target string
 }
 
-func (p place) request() *http.Request {
+func (p place) request(key string) *http.Request {
 	r := httptest.NewRequest(p.method, "/", strings.NewReader("{}"))
 	u, err := url.ParseRequestURI(p.target)
 	if err != nil {
@@ -32,9 +32,11 @@ func (p place) request() *http.Request {
 	}
 	r.URL, r.RequestURI, r.Host = u, p.target, p.host
 	r.Header.Set("X-Account", p.account)
-	r.Header.Set("Idempotency-Key", "the-same-key")
+	r.Header.Set("Idempotency-Key", key)
 	return r
 }
+
+func (p place) String() string { return p.account + " " + p.method + " " + p.host + " " + p.target }
 
 // ledger is a handler that tells everybody what is theirs alone, and counts.
 type ledger struct{ calls int }
@@ -42,15 +44,18 @@ type ledger struct{ calls int }
 func (l *ledger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.calls++
 	w.WriteHeader(http.StatusCreated)
-	fmt.Fprintf(w, "%s %s %s %s", r.Header.Get("X-Account"), r.Method, r.Host, r.RequestURI)
+	fmt.Fprint(w, place{r.Header.Get("X-Account"), r.Method, r.Host, r.RequestURI})
+}
+
+// placement is a way to put the middleware around a handler.
+type placement struct {
+	name   string
+	routes []string // of Options.Routes
+	wrap   func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler
 }
 
 // placements are the ways to put the middleware around a handler.
-var placements = []struct {
-	name string
-	opts httponce.Options
-	wrap func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler
-}{
+var placements = []placement{
 	{name: "around a handler", wrap: func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler { return protect(h) }},
 	{name: "in a mux", wrap: func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler {
 		mux := http.NewServeMux()
@@ -67,11 +72,9 @@ var placements = []struct {
 		return protect(mux)
 	}},
 	{
-		name: "with routes by pattern",
-		opts: httponce.Options{Routes: map[string]httponce.Route{
-			"/a": {}, "/a/": {}, "/w/{x}/b": {}, "POST /payments/{id}": {}, "admin.example.com/a": {},
-		}},
-		wrap: func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler { return protect(h) },
+		name:   "with routes by pattern",
+		routes: []string{"/a", "/a/", "/w/{x}/b", "POST /payments/{id}", "admin.example.com/a"},
+		wrap:   func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler { return protect(h) },
 	},
 	{name: "behind prefixes", wrap: func(protect func(http.Handler) http.Handler, h http.Handler) http.Handler {
 		inner := http.NewServeMux()
@@ -117,10 +120,12 @@ func TestTrapCrossTenantReplay(t *testing.T) {
 	}
 	for _, placement := range placements {
 		t.Run(placement.name, func(t *testing.T) {
-			for _, first := range places {
-				for _, second := range places {
-					if first != second {
-						checkNoReplay(t, placement.opts, placement.wrap, first, second)
+			t.Parallel()
+			h := placement.handler(t, &ledger{})
+			for i, first := range places {
+				for j, second := range places {
+					if i != j {
+						checkNoReplay(t, h, fmt.Sprint(i, "-", j), first, second)
 					}
 				}
 			}
@@ -128,26 +133,28 @@ func TestTrapCrossTenantReplay(t *testing.T) {
 	}
 }
 
-func checkNoReplay(t *testing.T, opts httponce.Options, wrap func(func(http.Handler) http.Handler, http.Handler) http.Handler, first, second place) {
+func (p *placement) handler(t *testing.T, inner http.Handler) http.Handler {
 	t.Helper()
+	var opts httponce.Options
 	opts.Methods = []string{"POST", "PATCH", "PUT", "DELETE"}
-	routes := map[string]httponce.Route{}
-	for pattern, r := range opts.Routes {
-		r.Methods = opts.Methods
-		routes[pattern] = r
+	opts.Routes = map[string]httponce.Route{}
+	for _, pattern := range p.routes {
+		opts.Routes[pattern] = opts.Route
 	}
-	opts.Routes = routes
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), byHeader, &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	books := &ledger{}
-	h := wrap(protect, books)
+	return p.wrap(protect, inner)
+}
+
+func checkNoReplay(t *testing.T, h http.Handler, key string, first, second place) {
+	t.Helper()
 	for i, p := range []place{first, second} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, p.request())
+		h.ServeHTTP(w, p.request(strconv.Quote(key)))
 		switch {
-		case w.Code == http.StatusCreated && w.Body.String() == fmt.Sprintf("%s %s %s %s", p.account, p.method, p.host, p.target) && w.Header().Get("Idempotent-Replayed") == "":
+		case w.Code == http.StatusCreated && w.Body.String() == p.String() && w.Header().Get("Idempotent-Replayed") == "":
 		case w.Code == http.StatusTemporaryRedirect || w.Code == http.StatusNotFound || w.Code == http.StatusMethodNotAllowed:
 		case w.Code == http.StatusUnprocessableEntity && i == 1:
 		case p.target == "/a?" && first.target == "/a" || p.target == "/a" && first.target == "/a?": // one request
@@ -174,16 +181,12 @@ func TestSpellingsOfARoute(t *testing.T) {
 			for clean, others := range spellings {
 				for _, other := range others {
 					for _, pair := range [][2]string{{clean, other}, {other, clean}} {
-						protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), byHeader, &placement.opts)
-						if err != nil {
-							t.Fatal(err)
-						}
 						books := &ledger{}
-						h := placement.wrap(protect, books)
+						h := placement.handler(t, books)
 						var codes []string
 						for _, target := range []string{pair[0], pair[1], pair[0], clean} {
 							w := httptest.NewRecorder()
-							h.ServeHTTP(w, place{"alice", "POST", "example.com", target}.request())
+							h.ServeHTTP(w, place{"alice", "POST", "example.com", target}.request("k1"))
 							codes = append(codes, strconv.Itoa(w.Code)+w.Header().Get("Idempotent-Replayed"))
 						}
 						if books.calls != 1 {
@@ -251,7 +254,7 @@ func TestHosts(t *testing.T) {
 		var w *httptest.ResponseRecorder
 		for _, host := range []string{c.first, c.second} {
 			w = httptest.NewRecorder()
-			protect(books).ServeHTTP(w, place{"alice", "POST", host, "/a"}.request())
+			protect(books).ServeHTTP(w, place{"alice", "POST", host, "/a"}.request("k1"))
 		}
 		if w.Code != c.status || books.calls != 1 {
 			t.Errorf("%+v: %d, %d calls", c, w.Code, books.calls)
