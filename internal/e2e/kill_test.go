@@ -163,14 +163,7 @@ type audited struct {
 // runs another, and audits.
 func kills(t *testing.T, spec workerSpec, audit func() audited, withStore func(func(everonce.Store))) {
 	n := cycles(t)
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("EVERONCE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("EVERONCE_SEED: %v", err)
-		}
-	}
-	t.Logf("EVERONCE_SEED=%d", seed)
+	seed := seedOf(t)
 	g := newGateway(seed)
 	server := httptest.NewServer(g)
 	defer server.Close()
