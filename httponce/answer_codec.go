@@ -105,7 +105,7 @@ func appendFoot(b []byte, trailers fields, rest *pieces) []byte {
 
 // summary returns the head alone, as an answer.
 func (s *savedAnswer) summary() []byte {
-	if s.raw != nil && s.raw[1]&^flagElided == 0 {
+	if len(s.raw) > 0 && s.raw[1]&^flagElided == 0 {
 		return s.raw[:s.head]
 	}
 	b := bytes.Clone(s.bytes()[:s.head])

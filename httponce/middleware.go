@@ -11,6 +11,16 @@ import (
 // the receiver's store, handled, and answered when its answer is recorded; every repetition gets that
 // answer, and the handler is not called. Its answer to what it refuses is a problem document (RFC 9457).
 //
+// The handler's ResponseWriter is net/http's, as far as the handler and the client can tell: what it is given is held
+// until it is recorded, and is then sent in the same writes. Statuses below 200 are sent at once, and not replayed. An
+// answer that the handler flushes, that switches protocols, whose connection it takes over, or that is larger than
+// [Route.MaxAnswer], is a stream: it is sent as it comes, so its bytes precede its record, and should that fail, or the lease be lost, they
+// can not be taken back. It is recorded when the handler returns, and its duplicates get its status and
+// headers, without the body and with the marker "elided" (200, where the connection was taken over). Nothing is ever
+// executed again because its answer was not kept. How net/http frames a replay, by Content-Length or in chunks, may
+// differ from the first answer. A handler that writes more than its Content-Length gets http.ErrContentLength, and
+// its connection stays open.
+//
 // principal tells who sends a request; [Unscoped] where all are one. The error wraps
 // [everonce.ErrInvalidArgument] and says what is missing or wrong. What is returned may be used for many
 // handlers and is safe for concurrent use.

@@ -47,16 +47,16 @@ type Options struct {
 
 // Route is how the requests of one route are treated. The zero value of each field is its default.
 type Route struct {
-	// Methods are those that heed a key; others pass untouched. Default (nil) POST and PATCH; where it is empty and not
-	// nil, all pass: a route that is exempt.
+	// Methods are those that heed a key; others pass untouched. Default POST and PATCH. A list that is empty, and not
+	// nil, exempts the route.
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
-	// Name names the route in the scope of its keys; where it answers "" the default holds. Default: the pattern of
-	// Options.Routes; else [http.Request.Pattern], which is there where a [http.ServeMux] has routed the request before it
-	// came here, and not where the middleware is around the mux; else the cleaned path, so that /a/1 and /a/2 are
-	// two routes. A router that keeps its pattern elsewhere needs this, and so do routes whose paths differ in no more than empty
-	// segments, dots or escapes.
+	// Name names the route in the scope of its keys; where it answers "" the default holds. Default: the pattern, or
+	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is there where a
+	// [http.ServeMux] has routed the request before it came here, and not where the middleware is around the mux. By
+	// its path /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs this, and so do routes
+	// whose paths differ in no more than empty segments, dots or escapes.
 	Name func(*http.Request) string
 
 	// Fingerprint says which parts of a request must be equal when its key is used again.
@@ -80,26 +80,31 @@ type Route struct {
 
 	// Deadline ends the context of the handler. Default 5 minutes; negative is none.
 	Deadline time.Duration
-	// AnswerWithin is how long the client waits for the handler before it is told to ask again; the handler goes
-	// on until it returns, and its answer is kept. Default 0: until the handler returns.
+	// AnswerWithin is how long the client waits for the handler before it is told to ask again, by the problem
+	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns, and
+	// its answer is kept; what it wants of the connection (Flush, Hijack, deadlines) fails with
+	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. Default 0: until the handler returns,
+	// in the goroutine of the request.
 	AnswerWithin time.Duration
-	// EndWithClient ends the handler's context when the client goes away. Default: the work goes on,
-	// and the client's retry finds its answer.
+	// EndWithClient ends the handler's context when the client goes away before it was answered. Default: the work goes
+	// on, and the client's retry finds its answer.
 	EndWithClient bool
 	// FailOpen lets requests through unprotected while the store is down. Default: they are refused.
 	FailOpen bool
 
-	// MaxBody is the largest request body, in bytes; a larger one is answered 413. What is above 64 KiB is kept in a
-	// temporary file ([os.TempDir]) until the handler has returned. Default 8 MiB; 1 MiB where Fingerprint compares
-	// JSON, because that is done in memory.
+	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where Fingerprint
+	// compares JSON, because that is done in memory. What is above 64 KiB is kept in a temporary file ([os.TempDir])
+	// until the handler has returned.
 	MaxBody int64
-	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. It sets the connection's
-	// read deadline ([http.ResponseController]), and puts back that of [http.Server].ReadTimeout; where that is the
-	// shorter, nothing is changed. Behind a ResponseWriter that hides its connection (no Unwrap method) the client is
-	// answered in time too, and how long the server then waits for the rest is its ReadTimeout's business. Default 30 s;
-	// negative leaves it to the server.
+	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
+	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and puts back that of
+	// [http.Server].ReadTimeout; where that is the shorter, nothing is changed. Behind a ResponseWriter that hides its
+	// connection (no Unwrap method) the client is answered in time too, and how long the server then waits for the rest
+	// is its ReadTimeout's business.
 	BodyWithin time.Duration
-	// MaxAnswer is the largest answer whose body is kept, in bytes; of a larger one status and headers are. Default 1 MiB.
+	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. One that is too
+	// large for a single value of the store is kept in pieces, in records of their own. A larger one becomes a stream: see
+	// [Middleware]. Default 1 MiB.
 	MaxAnswer int64
 }
 

@@ -40,6 +40,7 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	p.own.init(x, x.absence != nil)
 	if x.own = &p.own; x.absence != nil {
 		p.own.gate = &x.absence.gate
+		p.own.Header() // later the writer may be the server's again
 		x.absence.begin()
 	}
 	switch {

@@ -38,7 +38,7 @@ func (p *pieces) decode(d *decoder) {
 		d.bad = true
 		return
 	}
-	d.rest = d.rest[copy(p.set[:], d.rest):] //nolint:gosec // as long as was checked
+	d.rest = d.rest[copy(p.set[:], d.rest):]
 	p.total = d.number(1 << 40)
 	p.size = d.number(1 << 30)
 	if p.total == 0 || p.size == 0 || p.count() > maxPieces {

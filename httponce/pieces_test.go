@@ -1,0 +1,179 @@
+package httponce_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// endsCounted counts what an observer is told.
+type endsCounted struct{ ends int }
+
+func (*endsCounted) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
+func (c *endsCounted) End(context.Context, everonce.Event)                    { c.ends++ }
+
+// noise is text that shows when a part of it is lost, repeated, or out of order.
+func noise(n int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n; i++ {
+		b.WriteString(strings.Repeat(string(rune('a'+i%26)), i%97+1))
+	}
+	return b.String()[:n]
+}
+
+// A large answer is kept in pieces, whatever its writes and the receiver's limit are, and replayed whole. The pieces
+// are no effects: an observer does not hear of them.
+func TestLargeAnswersAreKeptInPieces(t *testing.T) {
+	for _, tc := range []struct{ maxResult, size, write int }{
+		{4 << 10, 3_900, 100},
+		{4 << 10, 4_000, 1000},
+		{4 << 10, 4 << 10, 5000},
+		{4 << 10, 100_000, 7},
+		{10_000, 10_000, 10_000},
+		{10_000, 65_537, 65_537},
+		{0, 256 << 10, 4096},
+		{0, 1 << 20, 1 << 20},
+		{0, 1 << 20, 300_000},
+	} {
+		text, observer := noise(tc.size), &endsCounted{}
+		recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{MaxResult: tc.maxResult, Observer: observer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		protect, err := httponce.Middleware(recv, httponce.Unscoped(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, status := range []int{http.StatusOK, http.StatusConflict} {
+			calls := 0
+			h := protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				calls++
+				w.Header().Set("X-A", "a")
+				w.WriteHeader(status)
+				for s := text; s != ""; {
+					n := min(len(s), tc.write)
+					if _, err := io.WriteString(w, s[:n]); err != nil {
+						t.Fatal(err)
+					}
+					s = s[n:]
+				}
+			}))
+			key := http.StatusText(status)
+			for i, marker := range []string{"", "true", "true"} {
+				res := again(h, key)
+				if body := bodyOf(t, res); body != text || res.StatusCode != status || res.Header.Get("Idempotent-Replayed") != marker || res.Header.Get("X-A") != "a" {
+					t.Errorf("%+v, %d, answer %d: %d, %d bytes, the right ones: %v, %v", tc, status, i, res.StatusCode, len(body), body == text, res.Header)
+				}
+			}
+			if calls != 1 || observer.ends != 3 {
+				t.Errorf("%+v: %d calls, and the observer was told of %d", tc, calls, observer.ends)
+			}
+			observer.ends = 0
+		}
+	}
+}
+
+// inPieces returns a handler whose answers are of 100,000 bytes, and their store.
+func inPieces(t *testing.T, maxResult int, life everonce.Lifetime) (*memstore.Store, http.Handler, *int) {
+	t.Helper()
+	store, calls := memstore.New(nil), new(int)
+	recv, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{MaxResult: maxResult, Lifetime: life})
+	if err != nil {
+		t.Fatal(err)
+	}
+	protect, err := httponce.Middleware(recv, func(*http.Request) (string, error) { return "tenant", nil }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		*calls++
+		w.Header().Set("Location", "/1")
+		_, _ = io.WriteString(w, noise(100_000))
+	})), calls
+}
+
+// A piece that is missing elides the answer; it is not executed again, and nobody gets half of it.
+func TestAMissingPieceElidesTheAnswer(t *testing.T) {
+	store, h, calls := inPieces(t, 10_000, everonce.Lifetime{})
+	again(h, "k")
+	pieces := everonce.ScopeOf("tenant", "POST", "/", "answer")
+	if res, err := store.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: pieces, Limit: 1}); err != nil || res.Records != 1 {
+		t.Fatal(res, err)
+	}
+	if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Location") != "/1" || res.Header.Get("Idempotent-Replayed") != "elided" || *calls != 1 {
+		t.Errorf("%v, %d calls", res, *calls)
+	}
+	// What deletes a tenant deletes the pieces of its answers.
+	if _, err := store.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: everonce.ScopeOf("tenant"), Limit: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := store.List(context.Background(), everonce.ListRequest{}); err != nil || len(list.Records) != 0 {
+		t.Errorf("%d records are left, %v", len(list.Records), err)
+	}
+}
+
+// A receiver that keeps no results to speak of keeps no pieces.
+func TestAReceiverWithoutRoomKeepsNoPieces(t *testing.T) {
+	store, h, calls := inPieces(t, 1000, everonce.Lifetime{})
+	if res := again(h, "k"); bodyOf(t, res) != noise(100_000) {
+		t.Error("the first client did not get it")
+	}
+	if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Idempotent-Replayed") != "elided" || *calls != 1 {
+		t.Errorf("%v, %d calls", res, *calls)
+	}
+	if list, err := store.List(context.Background(), everonce.ListRequest{}); err != nil || len(list.Records) != 1 {
+		t.Errorf("%d records, %v", len(list.Records), err)
+	}
+}
+
+// An answer never outlives its pieces: it is whole to the end of its retention.
+func TestPiecesOutliveTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, h, _ := inPieces(t, 10_000, everonce.Lifetime{Retention: time.Hour, Remember: time.Hour})
+		again(h, "k")
+		time.Sleep(time.Hour - time.Second)
+		if res := again(h, "k"); bodyOf(t, res) != noise(100_000) {
+			t.Errorf("at the end of its retention: %v", res)
+		}
+		time.Sleep(2 * time.Second)
+		if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Idempotent-Replayed") != "expired" || res.Header.Get("Location") != "/1" {
+			t.Errorf("after it: %v", res)
+		}
+	})
+}
+
+// In a transaction the pieces commit with the effects and the answer.
+func TestPiecesInATransaction(t *testing.T) {
+	db := newDatabase()
+	recv, err := everonce.NewTxReceiver[*dbTx](db, &everonce.Options{MaxResult: 10_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		if err := tx.add("charge"); err != nil {
+			return err
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, err := io.WriteString(w, noise(100_000))
+		return err
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, marker := range []string{"", "true"} {
+		if res := again(h, "k"); bodyOf(t, res) != noise(100_000) || res.Header.Get("Idempotent-Replayed") != marker || res.StatusCode != http.StatusCreated {
+			t.Errorf("answer %d: %v", i, res)
+		}
+	}
+	if n := db.count("charge"); n != 1 {
+		t.Errorf("%d charges", n)
+	}
+}

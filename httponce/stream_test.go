@@ -1,0 +1,270 @@
+package httponce_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// A flush sends at once what was written, and what follows; the record comes when the handler returns, and duplicates
+// get status and headers.
+func TestAFlushMakesAStream(t *testing.T) {
+	w := newWire(t, false, httponce.Route{})
+	read := make(chan struct{})
+	var calls atomic.Int64
+	name := w.handle(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Location", "/stream")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "one ")
+		w.(http.Flusher).Flush()
+		<-read // the client has it, though the handler has not returned
+		_, _ = io.WriteString(w, "two")
+	})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.protected.URL, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Handler", name)
+	req.Header.Set("Idempotency-Key", name)
+	res, err := w.protected.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := make([]byte, 4)
+	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != "one " {
+		t.Fatal(string(first), err)
+	}
+	close(read)
+	if rest := bodyOf(t, res); rest != "two" || res.StatusCode != http.StatusAccepted {
+		t.Errorf("%d %q", res.StatusCode, rest)
+	}
+	res.Body.Close()
+	for range 2 {
+		dup := w.ask(t, w.protected, "POST", name)
+		if dup.Status != http.StatusAccepted || dup.Header.Get("Location") != "/stream" || dup.Body != "" || dup.Header.Get("Idempotent-Replayed") != "elided" {
+			t.Errorf("a duplicate of a stream: %+v", dup)
+		}
+	}
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d executions", n)
+	}
+}
+
+// Trap: an oversized answer unstored, then executed again. The first client gets it whole, duplicates get status and
+// headers, and nobody executes it again.
+func TestTrapALargeOrStreamedAnswerIsNotExecutedAgain(t *testing.T) {
+	const limit = 10_000
+	for name, write := range map[string]func(http.ResponseWriter){
+		"one write": func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, limit+1)) },
+		"many writes": func(w http.ResponseWriter) {
+			_, _ = io.Copy(struct{ io.Writer }{w}, strings.NewReader(strings.Repeat("x", limit+1)))
+		},
+		"a string": func(w http.ResponseWriter) { _, _ = io.WriteString(w, strings.Repeat("x", limit+1)) },
+		"a file":   func(w http.ResponseWriter) { _, _ = io.Copy(w, &slowReader{strings.Repeat("x", limit+1), 3000}) },
+		"bit by bit": func(w http.ResponseWriter) {
+			for range limit + 1 {
+				_, _ = w.Write([]byte("x"))
+			}
+		},
+		"a stream":     func(w http.ResponseWriter) { w.(http.Flusher).Flush(); _, _ = w.Write(make([]byte, limit+1)) },
+		"a late flush": func(w http.ResponseWriter) { _, _ = w.Write(make([]byte, limit+1)); w.(http.Flusher).Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			h := protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: limit}}, func(w http.ResponseWriter, _ *http.Request) {
+				calls++
+				w.Header().Set("Location", "/1")
+				w.WriteHeader(http.StatusCreated)
+				write(w)
+			})
+			if res := again(h, "k"); res.StatusCode != http.StatusCreated || len(bodyOf(t, res)) != limit+1 {
+				t.Errorf("the first client got %v", res)
+			}
+			for range 2 {
+				res := again(h, "k")
+				if res.StatusCode != http.StatusCreated || bodyOf(t, res) != "" || res.Header.Get("Location") != "/1" || res.Header.Get("Idempotent-Replayed") != "elided" {
+					t.Errorf("a duplicate got %v", res)
+				}
+			}
+			if calls != 1 {
+				t.Errorf("%d executions", calls)
+			}
+		})
+	}
+}
+
+// A refusal of more than the limit is elided too: 4xx is saved as a failure.
+func TestALargeRefusalIsElided(t *testing.T) {
+	calls := 0
+	h := protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: 10}}, func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		w.Header().Set("X-A", "a")
+		w.WriteHeader(http.StatusConflict)
+		_, _ = io.WriteString(w, "more than ten bytes")
+	})
+	if res := again(h, "k"); bodyOf(t, res) != "more than ten bytes" {
+		t.Error("the first client did not get it")
+	}
+	if res := again(h, "k"); res.StatusCode != http.StatusConflict || bodyOf(t, res) != "" || res.Header.Get("X-A") != "a" || res.Header.Get("Idempotent-Replayed") != "elided" || calls != 1 {
+		t.Errorf("%v, %d executions", res, calls)
+	}
+}
+
+// Who takes the connection over has answered on it.
+func TestAHijackIsDone(t *testing.T) {
+	w := newWire(t, false, httponce.Route{})
+	var calls atomic.Int64
+	for name, upgrade := range map[string]http.HandlerFunc{
+		"hijack": func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			conn, rw, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nhello")
+			_ = rw.Flush()
+			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrHijacked) {
+				t.Errorf("a write after it: %v", err)
+			}
+		},
+		"101": func(w http.ResponseWriter, _ *http.Request) { // as httputil.ReverseProxy does it
+			calls.Add(1)
+			w.Header().Set("Upgrade", "x")
+			w.Header().Set("Connection", "Upgrade")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(rw, "hello")
+			_ = rw.Flush()
+		},
+	} {
+		handler := w.handle(upgrade)
+		got := w.raw(t, w.protected, "HTTP/1.1", "POST", handler, true)
+		if !strings.HasPrefix(got, "HTTP/1.1 101") || !strings.HasSuffix(got, "hello") {
+			t.Errorf("%s: %q", name, got)
+		}
+		dup := w.ask(t, w.protected, "POST", handler)
+		if dup.Status != http.StatusOK || dup.Header.Get("Idempotent-Replayed") != "elided" || dup.Body != "" {
+			t.Errorf("%s: a duplicate: %+v", name, dup)
+		}
+	}
+	if n := calls.Load(); n != 2 {
+		t.Errorf("%d executions, want 2", n)
+	}
+}
+
+// noPowers is a ResponseWriter that can do nothing but answer.
+type noPowers struct{ http.ResponseWriter }
+
+// Where the writer around can not flush or hijack, neither can the handler, and its answer is no stream.
+func TestPowersThatAreNotThere(t *testing.T) {
+	inner := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "body")
+		c := http.NewResponseController(w)
+		w.(http.Flusher).Flush()
+		_, _, hijack := c.Hijack()
+		for what, err := range map[string]error{"Flush": c.Flush(), "Hijack": hijack, "EnableFullDuplex": c.EnableFullDuplex(), "Push": w.(http.Pusher).Push("/x", nil)} {
+			if !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner.ServeHTTP(noPowers{w}, r) })
+	again(h, "k")
+	if res := again(h, "k"); bodyOf(t, res) != "body" {
+		t.Error("the answer was taken for a stream")
+	}
+}
+
+// Early hints are sent while the handler works, each with the header of its moment, and are not replayed.
+func TestEarlyHintsAreSentAtOnce(t *testing.T) {
+	w := newWire(t, false, httponce.Route{})
+	read := make(chan struct{})
+	name := w.handle(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Link", "</a>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header().Add("Link", "</b>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		<-read
+		w.Header().Del("Link")
+		_, _ = io.WriteString(w, "done")
+	})
+	conn, err := net.Dial("tcp", w.protected.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: h\r\nX-Handler: %s\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n", name)
+	r := bufio.NewReader(conn)
+	for _, want := range []int{1, 2} {
+		res, err := http.ReadResponse(r, nil)
+		if err != nil || res.StatusCode != http.StatusEarlyHints || len(res.Header.Values("Link")) != want {
+			t.Fatal(res, err)
+		}
+	}
+	close(read)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Link") != "" || bodyOf(t, res) != "done" {
+		t.Fatal(res, err)
+	}
+}
+
+// What net/http panics about, a handler behind the middleware panics about.
+func TestAnInvalidStatusPanicsAsInNetHTTP(t *testing.T) {
+	for _, status := range []int{0, 99, 1000, -1} {
+		h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+			defer func() {
+				if p := recover(); fmt.Sprint(p) != fmt.Sprintf("invalid WriteHeader code %d", status) {
+					t.Errorf("%d: %v", status, p)
+				}
+			}()
+			w.WriteHeader(status)
+		})
+		again(h, fmt.Sprint("k", status))
+	}
+}
+
+// The errors of writes are net/http's.
+func TestWritesThatAreRefused(t *testing.T) {
+	h := protected(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/length" {
+			w.Header().Set("Content-Length", "3")
+			if n, err := io.WriteString(w, "abc"); n != 3 || err != nil {
+				t.Error(n, err)
+			}
+			if n, err := io.WriteString(w, "d"); n != 0 || !errors.Is(err, http.ErrContentLength) {
+				t.Error(n, err)
+			}
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+		if n, err := w.Write(nil); n != 0 || err != nil {
+			t.Error(n, err)
+		}
+		if n, err := w.Write([]byte("x")); n != 0 || !errors.Is(err, http.ErrBodyNotAllowed) {
+			t.Error(n, err)
+		}
+	})
+	for path, want := range map[string]string{"/length": "abc", "/none": ""} {
+		for range 2 {
+			if got := bodyOf(t, send(h, "POST", path, "", "Idempotency-Key", "k")); got != want {
+				t.Errorf("%s: %q", path, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package httponce_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// usedWriter tells whether it was used after its ServeHTTP had returned.
+type usedWriter struct {
+	*httptest.ResponseRecorder
+	returned atomic.Bool
+	late     atomic.Int64
+}
+
+func (w *usedWriter) touch() {
+	if w.returned.Load() {
+		w.late.Add(1)
+	}
+}
+
+func (w *usedWriter) Header() http.Header { w.touch(); return w.ResponseRecorder.Header() }
+
+func (w *usedWriter) Write(p []byte) (int, error) { w.touch(); return w.ResponseRecorder.Write(p) }
+
+func (w *usedWriter) WriteHeader(status int)           { w.touch(); w.ResponseRecorder.WriteHeader(status) }
+func (w *usedWriter) Flush()                           { w.touch(); w.ResponseRecorder.Flush() }
+func (w *usedWriter) SetReadDeadline(time.Time) error  { w.touch(); return nil }
+func (w *usedWriter) SetWriteDeadline(time.Time) error { w.touch(); return nil }
+func (w *usedWriter) EnableFullDuplex() error          { w.touch(); return nil }
+
+// serveOnce serves one request whose context ends with ServeHTTP, as a server's does.
+func serveOnce(h http.Handler, key string) *usedWriter {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader("the body"))
+	r.Header.Set("Idempotency-Key", key)
+	w := &usedWriter{ResponseRecorder: httptest.NewRecorder()}
+	defer func() {
+		w.returned.Store(true)
+		cancel()
+	}()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// A client that waited long enough is told to ask again. Its handler goes on, with a context of its own and its body,
+// and without the ResponseWriter, which is the server's again; what it answers is the answer.
+func TestAnswerWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan map[string]error, 1)
+		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: 5 * time.Second}}, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Early", "e")
+			_, _ = io.WriteString(w, "one ")
+			time.Sleep(time.Minute)
+			if err := r.Context().Err(); err != nil {
+				t.Errorf("the handler's context ended: %v", err)
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil || string(body) != "the body" {
+				t.Errorf("the handler's body: %q, %v", body, err)
+			}
+			c := http.NewResponseController(w)
+			_, _, hijack := c.Hijack()
+			w.WriteHeader(http.StatusEarlyHints)
+			late <- map[string]error{
+				"Flush": c.Flush(), "Hijack": hijack, "SetReadDeadline": c.SetReadDeadline(time.Now()),
+				"SetWriteDeadline": c.SetWriteDeadline(time.Now()), "EnableFullDuplex": c.EnableFullDuplex(), "Push": w.(http.Pusher).Push("/", nil),
+			}
+			w.(http.Flusher).Flush()
+			w.Header().Set("X-Late", "ignored")
+			_, _ = io.WriteString(w, "two")
+		})
+		begun := time.Now()
+		w := serveOnce(h, "k")
+		if took := time.Since(begun); took != 5*time.Second || w.Code != http.StatusServiceUnavailable || w.ResponseRecorder.Header().Get("Retry-After") != "5" || w.ResponseRecorder.Header().Get("X-Early") != "" {
+			t.Errorf("after %v: %d %v", took, w.Code, w.ResponseRecorder.Header())
+		}
+		if again := serveOnce(h, "k"); again.Code != http.StatusConflict {
+			t.Errorf("while it runs: %d", again.Code)
+		}
+		for name, err := range <-late {
+			if !errors.Is(err, http.ErrHandlerTimeout) {
+				t.Errorf("%s of the handler that is late: %v", name, err)
+			}
+		}
+		synctest.Wait()
+		done := serveOnce(h, "k")
+		if done.Code != http.StatusOK || done.Body.String() != "one two" || done.ResponseRecorder.Header().Get("Idempotent-Replayed") != "true" || done.ResponseRecorder.Header().Get("X-Early") != "e" || done.ResponseRecorder.Header().Get("X-Late") != "" {
+			t.Errorf("when it is done: %d %q %v", done.Code, done.Body, done.ResponseRecorder.Header())
+		}
+		if n := w.late.Load(); n > 0 {
+			t.Errorf("the ResponseWriter was used %d times after ServeHTTP had returned", n)
+		}
+	})
+}
+
+// A handler that is in time answers as any does, a stream too: that one is not cut off.
+func TestAnswerWithinInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: 5 * time.Second}}, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Trailer", "X-Sum")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, "one ")
+			if r.Header.Get("Idempotency-Key") == "stream" {
+				w.(http.Flusher).Flush()
+				time.Sleep(time.Minute)
+			}
+			w.Header().Set("X-Sum", "s")
+			_, _ = io.WriteString(w, "two")
+		})
+		for _, key := range []string{"k", "stream"} {
+			if w := serveOnce(h, key); w.Code != http.StatusCreated || w.Body.String() != "one two" || w.Result().Trailer.Get("X-Sum") != "s" {
+				t.Errorf("%s: %d %q %v", key, w.Code, w.Body, w.Result().Trailer)
+			}
+		}
+		if w := serveOnce(h, "k"); w.Body.String() != "one two" || w.Result().Trailer.Get("X-Sum") != "s" {
+			t.Errorf("the replay: %q %v", w.Body, w.Result().Trailer)
+		}
+	})
+}
+
+// What a handler that is late writes beyond the limit is dropped: nobody is there to stream to.
+func TestALargeAnswerThatIsLateIsElided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: time.Second, MaxAnswer: 1000}}, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(time.Minute)
+			w.Header().Set("Location", "/1")
+			for range 100 {
+				if n, err := io.WriteString(w, strings.Repeat("x", 100)); n != 100 || err != nil {
+					t.Error(n, err)
+				}
+			}
+		})
+		w := serveOnce(h, "k")
+		time.Sleep(2 * time.Minute)
+		if done := serveOnce(h, "k"); done.Code != http.StatusOK || done.ResponseRecorder.Header().Get("Idempotent-Replayed") != "elided" || done.ResponseRecorder.Header().Get("Location") != "/1" || w.late.Load() > 0 {
+			t.Errorf("%d %v", done.Code, done.ResponseRecorder.Header())
+		}
+	})
+}
+
+// A panic, the one that aborts included, and a Goexit are the serving goroutine's; and are logged, or silent, where
+// that is gone.
+func TestAPanicInAGoroutineOfItsOwn(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end    func()
+		value  any
+		logged bool
+	}{
+		"panic": {func() { panic("boom") }, "boom", true}, "abort": {func() { panic(http.ErrAbortHandler) }, http.ErrAbortHandler, false}, "Goexit": {runtime.Goexit, nil, false},
+	} {
+		for _, late := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				opts := &httponce.Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Route: httponce.Route{AnswerWithin: time.Second}}
+				h := protected(t, opts, func(http.ResponseWriter, *http.Request) {
+					if late {
+						time.Sleep(time.Minute)
+					}
+					tc.end()
+				})
+				var got any
+				returned := false
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() {
+						if !returned {
+							got = recover()
+						}
+					}()
+					serveOnce(h, "k")
+					returned = true
+				}()
+				<-done
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if returned != late || got != tc.value && !late {
+					t.Errorf("%s, late %v: ServeHTTP returned: %v, panicked with %v", name, late, returned, got)
+				}
+				if logged := strings.Contains(log.String(), "the handler panicked"); logged != tc.logged {
+					t.Errorf("%s, late %v: logged %q", name, late, log.String())
+				}
+				if w := serveOnce(h, "k"); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "outcome-unknown") {
+					t.Errorf("%s, late %v: the next request gets %d %s", name, late, w.Code, w.Body)
+				}
+			})
+		}
+	}
+}
+
+// Without AnswerWithin a handler runs in the goroutine of its request.
+func TestNoGoroutineOfItsOwnWithoutAnswerWithin(t *testing.T) {
+	var inside string
+	h := protected(t, nil, func(http.ResponseWriter, *http.Request) { inside = goroutine() })
+	again(h, "k")
+	if outside := goroutine(); inside != outside {
+		t.Errorf("%s, and the request's is %s", inside, outside)
+	}
+}
+
+func goroutine() string {
+	b := make([]byte, 64)
+	head, _, _ := strings.Cut(string(b[:runtime.Stack(b, false)]), " [")
+	return head
+}
+
+// Trap: completion under the request's context. The client goes, the work goes on, and its answer is recorded.
+func TestTrapACompletionSurvivesTheClient(t *testing.T) {
+	for name, route := range map[string]httponce.Route{"": {}, "with AnswerWithin": {AnswerWithin: time.Hour}, "until the end": {EndWithClient: true}} {
+		ctx, leave := context.WithCancel(context.Background())
+		calls := 0
+		h := protected(t, &httponce.Options{Route: route}, func(w http.ResponseWriter, r *http.Request) {
+			calls++
+			leave()
+			ended := r.Context().Err() != nil
+			if route.EndWithClient {
+				<-r.Context().Done()
+				ended = false
+			}
+			if ended {
+				t.Errorf("%s: the handler's context ended with the client's: %v", name, context.Cause(r.Context()))
+			}
+			w.WriteHeader(http.StatusCreated)
+		})
+		r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader("{}"))
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if res := again(h, "k"); res.StatusCode != http.StatusCreated || res.Header.Get("Idempotent-Replayed") != "true" || calls != 1 {
+			t.Errorf("%s: %d %v, %d calls", name, res.StatusCode, res.Header, calls)
+		}
+	}
+}
+
+// The handler's context is its attempt's: its values, its own deadline, and an end when the handler has returned.
+func TestTheContextOfAHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var kept, unused context.Context
+		h := protected(t, &httponce.Options{Route: httponce.Route{Deadline: time.Minute}}, func(_ http.ResponseWriter, r *http.Request) {
+			ctx := r.Context()
+			if ctx.Value(key{}) != "value" {
+				t.Error("the values of the request's context are lost")
+			}
+			if r.Header.Get("Idempotency-Key") == "unused" {
+				unused = ctx
+				return
+			}
+			if end, ok := ctx.Deadline(); !ok || time.Until(end) != time.Minute {
+				t.Errorf("Deadline: %v, %v", end, ok)
+			}
+			child, cancel := context.WithCancel(ctx)
+			defer cancel()
+			kept = ctx
+			if ctx.Err() != nil || context.Cause(ctx) != nil {
+				t.Error(ctx.Err(), context.Cause(ctx))
+			}
+			<-child.Done()
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(child), context.DeadlineExceeded) {
+				t.Error(ctx.Err(), context.Cause(child))
+			}
+		})
+		for _, k := range []string{"k", "unused"} {
+			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), key{}, "value"), "POST", "/", nil)
+			r.Header.Set("Idempotency-Key", k)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if kept.Err() == nil || unused.Err() == nil {
+			t.Errorf("the contexts of handlers that have returned: %v, %v", kept.Err(), unused.Err())
+		}
+	})
+}
