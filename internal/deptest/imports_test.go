@@ -162,6 +162,7 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 
 // mayLink says which leaf libraries a folder of the root module may link, with the page in docs/adr that says why.
 var mayLink = map[string][]string{
+	"consume": {"github.com/go-json-experiment/json"}, // docs/adr/0018-jsontext.md
 	"httponce": {
 		"github.com/dunglas/httpsfv",         // docs/adr/0017-httpsfv.md
 		"github.com/go-json-experiment/json", // docs/adr/0018-jsontext.md
