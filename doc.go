@@ -36,7 +36,7 @@
 // Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle].
 //
 // Writers of stores: [Store], [TxStore], [Decide], [Record], the requests and results, and the optional
-// powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller].
+// powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter].
 //
 // Stores are in store/…; a store of your own is written against [Store] and proven by store/storetest.
 package everonce

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// hub wakes the callers of this receiver that wait for an attempt of this receiver. It is a short cut:
-// what decides is always the store, which waiters ask again, woken or not.
+// hub wakes the callers of this receiver that wait for an attempt of this receiver. It is a short cut, as the
+// word of a [ChangeWaiter] is: what decides is always the store, which waiters ask again, woken or not.
 type hub struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
@@ -73,16 +73,18 @@ type waiter struct {
 	started time.Time
 	poll    time.Duration
 	signal  *signal
+	ended   <-chan struct{} // of the store's watch; nil without one
+	stop    func()
 }
 
 // wait returns when it is worth to claim again: true, or false when the time is up. The first call
-// returns at once, having joined the hub, so that no wake is missed between two claims.
+// returns at once, having joined the hub and asked the store for word, so that no wake is missed between two claims.
 func (w *waiter) wait(ctx context.Context, leaseLeft time.Duration) (bool, error) {
 	if w.started.IsZero() {
-		w.started, w.poll = time.Now(), pollFirst
+		w.started = time.Now()
 	}
 	if w.signal == nil {
-		w.signal = w.op.hub.join(w.op.id)
+		w.join(ctx)
 		return true, nil
 	}
 	left := w.limit - time.Since(w.started)
@@ -99,8 +101,10 @@ func (w *waiter) wait(ctx context.Context, leaseLeft time.Duration) (bool, error
 	select {
 	case <-w.signal.done:
 		w.leave()
-		w.signal = w.op.hub.join(w.op.id)
-		w.poll = pollFirst
+		w.join(ctx)
+	case <-w.ended:
+		w.leave()
+		w.join(ctx)
 	case <-timer.C:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
@@ -108,10 +112,29 @@ func (w *waiter) wait(ctx context.Context, leaseLeft time.Duration) (bool, error
 	return true, nil
 }
 
+// join makes this call one that is woken. A store that sends word is seldom asked again besides.
+func (w *waiter) join(ctx context.Context) {
+	w.signal = w.op.hub.join(w.op.id)
+	w.poll = pollFirst
+	if w.op.watcher == nil {
+		return
+	}
+	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.limit-time.Since(w.started)))
+	defer cancel()
+	if res, err := w.op.watcher.Watch(one, WatchRequest{ID: w.op.id}); err == nil {
+		w.ended, w.stop = res.Ended, res.Stop
+		w.poll = pollMost
+	}
+}
+
 func (w *waiter) leave() {
 	if w.signal != nil {
 		w.op.hub.leave(w.op.id, w.signal)
 		w.signal = nil
+	}
+	if w.stop != nil {
+		w.stop()
+		w.ended, w.stop = nil, nil
 	}
 }
 

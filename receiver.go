@@ -63,6 +63,7 @@ type core struct {
 	defaults call
 	prompt   bool // the store's calls never block: they need no timeout
 	recaller Recaller
+	watcher  ChangeWaiter
 	quick    bool // nothing but its key tells one call without options from another
 	identity identity
 	hub      hub
@@ -86,6 +87,7 @@ func (r *core) init(store Store, opts *Options) error {
 	}
 	_, r.prompt = store.(promptStore)
 	r.recaller, _ = store.(Recaller)
+	r.watcher, _ = store.(ChangeWaiter)
 	r.defaults = call{
 		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
 		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic, codec: set.Codec, codecName: set.codecName,

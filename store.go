@@ -223,7 +223,8 @@ type GetRequest struct {
 	ID RecordID
 	// Brief asks for no more than the answer to a duplicate needs. The record may then lack its scope,
 	// name, owner, steps, what came before, and all times but LeaseUntil, ResultUntil and PurgeAt; and
-	// where there is none, the result may lack the time.
+	// where there is none, the result may lack the time. Of a completed record Now may be any time of the store's at
+	// which it stood so.
 	Brief bool
 }
 
@@ -259,6 +260,28 @@ type Recaller interface {
 type Recalled struct {
 	Fingerprint Fingerprint
 	Result      SavedResult
+}
+
+// ChangeWaiter is an optional power of a [Store]: to send word when an attempt has ended, so that a duplicate which waits
+// for it, in another process, need not ask again and again.
+type ChangeWaiter interface {
+	// Watch asks for word of the end of the attempt that runs now. An error says that there will be none. The context
+	// bounds the call, and not what it has asked for.
+	Watch(ctx context.Context, req WatchRequest) (WatchResult, error)
+}
+
+// WatchRequest names a record.
+type WatchRequest struct {
+	ID RecordID
+}
+
+// WatchResult is how word comes.
+type WatchResult struct {
+	// Ended is closed when the attempt has been completed or released, durably; at once if none ran. A lease that ran
+	// out closes nothing, and word can be lost: whoever waits asks the store now and then all the same.
+	Ended <-chan struct{}
+	// Stop ends the watch. It must be called, does not block, and may be called again.
+	Stop func()
 }
 
 // Lister is an optional power of a [Store]: to look through its records. Discovered by type assertion.

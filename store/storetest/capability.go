@@ -21,6 +21,8 @@ func capabilityChecks() []check {
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
 		{name: "Recaller/OnlyWhatAClaimWouldReplay", run: checkRecall, needs: func(c Capabilities) bool { return c.Recaller }},
+		{name: "ChangeWaiter/WordComesWhenAnAttemptEnds", run: checkWatch, needs: func(c Capabilities) bool { return c.ChangeWaiter }},
+		{name: "ChangeWaiter/AWaiterOfAnotherProcessIsWoken", run: checkWatchWakes, needs: func(c Capabilities) bool { return c.ChangeWaiter }},
 		{name: "IdentityKeeper/NoSecretIsAnIdentityToo", run: checkNoIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
 	}
 }
@@ -31,6 +33,7 @@ func checkDeclared(e *env) {
 	_, health := e.s.(everonce.HealthChecker)
 	_, identity := e.s.(everonce.IdentityKeeper)
 	_, recaller := e.s.(everonce.Recaller)
+	_, watcher := e.s.(everonce.ChangeWaiter)
 	for _, c := range []struct {
 		name      string
 		has, says bool
@@ -40,6 +43,7 @@ func checkDeclared(e *env) {
 		{"HealthChecker", health, e.caps.HealthChecker},
 		{"IdentityKeeper", identity, e.caps.IdentityKeeper},
 		{"Recaller", recaller, e.caps.Recaller},
+		{"ChangeWaiter", watcher, e.caps.ChangeWaiter},
 	} {
 		if c.has != c.says {
 			e.Errorf("%s: the store implements it: %v, Capabilities declare it: %v", c.name, c.has, c.says)

@@ -98,7 +98,7 @@ func checkUnsettledExpire(e *env) {
 		end(a)
 		e.pass(short)
 		e.absent(a.key())
-		if got := e.purge(); got.Records != 1 {
+		if got := e.purge(); got.Records != 1 && !e.caps.RemovesByItself {
 			e.Errorf("case %d: %d records were purged, want 1", i, got.Records)
 		}
 		e.claimed(claimReq(a.key()))
@@ -158,12 +158,12 @@ func checkPurgeBounded(e *env) {
 		if res.Results+res.Records > limit {
 			e.Fatalf("purged %d at a time, want at most %d", res.Results+res.Records, limit)
 		}
-		if total += res.Records; total < n && !res.More {
+		if total += res.Records; total < n && !res.More && !e.caps.RemovesByItself {
 			e.Fatalf("no more after %d of %d records", total, n)
 		}
 		more = res.More
 	}
-	if total != n {
+	if total != n && !e.caps.RemovesByItself {
 		e.Errorf("%d records were purged, want %d", total, n)
 	}
 	kept.completed("done")

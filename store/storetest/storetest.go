@@ -46,13 +46,17 @@ type Harness struct {
 // Capabilities declare what a store can do. What is declared is tested; a power that the store has and
 // that is not declared, or the other way around, is a failure.
 type Capabilities struct {
-	// Lister, ScopeDeleter, HealthChecker, IdentityKeeper and Recaller: the store implements the
+	// Lister, ScopeDeleter, HealthChecker, IdentityKeeper, Recaller and ChangeWaiter: the store implements the
 	// interface of that name.
 	Lister         bool
 	ScopeDeleter   bool
 	HealthChecker  bool
 	IdentityKeeper bool
 	Recaller       bool
+	ChangeWaiter   bool
+	// RemovesByItself declares that the store removes by itself what time has let go, as by a TTL: Purge may find less
+	// than there was, and count nothing.
+	RemovesByItself bool
 	// MaxResult is the largest result, in bytes, that the store takes. Required. The suite stores one of
 	// that size, up to 16 MiB.
 	MaxResult int
