@@ -104,7 +104,7 @@ type Route struct {
 	BodyWithin time.Duration
 	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. One that is too
 	// large for a single value of the store is kept in pieces, in records of their own. A larger one becomes a stream: see
-	// [Middleware]. Default 1 MiB.
+	// [Middleware]; that of a [HandleTx] is held in memory until the commit, and its body is not kept. Default 1 MiB.
 	MaxAnswer int64
 }
 
