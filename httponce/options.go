@@ -31,7 +31,7 @@ type Options struct {
 	// not repeated.
 	EchoKey bool
 	// ProblemBase is the URI, absolute or a path, that the types of problems begin with; a name like "in-progress" follows.
-	// Default is this project's documentation.
+	// Default: this project's documentation.
 	ProblemBase string
 	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as
 	// if its route did not wait. Default 256.

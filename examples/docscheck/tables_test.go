@@ -33,6 +33,9 @@ var optionTables = []struct {
 	{"memstore.Options", "store/memstore", memstore.Options{}},
 	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
+	{"httponce.Options", "httponce", httponce.Options{}},
+	{"httponce.Route", "httponce", httponce.Route{}},
+	{"httponce.Fingerprint", "httponce", httponce.Fingerprint{}},
 	{"httponce.TransportOptions", "httponce", httponce.TransportOptions{}},
 }
 
