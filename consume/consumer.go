@@ -52,7 +52,7 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	c := newConsumer(common)
 	c.id = recv.RecordID
 	c.prepare = func(m *Message) (work, error) {
-		v, err := common.Decode(m)
+		v, err := safely(common.Decode, m)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	c := newConsumer(common)
 	c.id, c.resolves = recv.RecordID, true
 	c.prepare = func(m *Message) (work, error) {
-		v, err := common.Decode(m)
+		v, err := safely(common.Decode, m)
 		if err != nil {
 			return nil, err
 		}
@@ -105,9 +105,12 @@ func (c *Consumer) Name() string { return c.name }
 
 // KeyOf returns the key of a message, or an error that wraps [ErrNoKey].
 func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
-	id, err := c.key(m)
-	if err != nil {
+	id, err := safely(c.key, m)
+	switch {
+	case errors.Is(err, ErrNoKey):
 		return everonce.Key{}, err
+	case err != nil: // of an application's own strategy
+		return everonce.Key{}, fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
 	key := everonce.Key{Scope: c.scope, ID: id}
 	if err := key.Validate(); err != nil {
@@ -115,6 +118,18 @@ func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
 	}
 	return key, nil
 }
+
+// safely calls a function that reads a message. One that panics can not read it: it would at the next delivery, too.
+func safely[T any](read func(*Message) (T, error), m *Message) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w (%T)", errReader, p)
+		}
+	}()
+	return read(m)
+}
+
+var errReader = errors.New("consume: the function that reads the message panicked")
 
 // Handle handles one delivery, and says what is to become of it at the broker. It is what an adapter calls. A
 // panic of the handler goes on unwinding, with the attempt ended as [everonce.Do] says. Where ctx ends
@@ -203,14 +218,14 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	return v
 }
 
-// panicked returns the verdict on a message whose handler panicked.
-func (c *Consumer) panicked(m *Message) Verdict {
-	v := Verdict{Disposition: Retry, Outcome: everonce.Failed, After: c.retry.after(m.Retries), Err: errPanicked}
+// gaveUp returns the verdict on a message whose handler did not return.
+func (c *Consumer) gaveUp(m *Message, why error) Verdict {
+	v := Verdict{Disposition: Retry, Outcome: everonce.Failed, After: c.retry.after(m.Retries), Err: why}
 	if key, err := c.KeyOf(m); err == nil {
 		v.KeyHash = c.id(key).Short()
 	}
 	if m.Retries >= c.retry.Limit {
-		v = c.bury(m, v.KeyHash, v.Outcome, Exhausted, errPanicked)
+		v = c.bury(m, v.KeyHash, v.Outcome, Exhausted, why)
 	}
 	if c.observe != nil {
 		c.observe(context.Background(), m, v)
@@ -218,7 +233,10 @@ func (c *Consumer) panicked(m *Message) Verdict {
 	return v
 }
 
-var errPanicked = errors.New("consume: the handler panicked")
+var (
+	errPanicked = errors.New("consume: the handler panicked")
+	errExited   = errors.New("consume: the handler ended its goroutine")
+)
 
 // bury returns the verdict on a message that is never to come again by itself.
 func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason, err error) Verdict {

@@ -14,7 +14,9 @@ import (
 // on behind its end gives no key: two readers could find two of them in it.
 func JSONPointer(pointer string) Key {
 	if p := jsontext.Pointer(pointer); pointer == "" || !p.IsValid() {
-		return func(*Message) (string, error) { return "", noKey("%q is no JSON pointer to a value inside of the body", pointer) }
+		return func(*Message) (string, error) {
+			return "", noKey("%q is no JSON pointer to a value inside of the body", pointer)
+		}
 	}
 	return func(m *Message) (string, error) { return valueAt(m.Body, jsontext.Pointer(pointer)) }
 }

@@ -11,6 +11,9 @@ type Message struct {
 	BrokerID string
 	// Source is the queue or topic that it was first sent to, for people. It never enters the key.
 	Source string
+	// Subject is what it was addressed to inside of that, where there is such a thing: AMQP's routing key, NATS'
+	// subject. It does not change when the message is given back.
+	Subject string
 	// Headers are its headers, as text; Odd names those whose values have no text, such as tables and arrays.
 	Headers map[string]string
 	Odd     []string

@@ -23,6 +23,9 @@ type Workers struct {
 	// PauseMin and PauseMax bound the pause after the store, or the broker, could not be written to; it doubles while
 	// that lasts. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
+	// HandleWithin bounds the handling of one message: its context ends then. Default: no bound; an adapter whose
+	// broker has one of its own sets it.
+	HandleWithin time.Duration
 	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. Default 30 s.
 	DrainWithin time.Duration
 	// SettleWithin bounds one answer to the broker. Default 10 s.
@@ -31,12 +34,19 @@ type Workers struct {
 	Log *slog.Logger
 }
 
+// Check says what is wrong with w, which may be nil: the error wraps [everonce.ErrInvalidArgument], as that of
+// [Consumer.Serve] would.
+func (w *Workers) Check() error {
+	_, err := w.checked()
+	return err
+}
+
 func (w *Workers) checked() (Workers, error) {
 	var c Workers
 	if w != nil {
 		c = *w
 	}
-	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 {
+	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleWithin < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 {
 		return c, fmt.Errorf("%w: no number of Workers may be negative", everonce.ErrInvalidArgument)
 	}
 	c.Concurrency = orDefault(c.Concurrency, 8)
@@ -80,7 +90,10 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	return nil
 }
 
-var errDrained = errors.New("consume: the consumer ends, and the handler took too long")
+var (
+	errDrained = errors.New("consume: the consumer ends, and the handler took too long")
+	errTooLong = errors.New("consume: the handler took longer than HandleWithin")
+)
 
 // server is one run of Serve.
 type server struct {
@@ -89,21 +102,22 @@ type server struct {
 	ending context.Context // no message is begun after its end
 	work   context.Context // the handlers'
 	gate   *gate
+
+	workers sync.WaitGroup
 }
 
 func (s *server) serve(in <-chan Delivery) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	defer s.workers.Wait()
 	if s.Order == nil {
 		for range s.Concurrency {
-			wg.Go(func() { s.worker(in) })
+			s.begin(in)
 		}
 		return
 	}
 	lanes := make([]chan Delivery, s.Concurrency)
 	for i := range lanes {
 		lanes[i] = make(chan Delivery)
-		wg.Go(func() { s.worker(lanes[i]) })
+		s.begin(lanes[i])
 	}
 	seed := maphash.MakeSeed()
 	defer func() {
@@ -138,18 +152,39 @@ func (s *server) next(in <-chan Delivery) (Delivery, bool) {
 	}
 }
 
-func (s *server) worker(in <-chan Delivery) {
-	for s.gate.pass(s.ending) {
-		d, ok := s.next(in)
-		if !ok {
-			return
+// begin begins a worker.
+func (s *server) begin(in <-chan Delivery) {
+	s.workers.Go(func() {
+		ended := false
+		defer func() {
+			if !ended { // its goroutine was ended by a handler
+				s.begin(in)
+			}
+		}()
+		for s.gate.pass(s.ending) {
+			d, ok := s.next(in)
+			if !ok {
+				break
+			}
+			s.handle(d)
 		}
-		s.handle(d)
-	}
+		ended = true
+	})
 }
 
 // handle handles a delivery until the broker has the answer, or the end was asked for.
 func (s *server) handle(d Delivery) {
+	returned := false
+	defer func() {
+		if !returned { // by runtime.Goexit
+			s.settle(d, s.c.gaveUp(d.Message(), errExited))
+		}
+	}()
+	s.untilSettled(d)
+	returned = true
+}
+
+func (s *server) untilSettled(d Delivery) {
 	for {
 		v := s.verdict(d.Message())
 		if v.Disposition != Keep {
@@ -173,10 +208,16 @@ func (s *server) verdict(m *Message) (v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
-			v = s.c.panicked(m)
+			v = s.c.gaveUp(m, errPanicked)
 		}
 	}()
-	return s.c.Handle(s.work, m)
+	ctx := s.work
+	if s.HandleWithin > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, s.HandleWithin, errTooLong)
+		defer cancel()
+	}
+	return s.c.Handle(ctx, m)
 }
 
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.

@@ -1,0 +1,130 @@
+package rabbitonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// Consumer takes messages from a queue to a [consume.Consumer].
+type Consumer struct {
+	queue   Queue
+	handler *consume.Consumer
+	opts    Options
+	dialing dialing
+	out     *publisher
+
+	mu    sync.Mutex
+	first *session // made by Dial
+	ran   bool
+}
+
+// Dial connects to a broker, and declares or checks the queues. No message is taken before [Consumer.Run]. url is amqp://user:password@host:port/vhost, or amqps://…; it is not quoted by any error.
+// opts may be nil. The error wraps [everonce.ErrInvalidArgument] where an argument can not work, and [ErrTopology] where a
+// queue is not there or is not as it must be.
+func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
+	if handler == nil {
+		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
+	}
+	q, err := queue.checked()
+	if err != nil {
+		return nil, err
+	}
+	o, err := opts.checked(handler.Name(), q.Name)
+	if err != nil {
+		return nil, err
+	}
+	d := dialing{url: url, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	c := &Consumer{queue: q, handler: handler, opts: o, dialing: d, out: &publisher{dialing: d}}
+	if c.first, err = c.connect(context.Background()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+var errRan = fmt.Errorf("%w: rabbitonce: a consumer runs once; it ran already, or was closed", everonce.ErrInvalidArgument)
+
+// Run handles messages until ctx ends. Then it drains: the broker sends nothing more, what had been sent ahead is
+// given back, what is being handled is finished and acknowledged within [consume.Workers.DrainWithin], and the
+// connections are closed, by which the broker gets back what was kept in hand. A connection that is lost is made
+// again, for as long as that takes. Run is called once. The error wraps [everonce.ErrInvalidArgument], or is of
+// closing.
+func (c *Consumer) Run(ctx context.Context) error {
+	c.mu.Lock()
+	if c.ran {
+		c.mu.Unlock()
+		return errRan
+	}
+	c.ran = true
+	s := c.first
+	c.first = nil
+	c.mu.Unlock()
+
+	in := make(chan consume.Delivery)
+	served := make(chan error, 1)
+	go func() { served <- c.handler.Serve(ctx, in, &c.opts.Workers) }()
+	s = c.feed(ctx, s, in)
+	if s != nil {
+		s.leave()
+	}
+	err := <-served
+	if s != nil {
+		err = errors.Join(err, hangUp(s.conn))
+	}
+	return errors.Join(err, c.out.close())
+}
+
+// feed keeps a session until ctx ends, and returns the one that is open then, if any.
+func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Delivery) *session {
+	pause := &backoff.ExponentialBackOff{
+		InitialInterval: c.opts.ReconnectMin, MaxInterval: c.opts.ReconnectMax, RandomizationFactor: 0.5, Multiplier: 2,
+	}
+	open, err := backoff.Retry(ctx, func() (*session, error) {
+		if s == nil {
+			var err error
+			if s, err = c.connect(ctx); err != nil {
+				return nil, err
+			}
+			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name)
+		}
+		fed, err := s.feed(ctx, c, in)
+		if err == nil {
+			return s, nil
+		}
+		if fed { // it did work: what is wrong now is something new
+			pause.Reset()
+		}
+		lost := s
+		s = nil
+		return nil, errors.Join(err, hangUp(lost.conn))
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, next time.Duration) {
+		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
+	}))
+	if err != nil { // ctx ended while there was none
+		return nil
+	}
+	return open
+}
+
+// Close closes a consumer that was not run: its connection. After [Consumer.Run] it does nothing.
+func (c *Consumer) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ran = true
+	if c.first == nil {
+		return nil
+	}
+	s := c.first
+	c.first = nil
+	return hangUp(s.conn)
+}

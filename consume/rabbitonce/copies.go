@@ -1,0 +1,153 @@
+package rabbitonce
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// original is the message as its producer has sent it, but for what would harm a copy: a time to live would let the
+// copy go, a user-id is refused from another user, and CC and BCC would send the copy to other queues. A copy is persistent.
+func original(d *amqp.Delivery) amqp.Publishing {
+	headers := make(amqp.Table, len(d.Headers)+10)
+	for name, value := range d.Headers {
+		if kept, ok := routingHeaders[name]; ok {
+			name = kept
+		}
+		if !brokerHeaders[name] {
+			headers[name] = value
+		}
+	}
+	if d.UserId != "" {
+		headers[headerUser] = d.UserId
+	}
+	if buried(d) {
+		for _, name := range []string{headerReason, headerDetail, headerAttempts, headerLast, headerConsumer, headerKeyHash, headerMessageID, headerRetries} {
+			delete(headers, name)
+		}
+	}
+	return amqp.Publishing{
+		Headers: headers, Body: d.Body, DeliveryMode: amqp.Persistent,
+		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, CorrelationId: d.CorrelationId,
+		ReplyTo: d.ReplyTo, MessageId: producerID(d), Timestamp: d.Timestamp, Type: d.Type, AppId: d.AppId,
+	}
+}
+
+// copyOf is original with where the message came from.
+func copyOf(d *amqp.Delivery, m *consume.Message, now time.Time) amqp.Publishing {
+	msg := original(d)
+	if _, known := msg.Headers[headerRoutingKey]; !known {
+		msg.Headers[headerRoutingKey], msg.Headers[headerExchange] = d.RoutingKey, d.Exchange
+	}
+	if msg.Headers[headerFirst] == nil {
+		t := m.First
+		if t.IsZero() {
+			t = now
+		}
+		msg.Headers[headerFirst] = timeText(t)
+	}
+	msg.Headers[headerQueue] = m.Source
+	return msg
+}
+
+// retryCopy is what comes again later.
+func retryCopy(d *amqp.Delivery, m *consume.Message, retries int, now time.Time) amqp.Publishing {
+	msg := copyOf(d, m, now)
+	delete(msg.Headers, headerRetries)
+	if retries > 0 {
+		msg.Headers[headerRetries] = int64(retries)
+	}
+	fit(msg.Headers)
+	return msg
+}
+
+// maxDetail bounds the text for people in a header, in bytes.
+const maxDetail = 2048
+
+// deadLetter is the copy among the dead letters.
+func deadLetter(d *amqp.Delivery, m *consume.Message, l *consume.DeadLetter) amqp.Publishing {
+	msg := copyOf(d, m, l.Last)
+	delete(msg.Headers, headerRetries)
+	if msg.MessageId != "" {
+		msg.Headers[headerMessageID] = msg.MessageId
+	}
+	if l.KeyHash != "" {
+		msg.MessageId = l.KeyHash
+		msg.Headers[headerKeyHash] = l.KeyHash
+	}
+	msg.Headers[headerReason] = string(l.Reason)
+	msg.Headers[headerDetail] = cut(l.Detail, maxDetail)
+	msg.Headers[headerAttempts] = int64(l.Attempts)
+	msg.Headers[headerLast] = timeText(l.Last)
+	msg.Headers[headerConsumer] = l.Consumer
+	fit(msg.Headers)
+	return msg
+}
+
+// cut shortens a text to at most so many bytes, at the border of a character.
+func cut(text string, limit int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit]
+}
+
+// maxHeaders bounds the headers of a copy, in bytes. All of a message's headers must fit into one frame, which has 128
+// KiB unless the broker was told otherwise, and a copy has more of them than the message had.
+const maxHeaders = 120 << 10
+
+// fit drops the largest headers of a producer until the rest fits, and notes their names: a copy that the broker
+// refuses would be tried for ever.
+func fit(headers amqp.Table) {
+	size := sizeOf(headers)
+	if size <= maxHeaders {
+		return
+	}
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return strings.HasPrefix(name, prefix) })
+	slices.SortFunc(names, func(a, b string) int { return sizeOf(headers[b]) - sizeOf(headers[a]) })
+	var dropped []any
+	for _, name := range names {
+		if size <= maxHeaders {
+			break
+		}
+		size -= sizeOf(headers[name])
+		delete(headers, name)
+		if len(dropped) < 64 {
+			dropped = append(dropped, name)
+		}
+	}
+	headers[headerDropped] = dropped
+}
+
+// sizeOf is at least what a value takes on the wire.
+func sizeOf(value any) int {
+	switch v := value.(type) {
+	case string:
+		return 5 + len(v)
+	case []byte:
+		return 5 + len(v)
+	case []any:
+		size := 5
+		for _, e := range v {
+			size += sizeOf(e)
+		}
+		return size
+	case amqp.Table:
+		size := 5
+		for name, e := range v {
+			size += 1 + len(name) + sizeOf(e)
+		}
+		return size
+	}
+	return 9
+}

@@ -1,0 +1,61 @@
+package rabbitonce
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// delivery is one message in hand. It is acknowledged on the channel that it came by, and on no other: its
+// number there means another message on every other channel.
+type delivery struct {
+	d      amqp.Delivery
+	m      *consume.Message
+	queue  *Queue
+	out    *publisher
+	copied bool // the copy is confirmed: the acknowledgement is what is missing
+}
+
+var _ consume.Delivery = (*delivery)(nil)
+
+// Message implements [consume.Delivery].
+func (d *delivery) Message() *consume.Message { return d.m }
+
+// Ack implements [consume.Delivery]. The broker answers nothing: an acknowledgement that was lost is a message that
+// comes again.
+func (d *delivery) Ack(context.Context) error {
+	if err := d.d.Ack(false); err != nil {
+		return fmt.Errorf("%w: %w", consume.ErrGone, err)
+	}
+	return nil
+}
+
+// Retry implements [consume.Delivery].
+func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
+	retries := d.m.Retries
+	if counts {
+		retries++
+	}
+	delay := d.queue.delayFor(after)
+	return d.move(ctx, d.queue.retryQueue(delay), func() amqp.Publishing { return retryCopy(&d.d, d.m, retries, time.Now()) })
+}
+
+// Bury implements [consume.Delivery].
+func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
+	return d.move(ctx, d.queue.DeadLetters, func() amqp.Publishing { return deadLetter(&d.d, d.m, &letter) })
+}
+
+// move puts a copy into another queue, and acknowledges the message once the copy is there.
+func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Publishing) error {
+	if !d.copied {
+		if err := d.out.publish(ctx, queue, copied()); err != nil {
+			return err
+		}
+		d.copied = true
+	}
+	return d.Ack(ctx)
+}

@@ -1,0 +1,135 @@
+package rabbitonce
+
+import (
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The headers that this package puts on copies. A handler does not see them.
+const (
+	prefix = "x-everonce-"
+
+	headerRetries    = prefix + "retries"     // how often it was given back, and counted
+	headerFirst      = prefix + "first"       // when it was first sent, or first given back
+	headerQueue      = prefix + "queue"       // the queue it was consumed from
+	headerRoutingKey = prefix + "routing-key" // that it was first sent with
+	headerExchange   = prefix + "exchange"    // that it was first sent to
+	headerUser       = prefix + "user-id"     // its user-id, which only that user may publish
+	headerDropped    = prefix + "dropped"     // names of headers that had no room
+
+	// On dead letters only.
+	headerReason    = prefix + "reason"
+	headerDetail    = prefix + "detail"
+	headerAttempts  = prefix + "attempts"
+	headerLast      = prefix + "last"
+	headerConsumer  = prefix + "consumer"
+	headerKeyHash   = prefix + "key-hash"
+	headerMessageID = prefix + "message-id" // the producer's
+)
+
+// routingHeaders would send a copy to other queues too.
+var routingHeaders = map[string]string{"CC": prefix + "cc", "BCC": prefix + "bcc"}
+
+// brokerHeaders are what a broker notes of a message's way. A copy begins its own.
+var brokerHeaders = map[string]bool{
+	"x-death": true, "x-delivery-count": true, "x-acquired-count": true, "x-opt-deaths": true,
+	"x-first-death-exchange": true, "x-first-death-queue": true, "x-first-death-reason": true,
+	"x-last-death-exchange": true, "x-last-death-queue": true, "x-last-death-reason": true,
+}
+
+// textOf returns a header's value as text; false where it has none, as a table.
+func textOf(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, utf8.ValidString(v)
+	case []byte:
+		return string(v), utf8.Valid(v)
+	case bool:
+		return strconv.FormatBool(v), true
+	case float32:
+		return strconv.FormatFloat(float64(v), 'g', -1, 32), true
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64), true
+	case time.Time:
+		return v.UTC().Format(time.RFC3339), true
+	}
+	if n, ok := integer(value); ok {
+		return strconv.FormatInt(n, 10), true
+	}
+	return "", false
+}
+
+func integer(value any) (int64, bool) {
+	switch v := value.(type) {
+	case byte:
+		return int64(v), true
+	case int8:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case int32:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case int64:
+		return v, true
+	case int:
+		return int64(v), true
+	}
+	return 0, false
+}
+
+// countOf reads a count; what is none counts as 0.
+func countOf(headers amqp.Table, name string) int {
+	n, ok := integer(headers[name])
+	if !ok || n < 0 || n > math.MaxInt32 {
+		return 0
+	}
+	return int(n)
+}
+
+func stringOf(headers amqp.Table, name string) string {
+	s, _ := headers[name].(string)
+	return s
+}
+
+// timeOf reads a time; what is none is the zero time.
+func timeOf(headers amqp.Table, name string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, stringOf(headers, name))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// death is one entry of x-death: what the broker noted when it moved a message.
+type death struct {
+	queue, reason string
+	at            time.Time
+	count         int64
+}
+
+// deaths reads x-death, newest first; entries that can not be read are left out.
+func deaths(headers amqp.Table) []death {
+	list, _ := headers["x-death"].([]any)
+	found := make([]death, 0, len(list))
+	for _, entry := range list {
+		t, ok := entry.(amqp.Table)
+		if !ok {
+			continue
+		}
+		d := death{queue: stringOf(t, "queue"), reason: stringOf(t, "reason")}
+		d.at, _ = t["time"].(time.Time)
+		d.count, _ = integer(t["count"])
+		found = append(found, d)
+	}
+	return found
+}

@@ -1,0 +1,85 @@
+package rabbitonce
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// messageOf is a delivery as a consumer sees it: as its producer has sent it, whichever way it came.
+func messageOf(d *amqp.Delivery, queue string) *consume.Message {
+	m := &consume.Message{
+		ID:              producerID(d),
+		Source:          queue,
+		Subject:         d.RoutingKey,
+		ContentType:     d.ContentType,
+		ContentEncoding: d.ContentEncoding,
+		Body:            d.Body,
+		Deliveries:      deliveries(d),
+		Redelivered:     d.Redelivered,
+		Retries:         countOf(d.Headers, headerRetries),
+		First:           first(d),
+	}
+	if key, ok := d.Headers[headerRoutingKey].(string); ok {
+		m.Subject = key
+	}
+	if source := stringOf(d.Headers, headerQueue); source != "" {
+		m.Source = source
+	} else if source = stringOf(d.Headers, "x-first-death-queue"); source != "" {
+		m.Source = source
+	}
+	for name, value := range d.Headers {
+		if strings.HasPrefix(name, prefix) || brokerHeaders[name] {
+			continue
+		}
+		if text, ok := textOf(value); ok {
+			if m.Headers == nil {
+				m.Headers = make(map[string]string, len(d.Headers))
+			}
+			m.Headers[name] = text
+		} else {
+			m.Odd = append(m.Odd, name)
+		}
+	}
+	slices.Sort(m.Odd)
+	return m
+}
+
+// buried reports whether a message is a dead letter of ours, in whichever queue it is now.
+func buried(d *amqp.Delivery) bool { return stringOf(d.Headers, headerReason) != "" }
+
+// producerID is the message ID that the producer has set: a dead letter has the key's hash in its place.
+func producerID(d *amqp.Delivery) string {
+	if buried(d) {
+		return stringOf(d.Headers, headerMessageID)
+	}
+	return d.MessageId
+}
+
+// deliveries is how often the broker has delivered the message since it, or its copy, was published. A quorum queue
+// counts in a header, from the second delivery on.
+func deliveries(d *amqp.Delivery) int {
+	if n, ok := integer(d.Headers["x-delivery-count"]); ok {
+		return int(n) + 1
+	}
+	if d.Redelivered {
+		return 0
+	}
+	return 1
+}
+
+// first is when a message was first sent, first given back, or first moved by the broker, as far as anybody noted that.
+func first(d *amqp.Delivery) time.Time {
+	if t := timeOf(d.Headers, headerFirst); !t.IsZero() {
+		return t
+	}
+	t := d.Timestamp
+	if moved := deaths(d.Headers); t.IsZero() && len(moved) > 0 {
+		t = moved[len(moved)-1].at
+	}
+	return t
+}

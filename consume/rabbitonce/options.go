@@ -1,0 +1,85 @@
+package rabbitonce
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// Options change how a consumer runs. The zero value of each field is its default.
+type Options struct {
+	// Workers say how messages are handled. HandleWithin is 10 minutes by default here: the broker closes the channel of a
+	// message that is in hand for longer than AckTimeout.
+	Workers consume.Workers
+	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice the concurrency.
+	Prefetch int
+	// AckTimeout is the broker's consumer_timeout. A handler that may take longer, with those prefetched before it,
+	// is refused. Default 30 minutes, as is the broker's.
+	AckTimeout time.Duration
+	// TLS is for amqps:// URLs. Default: the system's roots, and the name in the URL.
+	TLS *tls.Config
+	// Heartbeat is asked of the broker; a connection that is silent for three of them is lost. Default 10 s.
+	Heartbeat time.Duration
+	// Name is what operators see the connections as. Default: the consumer's name and the queue.
+	Name string
+	// ReconnectMin and ReconnectMax bound the pause before a lost connection is made again; it grows while that
+	// fails. Default 500 ms and 30 s.
+	ReconnectMin, ReconnectMax time.Duration
+}
+
+const (
+	defaultConcurrency  = 8
+	defaultHandleWithin = 10 * time.Minute
+	defaultSettleWithin = 10 * time.Second
+	defaultAckTimeout   = 30 * time.Minute
+)
+
+// checked returns o with its defaults.
+func (o *Options) checked(consumer, queue string) (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.ReconnectMin < 0 || c.ReconnectMax < 0 {
+		return c, fmt.Errorf("%w: no number of Options may be negative", everonce.ErrInvalidArgument)
+	}
+	w := &c.Workers
+	w.Concurrency = orDefault(w.Concurrency, defaultConcurrency)
+	w.HandleWithin = orDefault(w.HandleWithin, defaultHandleWithin)
+	w.SettleWithin = orDefault(w.SettleWithin, defaultSettleWithin)
+	if w.Log == nil {
+		w.Log = slog.Default()
+	}
+	c.Prefetch = orDefault(c.Prefetch, 2*w.Concurrency)
+	c.AckTimeout = orDefault(c.AckTimeout, defaultAckTimeout)
+	c.Heartbeat = orDefault(c.Heartbeat, 10*time.Second)
+	c.Name = orDefault(c.Name, consumer+" on "+queue)
+	c.ReconnectMin = orDefault(c.ReconnectMin, 500*time.Millisecond)
+	c.ReconnectMax = max(orDefault(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
+	if err := w.Check(); err != nil {
+		return c, err
+	}
+	return c, c.checkTimes()
+}
+
+// checkTimes refuses what the broker would end: a message waits for those before it, and is handled then.
+func (o *Options) checkTimes() error {
+	turns := time.Duration((o.Prefetch + o.Workers.Concurrency - 1) / o.Workers.Concurrency)
+	if o.Workers.HandleWithin > (o.AckTimeout-o.Workers.SettleWithin)/turns {
+		return fmt.Errorf("%w: a handler may take %v (Workers.HandleWithin), and %d messages that were sent ahead are handled by %d workers: the broker closes a channel when a message is in hand for %v (AckTimeout)",
+			everonce.ErrInvalidArgument, o.Workers.HandleWithin, o.Prefetch, o.Workers.Concurrency, o.AckTimeout)
+	}
+	return nil
+}
+
+func orDefault[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}

@@ -1,0 +1,198 @@
+package rabbitonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// publisher publishes to queues, and returns when the broker has taken the message over. It has a connection of its
+// own: one that publishes is blocked while the broker is short of memory or disk, and acknowledgements must not
+// wait for that.
+type publisher struct {
+	dialing dialing
+
+	mu      sync.Mutex
+	conn    *amqp.Connection
+	blocked *blockade
+	free    []*publishing
+	closed  bool
+}
+
+// publishing is a channel with one message on its way at most: so a message that comes back is that one.
+type publishing struct {
+	ch      *amqp.Channel
+	returns chan amqp.Return
+	blocked *blockade
+}
+
+var (
+	errBlocked         = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
+	errNotTaken        = errors.New("rabbitonce: the broker did not take a message over")
+	errUnroutable      = errors.New("rabbitonce: there is no such queue")
+	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
+)
+
+// publish gives msg to the queue. A nil error says that the broker has confirmed it and has not returned it; after
+// any other nobody knows, and it may be published again.
+func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
+	c, err := p.channel(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.publish(ctx, queue, msg); err != nil {
+		// What comes late by this channel would be taken for the next message's. A blocked connection answers nothing.
+		go c.ch.Close() //nolint:errcheck // it may be closed already
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || c.ch.IsClosed() {
+		return nil
+	}
+	p.free = append(p.free, c)
+	return nil
+}
+
+// channel returns a channel that nobody else uses.
+func (p *publisher) channel(ctx context.Context) (*publishing, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.free) > 0 {
+		last := len(p.free) - 1
+		c := p.free[last]
+		p.free = p.free[:last]
+		if !c.ch.IsClosed() {
+			return c, nil
+		}
+	}
+	if p.closed {
+		return nil, errPublisherClosed
+	}
+	if p.conn == nil || p.conn.IsClosed() {
+		conn, err := p.dialing.dial(ctx, "publish")
+		if err != nil {
+			return nil, err
+		}
+		p.conn, p.blocked = conn, watchBlockade(conn)
+	}
+	blocked := p.blocked.since()
+	select {
+	case <-blocked:
+		return nil, errBlocked
+	default:
+	}
+	opened := make(chan *publishing, 1)
+	failed := make(chan error, 1)
+	go func(conn *amqp.Connection, b *blockade) { // the library asks without a bound
+		if c, err := openPublishing(conn, b); err != nil {
+			failed <- err
+		} else {
+			opened <- c
+		}
+	}(p.conn, p.blocked)
+	select {
+	case c := <-opened:
+		return c, nil
+	case err := <-failed:
+		return nil, err
+	case <-blocked:
+		return nil, errBlocked
+	case <-ctx.Done():
+		go hangUp(p.conn) //nolint:errcheck // it does not answer
+		p.conn = nil
+		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", context.Cause(ctx))
+	}
+}
+
+func openPublishing(conn *amqp.Connection, b *blockade) (*publishing, error) {
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
+	}
+	c := &publishing{ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), blocked: b}
+	if err := ch.Confirm(false); err != nil {
+		return nil, errors.Join(fmt.Errorf("rabbitonce: asking for confirms: %w", err), ch.Close())
+	}
+	return c, nil
+}
+
+func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
+	blocked := c.blocked.since()
+	select {
+	case <-blocked:
+		return errBlocked
+	default:
+	}
+	const mandatory = true
+	confirm, err := c.ch.PublishWithDeferredConfirm("", queue, mandatory, false, msg)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotTaken, err)
+	}
+	select {
+	case <-confirm.Done():
+	case <-blocked: // it is on the way, and stays there for as long as the broker is short
+		return errBlocked
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotTaken, context.Cause(ctx))
+	}
+	select {
+	case r, ok := <-c.returns: // a return comes before its confirm, which is positive all the same
+		if ok {
+			return fmt.Errorf("%w: %q: %s", errUnroutable, queue, r.ReplyText)
+		}
+	default:
+	}
+	if !confirm.Acked() {
+		return errNotTaken
+	}
+	return nil
+}
+
+func (p *publisher) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.conn == nil || p.conn.IsClosed() {
+		return nil
+	}
+	return hangUp(p.conn)
+}
+
+// blockade knows whether the broker has blocked a connection.
+type blockade struct {
+	mu sync.Mutex
+	ch chan struct{} // closed while it is blocked
+}
+
+func watchBlockade(conn *amqp.Connection) *blockade {
+	b := &blockade{ch: make(chan struct{})}
+	changes := conn.NotifyBlocked(make(chan amqp.Blocking, 4))
+	go func() {
+		blocked := false
+		for change := range changes { // closed with the connection
+			if change.Active == blocked {
+				continue
+			}
+			blocked = change.Active
+			b.mu.Lock()
+			if blocked {
+				close(b.ch)
+			} else {
+				b.ch = make(chan struct{})
+			}
+			b.mu.Unlock()
+		}
+	}()
+	return b
+}
+
+// since is closed when the connection is blocked, or becomes so.
+func (b *blockade) since() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ch
+}

@@ -1,0 +1,102 @@
+package rabbitonce
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// Topology says which queues are declared.
+type Topology uint8
+
+const (
+	// Declare declares all: the queue, its delays and its dead letters. A queue that exists with other
+	// arguments is an error.
+	Declare Topology = iota
+	// DeclareOwn declares the delays and the dead letters, and checks that the queue exists: for a queue that
+	// somebody else has declared.
+	DeclareOwn
+	// Check declares nothing, and checks that all of them exist: for a user without the permission to configure.
+	// AMQP can not tell with which arguments they do.
+	Check
+)
+
+// Queue says what is consumed. The zero value of each field that is not required is its default.
+type Queue struct {
+	// Name is the queue. Required.
+	Name string
+	// DeadLetters is the queue of the dead letters, which several queues may share. Default Name + ".dead".
+	DeadLetters string
+	// Delays are the delays that a message can be given before it comes again, each a queue of its own: a message gets the
+	// first that is long enough, or the last. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	Delays []time.Duration
+	// Topology says which of these queues are declared. Default [Declare].
+	Topology Topology
+	// DeliveryLimit is how often the broker delivers one message that ends the process, or the connection, each time,
+	// before it makes it a dead letter by itself. Only where the queue is declared. Default 20.
+	DeliveryLimit int
+}
+
+const defaultDeliveryLimit = 20
+
+// maxName leaves room for what is put behind a queue's name: AMQP's names have at most 255 bytes.
+const maxName = 230
+
+func (q *Queue) checked() (Queue, error) {
+	c := *q
+	c.Delays = slices.Clone(q.Delays)
+	if c.DeadLetters == "" {
+		c.DeadLetters = c.Name + ".dead"
+	}
+	if len(c.Delays) == 0 {
+		c.Delays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
+	}
+	if c.DeliveryLimit == 0 {
+		c.DeliveryLimit = defaultDeliveryLimit
+	}
+	slices.Sort(c.Delays)
+	c.Delays = slices.Compact(c.Delays)
+	switch {
+	case c.Name == "" || len(c.Name) > maxName || len(c.DeadLetters) > maxName:
+		return c, fmt.Errorf("%w: the queue and its dead letters must have names, of at most %d bytes", everonce.ErrInvalidArgument, maxName)
+	case c.DeadLetters == c.Name:
+		return c, fmt.Errorf("%w: the dead letters can not be in the queue itself", everonce.ErrInvalidArgument)
+	case c.Delays[0] < time.Millisecond || c.Delays[len(c.Delays)-1] > 24*time.Hour:
+		return c, fmt.Errorf("%w: a delay must be from 1ms to 24h", everonce.ErrInvalidArgument)
+	case c.DeliveryLimit < 0:
+		return c, fmt.Errorf("%w: DeliveryLimit must not be negative", everonce.ErrInvalidArgument)
+	case c.Topology > Check:
+		return c, fmt.Errorf("%w: there is no Topology %d", everonce.ErrInvalidArgument, c.Topology)
+	}
+	return c, nil
+}
+
+// retryQueue is the name of the queue that holds messages for so long.
+func (q *Queue) retryQueue(delay time.Duration) string {
+	return q.Name + ".retry." + shortDuration(delay)
+}
+
+// delayFor is the first delay that is long enough, or the last.
+func (q *Queue) delayFor(after time.Duration) time.Duration {
+	for _, d := range q.Delays {
+		if d >= after {
+			return d
+		}
+	}
+	return q.Delays[len(q.Delays)-1]
+}
+
+// shortDuration writes 2m for two minutes, and not 2m0s.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d%time.Second == 0:
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
+}

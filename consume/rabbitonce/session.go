@@ -1,0 +1,138 @@
+package rabbitonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// session is one connection that messages come by, from its making to its loss.
+type session struct {
+	conn       *amqp.Connection
+	ch         *amqp.Channel
+	tag        string
+	deliveries <-chan amqp.Delivery
+	cancelled  <-chan string
+	closed     <-chan *amqp.Error
+}
+
+var (
+	errCancelled = errors.New("rabbitonce: the broker has cancelled the consumer: its queue is gone, or has moved")
+	errLost      = errors.New("rabbitonce: the connection was lost")
+)
+
+// connect makes a session.
+func (c *Consumer) connect(ctx context.Context) (*session, error) {
+	conn, err := c.dialing.dial(ctx, "consume")
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { hangUp(conn) }) //nolint:errcheck // what waits for an answer fails by it
+	s, err := c.begin(conn)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, hangUp(conn))
+	}
+	return s, nil
+}
+
+// begin declares the queues and opens a channel.
+func (c *Consumer) begin(conn *amqp.Connection) (*session, error) {
+	if err := c.queue.establish(conn); err != nil {
+		return nil, err
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
+	}
+	s := &session{
+		conn: conn, ch: ch, tag: c.opts.Name,
+		cancelled: ch.NotifyCancel(make(chan string, 1)),
+		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
+	}
+	if err := ch.Qos(c.opts.Prefetch, 0, false); err != nil {
+		return nil, fmt.Errorf("rabbitonce: setting the prefetch: %w", err)
+	}
+	return s, nil
+}
+
+// consume asks for messages.
+func (s *session) consume(queue string) (err error) {
+	const autoAck, exclusive, noLocal, noWait = false, false, false, false
+	if s.deliveries, err = s.ch.Consume(queue, s.tag, autoAck, exclusive, noLocal, noWait, nil); err != nil {
+		return refused(queue, "can not be consumed", err)
+	}
+	return nil
+}
+
+// feed hands messages over until ctx ends, which is no error, or the session is lost. It reports whether
+// there was any message.
+func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Delivery) (fed bool, err error) {
+	if err := s.consume(c.queue.Name); err != nil {
+		return false, err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return fed, nil
+		case d, ok := <-s.deliveries:
+			if !ok {
+				return fed, s.lost()
+			}
+			in := &delivery{d: d, m: messageOf(&d, c.queue.Name), queue: &c.queue, out: c.out}
+			select {
+			case out <- in:
+				fed = true
+			case err := <-s.closed: // nobody is given what can not be acknowledged any more
+				return fed, gone(err)
+			case <-ctx.Done():
+				s.giveBack(&d)
+				return fed, nil
+			}
+		}
+	}
+}
+
+// lost says why there are no more messages.
+func (s *session) lost() error {
+	select {
+	case _, ok := <-s.cancelled:
+		if ok {
+			return errCancelled
+		}
+	default:
+	}
+	select {
+	case err := <-s.closed:
+		return gone(err)
+	default:
+		return errLost
+	}
+}
+
+func gone(err *amqp.Error) error {
+	if err == nil {
+		return errLost
+	}
+	return fmt.Errorf("%w: %w", errLost, err)
+}
+
+// leave stops the messages, and gives those back that were sent ahead: they need not wait for what is still being handled.
+func (s *session) leave() {
+	if err := s.ch.Cancel(s.tag, false); err != nil {
+		return // the broker gives them to others by itself
+	}
+	for d := range s.deliveries {
+		s.giveBack(&d)
+	}
+}
+
+func (s *session) giveBack(d *amqp.Delivery) {
+	d.Nack(false, true) //nolint:errcheck // where that fails the channel is gone, and the message is given back by that
+}

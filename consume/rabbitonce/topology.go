@@ -1,0 +1,109 @@
+package rabbitonce
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ErrTopology is wrapped where a queue is not there, or not as it must be; the text says which.
+var ErrTopology = errors.New("rabbitonce: the queues are not as they must be")
+
+// establish declares the queues, or checks that they are there.
+func (q *Queue) establish(conn *amqp.Connection) error {
+	if err := q.establishDeadLetters(conn); err != nil {
+		return err
+	}
+	for _, delay := range q.Delays {
+		if err := withChannel(conn, func(ch *amqp.Channel) error {
+			name := q.retryQueue(delay)
+			if q.Topology == Check {
+				return exists(ch, name)
+			}
+			return declared(ch, name, amqp.Table{
+				"x-queue-type":              "quorum",
+				"x-message-ttl":             delay.Milliseconds(),
+				"x-dead-letter-exchange":    "",
+				"x-dead-letter-routing-key": q.Name,
+				"x-dead-letter-strategy":    "at-least-once",
+				"x-overflow":                "reject-publish",
+			})
+		}); err != nil {
+			return err
+		}
+	}
+	return withChannel(conn, func(ch *amqp.Channel) error {
+		if q.Topology != Declare {
+			return exists(ch, q.Name)
+		}
+		return declared(ch, q.Name, amqp.Table{
+			"x-queue-type":              "quorum",
+			"x-delivery-limit":          int64(q.DeliveryLimit),
+			"x-dead-letter-exchange":    "",
+			"x-dead-letter-routing-key": q.DeadLetters,
+			"x-dead-letter-strategy":    "at-least-once",
+			"x-overflow":                "reject-publish",
+		})
+	})
+}
+
+// establishDeadLetters takes the queue as it is if it exists: how it was declared depends on the broker's version.
+func (q *Queue) establishDeadLetters(conn *amqp.Connection) error {
+	missing := withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
+	if missing == nil || q.Topology == Check {
+		return missing
+	}
+	return withChannel(conn, func(ch *amqp.Channel) error {
+		arguments := amqp.Table{"x-queue-type": "quorum"}
+		if majorVersion(conn) >= 4 {
+			// From 4.0 on a quorum queue lets a message go after 20 deliveries, and to look at a dead letter is one.
+			arguments["x-delivery-limit"] = int64(-1)
+		}
+		return declared(ch, q.DeadLetters, arguments)
+	})
+}
+
+func majorVersion(conn *amqp.Connection) int {
+	version, _ := conn.Properties["version"].(string)
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// withChannel runs fn on a channel of its own: what the broker refuses, it answers by closing the channel.
+func withChannel(conn *amqp.Connection, fn func(*amqp.Channel) error) error {
+	ch, err := conn.Channel()
+	if err != nil {
+		return fmt.Errorf("rabbitonce: opening a channel: %w", err)
+	}
+	defer ch.Close() //nolint:errcheck // it may be closed already
+	return fn(ch)
+}
+
+func exists(ch *amqp.Channel, name string) error {
+	if _, err := ch.QueueDeclarePassive(name, true, false, false, false, nil); err != nil {
+		return refused(name, "is not there, or may not be looked at", err)
+	}
+	return nil
+}
+
+func declared(ch *amqp.Channel, name string, arguments amqp.Table) error {
+	if _, err := ch.QueueDeclare(name, true, false, false, false, arguments); err != nil {
+		return refused(name, "could not be declared: if it exists with other arguments, consume it with Topology: DeclareOwn", err)
+	}
+	return nil
+}
+
+// refused tells what the broker refuses from a connection that is lost.
+func refused(queue, what string, err error) error {
+	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Server {
+		return fmt.Errorf("%w: the queue %q %s: %w", ErrTopology, queue, what, err)
+	}
+	return fmt.Errorf("rabbitonce: asking for the queue %q: %w", queue, err)
+}
