@@ -231,3 +231,67 @@ func TestProxyRefuses(t *testing.T) {
 		t.Error("no upstream is taken")
 	}
 }
+
+// With a key, a stream passes as it comes all the same; its repetition is not passed on, and says that the body was not kept.
+func TestProxyStreamsWithAKey(t *testing.T) {
+	next := make(chan struct{})
+	calls := 0
+	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls++
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: 1\n\n")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-next
+		io.WriteString(w, "data: 2\n\n")
+	})
+	srv := newProxy(t, u, nil, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	res, err := srv.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	events := bufio.NewReader(res.Body)
+	if line, err := events.ReadString('\n'); line != "data: 1\n" || err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	close(next)
+	if rest, err := io.ReadAll(events); string(rest) != "\ndata: 2\n\n" || err != nil {
+		t.Errorf("%q, %v", rest, err)
+	}
+	status, header, body := post(t, srv, "/", "k", "")
+	if status != http.StatusOK || header.Get("Idempotent-Replayed") != "elided" || header.Get("Content-Type") != "text/event-stream" || body != "" || calls != 1 {
+		t.Errorf("its repetition: %d %v %q, after %d calls", status, header, body, calls)
+	}
+}
+
+// A stream, and an answer too large to be held, that break off are unknown, and the client sees that they did.
+func TestProxyBrokenStreamWithAKey(t *testing.T) {
+	for name, text := range map[string]string{
+		"events":      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n",
+		"a large one": "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 999),
+	} {
+		u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return text, true })
+		srv := newProxy(t, u.url, &httponce.Options{Route: httponce.Route{MaxAnswer: 100}}, nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		if res, err := srv.Client().Do(r); err == nil {
+			if _, err := io.ReadAll(res.Body); err == nil && res.StatusCode == http.StatusOK {
+				t.Errorf("%s: the client got a whole answer", name)
+			}
+			res.Body.Close()
+		}
+		if status, _, body := post(t, srv, "/", "k", ""); status != http.StatusConflict || !strings.Contains(body, "outcome-unknown") {
+			t.Errorf("%s: its repetition: %d %s", name, status, body)
+		}
+	}
+}

@@ -17,6 +17,9 @@ operation arrives, it takes effect once.
 Start with "everonce demo": it kills a payment service in mid-work, over a network
 that loses a quarter of everything, and then counts the charges. It needs no server.
 
+"everonce proxy" stands in front of an HTTP service, in any language, and gives it
+idempotency keys.
+
 "everonce keys" is for operators: it shows what a store knows of an operation, says
 what its next delivery would get and why, and settles what nobody knows.
 
@@ -66,7 +69,7 @@ func (a *app) root() *cobra.Command {
 		Use:     "everonce",
 		Short:   "Operations that take effect once, however many times they arrive",
 		Long:    rootLong,
-		Example: "  everonce demo\n  everonce keys list --store sqlite:payments.db --state abandoned\n  everonce keys explain --store postgres://localhost/shop --scope shop/payments --id payment-000007",
+		Example: "  everonce demo\n  everonce proxy --listen :8080 --upstream http://127.0.0.1:9000 --store sqlite:proxy.db\n  everonce keys list --store sqlite:payments.db --state abandoned\n  everonce keys explain --store postgres://localhost/shop --scope shop/payments --id payment-000007",
 		Args:    aCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 

@@ -121,13 +121,16 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// TestDocuments: what a page shows as JSON is what a test compares, which quotes the page.
+// testedDocuments are languages whose blocks a test takes from the page: it names both.
+var testedDocuments = []string{"json", "yaml", "python"}
+
+// TestDocuments: what a page shows as JSON, YAML or Python is what a test compares or runs, which quotes the page.
 func TestDocuments(t *testing.T) {
 	all := sources(t)
 	for _, page := range docs.Pages(t) {
 		for _, b := range docs.All(t, page) {
-			quote := `"` + path.Base(page) + `", "json"`
-			if b.Info == "json" && !slices.ContainsFunc(all, func(s source) bool {
+			quote := `"` + path.Base(page) + `", "` + b.Info + `"`
+			if slices.Contains(testedDocuments, b.Info) && !slices.ContainsFunc(all, func(s source) bool {
 				return strings.HasSuffix(s.file, "_test.go") && strings.Contains(strings.Join(s.lines, "\n"), quote)
 			}) {
 				t.Errorf("%s:%d: no test quotes the page, with %s", b.Page, b.Line, quote)
@@ -143,8 +146,8 @@ func TestEveryBlockSaysWhatItIs(t *testing.T) {
 			continue
 		}
 		for _, b := range docs.All(t, page) {
-			if !slices.Contains([]string{"go", "text", "json", "sh", "sql", "console"}, b.Info) {
-				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json (the same, by its place on the page), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
+			if !slices.Contains(append([]string{"go", "text", "sh", "sql", "console"}, testedDocuments...), b.Info) {
+				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json, yaml or python (the same, by its place on the page), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
 			}
 		}
 	}

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,6 +75,27 @@ func TestMetricsRoutes(t *testing.T) {
 		if got := m.route(name); got != want {
 			t.Errorf("%q is counted as %q, want %q", name, got, want)
 		}
+	}
+}
+
+// The reference has every figure, and none that is not there.
+func TestMetricsReference(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "reference", "proxy.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(everonce_[a-z_]+)`").FindAllStringSubmatch(string(text), -1) {
+		told[m[1]] = true
+	}
+	names := newMetrics(nil).names
+	for _, name := range names {
+		if !told[name] {
+			t.Errorf("docs/reference/proxy.md has no row of %s", name)
+		}
+	}
+	if len(told) != len(names) {
+		t.Errorf("docs/reference/proxy.md has %d figures, there are %d", len(told), len(names))
 	}
 }
 

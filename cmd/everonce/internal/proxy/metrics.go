@@ -19,6 +19,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	routes   map[string]bool
+	names    []string
 
 	keyed, unkeyed, problems  *prometheus.CounterVec
 	failedOpen, notRecorded   *prometheus.CounterVec
@@ -42,12 +43,14 @@ func newMetrics(patterns []string) *metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		m.registry.MustRegister(c)
+		m.names = append(m.names, name)
 		return c
 	}
 	counter := func(name, help string) prometheus.Counter { return counters(name, help).WithLabelValues() }
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2, 18)}, labels)
 		m.registry.MustRegister(h)
+		m.names = append(m.names, name)
 		return h
 	}
 	m.keyed = counters("everonce_proxy_requests_total", "Requests with a key, by what became of them.", "route", "outcome", "code")
@@ -63,10 +66,15 @@ func newMetrics(patterns []string) *metrics {
 	m.leasesLost = counter("everonce_leases_lost_total", "Attempts that lost their record to another.")
 	m.purged = counter("everonce_purged_records_total", "Records that time has let go.")
 	m.janitorErrors = counter("everonce_janitor_errors_total", "Rounds of the janitor that failed.")
-	running := prometheus.NewGauge(prometheus.GaugeOpts{Name: "everonce_operations_running", Help: "Operations that run or wait."})
-	m.running = running
-	m.records = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "everonce_records", Help: "Records by state, as counted about once a minute. abandoned ones wait for somebody to settle them."}, []string{"state"})
-	m.registry.MustRegister(running, m.records, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		m.registry.MustRegister(g)
+		m.names = append(m.names, name)
+		return g
+	}
+	m.running = gauge("everonce_operations_running", "Operations that run or wait.").WithLabelValues()
+	m.records = gauge("everonce_records", "Records by state, counted about once a minute. Those that are abandoned wait for somebody to settle them.", "state")
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 

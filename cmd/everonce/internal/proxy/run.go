@@ -77,7 +77,9 @@ func (s *Server) drain(now <-chan struct{}) error {
 	}
 	if err != nil {
 		_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
-		return fmt.Errorf("%w: %d ran", ErrNotDrained, s.running.count())
+		n := s.running.count()
+		s.log.Warn("proxy ends before all requests have; what they were about is unknown when their lease is over", "running", n)
+		return fmt.Errorf("%w: %d ran", ErrNotDrained, n)
 	}
 	return nil
 }

@@ -83,8 +83,12 @@ func (r Route) Options() httponce.Route {
 	for status, ending := range r.Save {
 		save[status] = ending
 	}
+	methods := r.Methods
+	if methods == nil { // none, and not the library's default
+		methods = []string{}
+	}
 	return httponce.Route{
-		Methods: r.Methods, Required: r.Required,
+		Methods: methods, Required: r.Required,
 		Fingerprint: r.Fingerprint, Save: save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
 		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: r.Wait, Policy: r.Unknown,
 		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,

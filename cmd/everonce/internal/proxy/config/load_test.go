@@ -63,6 +63,7 @@ routes:
     required: false
     profile: stripe
     save:
+    methods: []
 `, nil, "--lease=7s")
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +74,9 @@ routes:
 	}
 	if save := pay.Options().Save; save["409"] != httponce.Released || save["5xx"] != httponce.Unknown {
 		t.Errorf("%v", save)
+	}
+	if m := other.Options().Methods; m == nil || len(m) != 0 {
+		t.Errorf("methods: %v, want none at all", m)
 	}
 	if other.Required || c.Route.Unknown != everonce.Refuse || len(c.Routes) != 2 {
 		t.Errorf("%+v", other)

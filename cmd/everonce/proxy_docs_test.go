@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/httponce"
+)
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// blocks returns the code blocks of a page, in a folder of docs, in that language.
+func blocks(t *testing.T, dir, page, language string) (found []string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile("(?s)\n```"+language+"\n(.*?\n)```\n").FindAllStringSubmatch(readPage(t, dir+"/"+page), -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+// The reference has every setting, with its variable, its default, where it may stand, and what --help says of it; and none that is not there.
+func TestProxyReference(t *testing.T) {
+	_, page, _ := strings.Cut(readPage(t, "reference/proxy.md"), "\n## Settings\n")
+	page, _, _ = strings.Cut(page, "\n## ")
+	rows := map[string]bool{}
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "| `") {
+			rows[strings.TrimSpace(line)] = true
+		}
+	}
+	for _, f := range config.Fields() {
+		row := referenceRow(f)
+		if !rows[row] {
+			t.Errorf("docs/reference/proxy.md has no row\n%s", row)
+		}
+		delete(rows, row)
+	}
+	for row := range rows {
+		t.Errorf("docs/reference/proxy.md has a row of no setting:\n%s", row)
+	}
+}
+
+func referenceRow(f config.Field) string {
+	def, where := "", "all"
+	if f.Default != "" {
+		def = "`" + f.Default + "`"
+	}
+	if f.Route {
+		where = "route"
+	}
+	return fmt.Sprintf("| `%s` | `%s` | %s | %s | %s |", f.Key, f.Env(), def, where, f.Usage)
+}
+
+// Every configuration that a page shows is one.
+func TestProxyPagesYAML(t *testing.T) {
+	shown := slices.Concat(blocks(t, "how-to", "proxy-in-front-of-any-service.md", "yaml"), blocks(t, "reference", "proxy.md", "yaml"))
+	for _, block := range shown {
+		loadFile(t, "the docs", block)
+	}
+	help, ok := strings.CutPrefix(proxyLong[strings.Index(proxyLong, "\n  listen: "):], "\n")
+	if !ok {
+		t.Fatal("--help shows no file")
+	}
+	help, _, _ = strings.Cut(help, "\n\nSIGTERM")
+	loadFile(t, "--help", help)
+	if len(shown) < 2 {
+		t.Errorf("found %d blocks only: the test looks in the wrong place", len(shown))
+	}
+}
+
+func loadFile(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "proxy.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fs := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
+	config.AddFlags(fs)
+	c, _, err := config.Load(fs, nil, file)
+	if err != nil || len(c.Routes) == 0 {
+		t.Errorf("%s: %v, %d routes:\n%s", name, err, len(c.Routes), text)
+	}
+}
+
+// The how-to's service in Python, its proxy and its requests do what the page says.
+func TestHowToProxy(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal("the how-to's service is a script of Python: install python3")
+	}
+	dir, front, back := t.TempDir(), freeAddr(t), freeAddr(t)
+	_, port, _ := strings.Cut(back, ":")
+	there := strings.NewReplacer("127.0.0.1:8080", front, "127.0.0.1:9000", back, "9000", port)
+
+	service := exec.Command(python, "-c", there.Replace(blocks(t, "how-to", "proxy-in-front-of-any-service.md", "python")[0]))
+	shell := blocks(t, "how-to", "proxy-in-front-of-any-service.md", "sh")
+	words := strings.Fields(there.Replace(shell[0]))
+	proxy := exec.Command(words[0], append(words[1:], "--admin", "none")...)
+	for _, cmd := range []*exec.Cmd{service, proxy} {
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), noRace)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			cmd.Process.Kill()
+			cmd.Wait()
+		})
+	}
+	request := regexp.MustCompile(`^curl -i (\S+) -H '(\S+): (\S+)' -d (\S+)\n$`).FindStringSubmatch(there.Replace(shell[1]))
+	if request == nil {
+		t.Fatalf("the page's request is %q", shell[1])
+	}
+	for i, marker := range []string{"", "true", "true"} {
+		res, body := insist(t, request[1], request[4], request[2], request[3])
+		if res.StatusCode != http.StatusCreated || body != "paid" || res.Header.Get("Idempotent-Replayed") != marker {
+			t.Errorf("request %d: %d %q %v", i, res.StatusCode, body, res.Header)
+		}
+	}
+	insist(t, request[1], "", request[2], "without-a-body") // which a simple server must be told the length of
+	insist(t, request[1], "amount=2", request[2], "payment-8")
+	if text, err := os.ReadFile(filepath.Join(dir, "ledger")); err != nil || string(text) != "amount=1\n\namount=2\n" {
+		t.Errorf("the ledger has %q, %v", text, err)
+	}
+}
+
+// insist sends a request until the proxy, and the service behind it, are up.
+func insist(t *testing.T, url, body, header, value string) (*http.Response, string) {
+	t.Helper()
+	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{MaxAttempts: 10_000, RawKey: true, Header: header, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(httponce.WithKey(t.Context(), value), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := (&http.Client{Transport: tr}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, string(text)
+}
