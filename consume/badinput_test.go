@@ -1,0 +1,112 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// What is wrong with a message makes it a dead letter that says so, without its key or its body in the text, and
+// without a record; the next message is handled.
+func TestBadInputIsADeadLetter(t *testing.T) {
+	const secret = "s3cret-5551234"
+	byPointer := consume.JSONPointer("/id")
+	for name, c := range map[string]struct {
+		key  consume.Key
+		m    consume.Message
+		want consume.Reason
+	}{
+		"ID missing":               {consume.ProducerID(), consume.Message{Body: []byte(`{}`)}, consume.NoKey},
+		"ID in a header missing":   {consume.Header("id"), consume.Message{ID: secret, Body: []byte(`{}`)}, consume.NoKey},
+		"ID empty":                 {byPointer, consume.Message{Body: []byte(`{"id":""}`)}, consume.NoKey},
+		"ID huge":                  {consume.ProducerID(), consume.Message{ID: strings.Repeat(secret, 100), Body: []byte(`{}`)}, consume.NoKey},
+		"ID huge in the body":      {byPointer, consume.Message{Body: []byte(`{"id":"` + strings.Repeat(secret, 100) + `"}`)}, consume.NoKey},
+		"ID not UTF-8":             {consume.ProducerID(), consume.Message{ID: secret + "\xff", Body: []byte(`{}`)}, consume.NoKey},
+		"ID twice":                 {byPointer, consume.Message{Body: []byte(`{"id":"` + secret + `","id":"b"}`)}, consume.NoKey},
+		"ID a float":               {byPointer, consume.Message{Body: []byte(`{"id":1.5}`)}, consume.NoKey},
+		"ID null":                  {byPointer, consume.Message{Body: []byte(`{"id":null}`)}, consume.NoKey},
+		"ID an object":             {byPointer, consume.Message{Body: []byte(`{"id":{"` + secret + `":1}}`)}, consume.NoKey},
+		"ID a table in a header":   {consume.Header("id"), consume.Message{Odd: []string{"id"}, Body: []byte(`{}`)}, consume.NoKey},
+		"no JSON, key in the body": {byPointer, consume.Message{Body: []byte(secret)}, consume.NoKey},
+		"no JSON":                  {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(secret)}, consume.Undecoded},
+		"JSON cut short":           {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + secret)}, consume.Undecoded},
+		"JSON of another shape":    {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":["` + secret + `"]}`)}, consume.Undecoded},
+		"two JSON values":          {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{} {}`)}, consume.Undecoded},
+		"no body":                  {consume.ProducerID(), consume.Message{ID: "m"}, consume.Undecoded},
+		"content encoding unknown": {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "br", Body: []byte(`{}`)}, consume.Undecoded},
+		"content encoding gzip":    {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "gzip", Body: []byte("\x1f\x8b")}, consume.Undecoded},
+		"body over the limit":      {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + strings.Repeat("x", 10_000) + `"}`)}, consume.TooLarge},
+		"a strategy that panics":   {func(*consume.Message) (string, error) { panic(secret) }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
+		"a strategy's own error":   {func(*consume.Message) (string, error) { return "", errors.New("no") }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
+		"a strategy that has none": {func(*consume.Message) (string, error) { return "", nil }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := 0
+			r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return nil }, func(s *consume.Spec[order]) {
+				s.Key, s.MaxBody = c.key, 8000
+			})
+			m := c.m
+			m.Source = "orders"
+			v := r.wantsLetter(&m, 0, c.want)
+			if strings.Contains(v.Letter.Detail, secret) {
+				t.Errorf("it quotes the message: %s", v.Letter.Detail)
+			}
+			if noKey := c.want == consume.NoKey; ran != 0 || noKey && !errors.Is(v.Err, consume.ErrNoKey) {
+				t.Errorf("ran %d times, %v", ran, v.Err)
+			}
+			if health, err := r.store.Health(t.Context()); err != nil || health.Claimed+health.Abandoned+health.Released+health.Completed != 0 {
+				t.Errorf("%+v, %v; want no record", health, err)
+			}
+		})
+	}
+}
+
+// The headers of a message are no obstacle: what has no text is named, and can not be a key.
+func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
+	r := rigged(t, done, nil)
+	m := first()
+	m.Odd = []string{"x-death", "nested"}
+	r.wants(m, everonce.Executed, consume.Ack)
+}
+
+// A decoder that panics on a message is a decoder that can not read it.
+func TestADecoderThatPanics(t *testing.T) {
+	r := rigged(t, done, func(s *consume.Spec[order]) {
+		s.Decode = func(m *consume.Message) (order, error) { return order{ID: string(m.Body[100:])}, nil }
+	})
+	r.wantsLetter(first(), 0, consume.Undecoded)
+}
+
+// Nothing that is wrong with a message blocks those behind it.
+func TestPoisonBlocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rigged(t, func(context.Context, *consume.Message, order) error { return nil }, nil)
+		bodies := []string{``, `{`, `[]`, `{"ID":"good"}`, "\xff", `{"ID":"good"}`}
+		in := make(chan consume.Delivery, len(bodies))
+		all := make([]*delivery, 0, len(bodies))
+		for i, body := range bodies {
+			d := &delivery{m: &consume.Message{ID: string(rune('a' + i)), Body: []byte(body)}}
+			all = append(all, d)
+			in <- d
+		}
+		close(in)
+		if err := r.c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range all {
+			want := "bury undecodable"
+			if strings.Contains(bodies[i], "good") {
+				want = "ack"
+			}
+			if !slices.Equal(d.ended, []string{want}) {
+				t.Errorf("%q ended as %v, want %s", bodies[i], d.ended, want)
+			}
+		}
+	})
+}

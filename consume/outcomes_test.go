@@ -1,0 +1,290 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// faultyStore answers some calls with errors.
+type faultyStore struct {
+	*memstore.Store
+	claim, complete error
+}
+
+func (s *faultyStore) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if s.claim != nil {
+		return everonce.ClaimResult{}, s.claim
+	}
+	return s.Store.Claim(ctx, r)
+}
+
+func (s *faultyStore) Complete(ctx context.Context, r everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	if s.complete != nil {
+		return everonce.CompleteResult{}, s.complete
+	}
+	return s.Store.Complete(ctx, r)
+}
+
+// rig is a consumer of one kind of message, and what it stands on.
+type rig struct {
+	t     *testing.T
+	store *faultyStore
+	recv  *everonce.Receiver
+	c     *consume.Consumer
+}
+
+func rigged(t *testing.T, handle func(context.Context, *consume.Message, order) error, change func(*consume.Spec[order])) *rig {
+	t.Helper()
+	r := &rig{t: t, store: &faultyStore{Store: memstore.New(nil)}}
+	var err error
+	if r.recv, err = everonce.NewReceiver(r.store, everonce.Refuse, nil); err != nil {
+		t.Fatal(err)
+	}
+	spec := consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: handle}
+	if change != nil {
+		change(&spec)
+	}
+	if r.c, err = consume.New(r.recv, spec); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) wants(m *consume.Message, o everonce.Outcome, d consume.Disposition) consume.Verdict {
+	r.t.Helper()
+	v := r.c.Handle(r.t.Context(), m)
+	if v.Outcome != o || v.Disposition != d {
+		r.t.Errorf("%v, %v (%v); want %v, %v", v.Outcome, v.Disposition, v.Err, o, d)
+	}
+	return v
+}
+
+// wantsLetter wants a dead letter with that reason, which says what a dead letter must.
+func (r *rig) wantsLetter(m *consume.Message, o everonce.Outcome, why consume.Reason) consume.Verdict {
+	r.t.Helper()
+	v := r.wants(m, o, consume.Bury)
+	l := v.Letter
+	if l.Reason != why || l.Detail == "" || l.Consumer != "billing" || l.Source != m.Source || l.KeyHash != v.KeyHash ||
+		l.Attempts != m.Retries+1 || !l.First.Equal(m.First) || l.Last.IsZero() {
+		r.t.Errorf("the letter is %+v, want reason %q", l, why)
+	}
+	return v
+}
+
+func done(context.Context, *consume.Message, order) error { return nil }
+
+func fails(context.Context, *consume.Message, order) error {
+	return everonce.NotDone(errors.New("the bank is closed"))
+}
+
+func first() *consume.Message {
+	return &consume.Message{ID: "m-1", Source: "orders", Body: []byte(`{"ID":"7"}`), First: time.Unix(1_700_000_000, 0)}
+}
+
+func TestExecutedAndReplayedAreAcknowledged(t *testing.T) {
+	r := rigged(t, done, nil)
+	r.wants(first(), everonce.Executed, consume.Ack)
+	r.wants(first(), everonce.Replayed, consume.Ack)
+}
+
+func TestExpiredIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rigged(t, done, nil)
+		r.wants(first(), everonce.Executed, consume.Ack)
+		time.Sleep(8 * 24 * time.Hour)
+		r.wants(first(), everonce.Expired, consume.Ack)
+	})
+}
+
+func TestElidedIsAcknowledged(t *testing.T) {
+	r := rigged(t, func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }, nil)
+	r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+	r.settle(everonce.Settlement{Verdict: everonce.SettleDone})
+	r.wants(first(), everonce.Elided, consume.Ack)
+}
+
+func (r *rig) settle(s everonce.Settlement) {
+	r.t.Helper()
+	key, err := r.c.KeyOf(first())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.recv.Settle(r.t.Context(), key, s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func refuses(context.Context, *consume.Message, order) error {
+	return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
+}
+
+func TestRejectedIsADeadLetterAtEveryDelivery(t *testing.T) {
+	r := rigged(t, refuses, nil)
+	for range 3 { // the first may have been lost between the record and the broker
+		r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
+	}
+}
+
+func TestRejectedIsOnlyAcknowledgedUnderDropRejected(t *testing.T) {
+	r := rigged(t, refuses, func(s *consume.Spec[order]) { s.DropRejected = true })
+	for range 2 {
+		r.wants(first(), everonce.Rejected, consume.Ack)
+	}
+}
+
+func TestInProgressElsewhereComesLaterWithoutCounting(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	r := rigged(t, func(context.Context, *consume.Message, order) error { close(begun); <-end; return nil }, nil)
+	handled := make(chan consume.Verdict)
+	go func() { handled <- r.c.Handle(t.Context(), first()) }()
+	<-begun
+	m := first()
+	m.Retries = 1000 // the budget is used up, and does not matter
+	if v := r.wants(m, everonce.InProgress, consume.Later); v.After <= 0 {
+		t.Errorf("it comes again after %v", v.After)
+	}
+	close(end)
+	if v := <-handled; v.Disposition != consume.Ack {
+		t.Errorf("the first: %v, %v", v.Disposition, v.Err)
+	}
+}
+
+func TestLeaseLostComesLaterWithoutCounting(t *testing.T) {
+	var r *rig
+	r = rigged(t, func(context.Context, *consume.Message, order) error {
+		r.settle(everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true})
+		return nil
+	}, nil)
+	m := first()
+	m.Retries = 1000
+	r.wants(m, everonce.LeaseLost, consume.Later)
+}
+
+func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
+	r := rigged(t, fails, func(s *consume.Spec[order]) {
+		s.Retry = consume.Backoff{Limit: 5, Min: time.Second, Max: 4 * time.Second}
+	})
+	m := first()
+	for _, most := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second, 4 * time.Second} {
+		if v := r.wants(m, everonce.Failed, consume.Retry); v.After < most/2 || v.After > most {
+			t.Errorf("retry %d after %v, want from %v to %v", m.Retries+1, v.After, most/2, most)
+		}
+		m.Retries++
+	}
+	r.wantsLetter(m, everonce.Failed, consume.Exhausted)
+}
+
+func TestNegativeLimitNeverRetries(t *testing.T) {
+	r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry.Limit = -1 })
+	r.wantsLetter(first(), everonce.Failed, consume.Exhausted)
+}
+
+func TestMismatchIsADeadLetter(t *testing.T) {
+	r := rigged(t, done, nil)
+	r.wants(first(), everonce.Executed, consume.Ack)
+	other := first()
+	other.Body = []byte(`{"ID":"8"}`)
+	r.wantsLetter(other, everonce.Mismatch, consume.Mismatched)
+	r.wants(first(), everonce.Replayed, consume.Ack)
+}
+
+// Settled as not done, the replayed dead letter runs.
+func TestUnknownIsADeadLetterThatRunsOnceSettled(t *testing.T) {
+	fail := true
+	r := rigged(t, func(context.Context, *consume.Message, order) error {
+		if fail {
+			return errors.New("the line went dead")
+		}
+		return nil
+	}, nil)
+	r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+	r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+	r.settle(everonce.Settlement{Verdict: everonce.SettleNotDone})
+	fail = false
+	r.wants(first(), everonce.Executed, consume.Ack)
+}
+
+func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := 0
+		r := rigged(t, func(context.Context, *consume.Message, order) error { ran++; return nil }, nil)
+		r.store.complete = errDown
+		r.wants(first(), everonce.NotRecorded, consume.Keep)
+		r.store.complete = nil
+		// What it is then, the record says: under Refuse nobody knows, and it is settled, not run again.
+		time.Sleep(time.Minute)
+		r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+		if ran != 1 {
+			t.Errorf("it ran %d times", ran)
+		}
+	})
+}
+
+func TestStoreErrorIsKeptInHand(t *testing.T) {
+	r := rigged(t, done, nil)
+	r.store.claim = errDown
+	r.wants(first(), everonce.StoreFailed, consume.Keep)
+	r.store.claim = nil
+	r.wants(first(), everonce.Executed, consume.Ack)
+}
+
+// A record that can not be read is not mended by another delivery, and must not hold up what is behind it.
+func TestCorruptRecordIsADeadLetter(t *testing.T) {
+	r := rigged(t, done, nil)
+	r.store.claim = everonce.ErrCorruptRecord
+	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
+}
+
+// A record of a newer version is for a program that is being rolled out.
+func TestNewerRecordComesLaterWithoutCounting(t *testing.T) {
+	r := rigged(t, done, nil)
+	r.store.claim = everonce.ErrNewerRecord
+	m := first()
+	m.Retries = 1000
+	r.wants(m, everonce.StoreFailed, consume.Later)
+}
+
+// A message whose handling was not begun when the end came is left to the broker.
+func TestEndedBeforeItBeganIsKept(t *testing.T) {
+	r := rigged(t, done, nil)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	if v := r.c.Handle(ctx, first()); v.Disposition != consume.Keep {
+		t.Errorf("%v, %v, %v; want keep", v.Outcome, v.Disposition, v.Err)
+	}
+}
+
+// Two consumers of one event share a store, and neither skips the other's work.
+func TestTwoConsumersOfOneEvent(t *testing.T) {
+	r := rigged(t, done, nil)
+	mail, err := consume.New(r.recv, consume.Spec[order]{Consumer: "mail", Key: consume.ProducerID(), Handle: done})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wants(first(), everonce.Executed, consume.Ack)
+	if v := mail.Handle(t.Context(), first()); v.Outcome != everonce.Executed {
+		t.Errorf("the other consumer: %v, %v", v.Outcome, v.Err)
+	}
+}
+
+// A copy that comes by another queue, at another time, is the same operation.
+func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant"} })
+	m := first()
+	m.Headers = map[string]string{"tenant": "a"}
+	r.wants(m, everonce.Executed, consume.Ack)
+	again := *m
+	again.Source, again.Subject, again.BrokerID, again.Deliveries, again.Redelivered, again.Retries = "orders.retry", "x", "b", 7, true, 3
+	again.Headers = map[string]string{"tenant": "a", "x-death": "1"}
+	r.wants(&again, everonce.Replayed, consume.Ack)
+	other := *m
+	other.Headers = map[string]string{"tenant": "b"}
+	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
+}
