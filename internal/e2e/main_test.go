@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests, or, in a process that a test started, the worker.
+// TestMain runs the tests, or, in a process that a test started, the worker or the upstream.
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(workerEnv); spec != "" {
 		if err := runWorker(spec); err != nil {
@@ -15,5 +15,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	if spec := os.Getenv(upstreamEnv); spec != "" {
+		fmt.Fprintln(os.Stderr, "upstream:", runUpstream(spec))
+		os.Exit(1)
+	}
+	code := m.Run()
+	if programDir != "" {
+		_ = os.RemoveAll(programDir) //nolint:errcheck // it is in the folder for temporary files
+	}
+	os.Exit(code)
 }
