@@ -125,3 +125,36 @@ func TestStartCutShort(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestListenWaits: for an address that is taken, until it is free.
+func TestListenWaits(t *testing.T) {
+	t.Parallel()
+	taken, err := Listen(t.Context(), Anywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := make(chan error, 1)
+	go func() {
+		ln, err := Listen(t.Context(), taken.Addr().String())
+		if err == nil {
+			err = ln.Close()
+		}
+		again <- err
+	}()
+	if err := taken.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-again; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	taken, err = Listen(context.WithoutCancel(ctx), Anywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if ln, err := Listen(ctx, taken.Addr().String()); err == nil {
+		t.Errorf("it listens at %v, which is taken", ln.Addr())
+	}
+}

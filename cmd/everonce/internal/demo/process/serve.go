@@ -7,17 +7,36 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 )
 
 // Anywhere is any free port of this machine that no other can reach: the demo's programs listen nowhere else.
 const Anywhere = "127.0.0.1:0"
 
-// Listen opens a port of this machine: Anywhere, or one that was announced before.
+// Listen opens a port of this machine: Anywhere, or one that was announced before. For that one it waits, if need be:
+// between two listeners it may have become the near end of somebody's short connection.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", addr)
+	ctx, cancel := context.WithTimeout(ctx, listenLimit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var lc net.ListenConfig
+		ln, err := lc.Listen(ctx, "tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return ln, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
+
+// listenLimit is how long Listen waits for an address.
+const listenLimit = 5 * time.Second
 
 // finishLimit is how long requests in work may take when the server is to end.
 const finishLimit = 5 * time.Second
