@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -151,14 +152,26 @@ func (b *bench) letter() amqp.Delivery {
 	return b.take(b.queue.DeadLetters)
 }
 
-// length is how many messages wait in a queue.
-func (b *bench) length(queue string) int {
+// wantLength waits until so many messages wait in a queue: its count follows what the broker has answered.
+func (b *bench) wantLength(queue string, want int) {
 	b.t.Helper()
-	q, err := b.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		b.t.Fatal(err)
+	deadline := time.NewTimer(soon)
+	defer deadline.Stop()
+	for {
+		q, err := b.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if q.Messages == want {
+			return
+		}
+		select {
+		case <-deadline.C:
+			b.t.Fatalf("%d messages in %s, want %d", q.Messages, queue, want)
+		default:
+			runtime.Gosched()
+		}
 	}
-	return q.Messages
 }
 
 // running is a consumer that runs.

@@ -24,6 +24,9 @@ type dialing struct {
 	name      string
 }
 
+// ErrUnreachable is wrapped where no connection could be made: nobody listens, or the broker refuses the user.
+var ErrUnreachable = errors.New("rabbitonce: the broker can not be reached")
+
 var errURL = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
 
 // check refuses a URL without quoting it: it may hold a password.
@@ -62,7 +65,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*amqp.Connection, e
 		err = errors.Join(context.Cause(ctx), hangUp(conn))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rabbitonce: connecting: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return conn, nil
 }

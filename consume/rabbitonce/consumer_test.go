@@ -27,9 +27,7 @@ func TestAPublishersResendTakesEffectOnce(t *testing.T) {
 	if handled != 1 || flagged {
 		t.Errorf("handled %d times, flagged as redelivered: %v", handled, flagged)
 	}
-	if n := b.length(b.queue.Name); n != 0 {
-		t.Errorf("%d messages are left", n)
-	}
+	b.wantLength(b.queue.Name, 0)
 }
 
 // What failed comes again through a queue with a delay, and is counted; it is one operation.

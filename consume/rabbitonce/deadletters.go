@@ -1,0 +1,207 @@
+package rabbitonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
+)
+
+// DeadLetters shows, replays and discards the dead letters of a queue. Its methods may not be called concurrently.
+//
+// AMQP has no look at a message that leaves it alone: each method takes letters in hand, one after the other, and gives
+// back what is to stay when it returns. Meanwhile nobody else sees them; afterwards they are flagged as
+// redelivered, and may be in another order. What came after a call had begun is not looked at by it.
+type DeadLetters struct {
+	queue Queue
+	conn  *amqp.Connection
+	ch    *amqp.Channel
+	out   *publisher
+}
+
+// Letter is one dead letter.
+type Letter struct {
+	// DeadLetter is what it says of itself. A letter that the broker has made, because the message was delivered too
+	// often or was in the way of others, has a reason that begins with "broker_", and no key hash.
+	consume.DeadLetter
+	// Message is what was sent, as the handler saw it.
+	Message *consume.Message
+	// Queue is where a replay puts it.
+	Queue string
+}
+
+// Filter says which dead letters are meant. The zero value means all.
+type Filter struct {
+	// Reasons are those of the letters meant; with none, any.
+	Reasons []consume.Reason
+	// KeyHash is the letter's, or its beginning.
+	KeyHash string
+	// Before and After bound when it became a dead letter; the zero time is no bound.
+	Before, After time.Time
+	// Limit is how many are meant at the most; 0 is no limit.
+	Limit int
+}
+
+// Matches reports whether l is meant; Limit does not count.
+func (f *Filter) Matches(l *Letter) bool {
+	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
+		strings.HasPrefix(l.KeyHash, f.KeyHash) &&
+		(f.Before.IsZero() || l.Last.Before(f.Before)) &&
+		(f.After.IsZero() || l.Last.After(f.After))
+}
+
+// OpenDeadLetters connects to a broker, and checks that the dead letters' queue is there; it declares nothing. Of queue,
+// Name and DeadLetters count. opts may be nil. The error wraps [everonce.ErrInvalidArgument], [ErrUnreachable] or
+// [ErrTopology].
+func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
+	q, err := queue.checked()
+	if err != nil {
+		return nil, err
+	}
+	o, err := opts.checked("dead letters", q.Name)
+	if err != nil {
+		return nil, err
+	}
+	d := dialing{url: url, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	conn, err := d.dial(ctx, "inspect")
+	if err != nil {
+		return nil, err
+	}
+	l := &DeadLetters{queue: q, conn: conn, out: &publisher{dialing: d}}
+	if err := withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) }); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close closes the connections.
+func (l *DeadLetters) Close() error { return errors.Join(hangUp(l.conn), l.out.close()) }
+
+// List returns the letters that are meant. All stay.
+func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error) {
+	var found []Letter
+	err := l.each(ctx, filter, func(letter *Letter, _ *amqp.Delivery) error {
+		found = append(found, *letter)
+		return nil
+	})
+	return found, err
+}
+
+// Replay puts copies of the letters that are meant back into their queues, with key and headers as they were sent and
+// without retries, and removes each letter when its copy was confirmed and was not returned. A copy whose
+// work was done is a duplicate, and one whose work was not done runs. It returns how many were replayed; the error
+// also is of those whose queue is gone, which stay. A replay that breaks off may leave a letter beside its copy.
+func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, err error) {
+	var gone error
+	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
+		err := l.out.publish(ctx, letter.Queue, replayCopy(d))
+		if errors.Is(err, errUnroutable) {
+			gone = errors.Join(gone, fmt.Errorf("the letter %s stays: %w", letter.KeyHash, err))
+			return nil
+		}
+		if err == nil {
+			err = d.Ack(false)
+		}
+		if err == nil {
+			replayed++
+		}
+		return err
+	})
+	return replayed, errors.Join(err, gone)
+}
+
+// Discard removes the letters that are meant, for good, and returns how many.
+func (l *DeadLetters) Discard(ctx context.Context, filter Filter) (discarded int, err error) {
+	err = l.each(ctx, filter, func(_ *Letter, d *amqp.Delivery) error {
+		if err := d.Ack(false); err != nil {
+			return err
+		}
+		discarded++
+		return nil
+	})
+	return discarded, err
+}
+
+// each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
+func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, *amqp.Delivery) error) error {
+	stop := context.AfterFunc(ctx, func() { hangUp(l.conn) }) //nolint:errcheck // what waits for an answer fails by it
+	defer stop()
+	err := l.scan(filter, fn)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// scan works on one channel for all calls: what the last call gave back is there again for the next only then.
+func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error) (err error) {
+	if l.ch == nil || l.ch.IsClosed() {
+		if l.ch, err = l.conn.Channel(); err != nil {
+			return fmt.Errorf("rabbitonce: opening a channel: %w", err)
+		}
+	}
+	defer func() {
+		const all, multiple, requeue = 0, true, true
+		if back := l.ch.Nack(all, multiple, requeue); err == nil && back != nil {
+			err = fmt.Errorf("rabbitonce: giving back the dead letters: %w", back)
+		}
+	}()
+	meant := 0
+	for taken, there := uint64(0), uint64(1); taken < there; taken++ {
+		d, ok, err := l.ch.Get(l.queue.DeadLetters, false)
+		switch {
+		case err != nil:
+			return refused(l.queue.DeadLetters, "can not be read", err)
+		case !ok:
+			return nil
+		case taken == 0: // what comes from now on may be a letter that was replayed, and has failed again
+			there = uint64(d.MessageCount) + 1
+		}
+		letter := letterOf(&d, l.queue.Name)
+		if !filter.Matches(&letter) {
+			continue
+		}
+		if err := fn(&letter, &d); err != nil {
+			return err
+		}
+		if meant++; meant == filter.Limit {
+			return nil
+		}
+	}
+	return nil
+}
+
+// letterOf reads a dead letter: one of ours, or one that the broker made.
+func letterOf(d *amqp.Delivery, queue string) Letter {
+	m := messageOf(d, queue)
+	l := Letter{Message: m, Queue: queue, DeadLetter: consume.DeadLetter{
+		Reason: consume.Reason(stringOf(d.Headers, headerReason)), Detail: stringOf(d.Headers, headerDetail),
+		Consumer: stringOf(d.Headers, headerConsumer), Source: m.Source, KeyHash: stringOf(d.Headers, headerKeyHash),
+		Attempts: countOf(d.Headers, headerAttempts), First: m.First, Last: timeOf(d.Headers, headerLast),
+	}}
+	if q := stringOf(d.Headers, headerQueue); q != "" {
+		l.Queue = q
+	}
+	if moved := deaths(d.Headers); l.Reason == "" && len(moved) > 0 {
+		last := moved[0]
+		l.Reason, l.Attempts, l.Last = consume.Reason("broker_"+last.reason), m.Retries+1, last.at
+		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason)
+	}
+	return l
+}
+
+// replayCopy is the message as it was sent, for its queue.
+func replayCopy(d *amqp.Delivery) amqp.Publishing {
+	msg := original(d)
+	delete(msg.Headers, headerRetries)
+	return msg
+}

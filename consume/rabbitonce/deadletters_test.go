@@ -1,0 +1,214 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// letters opens the bench's dead letters.
+func (b *bench) letters() *rabbitonce.DeadLetters {
+	b.t.Helper()
+	l, err := rabbitonce.OpenDeadLetters(b.t.Context(), b.url, b.queue, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			b.t.Error(err)
+		}
+	})
+	return l
+}
+
+// whenBuried waits for so many dead letters, and stops the consumer.
+func (b *bench) whenBuried(r *running, n int) {
+	b.t.Helper()
+	for buried := 0; buried < n; {
+		if r.verdict().Disposition == consume.Bury {
+			buried++
+		}
+	}
+	r.stop()
+	b.wantLength(b.queue.DeadLetters, n)
+}
+
+var errClosed = errors.New("the bank is closed")
+
+// A dead letter that is replayed days later is a duplicate if its work was done.
+func TestReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	now := time.Now()
+	store := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	ran := 0
+	work := func(context.Context, *consume.Message, order) error { ran++; return errors.New("the line went dead") }
+	r := b.runOn(store, b.url, specOf(work), nil)
+	b.send(message("m-1"))
+	b.whenBuried(r, 1)
+
+	now = now.Add(5 * 24 * time.Hour)
+	key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: "m-1"}
+	if err := newReceiver(t, store).Settle(t.Context(), key, everonce.Settlement{Verdict: everonce.SettleDone}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Unsettled}}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	r = b.runOn(store, b.url, specOf(work), nil)
+	r.wants(everonce.Elided)
+	r.stop()
+	if ran != 1 {
+		t.Errorf("ran %d times", ran)
+	}
+	b.wantLength(b.queue.DeadLetters, 0)
+	b.wantLength(b.queue.Name, 0)
+}
+
+// A dead letter that is replayed days later runs if its work was not done, with its retries before it again.
+func TestReplayedDeadLetterRunsIfTheWorkWasNotDone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	now := time.Now()
+	store := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	var seen []consume.Message
+	open := false
+	work := func(_ context.Context, m *consume.Message, _ order) error {
+		seen = append(seen, *m)
+		if open {
+			return nil
+		}
+		return everonce.NotDone(errClosed)
+	}
+	r := b.runOn(store, b.url, specOf(work), nil)
+	msg := message("m-1")
+	msg.Headers = amqp.Table{"tenant": "a"}
+	b.send(msg)
+	b.whenBuried(r, 1)
+
+	now, open = now.Add(20*24*time.Hour), true
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	r = b.runOn(store, b.url, specOf(work), nil)
+	r.wants(everonce.Executed)
+	r.stop()
+	if m := seen[len(seen)-1]; m.ID != "m-1" || m.Retries != 0 || m.Headers["tenant"] != "a" || len(m.Headers) != 1 || len(m.Odd) != 0 {
+		t.Errorf("the copy: %+v", m)
+	}
+}
+
+// A dead letter that somebody moves by other means, as a shovel does, is the same operation too: its message ID is the
+// key's hash then, and not the producer's.
+func TestADeadLetterThatIsMovedByHandIsTheSameOperation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store := memstore.New(nil)
+	r := b.runOn(store, b.url, specOf(func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }), nil)
+	b.send(message("m-1"))
+	v := r.verdict()
+	d := b.letter()
+	b.send(amqp.Publishing{Headers: d.Headers, MessageId: d.MessageId, ContentType: d.ContentType, Body: d.Body})
+	again := r.verdict()
+	if again.Outcome != everonce.Unknown || again.KeyHash != v.KeyHash {
+		t.Errorf("%v for %s, want unknown for %s", again.Outcome, again.KeyHash, v.KeyHash)
+	}
+	if d := b.letter(); d.Headers["x-everonce-message-id"] != "m-1" || d.MessageId != v.KeyHash {
+		t.Errorf("the second letter: %+v", d)
+	}
+}
+
+// To list leaves all dead letters; what is listed is what a filter means.
+func TestListingDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "m-1" {
+			return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
+		}
+		return nil
+	})
+	r := b.run(spec, nil)
+	b.send(message("m-1"), amqp.Publishing{MessageId: "m-2", Body: []byte("no json")}, message(""), message("m-4"))
+	b.whenBuried(r, 3)
+	l := b.letters()
+	for range 3 { // once is as good as often
+		all, err := l.List(t.Context(), rabbitonce.Filter{})
+		if err != nil || len(all) != 3 {
+			t.Fatalf("%d letters, %v", len(all), err)
+		}
+	}
+	rejected, err := l.List(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Rejected}})
+	if err != nil || len(rejected) != 1 {
+		t.Fatalf("%d letters, %v", len(rejected), err)
+	}
+	first := rejected[0]
+	if first.Message.ID != "m-1" || first.Queue != b.queue.Name || first.Consumer != "billing" || first.Attempts != 1 || first.First.IsZero() || first.Last.IsZero() ||
+		string(first.Message.Body) != `{"id":"m-1"}` {
+		t.Errorf("%+v, %+v", first, first.Message)
+	}
+	for name, c := range map[string]struct {
+		filter rabbitonce.Filter
+		want   int
+	}{
+		"key":                  {rabbitonce.Filter{KeyHash: first.KeyHash}, 1},
+		"beginning of a key":   {rabbitonce.Filter{KeyHash: first.KeyHash[:6]}, 1},
+		"limit":                {rabbitonce.Filter{Limit: 2}, 2},
+		"two reasons":          {rabbitonce.Filter{Reasons: []consume.Reason{consume.NoKey, consume.Undecoded}}, 2},
+		"older than an hour":   {rabbitonce.Filter{Before: time.Now().Add(-time.Hour)}, 0},
+		"younger than an hour": {rabbitonce.Filter{After: time.Now().Add(-time.Hour)}, 3},
+	} {
+		if got, err := l.List(t.Context(), c.filter); err != nil || len(got) != c.want {
+			t.Errorf("%s: %d letters, %v; want %d", name, len(got), err, c.want)
+		}
+	}
+	if n, err := l.Discard(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.NoKey}}); n != 1 || err != nil {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	if all, err := l.List(t.Context(), rabbitonce.Filter{}); err != nil || len(all) != 2 {
+		t.Errorf("%d letters are left, %v", len(all), err)
+	}
+}
+
+// A letter whose queue is gone stays, and those of other queues are replayed.
+func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.whenBuried(b.run(specOf(nothing), nil), 0)
+	lost := message("m-1")
+	lost.Headers = amqp.Table{"x-everonce-reason": "unknown", "x-everonce-queue": "gone." + b.queue.Name}
+	ours := message("m-2")
+	ours.Headers = amqp.Table{"x-everonce-reason": "unknown", "x-everonce-queue": b.queue.Name}
+	b.sendTo(b.queue.DeadLetters, lost, ours)
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err == nil {
+		t.Errorf("replayed %d, %v; want one, and an error", n, err)
+	}
+	b.wantLength(b.queue.DeadLetters, 1)
+	b.wantLength(b.queue.Name, 1)
+}
+
+// What is replayed and fails at once is not replayed again by the same call.
+func TestReplayEnds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.run(specOf(nothing), nil) // handles what comes, and buries what has no JSON
+	for range 20 {
+		b.send(amqp.Publishing{MessageId: "m", Body: []byte("no json")})
+	}
+	l := b.letters()
+	for total := 0; total < 20; {
+		n, err := l.Replay(t.Context(), rabbitonce.Filter{})
+		if err != nil || n > 20 {
+			t.Fatalf("replayed %d, %v", n, err)
+		}
+		total += n
+	}
+}
