@@ -1,0 +1,183 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// oddHeaders are of every type that AMQP has, nested too.
+func oddHeaders() amqp.Table {
+	return amqp.Table{
+		"text": "a", "bytes": []byte{0xff, 0x00}, "yes": true, "int8": int8(-1), "byte": byte(200), "int16": int16(-300), "int32": int32(7), "int64": int64(1) << 60,
+		"uint16": uint16(40_000), "uint32": uint32(4_000_000_000),
+		"float32": float32(1.5), "float64": 2.25, "decimal": amqp.Decimal{Scale: 2, Value: 314}, "nothing": nil, "time": time.Unix(1_700_000_000, 0),
+		"table": amqp.Table{"deep": amqp.Table{"deeper": []any{"x", amqp.Table{"y": int32(1)}}}}, "list": []any{"a", int64(2), nil},
+	}
+}
+
+// Headers of all types, nested ones too, are handed to the handler as text where they have one, and are on a
+// retried copy, a dead letter and a replayed one as they were sent.
+func TestHeadersSurviveEveryCopy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	seen := make(chan consume.Message, 10)
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		seen <- *m
+		return everonce.NotDone(errClosed)
+	}), nil)
+	msg := message("m-1")
+	msg.Headers = oddHeaders()
+	msg.Type, msg.AppId, msg.CorrelationId, msg.ReplyTo, msg.Priority = "order.created", "shop", "c-1", "answers", 3
+	msg.Timestamp = time.Unix(1_600_000_000, 0)
+	b.send(msg)
+	b.whenBuried(r, 1)
+	first, second := <-seen, <-seen
+	wantText := map[string]string{
+		"text": "a", "yes": "true", "int8": "-1", "byte": "200", "int16": "-300", "int32": "7", "int64": "1152921504606846976", "uint16": "40000", "uint32": "4000000000",
+		"float32": "1.5", "float64": "2.25", "time": "2023-11-14T22:13:20Z",
+	}
+	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.Odd, []string{"bytes", "decimal", "list", "nothing", "table"}) {
+		t.Errorf("the handler saw %v and %v, and then %v", first.Headers, first.Odd, second.Headers)
+	}
+	if !first.First.Equal(msg.Timestamp) {
+		t.Errorf("first sent at %v", first.First)
+	}
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	d := b.take(b.queue.Name)
+	for name, want := range oddHeaders() {
+		if !reflect.DeepEqual(d.Headers[name], want) {
+			t.Errorf("%s is %#v, was %#v", name, d.Headers[name], want)
+		}
+	}
+	if d.MessageId != "m-1" || d.Type != msg.Type || d.AppId != msg.AppId || d.CorrelationId != msg.CorrelationId || d.ReplyTo != msg.ReplyTo || d.Priority != msg.Priority ||
+		!d.Timestamp.Equal(msg.Timestamp) || d.ContentType != msg.ContentType || string(d.Body) != string(msg.Body) {
+		t.Errorf("%+v", d)
+	}
+	for name := range d.Headers {
+		if strings.HasPrefix(name, "x-death") || name == "x-everonce-reason" || name == "x-everonce-retries" {
+			t.Errorf("the replayed copy has %s", name)
+		}
+	}
+}
+
+// A dead letter stays: a message's own time to live is not on its copies.
+func TestATimeToLiveIsNotOnCopies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), nil)
+	msg := message("m-1")
+	msg.Expiration = "60000"
+	b.send(msg)
+	r.wants(everonce.Failed, everonce.Failed, everonce.Failed, everonce.Failed)
+	if d := b.letter(); d.Expiration != "" || d.Headers["x-everonce-reason"] != "exhausted" {
+		t.Errorf("a dead letter that lives for %q ms: %v", d.Expiration, d.Headers)
+	}
+}
+
+// CC and BCC send a message to further queues: a copy must not go there again.
+func TestCopiesGoToNoOtherQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other, err := b.ch.QueueDeclare(b.queue.Name+".other", false, false, true, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), nil)
+	msg := message("m-1")
+	msg.Headers = amqp.Table{"CC": []any{other.Name}}
+	b.send(msg)
+	b.whenBuried(r, 1)
+	b.wantLength(other.Name, 1)
+}
+
+// Only the user that it names may publish a message with a user-id: its copies do not have one.
+func TestAUserIDIsNotOnCopies(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	uri, err := amqp.ParseURI(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.Permanent("no", nil, nil) }), nil)
+	msg := message("m-1")
+	msg.UserId = uri.Username
+	b.send(msg)
+	r.wants(everonce.Rejected)
+	if d := b.letter(); d.UserId != "" || d.Headers["x-everonce-user-id"] != uri.Username {
+		t.Errorf("%q, %v", d.UserId, d.Headers["x-everonce-user-id"])
+	}
+}
+
+// All headers of a message must fit into one frame. Where those of a copy would not, the largest are left out, and
+// named: a copy that the broker refuses would be tried for ever.
+func TestHugeHeadersBlockNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		return everonce.Permanent("no", errors.New("no"), nil)
+	}), nil)
+	msg := message("m-1")
+	msg.Headers = amqp.Table{"large": strings.Repeat("x", 100_000), "larger": strings.Repeat("y", 30_600), "small": "z"}
+	b.send(msg)
+	b.send(message("m-2"))
+	r.wants(everonce.Rejected, everonce.Rejected)
+	for range 2 {
+		d := b.letter()
+		dropped := d.Headers["x-everonce-dropped"]
+		switch d.Headers["x-everonce-message-id"] {
+		case "m-1":
+			if !reflect.DeepEqual(dropped, []any{"large"}) || d.Headers["small"] != "z" || len(d.Headers["larger"].(string)) != 30_600 {
+				t.Errorf("left out: %v", dropped)
+			}
+		case "m-2":
+			if dropped != nil {
+				t.Errorf("left out: %v", dropped)
+			}
+		}
+	}
+}
+
+// A detail is for people: one that is endless is cut.
+func TestALongDetailIsCut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		return everonce.NotDone(errors.New("x" + strings.Repeat("ö", 100_000)))
+	})
+	spec.Retry.Limit = -1
+	r := b.run(spec, nil)
+	b.send(message("m-1"))
+	r.wants(everonce.Failed)
+	if detail, _ := b.letter().Headers["x-everonce-detail"].(string); len(detail) != 2047 || !strings.HasSuffix(detail, "ö") {
+		t.Errorf("%d bytes", len(detail))
+	}
+}
+
+// A producer's headers that look like ours, and are not, harm nobody.
+func TestForgedHeaders(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	retries := make(chan int, 10)
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error { retries <- m.Retries; return nil }), nil)
+	for i, value := range []any{"many", int64(-5), int64(1) << 40, amqp.Table{}, 2.5} {
+		msg := message(string(rune('a' + i)))
+		msg.Headers = amqp.Table{"x-everonce-retries": value, "x-everonce-first": "yesterday", "x-death": "no list", "x-delivery-count": "many"}
+		b.send(msg)
+		r.wants(everonce.Executed)
+		if n := <-retries; n != 0 {
+			t.Errorf("%v counts as %d", value, n)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// dial tries to make a consumer of the bench's queue.
+func (b *bench) dial(opts *rabbitonce.Options) error {
+	b.t.Helper()
+	h, err := consume.New(newReceiver(b.t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c, err := rabbitonce.Dial(b.url, b.queue, h, opts)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// A queue that is only to be checked must be there; the error names the one that is not.
+func TestOnlyChecked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.Topology = rabbitonce.Check
+	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), b.queue.DeadLetters) {
+		t.Errorf("nothing is there: %v", err)
+	}
+	for _, name := range b.queues()[1:] {
+		if _, err := b.ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), `"`+b.queue.Name+`"`) {
+		t.Errorf("the queue is not there: %v", err)
+	}
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.dial(nil); err != nil {
+		t.Errorf("all are there: %v", err)
+	}
+}
+
+// A queue that somebody else has declared, in another way, is left as it is, and is consumed where that is said.
+func TestAQueueOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, amqp.Table{"x-max-length": int64(1000)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), "DeclareOwn") {
+		t.Errorf("declared otherwise: %v", err)
+	}
+	b.queue.Topology = rabbitonce.DeclareOwn
+	ran := 0
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), nil)
+	b.send(message("m-1"))
+	r.wants(everonce.Failed, everonce.Executed)
+}
+
+// Declared twice, by consumers that start together, is declared.
+func TestDeclaredByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	errs := make(chan error)
+	for range 4 {
+		go func() { errs <- b.dial(nil) }()
+	}
+	for range 4 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What can not work is refused where the consumer is made.
+func TestRefusedArguments(t *testing.T) {
+	t.Parallel()
+	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const url = "amqp://user:s3cret@127.0.0.1:1/"
+	queue := rabbitonce.Queue{Name: "orders"}
+	for name, c := range map[string]struct {
+		url   string
+		queue rabbitonce.Queue
+		h     *consume.Consumer
+		opts  rabbitonce.Options
+	}{
+		"no URL":                       {"", queue, h, rabbitonce.Options{}},
+		"another scheme":               {"http://user:s3cret@host/", queue, h, rabbitonce.Options{}},
+		"a URL that is none":           {"amqp://user:s3cret@host:port/", queue, h, rabbitonce.Options{}},
+		"no handler":                   {url, queue, nil, rabbitonce.Options{}},
+		"no queue":                     {url, rabbitonce.Queue{}, h, rabbitonce.Options{}},
+		"a long name":                  {url, rabbitonce.Queue{Name: strings.Repeat("x", 240)}, h, rabbitonce.Options{}},
+		"dead letters in itself":       {url, rabbitonce.Queue{Name: "orders", DeadLetters: "orders"}, h, rabbitonce.Options{}},
+		"no delay":                     {url, rabbitonce.Queue{Name: "orders", Delays: []time.Duration{0, time.Second}}, h, rabbitonce.Options{}},
+		"a delay without end":          {url, rabbitonce.Queue{Name: "orders", Delays: []time.Duration{1000 * time.Hour}}, h, rabbitonce.Options{}},
+		"no such topology":             {url, rabbitonce.Queue{Name: "orders", Topology: 9}, h, rabbitonce.Options{}},
+		"negative delivery limit":      {url, rabbitonce.Queue{Name: "orders", DeliveryLimit: -1}, h, rabbitonce.Options{}},
+		"negative prefetch":            {url, queue, h, rabbitonce.Options{Prefetch: -1}},
+		"negative concurrency":         {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
+		"longer than the broker waits": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
+		"longer behind those that were sent ahead": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
+	} {
+		_, err := rabbitonce.Dial(c.url, c.queue, c.h, &c.opts)
+		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err = rabbitonce.Dial(url, queue, h, nil)
+	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// A user that the broker does not know is told so, without the password.
+func TestARefusedUser(t *testing.T) {
+	t.Parallel()
+	uri, err := amqp.ParseURI(brokerURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri.Password = "s3cret"
+	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rabbitonce.Dial(uri.String(), rabbitonce.Queue{Name: "orders"}, h, nil)
+	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A consumer runs once, and one that was closed does not run.
+func TestRunsOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("%v", err)
+	}
+}
