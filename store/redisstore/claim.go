@@ -1,0 +1,102 @@
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// Claim implements [everonce.Store]: one call of the server.
+func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+	k := s.keys(&req.ID)
+	if s.readFirst {
+		if done, err := s.recall(ctx, &k, &req, &res); done || err != nil {
+			return res, err
+		}
+	}
+	if len(req.Scope)+len(req.Name)+len(req.Owner)+len(req.Fingerprint.Alg) > maxTexts {
+		return res, tooLong("claim")
+	}
+	life := time.Duration(0)
+	if req.ExpireUnsettled {
+		life = req.Lifetime.Total()
+	}
+	var stack [512]byte
+	fresh := string(appendFresh(stack[:0], &req.Fingerprint, req.Scope, req.Name, req.Owner, ""))
+	msg, err := s.write(ctx, claimScript, &k, string(req.Nonce[:]), digit(req.Take), micros(req.Lease), micros(life), fresh)
+	if err != nil {
+		return res, failed("claim", err)
+	}
+	if now, err := msg.ToInt64(); err == nil { // there was no record
+		s.clock.saw(now)
+		res.Decision, res.Now = everonce.DecideClaimed, at(now)
+		begun(&req, res.Now, &res.Record)
+		return res, nil
+	}
+	err = s.claimed(&req, &msg, &res)
+	switch {
+	case err != nil:
+		err = failed("claim", err)
+	case res.Decision == everonce.DecideEnded:
+		err = failed("claim", everonce.ErrAttemptEnded)
+	case res.Decision == everonce.DecideNewer:
+		err = failed("claim", everonce.ErrNewerRecord)
+	}
+	return res, err
+}
+
+// begun is the record that a claim of a new key leaves: the script and this agree.
+func begun(req *everonce.ClaimRequest, now time.Time, rec *everonce.Record) {
+	*rec = everonce.Record{
+		ID: req.ID, Scope: req.Scope, Name: req.Name, State: everonce.StateClaimed, Token: everonce.Token(now.UnixMicro()), Nonce: req.Nonce,
+		Owner: req.Owner, Attempt: 1, LeaseUntil: now.Add(req.Lease).Truncate(time.Microsecond), Fingerprint: req.Fingerprint,
+		Format: everonce.FormatVersion, CreatedAt: now, ClaimedAt: now, UpdatedAt: now,
+	}
+	if req.ExpireUnsettled {
+		rec.PurgeAt = now.Add(req.Lifetime.Total()).Truncate(time.Microsecond)
+	}
+}
+
+// claimed reads the answer of a claim that met a record.
+func (s *Store) claimed(req *everonce.ClaimRequest, msg *rueidis.RedisMessage, res *everonce.ClaimResult) error {
+	a, err := readAnswer(msg, 2)
+	if err != nil {
+		return err
+	}
+	res.Decision, res.Now = everonce.Decision(a.number(0)), at(a.number(1)) //nolint:gosec // the script's own words
+	if a.err != nil {
+		return a.err
+	}
+	s.clock.saw(a.number(1))
+	switch res.Decision {
+	case everonce.DecideAbsent, everonce.DecideNewer:
+		return nil
+	case everonce.DecideReplay:
+		return a.record(&req.ID, 2, res.Now, len(a.parts) > 3, &res.Record)
+	}
+	if err := a.record(&req.ID, 2, res.Now, false, &res.Record); err != nil || len(a.parts) < 4 {
+		return err
+	}
+	return a.steps(3, &res.Record)
+}
+
+// recall answers a claim by a plain read of the saved result, if there is one.
+func (s *Store) recall(ctx context.Context, k *keys, req *everonce.ClaimRequest, res *everonce.ClaimResult) (done bool, err error) {
+	if done, err = s.look(ctx, k, &req.ID, &res.Record, &res.Now); !done || err != nil {
+		return false, err
+	}
+	switch res.Decision = everonce.Decide(&res.Record, *req, res.Now); res.Decision {
+	case everonce.DecideReplay, everonce.DecideMismatch:
+		return true, nil
+	}
+	*res = everonce.ClaimResult{}
+	return false, nil
+}
+
+func digit[N ~uint8](n N) string { return strconv.Itoa(int(n)) }
+
+func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }

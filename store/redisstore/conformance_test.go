@@ -1,0 +1,45 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce/store/redisstore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+func capabilities() storetest.Capabilities {
+	return storetest.Capabilities{
+		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true, ChangeWaiter: true, RemovesByItself: true,
+		MaxResult: redisstore.MaxResult, RefusesLarger: true,
+	}
+}
+
+// factory makes stores beside each other on one server, with a peer that has a connection of its own.
+func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) storetest.Factory {
+	t.Helper()
+	root := newPrefix(t, client)
+	var n atomic.Int64
+	return func(t testing.TB) storetest.Harness {
+		opts := opts
+		opts.Prefix = fmt.Sprintf("%s%d:", root, n.Add(1))
+		store, err := redisstore.New(t.Context(), client, &opts)
+		noErr(t, err)
+		other, err := redisstore.New(t.Context(), peer, &opts)
+		noErr(t, err)
+		return storetest.Harness{Store: store, Peer: other}
+	}
+}
+
+// TestConformance holds the store to the suite, on the server that the tests share.
+func TestConformance(t *testing.T) {
+	storetest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{}), capabilities())
+}
+
+// TestConformanceReadFirst does so for claims that look for a result before they claim.
+func TestConformanceReadFirst(t *testing.T) {
+	storetest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{ReadFirst: true}), capabilities())
+}

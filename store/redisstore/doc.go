@@ -1,0 +1,2 @@
+// Package redisstore keeps everonce's records in Redis.
+package redisstore

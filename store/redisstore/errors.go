@@ -1,0 +1,38 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// ErrRisk: the server may give away what it has acknowledged, and Options.Accept does not say that it may.
+var ErrRisk = errors.New("redisstore: the server does not keep what it acknowledges")
+
+// failed names the store, the call and the class of an error. A server's text holds no value and no key but a record's
+// hash.
+func failed(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return fmt.Errorf("redisstore: %s: %w", what, err)
+	}
+	switch text := e.Error(); {
+	case strings.HasPrefix(text, "OOM "):
+		return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStoreFull, err)
+	case strings.HasPrefix(text, "WRONGTYPE "), strings.Contains(text, "data string too short"):
+		return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrCorruptRecord, err)
+	}
+	return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStore, err)
+}
+
+// tooLong refuses what has no place in a record.
+func tooLong(what string) error {
+	return fmt.Errorf("redisstore: %s: %w: a result has at most %d bytes, and a record's texts %d", what, everonce.ErrTooLarge, MaxResult, maxTexts)
+}

@@ -1,0 +1,68 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/everonce/everonce"
+)
+
+// Health implements [everonce.HealthChecker]. It looks at every key of the server and reads the head of every record, and
+// remembers 8 bytes of each while it counts.
+func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+	if h, err = s.count(ctx); err != nil {
+		return everonce.Health{}, failed("health", err)
+	}
+	all, err := s.ask(ctx)
+	if err != nil {
+		return everonce.Health{}, failed("health", err)
+	}
+	h.Notes = s.notes(all)
+	return h, nil
+}
+
+func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
+	if h.Now, err = s.now(ctx); err != nil {
+		return h, err
+	}
+	seen := make(map[uint64]struct{}) // a scan may tell a key more than once
+	return h, s.scan(ctx, "", func(ids []everonce.RecordID) (bool, error) {
+		texts, err := s.heads(ctx, ids, "GETRANGE", "0", "46")
+		if err != nil {
+			return false, err
+		}
+		for i, text := range texts {
+			hash := binary.LittleEndian.Uint64(ids[i][8:])
+			if _, twice := seen[hash]; twice || text == nil {
+				continue
+			}
+			seen[hash] = struct{}{}
+			add(&h, *text)
+		}
+		return true, nil
+	})
+}
+
+// add counts a record by its head.
+func add(h *everonce.Health, head string) {
+	r := reader{b: head}
+	rec := everonce.Record{Format: int(r.byte()), State: everonce.State(r.byte())}
+	r.take(5)
+	rec.LeaseUntil, rec.ResultUntil, rec.PurgeAt, rec.UpdatedAt = r.time(), r.time(), r.time(), r.time()
+	if r.short || rec.Format > everonce.FormatVersion || rec.GoneAt(h.Now) {
+		return
+	}
+	switch rec.StateAt(h.Now) {
+	case everonce.StateClaimed:
+		h.Claimed++
+	case everonce.StateReleased:
+		h.Released++
+	case everonce.StateCompleted, everonce.StateTombstone:
+		h.Completed++
+	case everonce.StateAbandoned:
+		h.Abandoned++
+		if h.OldestAbandoned.IsZero() || rec.UpdatedAt.Before(h.OldestAbandoned) {
+			h.OldestAbandoned = rec.UpdatedAt
+		}
+	}
+}

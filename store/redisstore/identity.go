@@ -1,0 +1,40 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+func (s *Store) identityKey() string { return s.prefix + "identity" }
+
+// KeepIdentity implements [everonce.IdentityKeeper].
+func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
+	kept, err := s.client.Do(ctx, s.client.B().Arbitrary("SET").Keys(s.identityKey()).Args(string(check[:]), "NX", "GET").Build()).ToString()
+	switch {
+	case rueidis.IsRedisNil(err): // it is kept now
+		return nil
+	case err != nil:
+		return failed("keep identity", err)
+	case kept != string(check[:]):
+		return failed("keep identity", everonce.ErrIdentity)
+	}
+	return nil
+}
+
+// ReadIdentity implements [everonce.IdentityReader].
+func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+	kept, err := s.client.Do(ctx, s.client.B().Arbitrary("GET").Keys(s.identityKey()).Build()).ToString()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return check, false, nil
+	case err != nil:
+		return check, false, failed("read identity", err)
+	case len(kept) != len(check):
+		return check, false, failed("read identity", everonce.ErrCorruptRecord)
+	}
+	copy(check[:], kept)
+	return check, true, nil
+}

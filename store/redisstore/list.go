@@ -1,0 +1,114 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// defaultPage is the limit of a page that names none.
+const defaultPage = 100
+
+// List implements [everonce.Lister]. There is no index, which every write would pay for: each page looks at every key of
+// the server (SCAN), and reads the records of the scope. It is for tools, and for minutes.
+func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+	if res, err = s.list(ctx, &req); err != nil {
+		return everonce.ListResult{}, failed("list", err)
+	}
+	return res, nil
+}
+
+func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everonce.ListResult, err error) {
+	limit := req.Limit
+	if limit <= 0 {
+		limit = defaultPage
+	}
+	if res.Now, err = s.now(ctx); err != nil {
+		return res, err
+	}
+	wanted := func(rec *everonce.Record) bool {
+		return (req.Scope == "" || rec.Scope.Within(req.Scope)) && !rec.GoneAt(res.Now) &&
+			(len(req.States) == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
+	}
+	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
+		ids = slices.DeleteFunc(ids, func(id everonce.RecordID) bool {
+			full := len(res.Records) == limit
+			return bytes.Compare(id[:], req.After[:]) <= 0 || full && bytes.Compare(id[:], res.Records[limit-1].ID[:]) >= 0
+		})
+		texts, err := s.heads(ctx, ids, "GET")
+		if err != nil {
+			return false, err
+		}
+		for i, text := range texts {
+			if text == nil {
+				continue
+			}
+			var rec everonce.Record
+			if _, err := decode(&ids[i], *text, &rec); err != nil {
+				rec = everonce.Record{ID: ids[i]} // it must be found to be dealt with
+			}
+			if wanted(&rec) {
+				res.Records = place(res.Records, rec, limit)
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return res, err
+	}
+	if len(res.Records) == limit {
+		res.Next = res.Records[limit-1].ID
+	}
+	for i := range res.Records {
+		finish(&res.Records[i], "", 0, res.Now, true)
+	}
+	if req.Steps {
+		err = s.listSteps(ctx, &res)
+	}
+	return res, err
+}
+
+// place puts a record into a page of the first ones in the order of IDs.
+func place(page []everonce.Record, rec everonce.Record, limit int) []everonce.Record {
+	i, there := slices.BinarySearchFunc(page, rec.ID, func(r everonce.Record, id everonce.RecordID) int { return bytes.Compare(r.ID[:], id[:]) })
+	if there || i == limit {
+		return page
+	}
+	if len(page) == limit {
+		page = page[:limit-1]
+	}
+	return slices.Insert(page, i, rec)
+}
+
+// listSteps reads the steps of a page.
+func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
+	all := make(rueidis.Commands, len(res.Records))
+	for i := range res.Records {
+		all[i] = s.client.B().Arbitrary("HGETALL").Keys(s.keys(&res.Records[i].ID).steps).Build()
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	for i, answered := range s.client.DoMulti(ctx, all...) {
+		rec := &res.Records[i]
+		hash, err := answered.AsStrMap()
+		if err != nil {
+			return err
+		}
+		if len(hash) == 0 || rec.StateAt(res.Now) == everonce.StateTombstone {
+			continue
+		}
+		flat := make([]string, 0, 2*len(hash))
+		for name, step := range hash {
+			flat = append(flat, name, step)
+		}
+		if rec.Steps, err = decodeSteps(&rec.ID, flat); err != nil {
+			return err
+		}
+	}
+	return nil
+}

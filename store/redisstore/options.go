@@ -1,0 +1,126 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// Options are what a store may be told. The zero value of each field is its default.
+type Options struct {
+	// Prefix begins the names of all keys: at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server share
+	// records if they have the same, and know nothing of each other if one does not begin with the other. Default
+	// "everonce:".
+	Prefix string
+	// Accept names the risks that [New] does not refuse. Default none.
+	Accept Risk
+	// ReadFirst makes every claim look for a saved result by a plain GET first. Where most deliveries are duplicates
+	// that is a little cheaper; each new key costs one round trip more.
+	ReadFirst bool
+	// Replicas is how many replicas must have a write before it is acknowledged (WAIT). A failover may still choose another
+	// one. Each write then takes a connection of its own for as long as it waits. Default 0.
+	Replicas int
+	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, from Redis 7.2 on),
+	// where appendfsync is everysec; with Replicas also until so many replicas have synced theirs.
+	SyncLog bool
+	// WaitTimeout bounds the waiting for Replicas and SyncLog. A write that has waited for longer fails: it stands, and
+	// nobody is told that it is safe. Default 1 s.
+	WaitTimeout time.Duration
+}
+
+// Risk is a set of ways in which a server may lose what it has acknowledged.
+type Risk uint8
+
+// The risks.
+const (
+	// RiskEviction: a maxmemory-policy other than noeviction removes records when memory is short, and their operations are
+	// new then. It counts whether or not there is a maxmemory today.
+	RiskEviction Risk = 1 << iota
+	// RiskNoLog: without an append-only file a restart goes back to the latest snapshot, or to nothing.
+	RiskNoLog
+	// RiskUntold: the server does not tell its settings (CONFIG and INFO are refused, as some hosts do): who accepts this
+	// knows them from elsewhere.
+	RiskUntold
+
+	riskEnd
+)
+
+var riskNames = map[Risk]string{RiskEviction: "RiskEviction", RiskNoLog: "RiskNoLog", RiskUntold: "RiskUntold"}
+
+// String returns the names of the risks.
+func (r Risk) String() string {
+	var names []string
+	for one := RiskEviction; one < riskEnd; one <<= 1 {
+		if r&one != 0 {
+			names = append(names, riskNames[one])
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, " | ")
+}
+
+const (
+	defaultPrefix      = "everonce:"
+	defaultWaitTimeout = time.Second
+	maxPrefixLen       = 64
+	maxReplicas        = 100
+)
+
+// settings are options that were checked.
+type settings struct {
+	prefix    string
+	accept    Risk
+	readFirst bool
+	replicas  int
+	syncLog   bool
+	wait      time.Duration
+	touch     string // what tells a script to write something in any case
+}
+
+func (o *Options) settings() (*settings, error) {
+	var given Options
+	if o != nil {
+		given = *o
+	}
+	set := &settings{
+		prefix: given.Prefix, accept: given.Accept, readFirst: given.ReadFirst,
+		replicas: given.Replicas, syncLog: given.SyncLog, wait: given.WaitTimeout, touch: "0",
+	}
+	if set.prefix == "" {
+		set.prefix = defaultPrefix
+	}
+	if set.wait == 0 {
+		set.wait = defaultWaitTimeout
+	}
+	if set.waits() {
+		set.touch = "1"
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("redisstore: %w: Options.%s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case len(set.prefix) > maxPrefixLen:
+		return nil, bad("Prefix has %d bytes, the limit is %d", len(set.prefix), maxPrefixLen)
+	case strings.Trim(set.prefix, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-") != "":
+		return nil, bad("Prefix may have a-z, A-Z, 0-9 and _ . : / - only")
+	case set.replicas < 0 || set.replicas > maxReplicas:
+		return nil, bad("Replicas is %d, of 0 to %d", set.replicas, maxReplicas)
+	case set.wait < time.Millisecond:
+		return nil, bad("WaitTimeout is %v, the least is 1ms", set.wait)
+	case set.accept >= riskEnd:
+		return nil, bad("Accept has a risk that there is not")
+	}
+	return set, nil
+}
+
+// waits reports whether writes wait for replicas or for the disk.
+func (s *settings) waits() bool { return s.replicas > 0 || s.syncLog }
+
+// view passes bytes on as they are.
+func view(b []byte) string { return rueidis.BinaryString(b) }

@@ -1,0 +1,89 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// lookMargin is how far from its end a result must be for a plain GET to answer for the server.
+const lookMargin = time.Second
+
+// look reads a saved result without a script: what it finds is a completed record, because that has as long to live
+// as the server keeps it.
+func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *everonce.Record, now *time.Time) (found bool, err error) {
+	us := s.clock.now()
+	if us == 0 {
+		return false, nil
+	}
+	// Not the builder's own GET: a client that sends reads to replicas would send it to one that is behind.
+	msg, err := s.client.Do(ctx, s.client.B().Arbitrary("GET").Keys(k.saved).Build()).ToMessage()
+	if rueidis.IsRedisNil(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, failed("read", err)
+	}
+	text, err := msg.ToString()
+	if err != nil {
+		return false, failed("read", errAnswer)
+	}
+	n, err := decode(id, text, rec)
+	if err != nil {
+		return false, failed("read", err)
+	}
+	*now = at(us)
+	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.Sub(*now) < lookMargin {
+		return false, nil
+	}
+	finish(rec, text, n, *now, false)
+	return true, nil
+}
+
+// Get implements [everonce.Store]: one call of the server. One that is brief is a plain GET where there is a result to
+// replay, and else a second call.
+func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	k := s.keys(&req.ID)
+	if req.Brief {
+		if res.Found, err = s.look(ctx, &k, &req.ID, &res.Record, &res.Now); err != nil || res.Found {
+			return res, err
+		}
+	}
+	res = everonce.GetResult{}
+	msg, err := s.run(ctx, getScript, &k)
+	if err != nil {
+		return res, failed("get", err)
+	}
+	if err = s.got(&req.ID, &msg, &res); err != nil {
+		return everonce.GetResult{}, failed("get", err)
+	}
+	return res, nil
+}
+
+// got reads the answer of the script that reads.
+func (s *Store) got(id *everonce.RecordID, msg *rueidis.RedisMessage, res *everonce.GetResult) error {
+	a, err := readAnswer(msg, 1)
+	if err != nil {
+		return err
+	}
+	now := a.number(0)
+	if a.err != nil {
+		return a.err
+	}
+	s.clock.saw(now)
+	res.Now = at(now)
+	if len(a.parts) == 1 {
+		return nil
+	}
+	res.Found = true
+	if len(a.parts) < 4 { // of a newer format
+		return a.record(id, 1, res.Now, false, &res.Record)
+	}
+	if err := a.record(id, 1, res.Now, a.number(3) == 1, &res.Record); err != nil {
+		return err
+	}
+	return a.steps(2, &res.Record)
+}

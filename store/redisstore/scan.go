@@ -1,0 +1,113 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// scanCount is how many keys of the server one step of a scan looks at.
+const scanCount = "1000"
+
+// scan calls each with the records' IDs of a scope, or of all, step by step; an ID may come more than once. It looks at
+// every key that the server, or the cluster, has.
+func (s *Store) scan(ctx context.Context, scope everonce.Scope, each func(ids []everonce.RecordID) (more bool, err error)) error {
+	pattern := s.prefix + "{*}"
+	if scope != "" {
+		first := everonce.ScopeRange(scope)
+		pattern = s.prefix + "{" + hex.EncodeToString(first[:]) + "*}"
+	}
+	for _, node := range s.masters(ctx) {
+		for cursor := "0"; ; {
+			parts, err := node.Do(ctx, node.B().Arbitrary("SCAN", cursor, "MATCH", pattern, "COUNT", scanCount).Build()).ToArray()
+			if err != nil {
+				return err
+			}
+			if len(parts) != 2 {
+				return errAnswer
+			}
+			names, err := parts[1].AsStrSlice()
+			if err != nil {
+				return errAnswer
+			}
+			if ids := s.idsOf(names); len(ids) > 0 {
+				if more, err := each(ids); err != nil || !more {
+					return err
+				}
+			}
+			if cursor, err = parts[0].ToString(); err != nil {
+				return errAnswer
+			}
+			if cursor == "0" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// masters are the nodes that have records of their own. A node that does not say what it is may be one.
+func (s *Store) masters(ctx context.Context) (all []rueidis.Client) {
+	if s.client.Mode() != rueidis.ClientModeCluster {
+		return []rueidis.Client{s.client}
+	}
+	for _, node := range s.client.Nodes() {
+		role, err := node.Do(ctx, node.B().Arbitrary("ROLE").Build()).ToArray()
+		if err == nil && len(role) > 0 {
+			if word, err := role[0].ToString(); err == nil && word == "slave" {
+				continue
+			}
+		}
+		all = append(all, node)
+	}
+	return all
+}
+
+// idsOf reads the IDs in the names of keys.
+func (s *Store) idsOf(names []string) []everonce.RecordID {
+	ids := make([]everonce.RecordID, 0, len(names))
+	for _, name := range names {
+		text := strings.TrimSuffix(strings.TrimPrefix(name, s.prefix+"{"), "}")
+		if id, err := everonce.ParseRecordID(text); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil.
+func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...string) ([]*string, error) {
+	all := make(rueidis.Commands, len(ids))
+	for i := range ids {
+		all[i] = s.client.B().Arbitrary(command[0]).Keys(s.keys(&ids[i]).record).Args(command[1:]...).Build()
+	}
+	texts := make([]*string, len(ids))
+	for i, res := range s.client.DoMulti(ctx, all...) {
+		text, err := res.ToString()
+		switch {
+		case rueidis.IsRedisNil(err) || err == nil && text == "":
+		case err != nil:
+			return nil, err
+		default:
+			texts[i] = &text
+		}
+	}
+	return texts, nil
+}
+
+// now reads the server's clock.
+func (s *Store) now(ctx context.Context) (time.Time, error) {
+	parts, err := s.client.Do(ctx, s.client.B().Arbitrary("TIME").Build()).AsIntSlice()
+	if err != nil {
+		return time.Time{}, err
+	}
+	if len(parts) != 2 {
+		return time.Time{}, errAnswer
+	}
+	return at(parts[0]*1_000_000 + parts[1]), nil
+}

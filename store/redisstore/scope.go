@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+const (
+	// defaultBatch is the limit of a deletion that names none.
+	defaultBatch = 1000
+	// deleters is how many records are deleted at once.
+	deleters = 32
+)
+
+// DeleteScope implements [everonce.ScopeDeleter]. It looks at every key of the server, as List does, until it has found
+// Limit records; a Limit of 0 is 1000.
+func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+	if req.Scope == "" {
+		return res, failed("delete scope", everonce.Key{ID: "-"}.Validate())
+	}
+	limit := req.Limit
+	if limit <= 0 {
+		limit = defaultBatch
+	}
+	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
+		for len(ids) > 0 && res.Records < limit {
+			n := min(len(ids), deleters, limit-res.Records)
+			deleted, err := s.delete(ctx, req.Scope, ids[:n])
+			res.Records += deleted
+			if err != nil {
+				return false, err
+			}
+			ids = ids[n:]
+		}
+		res.More = res.Records == limit
+		return !res.More, nil
+	})
+	return res, failed("delete scope", err)
+}
+
+// delete removes records that are of the scope and have no live claim: each decides for itself.
+func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID) (n int, err error) {
+	var group sync.WaitGroup
+	deleted, errs := make([]int64, len(ids)), make([]error, len(ids))
+	for i := range ids {
+		group.Go(func() {
+			k := s.keys(&ids[i])
+			msg, err := s.write(ctx, deleteScript, &k, string(scope))
+			if err == nil {
+				deleted[i], err = msg.ToInt64()
+			}
+			errs[i] = err
+		})
+	}
+	group.Wait()
+	for _, d := range deleted {
+		n += int(d)
+	}
+	return n, errors.Join(errs...)
+}

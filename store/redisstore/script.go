@@ -1,0 +1,83 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // it is how the server names a script, and protects nothing
+	"embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// luaFiles are the transitions, one script each, and the pieces that they include.
+//
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// script is one transition. The server knows it by its hash once it has seen the text.
+type script struct{ text, sha string }
+
+var (
+	claimScript    = newScript("claim")
+	completeScript = newScript("complete")
+	releaseScript  = newScript("release")
+	renewScript    = newScript("renew")
+	saveStepScript = newScript("savestep")
+	getScript      = newScript("get")
+	deleteScript   = newScript("delete")
+	watchScript    = newScript("watch")
+)
+
+func newScript(name string) *script {
+	text := luaText(name)
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+// luaText returns a script as the server gets it: without comments, and with what it includes in place.
+func luaText(name string) string {
+	file, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic("redisstore: " + err.Error()) // it is in the program
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(file)) {
+		line = strings.TrimSpace(line)
+		if piece, ok := strings.CutPrefix(line, "--include "); ok {
+			b.WriteString(luaText(piece))
+			continue
+		}
+		line, _, _ = strings.Cut(line, "-- ")
+		if line = strings.TrimSpace(line); line != "" {
+			b.WriteString(line + "\n")
+		}
+	}
+	return b.String()
+}
+
+// run sends the script by its hash, and by its text where the server does not know it: one that was started
+// anew, or took over from another, knows none.
+func (s *Store) run(ctx context.Context, sc *script, k *keys, args ...string) (rueidis.RedisMessage, error) {
+	res := s.client.Do(ctx, sc.byHash(s.client.B(), k, args))
+	if isNoScript(res.Error()) {
+		res = s.client.Do(ctx, sc.byText(s.client.B(), k, args))
+	}
+	return res.ToMessage()
+}
+
+func (sc *script) byHash(b rueidis.Builder, k *keys, args []string) rueidis.Completed {
+	return b.Evalsha().Sha1(sc.sha).Numkeys(3).Key(k.record, k.saved, k.steps).Arg(args...).Build()
+}
+
+func (sc *script) byText(b rueidis.Builder, k *keys, args []string) rueidis.Completed {
+	return b.Eval().Script(sc.text).Numkeys(3).Key(k.record, k.saved, k.steps).Arg(args...).Build()
+}
+
+func isNoScript(err error) bool {
+	if err == nil {
+		return false
+	}
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && e.IsNoScript()
+}

@@ -1,0 +1,71 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"os"
+	"testing"
+
+	"github.com/redis/rueidis"
+)
+
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serverURL is the server that the tests share.
+func serverURL(t testing.TB) string {
+	t.Helper()
+	url := os.Getenv("EVERONCE_TEST_REDIS_URL")
+	if url == "" {
+		t.Fatal(`no Redis: run scripts/services up, and then: eval "$(scripts/services env)"`)
+	}
+	return url
+}
+
+func newClient(t testing.TB, url string) rueidis.Client {
+	t.Helper()
+	opt, err := rueidis.ParseURL(url)
+	noErr(t, err)
+	return dial(t, opt)
+}
+
+func dial(t testing.TB, opt rueidis.ClientOption) rueidis.Client {
+	t.Helper()
+	client, err := rueidis.NewClient(opt)
+	noErr(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// newPrefix returns the beginning of keys that nobody else has, and that are gone after the test.
+func newPrefix(t testing.TB, client rueidis.Client) string {
+	t.Helper()
+	b := make([]byte, 6)
+	_, err := rand.Read(b)
+	noErr(t, err)
+	prefix := "test-" + hex.EncodeToString(b) + ":"
+	t.Cleanup(func() {
+		ctx := context.Background()
+		for cursor := uint64(0); ; {
+			page, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+			if err != nil {
+				t.Errorf("cleaning up: %v", err)
+				return
+			}
+			if len(page.Elements) > 0 {
+				if err := client.Do(ctx, client.B().Unlink().Key(page.Elements...).Build()).Error(); err != nil {
+					t.Errorf("cleaning up: %v", err)
+				}
+			}
+			if cursor = page.Cursor; cursor == 0 {
+				return
+			}
+		}
+	})
+	return prefix
+}

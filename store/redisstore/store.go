@@ -1,0 +1,51 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// Store keeps records in Redis. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter],
+// [everonce.HealthChecker], [everonce.IdentityKeeper], [everonce.IdentityReader] and [everonce.ChangeWaiter]. It is safe
+// for concurrent use.
+type Store struct {
+	client rueidis.Client
+	settings
+	clock   clock
+	mu      sync.Mutex
+	watches map[everonce.RecordID]*watch
+}
+
+var (
+	_ everonce.Store          = (*Store)(nil)
+	_ everonce.Lister         = (*Store)(nil)
+	_ everonce.ScopeDeleter   = (*Store)(nil)
+	_ everonce.HealthChecker  = (*Store)(nil)
+	_ everonce.IdentityKeeper = (*Store)(nil)
+	_ everonce.IdentityReader = (*Store)(nil)
+	_ everonce.ChangeWaiter   = (*Store)(nil)
+)
+
+// New makes a store that reaches its server, or cluster, through client, which stays the caller's to close. It asks
+// the server what it does to keep what it has acknowledged, and refuses with [ErrRisk] one that gives records away,
+// unless Options accept that: see [Store.Check]. Other errors are [everonce.ErrInvalidArgument], and those of a server that
+// can not be asked.
+func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, error) {
+	if client == nil {
+		return nil, fmt.Errorf("redisstore: %w: the client is nil", everonce.ErrInvalidArgument)
+	}
+	set, err := opts.settings()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, settings: *set, watches: make(map[everonce.RecordID]*watch)}
+	if err := s.Check(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// watch is the subscription to one record's word, which all who wait for it in this process share. The record is marked,
+// so that the end of its attempt sends word only where somebody waits.
+type watch struct {
+	ready   chan struct{} // closed when the server has confirmed, or never will
+	ended   chan struct{} // closed when word came, or can not come any more
+	err     error         // why it never will; read after ready
+	cancel  context.CancelFunc
+	waiters int
+}
+
+// Watch implements [everonce.ChangeWaiter]. It holds no connection of its own.
+func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res everonce.WatchResult, err error) {
+	w := s.join(&req.ID)
+	stop := sync.OnceFunc(func() { s.leave(&req.ID, w) })
+	select {
+	case <-w.ready:
+		err = w.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	runs := int64(0)
+	if err == nil {
+		k := s.keys(&req.ID)
+		msg, sent := s.run(ctx, watchScript, &k)
+		if err = sent; err == nil {
+			runs, err = msg.ToInt64()
+		}
+	}
+	if err != nil {
+		stop()
+		return res, failed("watch", err)
+	}
+	res = everonce.WatchResult{Ended: w.ended, Stop: stop}
+	if runs == 0 {
+		over := make(chan struct{})
+		close(over)
+		res.Ended = over
+	}
+	return res, nil
+}
+
+func (s *Store) join(id *everonce.RecordID) *watch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := s.watches[*id]
+	if w == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		w = &watch{ready: make(chan struct{}), ended: make(chan struct{}), cancel: cancel}
+		s.watches[*id] = w
+		go s.listen(ctx, *id, w)
+	}
+	w.waiters++
+	return w
+}
+
+func (s *Store) leave(id *everonce.RecordID, w *watch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w.waiters--; w.waiters == 0 {
+		s.drop(id, w)
+	}
+}
+
+// drop ends the subscription. The lock is held.
+func (s *Store) drop(id *everonce.RecordID, w *watch) {
+	if s.watches[*id] == w {
+		delete(s.watches, *id)
+	}
+	w.cancel()
+}
+
+// listen waits for the first word.
+func (s *Store) listen(ctx context.Context, id everonce.RecordID, w *watch) {
+	channel := s.keys(&id).record
+	var once sync.Once
+	ready := func(err error) {
+		once.Do(func() {
+			w.err = err
+			close(w.ready)
+		})
+	}
+	heard := rueidis.WithOnSubscriptionHook(ctx, func(e rueidis.PubSubSubscription) {
+		if e.Kind == "subscribe" {
+			ready(nil)
+		}
+	})
+	heard = rueidis.WithOnReceiveReturnHook(heard, func(err error, c rueidis.CommandClient) error {
+		// The connection is shared, and would go on with the subscription.
+		c.Do(context.WithoutCancel(ctx), c.B().Unsubscribe().Channel(channel).Build()) // fails where there is none to end
+		return err
+	})
+	told := sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop(&id, w)
+	})
+	err := s.client.Receive(heard, s.client.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) { told() })
+	told()
+	if err == nil {
+		err = context.Canceled
+	}
+	ready(err)
+	close(w.ended)
+}

@@ -1,0 +1,61 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+)
+
+// write runs a script that writes, and waits until what it wrote is as safe as the options demand.
+func (s *Store) write(ctx context.Context, sc *script, k *keys, args ...string) (msg rueidis.RedisMessage, err error) {
+	if !s.waits() {
+		return s.run(ctx, sc, k, args...)
+	}
+	// WAIT is of the connection that wrote. A repeated call writes something too, so that it waits for it.
+	err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
+		res := c.DoMulti(ctx, sc.byHash(c.B(), k, args), s.waitCommand(c.B()))
+		if isNoScript(res[0].Error()) {
+			res = c.DoMulti(ctx, sc.byText(c.B(), k, args), s.waitCommand(c.B()))
+		}
+		if msg, err = res[0].ToMessage(); err != nil {
+			return err
+		}
+		return s.waited(res[1])
+	})
+	return msg, err
+}
+
+func (s *Store) waitCommand(b rueidis.Builder) rueidis.Completed {
+	replicas, ms := strconv.Itoa(s.replicas), strconv.FormatInt(s.wait.Milliseconds(), 10)
+	if s.syncLog {
+		return b.Arbitrary("WAITAOF", "1", replicas, ms).Blocking()
+	}
+	return b.Arbitrary("WAIT", replicas, ms).Blocking()
+}
+
+// waited reads how many have what was written.
+func (s *Store) waited(res rueidis.RedisResult) error {
+	local, replicas := int64(1), int64(0)
+	var err error
+	if s.syncLog {
+		var both []int64
+		if both, err = res.AsIntSlice(); err == nil && len(both) == 2 {
+			local, replicas = both[0], both[1]
+		}
+	} else {
+		replicas, err = res.ToInt64()
+	}
+	switch {
+	case err != nil:
+		return err
+	case local == 0:
+		return fmt.Errorf("%w: the server did not sync within %v; the write stands", everonce.ErrStore, s.wait)
+	case replicas < int64(s.replicas):
+		return fmt.Errorf("%w: %d of %d replicas have the write after %v; it stands", everonce.ErrStore, replicas, s.replicas, s.wait)
+	}
+	return nil
+}
