@@ -25,8 +25,8 @@ type Fingerprint struct {
 
 	// JSON compares bodies of the media types application/json and …+json by what they say: white space, the order of
 	// an object's fields and the spelling of strings do not count. A number is its digits: neither 9007199254740993 and
-	// 9007199254740992 nor 1.0 and 1 are equal. What is not valid JSON, has a field twice, or says that it is anything
-	// else is compared byte for byte. A route that compares JSON takes bodies of up to 1 MiB by default.
+	// 9007199254740992 nor 1.0 and 1 are equal. What is not valid JSON, has a field twice, is nested deeper than 128
+	// levels, or says that it is anything else is compared byte for byte. A route that compares JSON takes bodies of up to 1 MiB by default.
 	JSON bool
 	// JSONOnly, if set, compares these fields of such a body and no others: JSON pointers (RFC 6901) like "/order/id".
 	// A field that is not there differs from every value, null included. Where none of them is there the whole

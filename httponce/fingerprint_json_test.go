@@ -214,6 +214,24 @@ func TestDeepJSON(t *testing.T) {
 	}
 }
 
+// Deep objects are compared byte for byte: to order their fields costs their depth times their size, which a sender
+// chooses. Brackets in strings are no depth.
+func TestDeepObjectsAreComparedByteForByte(t *testing.T) {
+	brackets := strings.Repeat(`{[\\\"`, 1_000)
+	for _, c := range []struct {
+		depth int
+		equal bool
+	}{{1, true}, {maxNesting, true}, {maxNesting + 1, false}, {9_000, false}} {
+		one := strings.Repeat(`{"b":`, c.depth) + `"` + brackets + `"` + strings.Repeat(`,"a":1}`, c.depth)
+		two := " " + one
+		for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/b"}}, {JSONExcept: []string{"/a"}}} {
+			if equal := sumOf(t, f, jsonRequest(one)) == sumOf(t, f, jsonRequest(two)); equal != c.equal {
+				t.Errorf("%d levels, %+v: two spellings are equal: %v", c.depth, f, equal)
+			}
+		}
+	}
+}
+
 // FuzzCanonical: a canonical form is JSON that says the same, digit by digit, and is its own canonical form; what is left
 // out or kept never fails to be read.
 func FuzzCanonical(f *testing.F) {
