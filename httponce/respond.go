@@ -152,11 +152,9 @@ func (x *exchange) logVerdict(v *verdict) {
 		}
 	case everonce.Failed:
 		switch {
-		case x.r.Context().Err() != nil:
-			return
 		case v.sendsOwn() && errors.Is(v.err, everonce.ErrStore):
 			text, say = "httponce: the key could not be released: it is taken until its lease ends", x.log.WarnContext
-		case v.sendsOwn() && onlyStatus(v.err):
+		case v.sendsOwn() && onlyStatus(v.err), x.r.Context().Err() != nil: // the client was answered, or has gone
 			return
 		default:
 			text = "httponce: not done"
