@@ -49,6 +49,7 @@ const (
 
 	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary | optCodec | optUnobserved
 	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec
+	batchOptions    = optLifetime | optSummary | optCodec
 	doTxOptions     = optFingerprint | optLifetime | optSummary | optCodec | optUnobserved
 	stepOptions     = optPolicy | optReconcile | optCodec
 	stepTxOptions   = optCodec

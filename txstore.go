@@ -63,6 +63,16 @@ type TxHandle[Tx any] interface {
 	Rollback(ctx context.Context) error
 }
 
+// TxBatch is an optional power of a [TxHandle]: many claims, and many results, each in one statement. [TransactBatch]
+// uses it, and does without where a store has it not. Requests come in the order of their IDs, no ID twice.
+type TxBatch interface {
+	// ClaimAll is [TxHandle.Claim] for each of the requests. The answers are in their order.
+	ClaimAll(ctx context.Context, reqs []ClaimRequest) ([]ClaimResult, error)
+	// CommitAll does [TxHandle.Complete] for each of the requests, as the last statements, and commits: all, or
+	// nothing and [ErrConflict]. On any error the transaction is rolled back, except where ClassifyTx says TxCommitLost.
+	CommitAll(ctx context.Context, reqs []CompleteRequest) error
+}
+
 // CommitRequest is what rides on a commit. Its fields are done in their order.
 type CommitRequest struct {
 	// Record and Complete together are [TxHandle.Record]; Complete alone is [TxHandle.Complete].

@@ -1,0 +1,290 @@
+package everonce
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// MaxBatch is how many operations one batch may have: each of them locks its key in the database.
+const MaxBatch = 1000
+
+// BatchItem names one operation of a batch.
+type BatchItem struct {
+	Key Key
+	// Fingerprint is of what must be equal when the key is used again; the zero value compares nothing.
+	Fingerprint Fingerprint
+}
+
+// BatchResult is what one operation of a batch came to: what [Transact] would have returned.
+type BatchResult[T any] struct {
+	Result[T]
+	Err error
+}
+
+// BatchWork does the operations of a batch that are to be done: those at the places todo of its items, in their
+// order. It returns a value for each, in that order, or an error, after which nothing of it remains. [EachItem]
+// makes one of work that does one operation.
+type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, error)
+
+// TransactBatch is [Transact] for many operations at once: one transaction, in which their keys are claimed by one
+// statement, the work does what is to be done, and all the records are written by one statement that rides on the
+// commit. The results are in the order of the items, each with an outcome and an error of its own; the error of
+// the call itself wraps [ErrInvalidArgument] or [ErrIdentity], or is the store's at the first use, and nothing
+// ran then.
+//
+// An operation that fails does not fail its neighbours. The work runs without savepoints, for all at once. If it
+// fails, all is rolled back, and it is run again for parts: for the failing item alone if [EachItem] tells which it
+// is, and for halves if not, until what fails is alone. Alone an operation is what it is in Transact: a permanent
+// failure is saved, any other is Failed. So the work may run several times for one item, with effect once, and
+// must have no effects outside of tx. Deadlocks, serialization failures and lost commits are as in Transact.
+//
+// An operation that another attempt has is [ErrInProgress]: nothing is waited for. Keys are claimed in the order of
+// their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once, and the
+// second gets what the first came to. On a store without [TxBatch] the claims and records are single statements.
+//
+// In the work [AttemptFrom] finds no attempt: take [TxReceiver.DownstreamKey]. A panic of the work rolls back, and
+// goes on. Options: WithLifetime, WithSummary, WithCodec, for all items; at most [MaxBatch] items.
+func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
+	if t == nil || work == nil {
+		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
+	}
+	if len(items) > MaxBatch {
+		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: a batch of %d operations, the limit is %d", ErrInvalidArgument, len(items), MaxBatch)}
+	}
+	c, err := t.callFor(opts, batchOptions)
+	if err != nil {
+		return nil, &Error{Outcome: Invalid, Sentinel: err}
+	}
+	summarize, err := summaryOf[T](c)
+	if err != nil {
+		return nil, &Error{Outcome: Invalid, Sentinel: err}
+	}
+	whole := operation{core: &t.core, call: c, place: placeOf(ctx)}
+	if err := whole.ready(ctx); err != nil {
+		return nil, err
+	}
+	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize}
+	b.prepare(items)
+	if t.set.Observer != nil {
+		watches := b.observe(ctx)
+		defer func() {
+			for i := range watches {
+				if watches[i].ev != nil {
+					watches[i].end(b.results[i].Outcome, b.results[i].Err)
+				}
+			}
+		}()
+	}
+	b.run(ctx, b.todo())
+	b.answerSeconds()
+	return b.results, nil
+}
+
+// EachItem makes the work of a batch of work that does one operation: the one at the place i of the items. Where it
+// fails, the batch knows which operation did.
+func EachItem[T, Tx any](work func(ctx context.Context, tx Tx, i int) (T, error)) BatchWork[T, Tx] {
+	if work == nil {
+		return nil
+	}
+	return func(ctx context.Context, tx Tx, todo []int) ([]T, error) {
+		values := make([]T, len(todo))
+		for k, i := range todo {
+			v, err := work(ctx, tx, i)
+			if err != nil {
+				return nil, &itemError{i, err}
+			}
+			values[k] = v
+		}
+		return values, nil
+	}
+}
+
+// itemError says which item's work failed.
+type itemError struct {
+	item int
+	err  error
+}
+
+func (e *itemError) Error() string { return e.err.Error() }
+func (e *itemError) Unwrap() error { return e.err }
+
+// batch is one call of TransactBatch.
+type batch[T, Tx any] struct {
+	whole     operation // the batch as a place: it has no key
+	t         *TxReceiver[Tx]
+	work      BatchWork[T, Tx]
+	summarize func(T) []byte
+
+	ops     []operation
+	calls   []call
+	nonces  []Nonce
+	first   []int // the first item with the same key; the item itself, mostly
+	results []BatchResult[T]
+	elided  []bool // by the store, which only the item's own transaction was told; nil where none was
+}
+
+// prepare makes operations of the items. What is wrong with one is its own result.
+func (b *batch[T, Tx]) prepare(items []BatchItem) {
+	n := len(items)
+	b.ops, b.calls, b.nonces = make([]operation, n), make([]call, n), make([]Nonce, n)
+	b.results, b.first = make([]BatchResult[T], n), make([]int, n)
+	order := make([]int, 0, n)
+	for i, item := range items {
+		b.first[i] = i
+		c := &b.calls[i]
+		*c = *b.whole.call
+		c.fingerprint, c.wait, c.optimistic = item.Fingerprint, 0, false
+		op := &b.ops[i]
+		*op = b.whole
+		op.call, op.key = c, item.Key
+		err := item.Key.Validate()
+		if err == nil {
+			err = item.Fingerprint.validate()
+		}
+		if err != nil {
+			b.answer(i, Result[T]{Outcome: Invalid}, &Error{Outcome: Invalid, Sentinel: err})
+			continue
+		}
+		op.id = op.recordID(op.key)
+		if err := op.checkPlace(nil); err != nil {
+			b.answer(i, Result[T]{Outcome: Invalid}, err)
+			continue
+		}
+		b.nonces[i] = NewNonce()
+		order = append(order, i)
+	}
+	slices.SortStableFunc(order, b.byID)
+	for k := 1; k < len(order); k++ {
+		if before := order[k-1]; b.ops[before].id == b.ops[order[k]].id {
+			b.first[order[k]] = b.first[before]
+		}
+	}
+}
+
+func (b *batch[T, Tx]) byID(i, j int) int { return bytes.Compare(b.ops[i].id[:], b.ops[j].id[:]) }
+
+func (b *batch[T, Tx]) observe(ctx context.Context) []watch {
+	watches := make([]watch, len(b.ops))
+	for i := range b.ops {
+		if b.results[i].Outcome != 0 { // a wrong key is nobody's operation
+			continue
+		}
+		watches[i] = b.ops[i].observe(ctx, OpTransact, "")
+		watches[i].ev.Outcome, watches[i].ev.Err = Failed, errUnwound // if the work does not return
+	}
+	return watches
+}
+
+// todo are the items that are to be claimed, in their order.
+func (b *batch[T, Tx]) todo() []int {
+	todo := make([]int, 0, len(b.ops))
+	for i := range b.ops {
+		if b.results[i].Outcome == 0 && b.first[i] == i {
+			todo = append(todo, i)
+		}
+	}
+	return todo
+}
+
+func (b *batch[T, Tx]) answer(i int, res Result[T], err error) {
+	b.results[i] = BatchResult[T]{Result: res, Err: err}
+}
+
+// run answers the items of a part.
+func (b *batch[T, Tx]) run(ctx context.Context, part []int) {
+	switch len(part) {
+	case 0:
+	case 1:
+		b.alone(ctx, part[0])
+	default:
+		g := &group[T, Tx]{batch: b, part: part}
+		for _, smaller := range g.loop(ctx) {
+			b.run(ctx, smaller)
+		}
+	}
+}
+
+// alone runs one operation as [Transact] does.
+func (b *batch[T, Tx]) alone(ctx context.Context, i int) {
+	run := &transaction[T, Tx]{operation: b.ops[i], t: b.t, summarize: b.summarize}
+	run.work = func(ctx context.Context, tx Tx) (v T, err error) {
+		// The attempt is taken out of the context: what a work finds there must not depend on its company.
+		at := *placeOf(ctx)
+		at.attempt = &Attempt{operation: b.ops[i]}
+		values, err := b.work(&placedContext{Context: ctx, place: &at}, tx, []int{i})
+		if err == nil {
+			err = counted(values, 1)
+		}
+		if err != nil {
+			if e, ok := err.(*itemError); ok { //nolint:errorlint // EachItem's own, not wrapped
+				err = e.err
+			}
+			return v, err
+		}
+		return values[0], nil
+	}
+	run.waiter = waiter{op: &run.operation}
+	res, err := run.loop(ctx)
+	b.answer(i, res, err)
+	if run.elide {
+		if b.elided == nil {
+			b.elided = make([]bool, len(b.ops))
+		}
+		b.elided[i] = true
+	}
+}
+
+// counted refuses work that does not say what became of each operation.
+func counted[T any](values []T, want int) error {
+	if len(values) != want {
+		return fmt.Errorf("%w: the work of a batch returned %d values for %d operations", ErrInvalidArgument, len(values), want)
+	}
+	return nil
+}
+
+// answerSeconds gives to keys that were in the batch before what those came to.
+func (b *batch[T, Tx]) answerSeconds() {
+	for i, first := range b.first {
+		if first == i || b.results[i].Outcome != 0 {
+			continue
+		}
+		res, err := b.second(&b.ops[i], first)
+		b.answer(i, res, err)
+	}
+}
+
+func (b *batch[T, Tx]) second(op *operation, first int) (Result[T], error) {
+	was := &b.results[first]
+	switch differs := op.call.fingerprint.Conflicts(b.ops[first].call.fingerprint); was.Outcome {
+	case Executed, Replayed, Rejected, Expired, Elided: // there is a record
+		if differs {
+			return Result[T]{Outcome: Mismatch}, op.fail(Mismatch, ErrMismatch, nil)
+		}
+	default:
+		if differs { // it may come again, and be the first then
+			return Result[T]{Outcome: InProgress}, op.refusal(&ClaimResult{Decision: DecideInProgress})
+		}
+	}
+	if was.Outcome != Executed {
+		return Result[T]{Value: was.Value, Outcome: was.Outcome}, was.Err
+	}
+	saved, _ := encode(op.core, op.call, was.Value, b.summarize)
+	if first < len(b.elided) && b.elided[first] && saved.Kind == ResultValue {
+		saved = saved.elided()
+	}
+	return replayed[T](op, b.ops[first].call.fingerprint, &saved) // a copy of its own
+}
+
+// split returns the parts that a group is run again in after its work has failed.
+func split(part []int, err error) [][]int {
+	var e *itemError
+	if errors.As(err, &e) {
+		if k := slices.Index(part, e.item); k >= 0 {
+			return [][]int{part[:k], part[k : k+1], part[k+1:]}
+		}
+	}
+	return [][]int{part[:len(part)/2], part[len(part)/2:]}
+}

@@ -1,0 +1,181 @@
+package everonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// A lost answer to a batch's commit is resolved through the claims (rule 16), for all of it.
+func TestBatchWhoseCommitWasLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		commit func(s *mapStore) behaviour
+		runs   int
+	}{
+		"committed": {func(*mapStore) behaviour { return lose(errCommitLost) }, 1},
+		"not committed": {func(s *mapStore) behaviour {
+			return func(context.Context, func() error) error { s.abort(); return errCommitLost }
+		}, 2},
+		"still in progress, then committed": {func(*mapStore) behaviour {
+			return func(_ context.Context, call func() error) error {
+				time.AfterFunc(300*time.Millisecond, func() { _ = call() })
+				return errCommitLost
+			}
+		}, 1},
+		"still in progress, then rolled back": {func(s *mapStore) behaviour {
+			return func(context.Context, func() error) error {
+				time.AfterFunc(300*time.Millisecond, s.abort)
+				return errCommitLost
+			}
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			batches(t, everonce.Options{}, func(b *batchTest) {
+				b.s.on("Commit", 1, c.commit(b.s))
+				res := b.transact(context.Background(), items("a", "b", "c"))
+				checkEqual(b, "outcomes", outcomes(res), "[executed executed executed]")
+				for i, name := range []string{"a", "b", "c"} {
+					checkEqual(b, "value", res[i].Value, 1)
+					checkEqual(b, "attempt", res[i].Attempt, 1)
+					checkEqual(b, "runs", b.runs[i], c.runs)
+					checkEqual(b, "row "+name, b.row(name), 1)
+				}
+			})
+		})
+	}
+}
+
+func TestBatchWhoseCommitWasLostWithTheStore(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.s.on("Commit", 1, func(_ context.Context, call func() error) error {
+			err := call()
+			b.s.on("Begin", 0, refuse(errNet))
+			return errors.Join(errCommitLost, err)
+		})
+		res := b.transact(context.Background(), items("a", "b"))
+		for _, r := range res {
+			checkOutcome(b, r.Result, r.Err, everonce.Unknown, everonce.ErrOutcomeUnknown)
+			checkErr(b, r.Err, errCommitLost)
+			checkErr(b, r.Err, errNet)
+		}
+		b.s.heal()
+		checkEqual(b, "to call again finds out", outcomes(b.transact(context.Background(), items("a", "b"))), "[replayed replayed]")
+	})
+}
+
+// After a deadlock the whole transaction runs again; where it never ends, whoever causes it is found.
+func TestBatchAfterADeadlock(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		deadlocks := 1
+		b.fails = func(i int, tx *mapTx) error {
+			if i != 1 || deadlocks == 0 {
+				return nil
+			}
+			deadlocks--
+			return tx.Deadlock()
+		}
+		all := items("a", "b", "c", "d")
+		checkEqual(b, "outcomes", outcomes(b.transact(context.Background(), all)), "[executed executed executed executed]")
+		checkEqual(b, "the work's calls", b.sets, [][]int{{0, 1, 2, 3}, {0, 1, 2, 3}})
+		deadlocks = -1
+		all = items("e", "f", "g", "h")
+		res := b.transact(context.Background(), all)
+		checkEqual(b, "outcomes", outcomes(res), "[executed failed executed executed]")
+		checkErr(b, res[1].Err, errDeadlock)
+		for i, item := range all {
+			if i != 1 {
+				checkEqual(b, "row", b.row(item.Key.ID), 1)
+			}
+		}
+	})
+}
+
+// A conflict that the commit finds is asked about by new claims, and a refusal by size concerns the item that is
+// too large alone.
+func TestBatchWhoseCommitIsRefused(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.s.on("Commit", 1, func(ctx context.Context, _ func() error) error {
+			b.s.abort()
+			res, err := everonce.Transact(context.Background(), b.x, keyOf("b"), func(context.Context, *mapTx) (int, error) { return 7, nil })
+			checkOutcome(b, res, err, everonce.Executed, nil)
+			return everonce.ErrConflict
+		})
+		res := b.transact(context.Background(), items("a", "b", "c"))
+		checkEqual(b, "outcomes", outcomes(res), "[executed replayed executed]")
+		checkEqual(b, "value", res[1].Value, 7)
+		checkEqual(b, "row b", b.row("b"), 0)
+
+		tooLarge := fmt.Errorf("row size: %w", everonce.ErrTooLarge)
+		b.s.on("Commit", 0, func(_ context.Context, call func() error) error {
+			b.s.mu.Lock()
+			large := false
+			for _, tx := range b.s.open {
+				for id, rec := range tx.written.records {
+					large = large || id == keyOf("large").RecordID() && rec.Result.Kind == everonce.ResultValue
+				}
+			}
+			b.s.mu.Unlock()
+			if large {
+				return tooLarge
+			}
+			return call()
+		})
+		res = b.transact(context.Background(), items("d", "large", "e", "large"))
+		checkEqual(b, "outcomes", outcomes(res), "[executed executed executed elided]")
+		checkEqual(b, "row large", b.row("large"), 1)
+		checkErr(b, res[3].Err, everonce.ErrResultElided)
+	})
+}
+
+func TestBatchWhenTheStoreFails(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		for _, methods := range [][]string{{"Begin"}, {"tx.Claim", "tx.ClaimAll"}} {
+			b.s.heal()
+			for _, method := range methods {
+				b.s.on(method, 0, refuse(errNet))
+			}
+			for _, r := range b.transact(context.Background(), items("a", "b")) {
+				checkOutcome(b, r.Result, r.Err, everonce.StoreFailed, everonce.ErrStore)
+			}
+		}
+		b.s.heal()
+		b.s.on("Commit", 0, refuse(errNet))
+		for _, r := range b.transact(context.Background(), items("a", "b")) {
+			checkOutcome(b, r.Result, r.Err, everonce.Failed, errNet)
+		}
+		b.s.heal()
+		checkEqual(b, "then", outcomes(b.transact(context.Background(), items("a", "b"))), "[executed executed]")
+	})
+}
+
+// Where the caller ends before the work nothing runs; where it ends meanwhile, what was done is committed (rule 6).
+func TestBatchWhoseCallerEnds(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		ctx, cancel := context.WithCancel(context.Background())
+		b.fails = func(int, *mapTx) error { cancel(); return nil }
+		checkEqual(b, "outcomes", outcomes(b.transact(ctx, items("a", "b"))), "[executed executed]")
+		for _, r := range b.transact(ctx, items("c", "d")) {
+			checkOutcome(b, r.Result, r.Err, everonce.Failed, context.Canceled)
+			checkEqual(b, "attempt", r.Attempt, 0)
+		}
+		ctx, cancel = context.WithCancel(context.Background())
+		b.fails = func(int, *mapTx) error { cancel(); return ctx.Err() }
+		for _, r := range b.transact(ctx, items("c", "d")) {
+			checkOutcome(b, r.Result, r.Err, everonce.Failed, context.Canceled)
+		}
+		checkEqual(b, "row c", b.row("c"), 0)
+	})
+}
+
+// A batch that takes longer than a transaction may is run in parts.
+func TestBatchThatTakesTooLong(t *testing.T) {
+	batches(t, everonce.Options{TxTimeout: time.Second}, func(b *batchTest) {
+		b.fails = func(int, *mapTx) error { time.Sleep(300 * time.Millisecond); return nil }
+		res := b.transact(context.Background(), items("a", "b", "c", "d", "e"))
+		checkEqual(b, "outcomes", outcomes(res), "[executed executed executed executed executed]")
+	})
+}

@@ -1,0 +1,286 @@
+package everonce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// groupRetries is how often a group of several operations is run again as a whole. After that it is run in
+// halves: what makes it fail each time may be one of them.
+const groupRetries = 3
+
+// group is a part of a batch, of several operations, on its way through one transaction after the other.
+type group[T, Tx any] struct {
+	*batch[T, Tx]
+	part []int // what is not answered yet, in the order of the batch
+
+	lost    []T // the values whose commit's answer was lost, by place in part
+	lostErr error
+	retries int
+}
+
+// errSplit asks for smaller groups.
+type errSplit struct{ cause error }
+
+func (e *errSplit) Error() string { return fmt.Sprintf("in parts: %v", e.cause) }
+func (e *errSplit) Unwrap() error { return e.cause }
+
+// loop answers all of the group, or returns the parts that are to be run by themselves.
+func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
+	for {
+		err := g.once(ctx)
+		if err == nil {
+			return nil
+		}
+		again, ok := err.(*errAgain) //nolint:errorlint // never wrapped
+		if !ok {
+			return split(g.part, err)
+		}
+		limit, waitCtx := min(groupRetries, g.t.set.TxRetries), ctx
+		if g.lostErr != nil { // what became of the commit is found out past the caller's end, and not in parts
+			limit, waitCtx = g.t.set.TxRetries, context.WithoutCancel(ctx)
+		}
+		for _, i := range g.part {
+			if ev := g.ops[i].ev; ev != nil {
+				ev.Retries++
+			}
+		}
+		g.retries++
+		switch {
+		case g.retries > limit && g.lostErr != nil:
+			g.unknown(again.cause)
+			return nil
+		case g.retries > limit:
+			return split(g.part, nil)
+		case pause(waitCtx, backoff(g.retries)) != nil:
+			g.fail(Failed, context.Cause(ctx), again.cause)
+			return nil
+		}
+	}
+}
+
+// fail answers all that is left.
+func (g *group[T, Tx]) fail(o Outcome, sentinel, cause error) {
+	for _, i := range g.part {
+		g.answer(i, Result[T]{Outcome: o}, g.ops[i].fail(o, sentinel, cause))
+	}
+	g.part = nil
+}
+
+func (g *group[T, Tx]) unknown(cause error) {
+	cause = errors.Join(g.lostErr, cause)
+	for _, i := range g.part {
+		e := g.ops[i].fail(Unknown, ErrOutcomeUnknown, cause)
+		e.RetryAfter = g.t.set.RetryAfter
+		g.answer(i, Result[T]{Outcome: Unknown, Attempt: 1}, e)
+	}
+	g.part = nil
+}
+
+// once runs one transaction. An *errAgain asks for another, an *errSplit, or an error of the work, for smaller groups.
+func (g *group[T, Tx]) once(ctx context.Context) error {
+	h, claims, err := g.begin(ctx)
+	if err != nil {
+		return g.notBegun(ctx, err)
+	}
+	open := true
+	rollback := func() error {
+		open = false
+		return rollBack(ctx, g.whole.core, h)
+	}
+	defer func() {
+		if open { // a panic or Goexit of the work too, which goes on
+			_ = rollback() //nolint:errcheck // a connection that can not roll back is closed
+		}
+	}()
+	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
+		return err
+	}
+	if ctx.Err() != nil {
+		g.fail(Failed, context.Cause(ctx), nil)
+		return nil
+	}
+	values, err := g.perform(ctx, h)
+	if err != nil {
+		_ = rollback() //nolint:errcheck // why it is rolled back is what counts
+		if how := readMarks(err); how == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry {
+			return &errAgain{err}
+		}
+		return err
+	}
+	done := g.completions(claims, values)
+	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.t.set.CompletionLimit)
+	defer cancel()
+	if many, ok := h.(TxBatch); ok {
+		open = false
+		err = many.CommitAll(commitCtx, done)
+	} else {
+		for i := 0; i < len(done) && err == nil; i++ {
+			err = h.Complete(commitCtx, done[i])
+		}
+		if err == nil {
+			open = false
+			err = h.Commit(commitCtx, CommitRequest{})
+		}
+	}
+	if err != nil {
+		return g.uncommitted(err, values)
+	}
+	for k, i := range g.part {
+		g.committed(i, values[k], claims[k].Record.Attempt)
+	}
+	g.part = nil
+	return nil
+}
+
+func (g *group[T, Tx]) perform(ctx context.Context, h TxHandle[Tx]) ([]T, error) {
+	a := &Attempt{operation: g.whole}
+	values, err := runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) ([]T, error) {
+		return g.work(ctx, tx, slices.Clone(g.part))
+	})
+	if err == nil {
+		err = counted(values, len(g.part))
+	}
+	return values, err
+}
+
+// order returns the places in part, in the order of the keys' hashes.
+func (g *group[T, Tx]) order() []int {
+	order := make([]int, len(g.part))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortFunc(order, func(k, l int) int { return g.byID(g.part[k], g.part[l]) })
+	return order
+}
+
+// begin begins a transaction and claims all. The answers are by place in part.
+func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []ClaimResult, err error) {
+	if g.lostErr != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
+	defer cancel()
+	order := g.order()
+	reqs := make([]ClaimRequest, len(order))
+	for n, k := range order {
+		op := &g.ops[g.part[k]]
+		reqs[n] = ClaimRequest{
+			ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: g.nonces[g.part[k]], Owner: op.set.Owner,
+			Fingerprint: op.call.fingerprint, Lifetime: op.call.lifetime,
+		}
+	}
+	if h, _, err = g.t.txs.Begin(ctx, BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
+		return nil, nil, err
+	}
+	sorted, err := claimAll(ctx, h, reqs)
+	if err != nil {
+		_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing was written
+		return nil, nil, err
+	}
+	claims = make([]ClaimResult, len(sorted))
+	for n, k := range order {
+		claims[k] = sorted[n]
+	}
+	return h, claims, nil
+}
+
+func claimAll[Tx any](ctx context.Context, h TxHandle[Tx], reqs []ClaimRequest) (claims []ClaimResult, err error) {
+	if many, ok := h.(TxBatch); ok {
+		claims, err = many.ClaimAll(ctx, reqs)
+		if err == nil && len(claims) != len(reqs) {
+			err = fmt.Errorf("%d answers to %d claims", len(claims), len(reqs))
+		}
+		return claims, err
+	}
+	claims = make([]ClaimResult, len(reqs))
+	for i, req := range reqs {
+		if claims[i], err = h.Claim(ctx, req); err != nil {
+			return nil, err
+		}
+	}
+	return claims, nil
+}
+
+// notBegun is the end of a transaction in which nothing was claimed.
+func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
+	switch {
+	case g.lostErr != nil:
+		return &errAgain{err}
+	case ctx.Err() != nil:
+		g.fail(Failed, context.Cause(ctx), err)
+		return nil
+	case errors.Is(err, ErrCorruptRecord): // one of them
+		return &errSplit{err}
+	case !isFinal(err) && g.t.txs.ClassifyTx(err) == TxErrorRetry:
+		return &errAgain{err}
+	}
+	g.fail(StoreFailed, ErrStore, err)
+	return nil
+}
+
+// hear answers what was not granted, and returns the claims of what is left in part.
+func (g *group[T, Tx]) hear(claims []ClaimResult) ([]ClaimResult, error) {
+	if g.lostErr != nil && slices.ContainsFunc(claims, func(c ClaimResult) bool { return c.Decision == DecideInProgress }) {
+		return nil, &errAgain{g.lostErr} // the old transaction may still be open
+	}
+	left, granted := g.part[:0:0], claims[:0]
+	for k, i := range g.part {
+		claim, op := &claims[k], &g.ops[i]
+		switch {
+		case claim.Decision == DecideClaimed:
+			left, granted = append(left, i), append(granted, *claim)
+		case g.lostErr != nil && claim.Record.Nonce == g.nonces[i] && (claim.Decision == DecideReplay || claim.Decision == DecideExpired):
+			g.committed(i, g.lost[k], claim.Record.Attempt) // it had committed
+		case claim.Decision == DecideNewer:
+			g.answer(i, Result[T]{Outcome: StoreFailed}, op.fail(StoreFailed, ErrStore, ErrNewerRecord))
+		default:
+			res, err := settled[T](op, claim)
+			g.answer(i, res, err)
+		}
+	}
+	g.part, g.lost, g.lostErr = left, nil, nil
+	return granted, nil
+}
+
+// completions returns what is to be saved, in the order of the keys' hashes.
+func (g *group[T, Tx]) completions(claims []ClaimResult, values []T) []CompleteRequest {
+	done := make([]CompleteRequest, 0, len(values))
+	for _, k := range g.order() {
+		op := &g.ops[g.part[k]]
+		saved, elided := encode(op.core, op.call, values[k], g.summarize)
+		if op.ev != nil {
+			op.ev.Attempt, op.ev.Elided = max(claims[k].Record.Attempt, 1), elided
+		}
+		done = append(done, CompleteRequest{
+			ID: op.id, Token: claims[k].Record.Token, Nonce: g.nonces[g.part[k]], Result: saved, Lifetime: op.call.lifetime,
+		})
+	}
+	return done
+}
+
+// uncommitted is the end of a transaction whose commit failed.
+func (g *group[T, Tx]) uncommitted(err error, values []T) error {
+	switch {
+	case errors.Is(err, ErrConflict):
+		return &errAgain{err}
+	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTxTooLong):
+		return &errSplit{err}
+	}
+	switch g.t.txs.ClassifyTx(err) {
+	case TxErrorRetry:
+		return &errAgain{err}
+	case TxCommitLost:
+		g.lost, g.lostErr = values, err
+		return &errAgain{err}
+	}
+	g.fail(Failed, ErrStore, err)
+	return nil
+}
+
+func (g *group[T, Tx]) committed(i int, value T, attempt int) {
+	g.answer(i, Result[T]{Value: value, Outcome: Executed, Attempt: max(attempt, 1)}, nil)
+	g.t.hub.wake(g.ops[i].id)
+}
