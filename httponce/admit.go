@@ -14,16 +14,17 @@ import (
 // exchange is one request with a key, and its answer.
 type exchange struct {
 	*settings
-	route *route
-	w     http.ResponseWriter
-	r     *http.Request // the body is read: see request
-	key   everonce.Key
-	sum   everonce.Fingerprint
-	body  *body // what is kept of the request's; nil until it is read
-	kept  body
-	begun time.Time
-	stay  stay
-	told  Served
+	route  *route
+	w      http.ResponseWriter
+	r      *http.Request // the body is read: see request
+	key    everonce.Key
+	echoed string // the key as it was spelled, to be repeated in the answer; empty where it is not
+	sum    everonce.Fingerprint
+	body   *body // what is kept of the request's; nil until it is read
+	kept   body
+	begun  time.Time
+	stay   stay
+	told   Served
 
 	opts      [8]everonce.CallOption // room for those of a call
 	recv      keeper                 // set when the key counts
@@ -53,6 +54,9 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		p.detail = s.header + ": " + string(wrong) + "."
 		x.refused(p, 0)
 		return nil, false
+	}
+	if s.echoKey {
+		x.echoed = r.Header[s.header][0] // before a handler changes it
 	}
 	who, err := principal.name(r)
 	if err != nil {

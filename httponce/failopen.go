@@ -12,6 +12,7 @@ func (x *exchange) failOpen(next http.Handler, cause error) {
 	x.told.FailedOpen = true
 	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
 		"route", x.told.Route, "key", x.keyHash(), "error", cause)
+	x.echo(x.w.Header())
 	next.ServeHTTP(x.w, x.request(x.r.Context()))
 }
 

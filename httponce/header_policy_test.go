@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
@@ -155,6 +157,7 @@ func TestHeadersOfOuterMiddlewaresAreFresh(t *testing.T) {
 func TestMarkerAndEcho(t *testing.T) {
 	h := protected(t, &httponce.Options{Marker: "X-Replay", EchoKey: true}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-A", "a")
+		r.Header.Set("Idempotency-Key", "its own for another service")
 		if r.Header.Get("X-Stream") != "" {
 			_ = http.NewResponseController(w).Flush()
 		}
@@ -169,6 +172,25 @@ func TestMarkerAndEcho(t *testing.T) {
 			t.Errorf("answer %d of a stream: %v", i, res.Header)
 		}
 	}
+}
+
+// Those answers have the key, too, that are no answers for good.
+func TestEchoBeforeTheAnswerIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newService(t, setup{opts: httponce.Options{EchoKey: true, Route: httponce.Route{AnswerWithin: time.Second, FailOpen: true}}, handle: func(http.ResponseWriter, *http.Request) {
+			time.Sleep(time.Minute)
+		}})
+		for _, problem := range []string{"still-running", "in-progress"} {
+			if g := svc.post("k"); g.problem != problem || g.header.Get("Idempotency-Key") != "k" {
+				t.Errorf("%s: it got %+v", problem, g)
+			}
+		}
+		svc.fail(everything)
+		if g := svc.post("open"); g.status != http.StatusOK || g.header.Get("Idempotency-Key") != "open" {
+			t.Errorf("where the store is down, it got %+v", g)
+		}
+		time.Sleep(time.Hour) // until the first handler has returned
+	})
 }
 
 // zipped compresses what its clients accept compressed.

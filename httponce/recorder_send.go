@@ -30,7 +30,7 @@ func (r *recorder) sendHeld() {
 			r.sent.put(h)
 		}
 	}
-	if r.x.echoKey {
+	if r.x.echoed != "" { // else the header is not asked for
 		r.x.echo(r.w.Header())
 	}
 	if r.explicit {

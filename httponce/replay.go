@@ -57,8 +57,8 @@ func (x *exchange) mark(h http.Header, mark string, spare []string) {
 
 // echo repeats the key, where that is asked for.
 func (x *exchange) echo(h http.Header) {
-	if x.echoKey {
-		h[x.header] = x.r.Header[x.header]
+	if x.echoed != "" {
+		h[x.header] = []string{x.echoed}
 	}
 }
 

@@ -133,5 +133,6 @@ func (x *exchange) run(a *absence, c core) {
 
 // stillRunning tells the client that its handler goes on.
 func (x *exchange) stillRunning() {
+	x.echo(x.w.Header())
 	x.problem(problemStillRunning, max(x.route.AnswerWithin, time.Second))
 }
