@@ -90,11 +90,10 @@ func (f *headerFilter) mark(fs, before fields) fields {
 			fs = append(fs[:len(fs):len(fs)], field{name: name, removed: true})
 		}
 	}
-	connection := fs.named("Connection")
 	for i := range fs {
 		fd := &fs[i]
 		name := strings.TrimPrefix(fd.name, http.TrailerPrefix)
-		if !f.saves(name) || connection != nil && connection.lists(name) {
+		if !f.saves(name) || fs.connectionNames(name) {
 			continue
 		}
 		fd.saved = true
@@ -107,6 +106,17 @@ func (f *headerFilter) mark(fs, before fields) fields {
 		}
 	}
 	return fs
+}
+
+// connectionNames reports whether a header is of one connection because Connection, in any spelling, names it.
+func (fs fields) connectionNames(name string) bool {
+	const connection = "Connection"
+	for i := range fs {
+		if n := fs[i].name; len(n) == len(connection) && strings.EqualFold(n, connection) && fs[i].lists(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // beyond returns from which value on a field goes beyond what it was: 0 where it is not an addition.

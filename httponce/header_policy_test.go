@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -75,6 +76,34 @@ func TestTrapLocationIsNotLost(t *testing.T) {
 				t.Errorf("%s: %d %v", name, res.StatusCode, res.Header)
 			}
 		}
+	}
+}
+
+// A handler may write names past the canonical form, and net/http sends them so. What such a name means holds all the same: a
+// replay without a body has no length of one, which would be a second Content-Length, and what is one connection's stays there.
+func TestNamesInOtherSpellings(t *testing.T) {
+	srv := httptest.NewServer(protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["content-length"] = []string{"7"}
+		w.Header()["connection"] = []string{"X-Hop"}
+		w.Header()["X-Hop"] = []string{"secret"}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "created")
+	}))
+	defer srv.Close()
+	for _, want := range []string{"created", ""} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := bodyOf(t, res); res.StatusCode != http.StatusCreated || body != want || want == "" && res.Header.Get("X-Hop") != "" {
+			t.Errorf("%d %v %q, want %q", res.StatusCode, res.Header, body, want)
+		}
+		_ = res.Body.Close()
 	}
 }
 

@@ -124,13 +124,17 @@ func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 	}
 }
 
-// withoutBody removes what says something of a body that is not sent: a client would look for it.
+// ofBody are the headers that say something of a body.
+var ofBody = map[string]bool{
+	"Content-Length": true, "Content-Encoding": true, "Content-Range": true, "Content-Digest": true,
+	"Repr-Digest": true, "Digest": true, "Content-Md5": true, "Trailer": true,
+}
+
+// withoutBody removes what says something of a body that is not sent: a client would look for it. A handler may have
+// spelled a name in its own way, which net/http sends as it is: beside a Content-Length of its own.
 func withoutBody(h http.Header) {
-	for _, name := range [...]string{"Content-Length", "Content-Encoding", "Content-Range", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Trailer"} {
-		delete(h, name)
-	}
 	for name := range h {
-		if isPrefixed(name) {
+		if isPrefixed(name) || ofBody[http.CanonicalHeaderKey(name)] {
 			delete(h, name)
 		}
 	}
