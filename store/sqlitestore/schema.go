@@ -5,8 +5,9 @@ import "strings"
 // migrations is the schema: entry i brings the tables from version i to i + 1. An entry that was
 // released is never changed.
 //
-// Rows lie in the order of record IDs, without a rowid: those of one tenant together, and one tree to write for
-// each. The only further index leads a purge to what is due.
+// Records lie in the order of their coming, and not of their IDs, which are hashes: what is written at the same time
+// lies together, so a commit writes a few pages, and not one for each record; and a purge empties whole pages. Only the index of
+// IDs, which an insert writes and nothing else, is in the order of a hash. Steps lie in the order of their records' IDs.
 func migrations(prefix string) [][]string {
 	version1 := []string{
 		`CREATE TABLE IF NOT EXISTS {p}record (
@@ -40,7 +41,7 @@ func migrations(prefix string) [][]string {
 	prev_state     INTEGER,
 	prev_owner     TEXT,
 	prev_claimed   INTEGER
-) STRICT, WITHOUT ROWID`,
+) STRICT`,
 		`CREATE INDEX IF NOT EXISTS {p}record_due ON {p}record (due_at) WHERE due_at IS NOT NULL`,
 		`CREATE TABLE IF NOT EXISTS {p}step (
 	id             BLOB NOT NULL REFERENCES {p}record (id) ON DELETE CASCADE,
