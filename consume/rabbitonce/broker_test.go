@@ -39,6 +39,8 @@ type bench struct {
 	queue rabbitonce.Queue
 	conn  *amqp.Connection
 	ch    *amqp.Channel
+	// returns has the messages that were sent to a queue that is not there.
+	returns chan amqp.Return
 }
 
 // newBench returns queues of the test's own, which are gone after it.
@@ -74,7 +76,16 @@ func (b *bench) connect() {
 	if b.ch, err = b.conn.Channel(); err != nil {
 		b.t.Fatal(err)
 	}
+	b.returns = b.ch.NotifyReturn(make(chan amqp.Return, 1))
 	if err := b.ch.Confirm(false); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// declare declares the queues, without a consumer.
+func (b *bench) declare() {
+	b.t.Helper()
+	if err := b.dial(nil); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -112,6 +123,11 @@ func (b *bench) sendTo(queue string, msgs ...amqp.Publishing) {
 		}
 		if !confirm.Acked() {
 			b.t.Fatal("the broker has not taken the message")
+		}
+		select {
+		case <-b.returns:
+			b.t.Fatalf("there is no queue %s", queue)
+		default:
 		}
 	}
 }
@@ -240,7 +256,9 @@ func quick(opts *rabbitonce.Options) *rabbitonce.Options {
 	if opts != nil {
 		o = *opts
 	}
-	o.Workers.Log = quiet
+	if o.Workers.Log == nil {
+		o.Workers.Log = quiet
+	}
 	o.Workers.PauseMin, o.Workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
 	o.ReconnectMin, o.ReconnectMax = 10*time.Millisecond, 200*time.Millisecond
 	return &o

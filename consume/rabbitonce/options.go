@@ -12,8 +12,8 @@ import (
 
 // Options change how a consumer runs. The zero value of each field is its default.
 type Options struct {
-	// Workers say how messages are handled. HandleWithin is 10 minutes by default here: the broker closes the channel of a
-	// message that is in hand for longer than AckTimeout.
+	// Workers say how messages are handled. HandleWithin is 10 minutes by default here, or less where
+	// AckTimeout does not allow for that: the broker closes the channel of a message that is in hand for longer.
 	Workers consume.Workers
 	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice the concurrency.
 	Prefetch int
@@ -49,7 +49,6 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	}
 	w := &c.Workers
 	w.Concurrency = orDefault(w.Concurrency, defaultConcurrency)
-	w.HandleWithin = orDefault(w.HandleWithin, defaultHandleWithin)
 	w.SettleWithin = orDefault(w.SettleWithin, defaultSettleWithin)
 	if w.Log == nil {
 		w.Log = slog.Default()
@@ -63,13 +62,21 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	if err := w.Check(); err != nil {
 		return c, err
 	}
-	return c, c.checkTimes()
+	most := c.longest()
+	w.HandleWithin = orDefault(w.HandleWithin, min(defaultHandleWithin, most))
+	return c, c.checkTimes(most)
 }
 
-// checkTimes refuses what the broker would end: a message waits for those before it, and is handled then.
-func (o *Options) checkTimes() error {
-	turns := time.Duration((o.Prefetch + o.Workers.Concurrency - 1) / o.Workers.Concurrency)
-	if o.Workers.HandleWithin > (o.AckTimeout-o.Workers.SettleWithin)/turns {
+// longest is how long a handler may take so that no message is in hand for longer than AckTimeout: a message waits for
+// those before it, and is handled and answered then.
+func (o *Options) longest() time.Duration {
+	turns := (o.Prefetch + o.Workers.Concurrency - 1) / o.Workers.Concurrency
+	return (o.AckTimeout - o.Workers.SettleWithin) / time.Duration(turns)
+}
+
+// checkTimes refuses what the broker would end.
+func (o *Options) checkTimes(most time.Duration) error {
+	if o.Workers.HandleWithin > most || most <= 0 {
 		return fmt.Errorf("%w: a handler may take %v (Workers.HandleWithin), and %d messages that were sent ahead are handled by %d workers: the broker closes a channel when a message is in hand for %v (AckTimeout)",
 			everonce.ErrInvalidArgument, o.Workers.HandleWithin, o.Prefetch, o.Workers.Concurrency, o.AckTimeout)
 	}

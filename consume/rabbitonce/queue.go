@@ -35,7 +35,8 @@ type Queue struct {
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology
 	// DeliveryLimit is how often the broker delivers one message that ends the process, or the connection, each time,
-	// before it makes it a dead letter by itself. Only where the queue is declared. Default 20.
+	// before it makes it a dead letter by itself; those that were sent ahead with it each time count too, and are dead
+	// letters like it then: replay them. Only where the queue is declared. Default 20.
 	DeliveryLimit int
 }
 

@@ -1,0 +1,232 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// The queue is deleted, by which the broker cancels the consumer: it is declared again, and consumed.
+func TestCancelledByTheBroker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	opts, again := connections(nil)
+	r := b.run(specOf(nothing), opts)
+	b.send(message("m-1"))
+	r.wants(everonce.Executed)
+	b.deleteQueue(b.queue.Name)
+	wait(t, "the next connection", again)
+	b.send(message("m-2"))
+	r.wants(everonce.Executed)
+}
+
+// A copy that the broker confirms and returns, because its queue is gone, is a failure: the message is not
+// acknowledged, is not handled again, and goes its way when the queue is back.
+func TestAReturnedCopyIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ran := atomic.Int64{}
+	complaints := make(chan string, 1000)
+	opts := &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complaints)}}
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		if ran.Add(1) == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), opts)
+	b.deleteQueue(b.queue.Name + ".retry.100ms")
+	b.send(message("m-1"))
+	r.wants(everonce.Failed)
+	for range 3 {
+		if c := <-complaints; !strings.Contains(c, "there is no such queue") {
+			t.Fatalf("it complained of %s", c)
+		}
+	}
+	if n := ran.Load(); n != 1 {
+		t.Errorf("handled %d times", n)
+	}
+	b.declare()
+	r.wants(everonce.Executed)
+}
+
+// A copy that the broker refuses, because its queue is full, is a failure too.
+func TestARefusedCopyIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, full); err != nil {
+		t.Fatal(err)
+	}
+	complaints := make(chan string, 1000)
+	r := b.run(specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complaints)}})
+	b.send(amqp.Publishing{MessageId: "m-1"}, amqp.Publishing{MessageId: "m-2"}, message("m-3"))
+	for c := range complaints {
+		if strings.Contains(c, "did not take a message over") {
+			break
+		}
+	}
+	b.letter()
+	b.letter() // there is room for it now
+	executed := 0
+	for range 3 {
+		if r.verdict().Outcome == everonce.Executed {
+			executed++
+		}
+	}
+	if executed != 1 {
+		t.Errorf("%d were executed, want the one with a body", executed)
+	}
+	b.wantLength(b.queue.Name, 0)
+}
+
+// At the end what is in hand is finished and acknowledged, and what had been sent ahead is given back, also while
+// that goes on.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { close(begun); <-end; return nil }), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}, Prefetch: 10})
+	for i := range 5 {
+		b.send(message(fmt.Sprint("m-", i)))
+	}
+	wait(t, "the first message", begun)
+	b.wantLength(b.queue.Name, 0) // all were sent ahead
+	r.end()
+	b.wantLength(b.queue.Name, 4)
+	close(end)
+	r.wants(everonce.Executed)
+	r.stop()
+	b.wantLength(b.queue.Name, 4)
+}
+
+// brokenStore is down.
+type brokenStore struct{ everonce.Store }
+
+func (brokenStore) Claim(context.Context, everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	return everonce.ClaimResult{}, errors.New("the store is down")
+}
+
+// While the store is down nothing is acknowledged, and nothing becomes a dead letter; at the end the broker
+// has all of it back.
+func TestWhileTheStoreIsDown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store := memstore.New(nil)
+	r := b.runOn(brokenStore{store}, b.url, specOf(nothing), nil)
+	b.send(message("m-1"), message("m-2"), message("m-3"))
+	for range 20 {
+		if v := r.verdict(); v.Disposition != consume.Keep {
+			t.Fatalf("%v, %v", v.Outcome, v.Disposition)
+		}
+	}
+	r.stop()
+	b.wantLength(b.queue.Name, 3)
+	b.wantLength(b.queue.DeadLetters, 0)
+	r = b.runOn(store, b.url, specOf(nothing), nil)
+	r.wants(everonce.Executed, everonce.Executed, everonce.Executed)
+}
+
+// A message that ends its consumer each time becomes a dead letter by the broker: it is not lost, can be
+// told from others, and can be replayed.
+func TestAMessageThatKillsIsADeadLetterOfTheBroker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.DeliveryLimit = 2
+	b.declare()
+	b.send(message("m-1"))
+	for range 3 {
+		ch, err := b.conn.Channel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		deliveries, err := ch.Consume(b.queue.Name, "", false, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := <-deliveries; d.MessageId != "m-1" {
+			t.Fatalf("%+v", d)
+		}
+		if err := ch.Close(); err != nil { // as a process that dies
+			t.Fatal(err)
+		}
+	}
+	b.wantLength(b.queue.DeadLetters, 1)
+	l := b.letters()
+	all, err := l.List(t.Context(), rabbitonce.Filter{})
+	if err != nil || len(all) != 1 || all[0].Reason != "broker_delivery_limit" || all[0].Queue != b.queue.Name || all[0].Last.IsZero() || all[0].Detail == "" || all[0].Message.ID != "m-1" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	if n, err := l.Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{"broker_delivery_limit"}}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	b.run(specOf(nothing), nil).wants(everonce.Executed)
+}
+
+// A message whose headers are nested so deeply that the client library ends its connection over them becomes a dead
+// letter of the broker, and the consumer goes on.
+func TestHeadersThatEndTheConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.DeliveryLimit = 3
+	r := b.run(specOf(nothing), nil)
+	deep := amqp.Table{"x": "y"}
+	for range 40 {
+		deep = amqp.Table{"x": deep}
+	}
+	msg := message("m-1")
+	msg.Headers = deep
+	b.send(msg)
+	b.wantLength(b.queue.DeadLetters, 1)
+	b.send(message("m-2"))
+	r.wants(everonce.Executed)
+}
+
+// Two consumers of one event have queues of their own and share a store: each handles it.
+func TestTwoConsumersOfOneEvent(t *testing.T) {
+	t.Parallel()
+	billing, mail := newBench(t), newBench(t)
+	store := memstore.New(nil)
+	spec := specOf(nothing)
+	spec.Consumer = "mail"
+	r1 := billing.runOn(store, billing.url, specOf(nothing), nil)
+	r2 := mail.runOn(store, mail.url, spec, nil)
+	billing.send(message("m-1"), message("m-1"))
+	mail.send(message("m-1"), message("m-1"))
+	r1.wants(everonce.Executed, everonce.Replayed)
+	r2.wants(everonce.Executed, everonce.Replayed)
+}
+
+// A message that another consumer is handling comes later, through a queue with a delay, and does not use up its retries.
+func TestInProgressElsewhereDoesNotCount(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	spec := specOf(func(context.Context, *consume.Message, order) error { close(begun); <-end; return nil })
+	spec.Retry.Limit = -1 // the first retry that counts would be a dead letter
+	retries := make(chan int, 1000)
+	spec.Key = func(m *consume.Message) (string, error) { retries <- m.Retries; return m.ID, nil }
+	r := b.run(spec, nil)
+	b.send(message("m-1"))
+	wait(t, "the first", begun)
+	b.send(message("m-1"))
+	r.wants(everonce.InProgress, everonce.InProgress, everonce.InProgress)
+	close(end)
+	r.wants(everonce.Executed, everonce.Replayed)
+	r.stop()
+	close(retries)
+	for n := range retries {
+		if n != 0 {
+			t.Errorf("it counts as %d retries", n)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/rs/zerolog"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// wire is a way to the broker that can be cut.
+type wire struct {
+	t     *testing.T
+	proxy *toxiproxy.Proxy
+	url   string
+}
+
+func newWire(t *testing.T, brokerURL string) *wire {
+	t.Helper()
+	uri, err := amqp.ParseURI(brokerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	w := &wire{t: t, proxy: toxiproxy.NewProxy(server, "p", "127.0.0.1:0", fmt.Sprintf("%s:%d", uri.Host, uri.Port))}
+	w.start()
+	t.Cleanup(w.proxy.Stop)
+	if _, err := fmt.Sscanf(w.proxy.Listen, "127.0.0.1:%d", &uri.Port); err != nil {
+		t.Fatal(err)
+	}
+	uri.Host = "127.0.0.1"
+	w.url = uri.String()
+	return w
+}
+
+func (w *wire) start() {
+	w.t.Helper()
+	if err := w.proxy.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// cut ends all connections, and takes new ones.
+func (w *wire) cut() {
+	w.t.Helper()
+	w.proxy.Stop()
+	w.start()
+}
+
+// poison does something to the data of both directions.
+func (w *wire) poison(kind, attributes string) {
+	w.t.Helper()
+	for _, way := range []string{"upstream", "downstream"} {
+		toxic := fmt.Sprintf(`{"name":%q,"type":%q,"stream":%q,"attributes":{%s}}`, way, kind, way, attributes)
+		if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *wire) heal() { w.proxy.Toxics.ResetToxics(w.t.Context()) }
+
+// connections tells when a consumer has connected again.
+func connections(opts *rabbitonce.Options) (*rabbitonce.Options, <-chan struct{}) {
+	h := &reconnections{Handler: slog.DiscardHandler, again: make(chan struct{}, 1000)}
+	if opts == nil {
+		opts = &rabbitonce.Options{}
+	}
+	opts.Workers.Log = slog.New(h)
+	return opts, h.again
+}
+
+type reconnections struct {
+	slog.Handler
+	again chan struct{}
+}
+
+func (*reconnections) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *reconnections) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "rabbitonce: connected again" {
+		h.again <- struct{}{}
+	}
+	return nil
+}
+
+func wait(t *testing.T, what string, signal <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-signal:
+	case <-time.After(soon):
+		t.Fatalf("waited for %s", what)
+	}
+}
+
+// The connection is cut many times in a stream of messages: each takes effect once, and none is left.
+func TestConnectionsThatAreCut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	const n = 200
+	b.declare()
+	for i := range n {
+		b.send(message(fmt.Sprint("m-", i)))
+	}
+	var mu sync.Mutex
+	ran := map[string]int{}
+	store := memstore.New(nil)
+	r := b.runOn(store, w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ran[m.ID]++
+		if len(ran)%20 == 0 {
+			w.cut()
+		}
+		return nil
+	}), &rabbitonce.Options{Heartbeat: time.Second}) // a connection that is made while it is cut may be half open
+	for done := map[string]bool{}; len(done) < n; {
+		if v := r.verdict(); v.Outcome == everonce.Executed {
+			done[v.KeyHash] = true
+		}
+	}
+	b.wantLength(b.queue.Name, 0)
+	r.stop()
+	b.wantLength(b.queue.Name, 0)
+	b.wantLength(b.queue.DeadLetters, 0)
+	for id, times := range ran {
+		if times != 1 {
+			t.Errorf("%s ran %d times", id, times)
+		}
+	}
+}
+
+// An acknowledgement that was lost with its connection is a message that comes again, flagged and counted, and is replayed.
+func TestALostAcknowledgementIsAReplay(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	ran := 0
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		ran++
+		w.cut()
+		return nil
+	})
+	seen := make(chan consume.Message, 10)
+	spec.Key = func(m *consume.Message) (string, error) {
+		seen <- *m
+		return m.ID, nil
+	}
+	r := b.runOn(memstore.New(nil), w.url, spec, nil)
+	b.send(message("m-1"))
+	r.wants(everonce.Executed, everonce.Replayed)
+	b.wantLength(b.queue.Name, 0)
+	r.stop()
+	if first, second := <-seen, <-seen; ran != 1 || first.Deliveries != 1 || first.Redelivered || second.Deliveries != 2 || !second.Redelivered {
+		t.Errorf("ran %d times: %+v, %+v", ran, first, second)
+	}
+}
+
+// The number of a delivery means another message on another channel: an acknowledgement that comes after the connection
+// was lost goes nowhere.
+func TestAnAcknowledgementNeverGoesToAnotherChannel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	firstBegan, endFirst := make(chan struct{}), make(chan struct{})
+	othersBegan, endOthers := make(chan string, 10), make(chan struct{})
+	opts, again := connections(nil)
+	opts.Workers.Concurrency = 4
+	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "m-1" {
+			close(firstBegan)
+			<-endFirst
+			return nil
+		}
+		othersBegan <- m.ID
+		<-endOthers
+		return everonce.NotDone(errClosed)
+	}), opts)
+	b.send(message("m-1"))
+	wait(t, "the first message", firstBegan)
+	w.cut()
+	wait(t, "the next connection", again)
+	r.wants(everonce.InProgress) // the first message, delivered again, as the first of its channel
+	b.send(message("m-2"), message("m-3"))
+	<-othersBegan
+	<-othersBegan
+	close(endFirst)
+	r.wants(everonce.Executed) // and acknowledged nowhere
+	close(endOthers)
+	for exhausted := 0; exhausted < 2; {
+		if r.verdict().Letter.Reason == consume.Exhausted {
+			exhausted++
+		}
+	}
+	b.wantLength(b.queue.DeadLetters, 2)
+	r.stop()
+}
+
+// A connection on which nothing comes through any more is found by its heartbeats.
+func TestAHalfOpenConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	opts, again := connections(&rabbitonce.Options{Heartbeat: time.Second})
+	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
+	b.send(message("m-1"))
+	r.wants(everonce.Executed)
+	w.poison("timeout", `"timeout":0`)
+	b.send(message("m-2"))
+	// What was swallowed makes the connection unusable: toxiproxy ends it when it is healed, so that is left to the heartbeats.
+	deadline := time.AfterFunc(5*time.Second, w.heal)
+	defer deadline.Stop()
+	wait(t, "the next connection", again)
+	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() {
+		if v.Disposition != consume.Ack {
+			t.Errorf("%v, %v", v.Outcome, v.Err)
+		}
+	}
+	b.wantLength(b.queue.Name, 0)
+}
+
+// A slow line that delivers byte by byte is slow, and nothing else.
+func TestASlowConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), nil)
+	w.poison("slicer", `"average_size":20,"size_variation":10,"delay":500`)
+	b.send(message("m-1"), message("m-2"), message("m-1"))
+	r.wants(everonce.Executed, everonce.Executed, everonce.Replayed)
+	w.heal()
+}
+
+// complaintsTo hands over the errors that a consumer logs.
+func complaintsTo(c chan string) *slog.Logger {
+	return slog.New(&complaints{Handler: slog.DiscardHandler, to: c})
+}
+
+type complaints struct {
+	slog.Handler
+	to chan string
+}
+
+func (*complaints) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *complaints) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" {
+			select {
+			case h.to <- a.Value.String():
+			default: // nobody looks any more
+			}
+		}
+		return true
+	})
+	return nil
+}
