@@ -41,7 +41,9 @@ type Options struct {
 	// Log gets what an operator must hear of: answers that could not be recorded, requests that were let
 	// through unprotected, panics whose client had been answered. Default [slog.Default].
 	Log *slog.Logger
-	// Observe, if set, is called once for every request with a key, after its answer was sent. It must not block.
+	// Observe, if set, is called once for every request with a key, and for each that was refused without one, after its
+	// answer was sent. It must not block. What becomes of a handler that goes on after its client was answered
+	// (AnswerWithin) is told to the receiver's Observer.
 	Observe func(context.Context, Served)
 }
 

@@ -50,8 +50,8 @@ func DefaultSave() Save {
 	}
 }
 
-// Stripe returns what Stripe's first API does: once the handler has begun, its answer is the answer, failures
-// of the server included.
+// Stripe returns what Stripe's first API does: once an operation has begun, its answer is the answer, failures of the
+// server included. What [DefaultSave] releases (401, 403, 421, 425, 429) says that it has not.
 func Stripe() Save {
 	s := DefaultSave()
 	s["5xx"], s["408"] = Saved, Saved

@@ -6,10 +6,12 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Served tells how a request with a key was answered: for metrics and access logs. It holds no key.
+// Served tells how a request with a key was answered, or was refused without one: for metrics and access logs. It holds
+// no key.
 type Served struct {
 	Method string
-	// Route is the route's name in the scope: a pattern, or a path.
+	// Route is the route's name in the scope: a pattern, or a path. A path is the client's to choose, of any length and in
+	// any number: it is no label for a metric.
 	Route string
 	// KeyHash is [everonce.RecordID.Short]; empty where the request was refused before its key counted.
 	KeyHash string
