@@ -4,13 +4,62 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/oncetest"
 )
+
+// Of a handler that goes on after its client was answered, an operator is told what its client can not be told; and an
+// Observer, by which a service that ends can wait for it, when all is recorded.
+func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		logged string
+		again  got
+	}{
+		"unknown": {500, "is unknown", got{status: 409, problem: "outcome-unknown"}},
+		"done":    {201, "", got{status: 201, mark: "true"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var running attempts
+				svc := newService(t, setup{
+					core: everonce.Options{Observer: &running}, opts: httponce.Options{Route: httponce.Route{AnswerWithin: time.Second}},
+					handle: func(w http.ResponseWriter, _ *http.Request) {
+						time.Sleep(time.Minute)
+						w.WriteHeader(c.status)
+					},
+				})
+				if g := svc.post("k"); g.problem != "still-running" {
+					t.Errorf("first it got %+v", g)
+				}
+				running.Wait()
+				if g := svc.post("k"); g.status != c.again.status || g.problem != c.again.problem || g.mark != c.again.mark {
+					t.Errorf("when the attempt had ended it got %+v", g)
+				}
+				synctest.Wait()
+				if logs := svc.logs.String(); !strings.Contains(logs, c.logged) || c.logged == "" && logs != "" {
+					t.Errorf("logged was %q", logs)
+				}
+			})
+		})
+	}
+}
+
+// attempts is an Observer that can be waited for.
+type attempts struct{ sync.WaitGroup }
+
+func (a *attempts) Start(ctx context.Context, _ everonce.Op) context.Context {
+	a.Add(1)
+	return ctx
+}
+
+func (a *attempts) End(context.Context, everonce.Event) { a.Done() }
 
 // That a key stays taken is told to an operator whether or not the client is still there: a client that has gone, or that was
 // answered before its handler was done, is the last one who would see it.

@@ -85,7 +85,8 @@ type Route struct {
 	// AnswerWithin is how long the client waits for the handler before it is told to ask again, by the problem
 	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns, and
 	// its answer is kept; what it wants of the connection (Flush, Hijack, deadlines) fails with
-	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. Default 0: until the handler returns,
+	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. [http.Server.Shutdown] does not wait for a
+	// handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded. Default 0: until the handler returns,
 	// in the goroutine of the request.
 	AnswerWithin time.Duration
 	// EndWithClient ends the handler's context when the client goes away before it was answered. Default: the work goes

@@ -23,6 +23,8 @@ type verdict struct {
 	// met: another attempt was running when this call was first made; waited is how long this one waited for it.
 	met    bool
 	waited time.Duration
+	// late: the client has been answered before.
+	late bool
 }
 
 // sendsOwn reports whether the client gets what the handler wrote in this call. In every other case that is
@@ -145,6 +147,8 @@ func (x *exchange) logVerdict(v *verdict) {
 		switch {
 		case v.tx:
 			text = "httponce: the answer to a commit was lost"
+		case v.late:
+			text, say = "httponce: what a handler did whose client had been answered is unknown", x.log.WarnContext
 		case v.own == nil && v.res.Attempt != 0:
 			text, say = "httponce: the question whether it happened has no answer", x.log.WarnContext
 		default:

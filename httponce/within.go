@@ -122,6 +122,7 @@ func (x *exchange) run(a *absence, c core) {
 		if !late {
 			a.leave()
 		} else if a.returned {
+			a.v.late = true
 			x.logVerdict(&a.v)
 		}
 		a.cancel()
