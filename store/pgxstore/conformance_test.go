@@ -14,7 +14,7 @@ import (
 func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
-		MaxResult: 16 << 20,
+		MaxResult: 16 << 20, TxBatch: true,
 	}
 }
 

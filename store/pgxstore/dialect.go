@@ -25,6 +25,7 @@ func (d *database) texts() *sqlstore.Statements {
 		},
 		Greatest:     "greatest",
 		OneStatement: true,
+		Arrays:       true,
 		SkipLocked:   "FOR UPDATE SKIP LOCKED",
 		RowID:        "ctid",
 	})

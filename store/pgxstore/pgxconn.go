@@ -92,7 +92,7 @@ func readRows(rows pgx.Rows, call *sqlstore.Call) error {
 
 func affected(call *sqlstore.Call, n int64) error {
 	call.Affected = n
-	if call.Must && n == 0 {
+	if call.Missed() {
 		return sqlstore.ErrNothingWritten
 	}
 	return nil

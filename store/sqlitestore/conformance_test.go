@@ -35,7 +35,7 @@ func harness(t testing.TB) storetest.Harness {
 func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
-		MaxResult: 16 << 20, OneWriter: true,
+		MaxResult: 16 << 20, OneWriter: true, TxBatch: true,
 	}
 }
 

@@ -217,7 +217,7 @@ func (c *conn) sendLocked(tx *openTx, calls []*sqlstore.Call) error {
 		if err := c.raw.send(context.Background(), call); err != nil {
 			return err
 		}
-		if call.Must && call.Affected == 0 {
+		if call.Missed() {
 			return sqlstore.ErrNothingWritten
 		}
 	}

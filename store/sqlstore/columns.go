@@ -22,8 +22,8 @@ var swapKinds = []ArgKind{
 	ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt, ArgInt,
 }
 
-// qualified puts the alias of the records' table in front of every column.
-func qualified(columns string) string { return "r." + strings.ReplaceAll(columns, ", ", ", r.") }
+// qualifiedColumns are [RecordColumns] with the alias of the records' table in front of each.
+var qualifiedColumns = "r." + strings.ReplaceAll(RecordColumns, ", ", ", r.")
 
 // withoutData leaves out what may be large.
 func withoutData(columns string) string {

@@ -17,7 +17,7 @@ func SendSQL(ctx context.Context, q SQLQuerier, calls ...*Call) error {
 		if err := sendSQL(ctx, q, call); err != nil {
 			return err
 		}
-		if call.Must && call.Affected == 0 {
+		if call.Missed() {
 			return ErrNothingWritten
 		}
 	}

@@ -26,6 +26,8 @@ type Dialect struct {
 	OneStatement bool
 	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
+	// Arrays says that it has arrays as PostgreSQL has: unnest, generate_series. Without, batches are single statements.
+	Arrays bool
 	// RowID is a row's address, for a database that comes back to rows it has just locked faster by it than
 	// by a join: "ctid". Empty elsewhere.
 	RowID string
@@ -55,6 +57,9 @@ func NewStatements(d Dialect) *Statements {
 		Renew:     w.renew(),
 	}
 	s.Finish, s.FinishNew = w.finish()
+	if d.Arrays {
+		s.ReadLockedAll, s.FinishAll = w.readLockedAll(), w.finishAll()
+	}
 	if d.Now != "" {
 		s.Brief = w.brief()
 	}
@@ -159,7 +164,7 @@ func (w writer) read(name, lock string) *Statement {
 		locked = "CASE WHEN clock.locked THEN 1 ELSE 0 END"
 		lock = ", " + lock + " AS locked"
 	}
-	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualified(RecordColumns)+
+	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualifiedColumns+
 		" FROM (SELECT "+w.Now+" AS now"+lock+") AS clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
@@ -184,7 +189,7 @@ func (w writer) claimOrRead() *Statement {
 	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
 		", inserted AS (INSERT INTO {record} ("+claimColumns+") SELECT "+claimValues("clock.now")+
 		" FROM clock"+where+" ON CONFLICT (id) DO NOTHING RETURNING 1) "+
-		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualified(RecordColumns)+
+		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualifiedColumns+
 		" FROM clock LEFT JOIN {record} AS r ON r.id = {1b}")
 }
 
@@ -297,12 +302,16 @@ func (w writer) dropOrphans() *Statement {
 	return w.exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
 }
 
-func (w writer) finish() (full, fresh *Statement) {
-	const insert = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
+// finishColumns are what a completed record is written with, and finishValues the values, but for where they come from.
+const (
+	finishColumns = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
 		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"
-	const values = "{1b}, {3t}, {4t}, 4, CASE WHEN {5i} > 0 THEN {5i} ELSE {now} END, {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
+	finishValues = "{1b}, {3t}, {4t}, 4, CASE WHEN {5i} > 0 THEN {5i} ELSE {now} END, {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
 		"{now}, {now}, {now}, {now}, {now} + {15i}, {now} + {16i}, " +
 		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
+)
+
+func (w writer) finish() (full, fresh *Statement) {
 	where := "r.rev = {2i} OR {gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
 		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0"
 	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
@@ -320,21 +329,21 @@ func (w writer) finish() (full, fresh *Statement) {
 		assigned = append(assigned, same+" = excluded."+same)
 	}
 	set := strings.Join(assigned, ", ")
-	source := "VALUES (" + values + ")"
+	source := "VALUES (" + finishValues + ")"
 	if w.Now != "" {
-		source = "SELECT " + timed(values, "clock.now") + " FROM " + w.from()
+		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + w.from()
 		set, where = timed(set, "excluded.updated_at"), timed(where, "excluded.updated_at")
 	}
 	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
 		source += " WHERE " + w.TryLock(w.arg(1, ArgBytes))
 	}
-	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+insert+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
+	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
 	if w.Now != "" { // to have an update at hand costs as much as the insert
 		where = "{2i} = 0"
 		if w.TryLock != nil {
 			where += " AND " + w.TryLock(w.arg(1, ArgBytes))
 		}
-		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+insert+") SELECT "+timed(values, "clock.now")+" FROM "+w.from()+
+		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+w.from()+
 			" WHERE "+where+" ON CONFLICT (id) DO NOTHING RETURNING 1")
 	}
 	return full, fresh

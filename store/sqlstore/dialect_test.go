@@ -16,7 +16,7 @@ func dialects() map[string]Dialect {
 	return map[string]Dialect{
 		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place},
 		"one statement": {
-			Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest", Placeholder: place, Now: "THECLOCK", OneStatement: true,
+			Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest", Placeholder: place, Now: "THECLOCK", OneStatement: true, Arrays: true,
 			TryLock: func(id string) string { return "THELOCK(" + id + ")" }, SkipLocked: "SKIPLOCKED",
 		},
 	}
@@ -87,7 +87,7 @@ func TestNoStatementPurgesWithoutItsPredicate(t *testing.T) {
 
 func TestTheKeyIsLockedWhereClaimsAreMade(t *testing.T) {
 	s := NewStatements(dialects()["one statement"])
-	for _, st := range []*Statement{s.Claim, s.ReadLocked, s.Swap} {
+	for _, st := range []*Statement{s.Claim, s.ReadLocked, s.ReadLockedAll, s.Swap} {
 		if !strings.Contains(st.Text, "THELOCK") {
 			t.Errorf("%s does not lock the key", st.Name)
 		}

@@ -101,7 +101,13 @@ type Call struct {
 	// [ErrNothingWritten]. A driver that pipelines a commit must make the statement fail by itself then; the text of
 	// a statement that is used so ends in "RETURNING 1", for it to be wrapped.
 	Must bool
+	// AtLeast is how many rows it must affect then, where one is not enough. Where all of a statement's rows are
+	// written or none, the driver need not count.
+	AtLeast int64
 }
+
+// Missed reports whether the statement has affected less than it must: for drivers.
+func (c *Call) Missed() bool { return c.Must && c.Affected < max(c.AtLeast, 1) }
 
 // Row is one row of an answer.
 type Row interface {

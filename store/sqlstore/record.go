@@ -51,6 +51,7 @@ type row struct {
 	now              time.Time
 	locked, inserted bool
 	found            bool
+	place            int64 // of the key among many
 	rec              everonce.Record
 	steps            int64 // how many the record has; they are read apart
 	rev              int64
@@ -74,7 +75,7 @@ func (w *row) scan(r Row) error {
 		&format, &created, &claimed, &updated, &completed, &until, &gone, &due, &w.steps, &w.rev); err != nil {
 		return err
 	}
-	w.now, w.locked, w.inserted, w.found = at(now), locked != 0, inserted != 0, id != nil
+	w.now, w.locked, w.inserted, w.found, w.place = at(now), locked != 0, inserted != 0, id != nil, inserted
 	if !w.found {
 		w.rec = everonce.Record{}
 		return nil

@@ -78,6 +78,16 @@ type Statements struct {
 	// record: it may refuse to write over any. It takes the same arguments. Nil where that is no cheaper.
 	FinishNew *Statement
 
+	// ReadLockedAll is ReadLocked for many keys, and FinishAll is FinishNew for many that the same transaction has
+	// claimed with ReadLockedAll, which locks them all. Nil where single statements are to do it. ReadLockedAll
+	// answers a row for each key that could not be locked or has a record, with the place of the key (from 1) for whether it
+	// was inserted; if there is none, one row with the time. FinishAll answers a row for each record that it wrote.
+	//  ReadLockedAll: $1 ids, one behind the other, $2 their number
+	//  FinishAll: $1…$16 as for Finish, for $2 the number of records, $1 ids, $6 nonces and $9 fp_sums one behind the
+	//  other, and arrays of $4 name, $5 token, $13 data and $14 summary as PostgreSQL writes them
+	ReadLockedAll *Statement
+	FinishAll     *Statement
+
 	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1
 	// records that are gone. Both affect what they changed, and repeat their predicate in the write. (now)
 	// Where Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
@@ -108,7 +118,7 @@ type Statements struct {
 func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
-		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.Finish, s.FinishNew, s.DropOrphans,
+		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
 		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}

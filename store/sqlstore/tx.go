@@ -111,10 +111,15 @@ func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
 
 // granted decides a claim on what was read under the key's lock, and remembers it.
 func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, first *Call, w *row) (res everonce.ClaimResult, err error) {
-	s := h.store
-	if err = s.readOn(ctx, h.conn, first, &req.ID, w); err != nil {
+	if err = h.store.readOn(ctx, h.conn, first, &req.ID, w); err != nil {
 		return res, err
 	}
+	return h.grant(req, w, new(txClaim))
+}
+
+// grant decides a claim on a whole record, and remembers it in claim.
+func (h *txHandle[Tx]) grant(req *everonce.ClaimRequest, w *row, claim *txClaim) (res everonce.ClaimResult, err error) {
+	s := h.store
 	rec, err := w.record()
 	if err != nil {
 		return res, err
@@ -128,7 +133,8 @@ func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, 
 	if h.claims == nil {
 		h.claims = make(map[everonce.RecordID]*txClaim, 1)
 	}
-	h.claims[req.ID] = &txClaim{req: *req, token: res.Record.Token, rev: w.rev}
+	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev}
+	h.claims[req.ID] = claim
 	return res, nil
 }
 

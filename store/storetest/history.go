@@ -87,6 +87,15 @@ func register() porcupine.Model {
 // history runs clients against each other and checks what they were told.
 func (e *env) history(deliver func(p *process, d delivery) (told, error)) {
 	e.Helper()
+	e.histories(1, func(p *process, ds []delivery) ([]told, error) {
+		answer, err := deliver(p, ds[0])
+		return []told{answer}, err
+	})
+}
+
+// histories is history for deliveries that come several at a time, of neighbouring keys.
+func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([]told, error)) {
+	e.Helper()
 	const clients, turns, keys = 8, 36, 12
 	quick := []fault{failBefore, failAfter, dieBefore, dieAfter}
 	seed := rand.Uint64() //nolint:gosec // for choices, not for secrets
@@ -102,25 +111,31 @@ func (e *env) history(deliver func(p *process, d delivery) (told, error)) {
 		rng := rand.New(rand.NewPCG(seed, uint64(client))) //nolint:gosec // a seeded choice
 		for turn := range turns {
 			// They move over the keys together, so that they meet at each.
-			d := delivery{key: all[min(turn/3+rng.IntN(2), keys-1)], own: fmt.Sprintf("%d.%d", client, turn)}
+			ds := make([]delivery, together)
+			for i, from := range rng.Perm(together) {
+				ds[i] = delivery{key: all[min(turn/3+rng.IntN(2)+from, keys-1)], own: fmt.Sprintf("%d.%d.%d", client, turn, i)}
+			}
 			p := newProcess(-1, noFault)
 			if rng.IntN(4) == 0 {
 				p = newProcess(rng.IntN(4), quick[rng.IntN(len(quick))])
 			}
 			called := time.Since(started)
-			answer, err := deliver(p, d)
+			answers, err := deliver(p, ds)
 			returned := int64(time.Since(started))
 			if err != nil {
-				e.Errorf("seed %d: %v: %v", seed, answer.outcome, err)
+				e.Errorf("seed %d: %v: %v", seed, answers, err)
 			}
-			if answer.outcome == 0 || answer.outcome == everonce.NotRecorded || answer.outcome == everonce.Unknown {
-				returned = math.MaxInt64
-			}
-			mu.Lock()
-			ops = append(ops, porcupine.Operation{ClientId: client, Input: d, Call: int64(called), Output: answer, Return: returned})
-			mu.Unlock()
-			if answer.outcome == everonce.InProgress && rng.IntN(2) == 0 {
-				e.overtake(d.key)
+			for i, d := range ds {
+				answer, end := answers[i], returned
+				if answer.outcome == 0 || answer.outcome == everonce.NotRecorded || answer.outcome == everonce.Unknown {
+					end = math.MaxInt64
+				}
+				mu.Lock()
+				ops = append(ops, porcupine.Operation{ClientId: client, Input: d, Call: int64(called), Output: answer, Return: end})
+				mu.Unlock()
+				if answer.outcome == everonce.InProgress && rng.IntN(2) == 0 {
+					e.overtake(d.key)
+				}
 			}
 		}
 	})

@@ -62,6 +62,8 @@ type Capabilities struct {
 	MaxResult int
 	// RefusesLarger declares that a result of MaxResult + 1 bytes is refused with everonce.ErrTooLarge.
 	RefusesLarger bool
+	// TxBatch declares, for RunTx, that the store's transactions implement everonce.TxBatch.
+	TxBatch bool
 	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a
 	// second one waits until the first has ended, unless it claims the same key.
 	OneWriter bool

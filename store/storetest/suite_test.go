@@ -14,7 +14,7 @@ func TestNamesAreUniqueAndBugsNameAnExistingCheck(t *testing.T) {
 		bugs   []bug
 	}{
 		{storeChecks(), slices.Concat(storeBugs(), engineBugs())},
-		{slices.Concat(txChecks[int](), txEngineChecks[int](), txCrashChecks[int]()), txBugs[int]()},
+		{allTxChecks[int](), txBugs[int]()},
 	} {
 		var names []string
 		for _, c := range suite.checks {

@@ -45,9 +45,13 @@ func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
 		h.Harness.tx = h
 		return h.Harness
 	}
-	checks := slices.Concat(txChecks[Tx](), txEngineChecks[Tx](), txCrashChecks[Tx]())
+	checks := allTxChecks[Tx]()
 	runChecks(t, made, caps, checks)
 	runBugs(t, made, caps, checks, txBugs[Tx]())
+}
+
+func allTxChecks[Tx any]() []check {
+	return slices.Concat(txChecks[Tx](), txBatchChecks[Tx](), txEngineChecks[Tx](), txCrashChecks[Tx](), txBatchEngineChecks[Tx]())
 }
 
 // txEnv is a check's world with transactions.

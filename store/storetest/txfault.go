@@ -68,6 +68,9 @@ func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest)
 	if f == nil {
 		return nil, res, nil
 	}
+	if many, ok := f.h.(everonce.TxBatch); ok {
+		return &faultBatch[Tx]{f, many}, res, nil
+	}
 	return f, res, nil
 }
 
@@ -138,7 +141,11 @@ func (f *faultHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) err
 }
 
 func (f *faultHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
-	err := f.s.p.do("Commit", func() error { return f.h.Commit(ctx, req) })
+	return f.commit(ctx, "Commit", func() error { return f.h.Commit(ctx, req) })
+}
+
+func (f *faultHandle[Tx]) commit(ctx context.Context, what string, call func() error) error {
+	err := f.s.p.do(what, call)
 	if errors.Is(err, errInjected) {
 		_ = waited(ctx, err) //nolint:errcheck // one answer is lost like the other
 		f.broken()           // after the commit this does nothing
@@ -152,4 +159,19 @@ func (f *faultHandle[Tx]) Rollback(ctx context.Context) error {
 	err := f.do(ctx, "Rollback", func() error { return f.h.Rollback(ctx) })
 	f.s.forget(f)
 	return err
+}
+
+// faultBatch is a transaction of a process that can take many keys at once.
+type faultBatch[Tx any] struct {
+	*faultHandle[Tx]
+	many everonce.TxBatch
+}
+
+func (f *faultBatch[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) (all []everonce.ClaimResult, err error) {
+	err = f.do(ctx, "tx ClaimAll", func() (err error) { all, err = f.many.ClaimAll(ctx, reqs); return err })
+	return all, err
+}
+
+func (f *faultBatch[Tx]) CommitAll(ctx context.Context, reqs []everonce.CompleteRequest) error {
+	return f.commit(ctx, "CommitAll", func() error { return f.many.CommitAll(ctx, reqs) })
 }

@@ -29,6 +29,20 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
+			name: "half of a batch is recorded", caught: "TransactBatch/EffectsAndRecordsCommitTogether",
+			plant: func(h Harness) Harness {
+				h.Store = &halfStore[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
+			name: "a busy key of a batch is taken for a new one", caught: "Rule01/ABatchTakesNothingThatIsBusy",
+			plant: func(h Harness) Harness {
+				h.Store = &greedyStore[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
 			name: "a late commit of a done step", caught: "Rule18/AStepCommitsOnce",
 			plant: func(h Harness) Harness {
 				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}

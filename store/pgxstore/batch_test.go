@@ -1,0 +1,170 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce"
+)
+
+// batchOf are n keys that were never used, and what is to be done about them adds an effect for each.
+func batchOf[Tx any](t testing.TB, h *handle[Tx], n int) ([]everonce.BatchItem, everonce.BatchWork[[]byte, Tx]) {
+	items := make([]everonce.BatchItem, n)
+	for i := range items {
+		items[i] = everonce.BatchItem{
+			Key: everonce.Key{Scope: "batch/o'scope", ID: fmt.Sprintf(`o'key\ "ü" %d %s`, i, random(t))}, Fingerprint: everonce.FingerprintOf(i),
+		}
+	}
+	return items, everonce.EachItem(func(ctx context.Context, tx Tx, i int) ([]byte, error) {
+		return []byte("\x00\xff'\\binary\x00"), h.effect(ctx, tx, items[i].Key.ID)
+	})
+}
+
+func transactBatch[Tx any](t testing.TB, h *handle[Tx], items []everonce.BatchItem, work everonce.BatchWork[[]byte, Tx], want everonce.Outcome) {
+	t.Helper()
+	receiver, err := everonce.NewTxReceiver(h.store, &everonce.Options{Codec: everonce.Raw()})
+	noErr(t, err)
+	all, err := everonce.TransactBatch(t.Context(), receiver, items, work)
+	noErr(t, err)
+	for i, res := range all {
+		if res.Outcome != want || string(res.Value) != "\x00\xff'\\binary\x00" || h.effects(t, items[i].Key.ID) != 1 {
+			t.Errorf("item %d: %v, %q, %v, with %d effects", i, res.Outcome, res.Value, res.Err, h.effects(t, items[i].Key.ID))
+		}
+	}
+}
+
+// The whole batch is two round trips and the work's own: one for all the claims, with BEGIN, and one for all the
+// records, with COMMIT.
+func TestRoundTripsOfABatch(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) {
+		t.Parallel()
+		var c turns
+		testRoundTripsOfABatch(t, newPgx(t, setup{conns: 1, config: c.dial}), &c, 1, 1)
+	})
+	t.Run("sql", func(t *testing.T) {
+		t.Parallel()
+		var c turns
+		testRoundTripsOfABatch(t, newSQL(t, setup{conns: 1, config: c.dial}), &c, 2, 2)
+	})
+}
+
+func testRoundTripsOfABatch[Tx any](t *testing.T, h *handle[Tx], c *turns, begins, commits int64) {
+	ctx := t.Context()
+	for range 2 { // to prepare the statements
+		items, work := batchOf(t, h, 100)
+		transactBatch(t, h, items, work, everonce.Executed)
+		transactBatch(t, h, items, work, everonce.Replayed)
+	}
+	items, _ := batchOf(t, h, 100)
+	reqs := make([]everonce.ClaimRequest, len(items))
+	for i, item := range items {
+		reqs[i] = txClaimOf(item.Key)
+	}
+	var many everonce.TxBatch
+	var tx everonce.TxHandle[Tx]
+	var claims []everonce.ClaimResult
+	c.of(t, "begin with a hundred claims", begins, func() (err error) {
+		if tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{}); err == nil {
+			many = tx.(everonce.TxBatch)
+			claims, err = many.ClaimAll(ctx, reqs)
+		}
+		return err
+	})
+	done := make([]everonce.CompleteRequest, len(claims))
+	for i := range claims {
+		done[i] = completionOf(&claims[i].Record, "v")
+	}
+	c.of(t, "commit with a hundred completions", commits, func() error { return many.CommitAll(ctx, done) })
+}
+
+// Every mode in which pgx may be set up to send statements can send a batch.
+func TestBatchInQueryExecModes(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			both(t, setup{config: func(c *pgx.ConnConfig) { c.DefaultQueryExecMode = mode }}, testBatchMode[pgx.Tx], testBatchMode[*sql.Tx])
+		})
+	}
+}
+
+func testBatchMode[Tx any](t *testing.T, h *handle[Tx]) {
+	items, work := batchOf(t, h, 5)
+	transactBatch(t, h, items, work, everonce.Executed)
+	transactBatch(t, h, items, work, everonce.Replayed)
+	testBatchConflict(t, h)
+}
+
+// A record that came after the claims (past the lock, as only a stranger's program can write one) is a conflict at
+// the commit, which takes the whole batch back.
+func TestBatchConflict(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testBatchConflict[pgx.Tx], testBatchConflict[*sql.Tx])
+}
+
+func testBatchConflict[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	items, _ := batchOf(t, h, 3)
+	seed := everonce.Key{Scope: "seed", ID: random(t)}
+	res, err := h.store.Claim(ctx, claimOf(seed))
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	reqs := make([]everonce.ClaimRequest, len(items))
+	for i, item := range items {
+		reqs[i] = txClaimOf(item.Key)
+	}
+	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	noErr(t, err)
+	many := tx.(everonce.TxBatch)
+	claims, err := many.ClaimAll(ctx, reqs)
+	noErr(t, err)
+	noErr(t, h.effect(ctx, tx.Tx(), items[0].Key.ID))
+	_, err = admin(t).Exec(ctx, "UPDATE "+h.schema+".everonce_record SET id = $1 WHERE id = $2", reqs[1].ID[:], rec.ID[:])
+	noErr(t, err)
+	done := make([]everonce.CompleteRequest, len(claims))
+	for i := range claims {
+		done[i] = completionOf(&claims[i].Record, "v")
+	}
+	if err := many.CommitAll(ctx, done); !errors.Is(err, everonce.ErrConflict) {
+		t.Errorf("the commit answers %v, want %v", err, everonce.ErrConflict)
+	}
+	if n := h.effects(t, items[0].Key.ID); n != 0 {
+		t.Errorf("%d effects of a batch that was rolled back", n)
+	}
+}
+
+// However many records there are, a batch looks for each of its own: it never reads the whole table.
+func TestBatchReadsNoTable(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{conns: 1})
+	items, work := batchOf(t, h, 200)
+	transactBatch(t, h, items, work, everonce.Executed)
+	_, err := admin(t).Exec(t.Context(), "ANALYZE "+h.schema+".everonce_record")
+	noErr(t, err)
+	for range 8 { // the plan is settled by then
+		items, work := batchOf(t, h, 50)
+		transactBatch(t, h, items, work, everonce.Executed)
+	}
+	tx, err := h.begin(t.Context(), 0)
+	noErr(t, err)
+	defer h.abort(t.Context(), tx) //nolint:errcheck // it has only read
+	var name string
+	noErr(t, tx.QueryRow(t.Context(), "SELECT name FROM pg_prepared_statements WHERE statement LIKE 'WITH tried AS%'").Scan(&name))
+	_, err = tx.Exec(t.Context(), "SET LOCAL plan_cache_mode = force_generic_plan")
+	noErr(t, err)
+	rows, err := tx.Query(t.Context(), `EXPLAIN EXECUTE "`+name+`" ('\x00', 1)`, pgx.QueryExecModeSimpleProtocol)
+	noErr(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	noErr(t, err)
+	if text := strings.Join(plan, "\n"); !strings.Contains(text, "Index Scan using everonce_record_pkey") || strings.Contains(text, "Seq Scan on everonce_record") {
+		t.Errorf("the plan is\n%s", text)
+	}
+}
