@@ -1,0 +1,121 @@
+package mongostore
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/everonce/everonce"
+)
+
+// decision is a pure function of package transition: it returns the record to write, if there is one.
+type decision func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error)
+
+// change reads a record, decides, and writes what was decided if the record is still as it was read; else it begins again. No decision
+// is written over a write that it has not seen.
+func (s *Store) change(ctx context.Context, id *everonce.RecordID, decide decision) error {
+	for wait := firstWait; ; {
+		doc, now, err := s.read(ctx, id)
+		if err != nil {
+			return err
+		}
+		var rec *everonce.Record
+		if doc != nil {
+			if rec, err = doc.record(); err != nil {
+				return err
+			}
+		}
+		next, err := decide(rec, now)
+		if err != nil || next == nil {
+			return err
+		}
+		var written bool
+		if doc != nil {
+			written, err = s.replace(ctx, doc, rec, next, now)
+		} else {
+			written, err = s.insert(ctx, next)
+		}
+		if err != nil || written {
+			return err
+		}
+		if err := pause(ctx, &wait); err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	firstWait = 200 * time.Microsecond
+	lastWait  = 50 * time.Millisecond
+)
+
+// pause waits a little, and longer each time: for a write of others, which may not be on a majority yet, and is not seen until it is.
+func pause(ctx context.Context, wait *time.Duration) error {
+	t := time.NewTimer(*wait)
+	defer t.Stop()
+	*wait = min(2**wait, lastWait)
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// insert writes a record where there was none, if there still is none.
+func (s *Store) insert(ctx context.Context, rec *everonce.Record) (bool, error) {
+	_, err := s.coll.InsertOne(ctx, documentOf(rec, 1))
+	if taken(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// replace writes the next record over the one that was read, if that is still there, and, where time decided, if it is still time.
+func (s *Store) replace(ctx context.Context, doc *document, rec, next *everonce.Record, now time.Time) (bool, error) {
+	filter := bson.D{{Key: "_id", Value: doc.ID}, {Key: "n", Value: doc.Nonce}, {Key: "rev", Value: doc.Rev}}
+	if rec.State == everonce.StateClaimed && rec.Nonce != next.Nonce && rec.StateAt(now) == everonce.StateAbandoned {
+		filter = append(filter, bson.E{Key: "$expr", Value: lapsed})
+	}
+	res, err := s.coll.ReplaceOne(ctx, filter, documentOf(next, doc.Rev+1))
+	if err != nil {
+		return false, err
+	}
+	return res.MatchedCount == 1, nil
+}
+
+// Expressions of the server's, on its clock. What a date means that is missing is in document.
+var (
+	updated = ifNull("$u", "$c")
+	lapsed  = past(ifNull("$lb", updated), "$lm")
+	// gone is [everonce.Record.GoneAt]. The last part keeps tokens growing: a key that is inserted again is so at a later time.
+	gone = all(
+		bson.D{{Key: "$eq", Value: bson.A{"$xu", true}}},
+		past(ifNull("$pb", updated), "$pm"),
+		bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "$ne", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed}}},
+		inserted,
+	)
+	inserted = bson.D{{Key: "$lt", Value: bson.A{ifNull("$ti", "$c"), "$$NOW"}}}
+	// tombstone is a completed record whose retention is over.
+	tombstone = all(
+		bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateCompleted)}}},
+		past(ifNull("$cp", updated), "$rt"),
+	)
+	// live is a claim that holds.
+	live = all(
+		bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateClaimed)}}},
+		bson.D{{Key: "$not", Value: bson.A{lapsed}}},
+	)
+)
+
+func ifNull(date, otherwise any) bson.D {
+	return bson.D{{Key: "$ifNull", Value: bson.A{date, otherwise}}}
+}
+
+// past: the date and the milliseconds after it are over.
+func past(date any, ms string) bson.D {
+	return bson.D{{Key: "$lte", Value: bson.A{bson.D{{Key: "$add", Value: bson.A{date, ms}}}, "$$NOW"}}}
+}
+
+func all(parts ...any) bson.D { return bson.D{{Key: "$and", Value: bson.A(parts)}} }

@@ -1,0 +1,240 @@
+package mongostore
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/everonce/everonce"
+)
+
+// document is a record as it is stored. A time is a date, and one that follows from it a number of milliseconds beside it: that is what
+// an update can write by the server's clock alone. A date that is missing is the one before it in its comment.
+type document struct {
+	ID     bson.Binary `bson:"_id"`
+	Rev    int64       `bson:"rev"` // grows with every write
+	Format int32       `bson:"f"`
+	Scope  string      `bson:"sc"`
+	Name   string      `bson:"nm"`
+	State  int32       `bson:"st"`
+	// The token is a time of the server's, at first that of the insert, in microseconds, and a number below 1000 that counts on.
+	Tick    bson.DateTime `bson:"ti,omitempty"` // Created
+	Count   int64         `bson:"tc"`
+	Nonce   bson.Binary   `bson:"n"`
+	Owner   string        `bson:"o,omitempty"`
+	Attempt int32         `bson:"a"`
+	Alg     string        `bson:"fa,omitempty"`
+	Sum     []byte        `bson:"fs,omitempty"`
+
+	Created  bson.DateTime `bson:"c"`
+	Claimed  bson.DateTime `bson:"cl,omitempty"` // Created, where there was a claim
+	Updated  bson.DateTime `bson:"u,omitempty"`  // Created
+	Leased   bson.DateTime `bson:"lb,omitempty"` // Updated
+	LeaseMS  int64         `bson:"lm"`           // from Leased; counts for a claimed record
+	Ended    bson.DateTime `bson:"cp,omitempty"` // Updated, where it is completed
+	RetainMS int64         `bson:"rt"`           // from Ended; counts for a completed record
+	Kept     bson.DateTime `bson:"pb,omitempty"` // Updated
+	PurgeMS  int64         `bson:"pm"`           // from Kept; counts where Expires
+	Expires  bool          `bson:"xu"`
+
+	Kind    int32  `bson:"rk,omitempty"`
+	Codec   string `bson:"rc,omitempty"`
+	Data    []byte `bson:"rd,omitempty"`
+	Summary []byte `bson:"rs,omitempty"`
+
+	Steps       []step        `bson:"s,omitempty"`
+	UnknownStep string        `bson:"us,omitempty"`
+	PrevState   int32         `bson:"ps,omitempty"`
+	PrevOwner   string        `bson:"po,omitempty"`
+	PrevClaimed bson.DateTime `bson:"pc,omitempty"`
+	LastError   string        `bson:"le,omitempty"`
+	Hints       hints         `bson:",inline"`
+}
+
+// hints are for the indexes alone: they lead to what may be due. What is due is told by the fields above.
+type hints struct {
+	PurgeClass  *int32        `bson:"pk,omitempty"` // of PurgeMS, where Expires
+	ResultClass *int32        `bson:"qk,omitempty"` // of RetainMS, where there is something to drop
+	From        bson.DateTime `bson:"pd,omitempty"` // what both run from
+	TTL         bson.D        `bson:"t,omitempty"`  // the same, under the name of the TTL index that lets it go
+}
+
+// step is a StepRecord.
+type step struct {
+	Name    string        `bson:"n"`
+	State   int32         `bson:"st"`
+	Attempt int32         `bson:"a"`
+	Kind    int32         `bson:"rk,omitempty"`
+	Codec   string        `bson:"rc,omitempty"`
+	Data    []byte        `bson:"rd,omitempty"`
+	Summary []byte        `bson:"rs,omitempty"`
+	Began   bson.DateTime `bson:"b"`
+	Ended   bson.DateTime `bson:"e,omitempty"`
+}
+
+// class puts durations of about the same length together: those from 2^(n-1) to 2^n milliseconds.
+func class(ms int64) *int32 {
+	n := int32(bits.Len64(uint64(ms))) //nolint:gosec // at most 64, and durations are not negative
+	return &n
+}
+
+// classes is how many there are: more than a hundred years have none.
+const classes = 43
+
+// least is the shortest duration of a class.
+func least(class int) time.Duration {
+	if class == 0 {
+		return 0
+	}
+	return time.Duration(1<<(class-1)) * time.Millisecond
+}
+
+// ceil returns milliseconds, rounded up.
+func ceil(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
+
+// whole rounds a duration up to what is stored of it.
+func whole(d time.Duration) time.Duration { return time.Duration(ceil(d)) * time.Millisecond }
+
+// wholeLife rounds a lifetime up: both of its ends.
+func wholeLife(l everonce.Lifetime) everonce.Lifetime {
+	retention := whole(l.Retention)
+	return everonce.Lifetime{Retention: retention, Remember: whole(l.Total()) - retention}
+}
+
+func date(t time.Time) bson.DateTime {
+	if t.IsZero() {
+		return 0
+	}
+	return bson.NewDateTimeFromTime(t)
+}
+
+func at(d bson.DateTime) time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	return d.Time().UTC()
+}
+
+func or(d, otherwise bson.DateTime) bson.DateTime {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}
+
+func later(d bson.DateTime, ms int64) time.Time { return at(d + bson.DateTime(ms)) }
+
+func binary(b []byte) bson.Binary { return bson.Binary{Data: b} }
+
+// perMilli makes microseconds of the unit of dates: a token reads as those.
+const perMilli = 1000
+
+func (d *document) token() everonce.Token {
+	return everonce.Token(int64(or(d.Tick, d.Created))*perMilli + d.Count)
+}
+
+// parts is the inverse of token.
+func parts(t everonce.Token) (tick bson.DateTime, count int64) {
+	return bson.DateTime(t / perMilli), int64(t % perMilli)
+}
+
+// record reads a document.
+func (d *document) record() (*everonce.Record, error) {
+	rec := &everonce.Record{
+		Scope: everonce.Scope(d.Scope), Name: d.Name, State: everonce.State(d.State), Token: d.token(), Owner: d.Owner, //nolint:gosec // checked below
+		Attempt: int(d.Attempt), Result: result(d.Kind, d.Codec, d.Data, d.Summary), UnknownStep: d.UnknownStep, LastError: d.LastError, Format: int(d.Format),
+		Previous:  everonce.Previous{State: everonce.State(d.PrevState), Owner: d.PrevOwner, ClaimedAt: at(d.PrevClaimed)}, //nolint:gosec // as above
+		CreatedAt: at(d.Created), ClaimedAt: at(d.Claimed), UpdatedAt: at(or(d.Updated, d.Created)),
+	}
+	if copy(rec.ID[:], d.ID.Data) != len(rec.ID) || len(d.Nonce.Data) != len(rec.Nonce) || d.Created == 0 {
+		return nil, fmt.Errorf("%w: a field is missing", everonce.ErrCorruptRecord)
+	}
+	if d.Format <= everonce.FormatVersion && (rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted) {
+		return nil, fmt.Errorf("%w: state %d", everonce.ErrCorruptRecord, d.State)
+	}
+	copy(rec.Nonce[:], d.Nonce.Data)
+	if rec.Attempt > 0 && d.Claimed == 0 {
+		rec.ClaimedAt = rec.CreatedAt
+	}
+	rec.Fingerprint.Alg = d.Alg
+	copy(rec.Fingerprint.Sum[:], d.Sum)
+	updated := or(d.Updated, d.Created)
+	if rec.State == everonce.StateClaimed {
+		rec.LeaseUntil = later(or(d.Leased, updated), d.LeaseMS)
+	}
+	if rec.State == everonce.StateCompleted {
+		ended := or(d.Ended, updated)
+		rec.CompletedAt, rec.ResultUntil = at(ended), later(ended, d.RetainMS)
+	}
+	if d.Expires {
+		rec.PurgeAt = later(or(d.Kept, updated), d.PurgeMS)
+	}
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		rec.Steps = append(rec.Steps, everonce.StepRecord{
+			Name: s.Name, State: everonce.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // as it was written
+			Result: result(s.Kind, s.Codec, s.Data, s.Summary), BeganAt: at(s.Began), EndedAt: at(s.Ended),
+		})
+	}
+	return rec, nil
+}
+
+func result(kind int32, codec string, data, summary []byte) everonce.SavedResult {
+	return everonce.SavedResult{Kind: everonce.ResultKind(kind), Codec: codec, Data: data, Summary: summary} //nolint:gosec // as it was written
+}
+
+// documentOf writes a record. Its times are whole milliseconds.
+func documentOf(rec *everonce.Record, rev int64) *document {
+	tick, count := parts(rec.Token)
+	d := &document{
+		ID: binary(rec.ID[:]), Rev: rev, Format: int32(rec.Format), Scope: string(rec.Scope), Name: rec.Name, State: int32(rec.State), //nolint:gosec // small
+		Tick: tick, Count: count, Nonce: binary(rec.Nonce[:]), Owner: rec.Owner, Attempt: int32(rec.Attempt), Alg: rec.Fingerprint.Alg, //nolint:gosec // small
+		Created: date(rec.CreatedAt), Claimed: date(rec.ClaimedAt), Updated: date(rec.UpdatedAt), Expires: !rec.PurgeAt.IsZero(),
+		Kind: int32(rec.Result.Kind), Codec: rec.Result.Codec, Data: rec.Result.Data, Summary: rec.Result.Summary,
+		UnknownStep: rec.UnknownStep, PrevState: int32(rec.Previous.State), PrevOwner: rec.Previous.Owner, PrevClaimed: date(rec.Previous.ClaimedAt), LastError: rec.LastError,
+	}
+	if !rec.Fingerprint.IsZero() {
+		d.Sum = rec.Fingerprint.Sum[:]
+	}
+	d.Leased, d.LeaseMS = since(rec.LeaseUntil, d.Updated)
+	d.Kept, d.PurgeMS = since(rec.PurgeAt, d.Updated)
+	if rec.State == everonce.StateCompleted {
+		d.Ended = date(rec.CompletedAt)
+		_, d.RetainMS = since(rec.ResultUntil, d.Ended)
+	}
+	for i := range rec.Steps {
+		s := &rec.Steps[i]
+		d.Steps = append(d.Steps, step{
+			Name: s.Name, State: int32(s.State), Attempt: int32(s.Attempt), Kind: int32(s.Result.Kind), Codec: s.Result.Codec, //nolint:gosec // small
+			Data: s.Result.Data, Summary: s.Result.Summary, Began: date(s.BeganAt), Ended: date(s.EndedAt),
+		})
+	}
+	d.hint()
+	return d
+}
+
+// since splits a time in two: a date and the milliseconds since. The date is base, or the time itself where that is earlier.
+func since(until time.Time, base bson.DateTime) (from bson.DateTime, ms int64) {
+	if until.IsZero() {
+		return 0, 0
+	}
+	end := date(until)
+	return min(base, end), int64(end - min(base, end))
+}
+
+func (d *document) hint() {
+	h := &d.Hints
+	state := everonce.State(d.State) //nolint:gosec // small
+	if d.Expires {
+		h.PurgeClass, h.From = class(d.PurgeMS), or(d.Kept, d.Updated)
+	}
+	if state == everonce.StateCompleted && (d.Codec != "" || len(d.Data) > 0 || len(d.Steps) > 0) {
+		h.ResultClass = class(d.RetainMS)
+		h.From = d.Ended
+	}
+	if name := ttlFor(d.PurgeMS); d.Expires && state != everonce.StateClaimed && name != "" {
+		h.TTL = bson.D{{Key: name, Value: or(d.Kept, d.Updated)}}
+	}
+}

@@ -1,0 +1,94 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/everonce/everonce"
+)
+
+// Health implements [everonce.HealthChecker]: one aggregation over all records, and a question to the server.
+func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+	if h, err = s.count(ctx); err != nil {
+		return everonce.Health{}, failed(ctx, "health", err)
+	}
+	if h.Notes, err = s.notes(ctx); err != nil {
+		return everonce.Health{}, failed(ctx, "health", err)
+	}
+	return h, nil
+}
+
+// group is what the aggregation tells of the records of one state, by time.
+type group struct {
+	State  int32         `bson:"_id"`
+	Count  int64         `bson:"n"`
+	Oldest bson.DateTime `bson:"old"`
+	Now    bson.DateTime `bson:"now"`
+}
+
+func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
+	when := func(cond, yes, no any) bson.D {
+		return bson.D{{Key: "$cond", Value: bson.A{cond, yes, no}}}
+	}
+	isRecord := bson.D{{Key: "$gt", Value: bson.A{"$a", nil}}}
+	state := when(isRecord,
+		when(gone, int32(0), when(all(bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed), int32(everonce.StateAbandoned), "$st")),
+		int32(0))
+	docs, err := s.aggregate(ctx,
+		stage{{Key: "$project", Value: bson.D{{Key: "state", Value: state}, {Key: "u", Value: updated}, {Key: "now", Value: "$$NOW"}}}},
+		stage{{Key: "$group", Value: bson.D{
+			{Key: "_id", Value: "$state"},
+			{Key: "n", Value: bson.D{{Key: "$sum", Value: int64(1)}}},
+			{Key: "old", Value: bson.D{{Key: "$min", Value: "$u"}}},
+			{Key: "now", Value: bson.D{{Key: "$max", Value: "$now"}}},
+		}}})
+	if err != nil {
+		return h, err
+	}
+	for _, raw := range docs {
+		var g group
+		if err := bson.Unmarshal(raw, &g); err != nil {
+			return h, fmt.Errorf("%w: a field has another type", everonce.ErrCorruptRecord)
+		}
+		if now := at(g.Now); now.After(h.Now) {
+			h.Now = now
+		}
+		switch everonce.State(g.State) { //nolint:gosec // small
+		case everonce.StateClaimed:
+			h.Claimed = g.Count
+		case everonce.StateReleased:
+			h.Released = g.Count
+		case everonce.StateCompleted:
+			h.Completed = g.Count
+		case everonce.StateAbandoned:
+			h.Abandoned, h.OldestAbandoned = g.Count, at(g.Oldest)
+		}
+	}
+	if h.Now.IsZero() {
+		return h, errGone
+	}
+	return h, nil
+}
+
+// notes say what the server's kind means for what it has acknowledged.
+func (s *Store) notes(ctx context.Context) ([]string, error) {
+	var server struct {
+		Set    string   `bson:"setName"`
+		Router string   `bson:"msg"`
+		Hosts  []string `bson:"hosts"`
+	}
+	if err := s.coll.Database().RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&server); err != nil {
+		return nil, err
+	}
+	switch {
+	case server.Router == "isdbgrid":
+		return nil, nil
+	case server.Set == "":
+		return []string{"The server is no replica set: a majority is this one server, and what its disk loses is lost."}, nil
+	case len(server.Hosts) == 1:
+		return []string{"The replica set has one member: what its disk loses is lost."}, nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,52 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+)
+
+// KeepIdentity implements [everonce.IdentityKeeper].
+func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
+	res, err := s.coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: once}, {Key: "identity", Value: bson.D{{Key: "$exists", Value: false}}}},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: binary(check[:])}}}})
+	if err != nil || res.MatchedCount == 1 {
+		return failed(ctx, "keep identity", err)
+	}
+	kept, bound, err := s.identity(ctx)
+	switch {
+	case err != nil:
+		return failed(ctx, "keep identity", err)
+	case !bound || kept != check: // what is not bound was bound a moment ago, and is not on a majority yet
+		return failed(ctx, "keep identity", everonce.ErrIdentity)
+	}
+	return nil
+}
+
+// ReadIdentity implements [everonce.IdentityReader].
+func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+	check, bound, err = s.identity(ctx)
+	return check, bound, failed(ctx, "read identity", err)
+}
+
+func (s *Store) identity(ctx context.Context) (check [32]byte, bound bool, err error) {
+	var found struct {
+		Identity *bson.Binary `bson:"identity"`
+	}
+	switch err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: once}}).Decode(&found); {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return check, false, errGone
+	case err != nil:
+		return check, false, err
+	case found.Identity == nil:
+		return check, false, nil
+	case len(found.Identity.Data) != len(check):
+		return check, false, everonce.ErrCorruptRecord
+	}
+	copy(check[:], found.Identity.Data)
+	return check, true, nil
+}

@@ -1,0 +1,150 @@
+package mongostore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+)
+
+// Inserter receives events, each once: the receiver of a queue whose messages end in MongoDB. It needs no record of operations, for the event's own
+// unique index is one. It inserts, and has no other verb: an event is whole at its first insert, and stays as it is. A correction is a new event, with
+// an ID of its own, that refers to the sealed one.
+//
+// It is safe for concurrent use.
+type Inserter struct {
+	coll  *mongo.Collection
+	index Index
+}
+
+// NewInserter makes a receiver of a collection. It refuses with [ErrNoIndex] one without the unique index: every duplicate would be
+// another event. [EnsureIndex] makes it.
+func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Inserter, error) {
+	if coll == nil {
+		return nil, fmt.Errorf("mongostore: %w: the collection is nil", everonce.ErrInvalidArgument)
+	}
+	if err := CheckIndex(ctx, coll, index); err != nil {
+		return nil, err
+	}
+	return &Inserter{coll: durable(coll), index: index}, nil
+}
+
+// InsertOnce is the function of that name with the receiver's collection and index.
+func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
+	return insertOnce(ctx, i.coll, document, i.index)
+}
+
+// InsertOnce inserts a document, whose unique index tells whether it has been inserted before: then inserted is false, and the document that is
+// there stands. With a nil error the document, this one or that, is on a majority, in the journal: the message may be acknowledged, and not
+// before. Every error is one: a full disk, an election, a missing permission, a document that is not valid. The
+// message must come again, or go to a dead letter.
+//
+// The server's duplicate-key error (11000) alone is not believed. It counts if the document with these values in the index's fields can be read from a
+// majority. So the violation of another unique index is an error, a [*DuplicateError] which names it; but for a true duplicate, which
+// violates both, and is one whichever the server names.
+//
+// The document is what the driver can encode. One without a value in the index's fields is refused with [everonce.ErrInvalidArgument]: all of those
+// would be duplicates of each other.
+//
+// That the index is there is not asked at every call: [NewInserter] does, at the start.
+func InsertOnce(ctx context.Context, coll *mongo.Collection, document any, index Index) (inserted bool, err error) {
+	if coll == nil {
+		return false, fmt.Errorf("mongostore: %w: the collection is nil", everonce.ErrInvalidArgument)
+	}
+	if err := index.check(); err != nil {
+		return false, err
+	}
+	return insertOnce(ctx, durable(coll), document, index)
+}
+
+func insertOnce(ctx context.Context, coll *mongo.Collection, document any, index Index) (inserted bool, err error) {
+	raw, err := bson.Marshal(document)
+	if err != nil {
+		return false, fmt.Errorf("mongostore: insert once: %w: the document can not be encoded: %w", everonce.ErrInvalidArgument, err)
+	}
+	if len(raw) > maxDocument {
+		return false, fmt.Errorf("mongostore: insert once: %w: the document has %d bytes, MongoDB's limit is %d", everonce.ErrTooLarge, len(raw), maxDocument)
+	}
+	same, err := valuesOf(raw, index)
+	if err != nil {
+		return false, err
+	}
+	_, err = coll.InsertOne(ctx, bson.Raw(raw))
+	if err == nil {
+		return true, nil
+	}
+	which, is := duplicateOf(err)
+	if !is {
+		return false, failed(ctx, "insert once", withoutValues(err))
+	}
+	there, lookErr := coll.CountDocuments(ctx, same)
+	if lookErr != nil {
+		return false, failed(ctx, "insert once: duplicate key, and the document can not be read", withoutValues(lookErr))
+	}
+	if there == 0 {
+		return false, &DuplicateError{Index: which.name, Own: which.of(index), err: err}
+	}
+	return false, nil
+}
+
+// maxDocument is MongoDB's limit, in bytes.
+const maxDocument = 16 << 20
+
+// valuesOf returns the filter that the document itself satisfies.
+func valuesOf(doc bson.Raw, index Index) (filter bson.D, err error) {
+	for _, k := range index.Keys {
+		v, err := doc.LookupErr(strings.Split(k.Key, ".")...)
+		switch {
+		case err != nil, v.Type == bson.TypeNull, v.Type == bson.TypeUndefined:
+			return nil, fmt.Errorf("mongostore: insert once: %w: the document has no value in %q, of the index %s", everonce.ErrInvalidArgument, k.Key, index.Name)
+		case v.Type == bson.TypeArray:
+			return nil, fmt.Errorf("mongostore: insert once: %w: the document has an array in %q, of the index %s", everonce.ErrInvalidArgument, k.Key, index.Name)
+		}
+		filter = append(filter, bson.E{Key: k.Key, Value: bson.D{{Key: "$eq", Value: v}}})
+	}
+	return filter, nil
+}
+
+// DuplicateError: a unique index refused the document, and the event is not there.
+type DuplicateError struct {
+	// Index is the name of the index that the server says was violated, if it tells.
+	Index string
+	// Own says that it was the index asked for: the event that is there is not on a majority yet, or was removed meanwhile. The message is to
+	// come again.
+	Own bool
+	err error
+}
+
+// Error names the index, and no value.
+func (e *DuplicateError) Error() string {
+	if e.Own {
+		return "mongostore: insert once: the index " + e.Index + " has the event already, and a majority does not have it yet"
+	}
+	if e.Index == "" {
+		return "mongostore: insert once: a unique index was violated, which the server does not name"
+	}
+	return "mongostore: insert once: another unique index was violated: " + e.Index
+}
+
+// Unwrap returns the driver's error, whose text holds the values.
+func (e *DuplicateError) Unwrap() error { return e.err }
+
+// withoutValues hides the text of an error that quotes values.
+func withoutValues(err error) error {
+	if !strings.Contains(err.Error(), "dup key:") {
+		return err
+	}
+	return &quietError{err}
+}
+
+type quietError struct{ err error }
+
+func (e *quietError) Error() string {
+	text, _, _ := strings.Cut(e.err.Error(), " dup key:")
+	return text
+}
+func (e *quietError) Unwrap() error { return e.err }

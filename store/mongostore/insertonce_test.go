@@ -1,0 +1,271 @@
+package mongostore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+var byEvent = mongostore.Index{Name: "event_id", Keys: bson.D{{Key: "event_id", Value: 1}}}
+
+// events is a collection with the unique index on the event's id, and another one on the invoice's number.
+func events(t testing.TB) *mongo.Collection {
+	t.Helper()
+	coll := database(t).Collection(newCollection(t))
+	noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
+	unique(t, coll, "invoice", options.Index())
+	return coll
+}
+
+func unique(t testing.TB, coll *mongo.Collection, field string, opts *options.IndexOptionsBuilder) {
+	t.Helper()
+	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: field, Value: 1}}, Options: opts.SetName(field).SetUnique(true)})
+	noErr(t, err)
+}
+
+func eventOf(id, invoice string) bson.D {
+	return bson.D{{Key: "event_id", Value: id}, {Key: "invoice", Value: invoice}}
+}
+
+func count(t testing.TB, coll *mongo.Collection) int64 {
+	t.Helper()
+	n, err := coll.CountDocuments(t.Context(), bson.D{})
+	noErr(t, err)
+	return n
+}
+
+func TestInsertOnceInsertsOnce(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	in, err := mongostore.NewInserter(t.Context(), coll, byEvent)
+	noErr(t, err)
+	for i, want := range []bool{true, false, false} {
+		inserted, err := in.InsertOnce(t.Context(), eventOf("e1", "i1"))
+		if err != nil || inserted != want {
+			t.Errorf("delivery %d: inserted %v, %v; want %v", i+1, inserted, err, want)
+		}
+	}
+	if n := count(t, coll); n != 1 {
+		t.Errorf("%d documents, want 1", n)
+	}
+}
+
+// The first insert stands: a later delivery with another body changes nothing.
+func TestInsertOnceNeverModifies(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	first := append(eventOf("e1", "i1"), bson.E{Key: "amount", Value: 1})
+	second := append(eventOf("e1", "i1"), bson.E{Key: "amount", Value: 2})
+	for i, doc := range []bson.D{first, second} {
+		inserted, err := mongostore.InsertOnce(t.Context(), coll, doc, byEvent)
+		if err != nil || inserted != (i == 0) {
+			t.Fatalf("delivery %d: inserted %v, %v", i+1, inserted, err)
+		}
+	}
+	var got struct{ Amount int }
+	noErr(t, coll.FindOne(t.Context(), bson.D{}).Decode(&got))
+	if got.Amount != 1 {
+		t.Errorf("the event was changed to %d", got.Amount)
+	}
+}
+
+func TestInsertOnceOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	var inserted atomic.Int64
+	done := make(chan error)
+	const callers = 32
+	for range callers {
+		go func() {
+			ok, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "i1"), byEvent)
+			if ok {
+				inserted.Add(1)
+			}
+			done <- err
+		}()
+	}
+	for range callers {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if inserted.Load() != 1 || count(t, coll) != 1 {
+		t.Errorf("%d callers inserted %d documents, want 1", inserted.Load(), count(t, coll))
+	}
+}
+
+// Another unique index's 11000 surfaces, with its name and without the values.
+func TestInsertOnceAnotherUniqueIndexSurfaces(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	_, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "secret-invoice"), byEvent)
+	noErr(t, err)
+	inserted, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e2", "secret-invoice"), byEvent)
+	dup, ok := errors.AsType[*mongostore.DuplicateError](err)
+	if inserted || !ok || dup.Index != "invoice" || dup.Own {
+		t.Fatalf("inserted %v, %v; want a DuplicateError of the index invoice", inserted, err)
+	}
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("the error tells a value: %v", err)
+	}
+	if !mongo.IsDuplicateKeyError(err) {
+		t.Error("the driver's error is lost")
+	}
+	if n := count(t, coll); n != 1 {
+		t.Errorf("%d documents, want 1", n)
+	}
+}
+
+// A true duplicate may violate several indexes, of which the server names one: it is a duplicate whichever that is.
+func TestInsertOnceADuplicateByItsPrimaryKeyToo(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	doc := append(bson.D{{Key: "_id", Value: "the same"}}, eventOf("e1", "i1")...)
+	for i := range 2 {
+		inserted, err := mongostore.InsertOnce(t.Context(), coll, doc, byEvent)
+		if err != nil || inserted != (i == 0) {
+			t.Fatalf("delivery %d: inserted %v, %v", i+1, inserted, err)
+		}
+	}
+	_, err := mongostore.InsertOnce(t.Context(), coll, append(bson.D{{Key: "_id", Value: "the same"}}, eventOf("e2", "i2")...), byEvent)
+	if dup, ok := errors.AsType[*mongostore.DuplicateError](err); !ok || dup.Index != "_id_" {
+		t.Errorf("another event with the same _id: %v, want a DuplicateError of _id_", err)
+	}
+}
+
+// The unique index may be the one of _id.
+func TestInsertOnceByID(t *testing.T) {
+	t.Parallel()
+	coll := database(t).Collection(newCollection(t))
+	index := mongostore.Index{Name: "_id_", Keys: bson.D{{Key: "_id", Value: 1}}}
+	_, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: "other"}})
+	noErr(t, err)
+	in, err := mongostore.NewInserter(t.Context(), coll, index)
+	noErr(t, err)
+	for i := range 2 {
+		inserted, err := in.InsertOnce(t.Context(), bson.D{{Key: "_id", Value: "e1"}})
+		if err != nil || inserted != (i == 0) {
+			t.Errorf("delivery %d: inserted %v, %v", i+1, inserted, err)
+		}
+	}
+}
+
+// Documents without an id would all be duplicates of the first.
+func TestInsertOnceRefusesADocumentWithoutAnID(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	for name, doc := range map[string]any{
+		"missing":     bson.D{{Key: "invoice", Value: "1"}},
+		"null":        bson.D{{Key: "event_id", Value: nil}},
+		"an array":    bson.D{{Key: "event_id", Value: bson.A{"e1"}}},
+		"no document": 7,
+	} {
+		if _, err := mongostore.InsertOnce(t.Context(), coll, doc, byEvent); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
+		}
+	}
+	if n := count(t, coll); n != 0 {
+		t.Errorf("%d documents, want none", n)
+	}
+}
+
+// Every other error surfaces: a server that is not there, a context that is over, a document that is too large.
+func TestInsertOnceEveryOtherErrorSurfaces(t *testing.T) {
+	t.Parallel()
+	coll := events(t)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if inserted, err := mongostore.InsertOnce(over, coll, eventOf("e1", "i1"), byEvent); inserted || !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that is over: %v, %v", inserted, err)
+	}
+	nobody, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/").SetServerSelectionTimeout(50 * time.Millisecond))
+	noErr(t, err)
+	defer nobody.Disconnect(t.Context()) //nolint:errcheck // it never connected
+	if inserted, err := mongostore.InsertOnce(t.Context(), nobody.Database("x").Collection("x"), eventOf("e1", "i1"), byEvent); inserted || err == nil {
+		t.Errorf("no server: %v, %v", inserted, err)
+	}
+	huge := append(eventOf("e1", "i1"), bson.E{Key: "body", Value: make([]byte, 17<<20)})
+	if inserted, err := mongostore.InsertOnce(t.Context(), coll, huge, byEvent); inserted || !errors.Is(err, everonce.ErrTooLarge) {
+		t.Errorf("too large: %v, %v", inserted, err)
+	}
+	if n := count(t, coll); n != 0 {
+		t.Errorf("%d documents, want none", n)
+	}
+}
+
+func TestStartWithoutTheUniqueIndexIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(coll *mongo.Collection){
+		"no collection": func(*mongo.Collection) {},
+		"no index": func(coll *mongo.Collection) {
+			_, err := coll.InsertOne(t.Context(), eventOf("e1", "i1"))
+			noErr(t, err)
+		},
+		"not unique": func(coll *mongo.Collection) {
+			_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: byEvent.Keys, Options: options.Index().SetName(byEvent.Name)})
+			noErr(t, err)
+		},
+		"other keys": func(coll *mongo.Collection) { unique(t, coll, "invoice", options.Index()); rename(t, coll) },
+		"another name": func(coll *mongo.Collection) {
+			_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: byEvent.Keys, Options: options.Index().SetName("x").SetUnique(true)})
+			noErr(t, err)
+		},
+	} {
+		coll := database(t).Collection(newCollection(t))
+		prepare(coll)
+		if _, err := mongostore.NewInserter(t.Context(), coll, byEvent); !errors.Is(err, mongostore.ErrNoIndex) {
+			t.Errorf("%s: NewInserter: %v, want ErrNoIndex", name, err)
+		}
+		made := name == "no collection" || name == "no index"
+		if err := mongostore.EnsureIndex(t.Context(), coll, byEvent); (err == nil) != made {
+			t.Errorf("%s: EnsureIndex: %v", name, err)
+		}
+		if _, err := mongostore.NewInserter(t.Context(), coll, byEvent); (err == nil) != made {
+			t.Errorf("%s: NewInserter after EnsureIndex: %v", name, err)
+		}
+	}
+}
+
+// rename makes an index of the expected name on another field.
+func rename(t *testing.T, coll *mongo.Collection) {
+	t.Helper()
+	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: "other", Value: 1}}, Options: options.Index().SetName(byEvent.Name).SetUnique(true)})
+	noErr(t, err)
+}
+
+// EnsureIndex is for every start; on duplicates that are there already it fails, and tells no value.
+func TestEnsureIndex(t *testing.T) {
+	t.Parallel()
+	coll := database(t).Collection(newCollection(t))
+	for range 2 {
+		noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
+	}
+	dirty := database(t).Collection(newCollection(t))
+	for range 2 {
+		_, err := dirty.InsertOne(t.Context(), eventOf("secret", "i"))
+		noErr(t, err)
+	}
+	if err := mongostore.EnsureIndex(t.Context(), dirty, byEvent); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("over duplicates: %v, want an error without values", err)
+	}
+	for name, index := range map[string]mongostore.Index{
+		"no name": {Keys: byEvent.Keys}, "no keys": {Name: "x"}, "a text index": {Name: "x", Keys: bson.D{{Key: "a", Value: "text"}}},
+	} {
+		if err := mongostore.EnsureIndex(t.Context(), coll, index); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
+		}
+	}
+	if _, err := mongostore.NewInserter(t.Context(), nil, byEvent); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no collection: %v", err)
+	}
+}

@@ -1,0 +1,94 @@
+package mongostore
+
+import (
+	"context"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/everonce/everonce"
+)
+
+const defaultPage = 100
+
+// List implements [everonce.Lister]. It reads on in the order of IDs until the page is full.
+func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+	if res, err = s.list(ctx, req); err != nil {
+		return everonce.ListResult{}, failed(ctx, "list", err)
+	}
+	return res, nil
+}
+
+func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+	if req.Limit <= 0 {
+		req.Limit = defaultPage
+	}
+	if res.Now, err = s.now(ctx); err != nil {
+		return res, err
+	}
+	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "rk", Value: 0}, {Key: "rc", Value: 0}}
+	if !req.Steps {
+		hide = append(hide, bson.E{Key: "s", Value: 0})
+	}
+	states := make(map[everonce.State]bool, len(req.States))
+	for _, state := range req.States {
+		states[state] = true
+	}
+	err = s.scan(ctx, req.Scope, req.After, hide, func(rec *everonce.Record) (more bool) {
+		if rec.GoneAt(res.Now) || len(states) > 0 && !states[rec.StateAt(res.Now)] {
+			return true
+		}
+		if len(res.Records) == req.Limit { // one more: there is a next page
+			res.Next = res.Records[len(res.Records)-1].ID
+			return false
+		}
+		res.Records = append(res.Records, *rec)
+		return true
+	})
+	return res, err
+}
+
+// scan calls fn with the records of a scope, all of them if it is empty, in the order of IDs, until it returns false.
+func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.RecordID, hide bson.D, fn func(*everonce.Record) bool) error {
+	first, last := bounds(scope)
+	from := bson.E{Key: "$gte", Value: binary(first[:])}
+	if after != (everonce.RecordID{}) && string(after[:]) >= string(first[:]) {
+		from = bson.E{Key: "$gt", Value: binary(after[:])}
+	}
+	cursor, err := s.coll.Find(ctx, bson.D{{Key: "_id", Value: bson.D{from, {Key: "$lte", Value: binary(last[:])}}}},
+		options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(hide).SetBatchSize(defaultPage))
+	if err != nil {
+		return err
+	}
+	defer cursor.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read
+	for cursor.Next(ctx) {
+		doc, err := decode(cursor.Current)
+		if err != nil {
+			return err
+		}
+		if scope != "" && !everonce.Scope(doc.Scope).Within(scope) {
+			continue
+		}
+		rec, err := doc.record()
+		if err != nil {
+			return err
+		}
+		if !fn(rec) {
+			return nil
+		}
+	}
+	return cursor.Err()
+}
+
+// bounds are the first and the last ID that records of the scope can have.
+func bounds(scope everonce.Scope) (first, last everonce.RecordID) {
+	for i := range last {
+		last[i] = 0xff
+	}
+	if scope != "" {
+		head := everonce.ScopeRange(scope)
+		copy(first[:], head[:])
+		copy(last[:], head[:])
+	}
+	return first, last
+}

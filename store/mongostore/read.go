@@ -1,0 +1,89 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+)
+
+// errGone: the document that holds what is there once is no more.
+var errGone = fmt.Errorf("%w: the collection was emptied; mongostore.New makes it again", everonce.ErrSchema)
+
+// stage is an aggregation's.
+type stage = bson.D
+
+func timed() stage { return stage{{Key: "$addFields", Value: bson.D{{Key: "now", Value: "$$NOW"}}}} }
+
+// read reads a record and the server's time, which is there without a record too: a second document is read for it. The document is nil where there is none.
+func (s *Store) read(ctx context.Context, id *everonce.RecordID) (doc *document, now time.Time, err error) {
+	match := stage{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{binary(id[:]), once}}}}}}}
+	docs, err := s.aggregate(ctx, match, timed())
+	if err != nil {
+		return nil, now, err
+	}
+	for _, raw := range docs {
+		if _, isRecord := raw.Lookup("_id").StringValueOK(); isRecord {
+			ms, ok := raw.Lookup("now").DateTimeOK()
+			if !ok {
+				return nil, now, errors.New("the server does not tell its time")
+			}
+			now = at(bson.DateTime(ms))
+			continue
+		}
+		if doc, err = decode(raw); err != nil {
+			return nil, now, err
+		}
+	}
+	if now.IsZero() {
+		return nil, now, errGone
+	}
+	return doc, now, nil
+}
+
+func (s *Store) aggregate(ctx context.Context, stages ...stage) (docs []bson.Raw, err error) {
+	cursor, err := s.coll.Aggregate(ctx, mongo.Pipeline(stages))
+	if err != nil {
+		return nil, err
+	}
+	return docs, cursor.All(ctx, &docs)
+}
+
+func decode(raw bson.Raw) (*document, error) {
+	doc := new(document)
+	if err := bson.Unmarshal(raw, doc); err != nil { // its text may quote what it has read
+		return nil, fmt.Errorf("%w: a field has another type", everonce.ErrCorruptRecord)
+	}
+	return doc, nil
+}
+
+// now asks the server for its time.
+func (s *Store) now(ctx context.Context) (time.Time, error) {
+	_, now, err := s.read(ctx, new(everonce.RecordID))
+	return now, err
+}
+
+// Get implements [everonce.Store].
+func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	doc, now, err := s.read(ctx, &req.ID)
+	if err != nil {
+		return res, failed(ctx, "get", err)
+	}
+	res.Now = now
+	if doc == nil {
+		return res, nil
+	}
+	rec, err := doc.record()
+	if err != nil {
+		return everonce.GetResult{}, failed(ctx, "get", err)
+	}
+	if !rec.GoneAt(now) {
+		res.Found, res.Record = true, *rec
+	}
+	return res, nil
+}

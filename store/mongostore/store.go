@@ -1,0 +1,100 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/everonce/everonce"
+)
+
+// Store keeps records in MongoDB. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter], [everonce.HealthChecker],
+// [everonce.IdentityKeeper] and [everonce.IdentityReader]. It is safe for concurrent use.
+type Store struct {
+	coll *mongo.Collection
+}
+
+var (
+	_ everonce.Store          = (*Store)(nil)
+	_ everonce.Lister         = (*Store)(nil)
+	_ everonce.ScopeDeleter   = (*Store)(nil)
+	_ everonce.HealthChecker  = (*Store)(nil)
+	_ everonce.IdentityKeeper = (*Store)(nil)
+	_ everonce.IdentityReader = (*Store)(nil)
+)
+
+// MaxResult is the largest result, in bytes: what a document may have, less room for the record. Its steps share that room: what does not fit
+// beside them is refused by the server, with the same error.
+const MaxResult = 15 << 20
+
+// layout is the version of the collection's documents and indexes.
+const layout = 1
+
+// New makes a store of a database, whose client stays the caller's to close. It makes the collection and its indexes where they are not
+// there yet, unless Options.NoCreate is set. Whatever the client's own settings are, the store writes with the write concern "majority", in the journal,
+// and reads with the read concern "majority" at the primary.
+//
+// Errors: [everonce.ErrInvalidArgument]; [everonce.ErrSchema] where there is no store and none was to be made, or where it is of another version; those of a
+// server that can not be reached.
+func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error) {
+	set, err := opts.settings()
+	if err != nil {
+		return nil, err
+	}
+	if db == nil {
+		return nil, fmt.Errorf("mongostore: %w: the database is nil", everonce.ErrInvalidArgument)
+	}
+	s := &Store{coll: durable(db.Collection(set.Collection))}
+	if !set.NoCreate {
+		if err := s.create(ctx); err != nil {
+			return nil, failed(ctx, "create", err)
+		}
+	}
+	if err := s.check(ctx); err != nil {
+		return nil, failed(ctx, "open", err)
+	}
+	return s, nil
+}
+
+// durable returns the collection with the concerns that keep what is acknowledged.
+func durable(coll *mongo.Collection) *mongo.Collection {
+	journal := true
+	return coll.Database().Collection(coll.Name(), options.Collection().
+		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.Majority().W, Journal: &journal}).
+		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
+}
+
+// once is the ID of the document that holds what is there once. IDs of records are binary.
+const once = "everonce"
+
+// create makes what is missing. It leaves a collection alone that is of another version.
+func (s *Store) create(ctx context.Context) error {
+	_, err := s.coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: once}},
+		bson.D{{Key: "$setOnInsert", Value: bson.D{{Key: "layout", Value: layout}}}}, options.UpdateOne().SetUpsert(true))
+	if err != nil && !taken(err) { // two may create it at once
+		return err
+	}
+	return s.createIndexes(ctx)
+}
+
+func (s *Store) check(ctx context.Context) error {
+	var found struct {
+		Layout int `bson:"layout"`
+	}
+	switch err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: once}}).Decode(&found); {
+	case errors.Is(err, mongo.ErrNoDocuments):
+		return fmt.Errorf("%w: the collection %s holds no store; mongostore.New makes one", everonce.ErrSchema, s.coll.Name())
+	case err != nil:
+		return err
+	case found.Layout != layout:
+		return fmt.Errorf("%w: the collection %s has layout %d, this version knows %d", everonce.ErrSchema, s.coll.Name(), found.Layout, layout)
+	}
+	return nil
+}

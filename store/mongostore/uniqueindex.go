@@ -1,0 +1,120 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/everonce/everonce"
+)
+
+// ErrNoIndex: the collection does not have the unique index, or has another one under its name.
+var ErrNoIndex = errors.New("mongostore: the unique index is not there")
+
+// Index is the unique index that tells one event from another.
+type Index struct {
+	// Name is the index's own. Required.
+	Name string
+	// Keys are its fields, each with 1 or -1: bson.D{{"event_id", 1}}. Required. Every document must have a value in each, which is neither
+	// null nor an array.
+	Keys bson.D
+}
+
+func (i Index) check() error {
+	if i.Name == "" || len(i.Keys) == 0 {
+		return fmt.Errorf("mongostore: %w: an Index needs a name and keys", everonce.ErrInvalidArgument)
+	}
+	for _, k := range i.Keys {
+		if direction := fmt.Sprint(k.Value); k.Key == "" || direction != "1" && direction != "-1" {
+			return fmt.Errorf("mongostore: %w: the keys of an Index are fields with 1 or -1", everonce.ErrInvalidArgument)
+		}
+	}
+	return nil
+}
+
+// EnsureIndex makes the unique index if it is not there, and refuses with [ErrNoIndex] one of that name or with those keys which does not do:
+// not unique, or on a part of the documents alone, or under a collation, which takes two IDs for one. It is for a program's start; on a
+// large collection that has no index yet it takes its time. Where documents are there that the index does not allow, the server's error says so.
+func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
+	if err := index.check(); err != nil {
+		return err
+	}
+	err := CheckIndex(ctx, coll, index)
+	if !errors.Is(err, ErrNoIndex) || errors.Is(err, errOtherIndex) {
+		return err
+	}
+	model := mongo.IndexModel{Keys: index.Keys, Options: options.Index().SetName(index.Name).SetUnique(true)}
+	if _, err := durable(coll).Indexes().CreateOne(ctx, model); err != nil {
+		return failed(ctx, "create the index "+index.Name, withoutValues(err))
+	}
+	return CheckIndex(ctx, coll, index)
+}
+
+// errOtherIndex: there is an index which does not do, and can not be made.
+var errOtherIndex = errors.New("there is another one")
+
+// CheckIndex refuses with [ErrNoIndex] a collection without the unique index. It makes none: for a program that may not.
+func CheckIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
+	if err := index.check(); err != nil {
+		return err
+	}
+	cursor, err := durable(coll).Indexes().List(ctx)
+	if hasCode(err, codeNoCollection) {
+		return noIndex(index, "there is no collection")
+	}
+	if err != nil {
+		return failed(ctx, "list indexes", err)
+	}
+	var found []indexSpec
+	if err := cursor.All(ctx, &found); err != nil {
+		return failed(ctx, "list indexes", err)
+	}
+	for i := range found {
+		if found[i].Name == index.Name || sameKeys(found[i].Keys, index.Keys) {
+			return found[i].does(index)
+		}
+	}
+	return noIndex(index, "")
+}
+
+const codeNoCollection = 26
+
+type indexSpec struct {
+	Name      string   `bson:"name"`
+	Keys      bson.D   `bson:"key"`
+	Unique    bool     `bson:"unique"`
+	Partial   bson.Raw `bson:"partialFilterExpression"`
+	Collation bson.Raw `bson:"collation"`
+}
+
+func (s *indexSpec) does(index Index) error {
+	other := func(what string) error {
+		return fmt.Errorf("%w: %w", noIndex(index, what), errOtherIndex)
+	}
+	switch {
+	case s.Name != index.Name:
+		return other("its keys have an index of another name")
+	case !sameKeys(s.Keys, index.Keys):
+		return other("the index has other keys")
+	case sameKeys(s.Keys, primary.Keys): // unique without saying so
+		return nil
+	case !s.Unique:
+		return other("the index is not unique")
+	case len(s.Partial) > 0:
+		return other("the index is partial")
+	case len(s.Collation) > 0:
+		return other("the index has a collation")
+	}
+	return nil
+}
+
+func noIndex(index Index, what string) error {
+	if what == "" {
+		return fmt.Errorf("%w: %s", ErrNoIndex, index.Name)
+	}
+	return fmt.Errorf("%w: %s: %s", ErrNoIndex, index.Name, what)
+}
