@@ -39,7 +39,8 @@ import (
 //
 // The handler's context ends with the transaction's time limit ([everonce.Options].TxTimeout) and with
 // [Route.Deadline]. AnswerWithin, FailOpen, Policy, Reconcile and Lease are refused: what did not commit did not
-// happen. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// happen. So is a Save by which an answer below 400 is not saved: its client would be told of effects that were rolled
+// back. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle func(http.ResponseWriter, *http.Request, Tx) error, opts *Options) (http.Handler, error) {
 	if recv == nil || principal == nil || handle == nil {
 		return nil, fmt.Errorf("%w: the receiver, the principal or the handler is nil", everonce.ErrInvalidArgument)
@@ -67,6 +68,7 @@ func (s *settings) checkTx() error {
 			{rt.Policy != 0, "Policy", "what did not commit did not happen, so there is no unknown"},
 			{rt.Reconcile != nil, "Reconcile", "what did not commit did not happen, so there is nothing to ask"},
 			{rt.Lease != 0, "Lease", "a transaction has none; it is bounded by the receiver's TxTimeout"},
+			{!rt.save.all(firstStatus, http.StatusBadRequest), "Save of 2xx and 3xx", "an answer below 400 is committed with its effects, so it is saved"},
 		} {
 			if o.set {
 				return rt.in(fmt.Errorf("%w: %s has no meaning for HandleTx: %s", everonce.ErrInvalidArgument, o.name, o.why))

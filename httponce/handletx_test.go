@@ -35,6 +35,8 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 		"Policy":       {Policy: everonce.Refuse},
 		"Reconcile":    {Reconcile: ask},
 		"Lease":        {Lease: time.Minute},
+		// Its client would be told of effects that were rolled back.
+		"Save of 2xx and 3xx": {Save: httponce.Save{"303": httponce.Released}},
 	} {
 		for where, opts := range map[string]*httponce.Options{
 			"":                       {Route: route},

@@ -100,6 +100,16 @@ func statuses(name string) (from, to int, ok bool) {
 	return int(n), int(n), err == nil
 }
 
+// all reports whether every status from one on, up to another, is saved.
+func (s *saves) all(from, to int) bool {
+	for _, e := range s[from-firstStatus : to-firstStatus] {
+		if e != Saved {
+			return false
+		}
+	}
+	return true
+}
+
 // of returns the ending of a status; one outside of all classes says nothing.
 func (s *saves) of(status int) Ending {
 	if status < firstStatus || status > lastStatus {
