@@ -44,7 +44,7 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE "+w.ripe()+" AND {gone}")
 
-	s.List = w.rows("list", 8, "SELECT {now}, 1, 0, "+withoutData(qualified(RecordColumns))+" FROM {record} AS r WHERE "+selected+
+	s.List = w.rows("list", 8, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+
 		" AND ({8i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {7i}")
 	s.DeleteScope = w.exec("delete_scope", 7, "DELETE FROM {record} AS r WHERE "+
 		w.among("{record} AS r WHERE "+selected+" AND NOT "+alive+" ORDER BY r.id LIMIT {7i}")+" AND NOT "+alive)
