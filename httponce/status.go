@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 )
@@ -180,27 +179,16 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 			a.Elided = true
 		}
 	}
-	switch {
-	case a.Elided:
+	if a.Elided {
 		withoutBody(doc.Headers)
 		if doc.Missing == "" {
 			doc.Missing = markElided
 		}
-	case utf8.Valid(body):
-		text := string(body)
-		doc.Body = &text
-	default:
-		doc.BodyBase64 = body
-	}
-	if !a.Elided {
+	} else {
+		doc.tell(body)
 		trailers := http.Header{}
 		a.putTrailer(trailers)
-		for name, values := range trailers {
-			if doc.Trailers == nil {
-				doc.Trailers = http.Header{}
-			}
-			doc.Trailers[strings.TrimPrefix(name, http.TrailerPrefix)] = values
-		}
+		doc.tellTrailers(trailers)
 	}
 	h.send(w, http.StatusOK, statusDocument{State: stateDone, Answer: &doc})
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/httponce"
 )
 
 const settleLong = `settle ends the unknown of an operation, or of one step of it, by what you found out: its
@@ -24,6 +25,10 @@ effect happened (--done), or it did not and will not (--not-done).
 With --done, --result is what duplicates get, as JSON; --failure in its place says that
 it was refused for good. With neither, duplicates learn that it was done and that its
 result was not kept. With --not-done, the next delivery runs it again.
+
+Of a request of HTTP, to everonce proxy or to httponce.Middleware, --result is the answer:
+{"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Duplicates get it;
+without it they get 200 and no body.
 
 A live claim is refused (exit code 5): its attempt may be about to finish. --force takes
 it all the same; what that attempt does goes on, and its answer is dropped.
@@ -55,6 +60,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 		Short: "Settle an operation, or a step, whose outcome nobody knows",
 		Long:  settleLong,
 		Example: "  everonce keys settle --store sqlite:payments.db --scope shop/payments --id payment-000007 --step mail --done --result '\"mail-000012\"'\n" +
+			"  everonce keys settle --store sqlite:proxy.db --record 5f0c… --done --result '{\"status\":201,\"body\":\"paid\"}'\n" +
 			"  everonce keys settle --store sqlite:payments.db --record 5f0c… --not-done --yes",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
@@ -67,6 +73,9 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 				return err
 			}
 			defer store.Close() //nolint:errcheck // what was settled is durable
+			if err := fitsRequest(&got.Record, &settlement); err != nil {
+				return err
+			}
 			if err := a.confirm(f, &got.Record); err != nil {
 				return err
 			}
@@ -124,6 +133,21 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		s.By = whoAmI()
 	}
 	return s, nil
+}
+
+// httpAlg begins the Alg of every fingerprint of a request of HTTP.
+const httpAlg = "http/1"
+
+// fitsRequest refuses a result that could not be sent to who repeats a request of HTTP: nobody could take it back.
+func fitsRequest(rec *everonce.Record, s *everonce.Settlement) error {
+	alg, _, _ := strings.Cut(rec.Fingerprint.Alg, "+")
+	if s.Encoded == nil || s.Step != "" || alg != httpAlg {
+		return nil
+	}
+	if err := new(httponce.Answer).UnmarshalJSON(s.Encoded); err != nil {
+		return usagef(`the operation is a request of HTTP, so --result is its answer, like {"status":201,"body":"paid"}: %v`, err)
+	}
+	return nil
 }
 
 // parseLifetime reads the name of a preset, or two durations.

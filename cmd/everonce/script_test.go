@@ -22,6 +22,7 @@ import (
 //	records FILE                 makes a SQLite store with one record of each kind
 //	secretrecord FILE SECRET ID  makes one with an identity secret, from a file, and one operation in it
 //	deliver FILE ID              delivers an operation once more, and writes what became of it
+//	request FILE KEY             sends a request to a protected handler that fails, and writes the answer
 //	exits CODE COMMAND           runs a command that must end with that exit code
 //	usage COMMAND                is exits 2
 //	empty DIR                    fails if there is anything in a folder
@@ -38,6 +39,7 @@ func TestScripts(t *testing.T) {
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"records":      records,
 	"deliver":      deliver,
+	"request":      request,
 	"exits":        exits,
 	"secretrecord": secretRecord,
 	"empty":        empty,

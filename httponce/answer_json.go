@@ -1,0 +1,101 @@
+package httponce
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// MarshalJSON writes an answer in the form of the status handler's document, which is also what an operator gives to
+// "everonce keys settle --result". A body that is not kept with the answer itself is an error.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	if !a.hasStatus() {
+		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
+	}
+	if a.saved != nil && a.saved.pieces.total != 0 {
+		return nil, errors.New("httponce: the body of this answer is in records of its own")
+	}
+	doc := statusAnswer{Status: a.Status, Headers: http.Header{}}
+	a.putHeader(doc.Headers)
+	delete(doc.Headers, "Trailer")
+	if a.Elided {
+		withoutBody(doc.Headers)
+		doc.Missing = markElided
+		return json.Marshal(doc)
+	}
+	body := a.Body
+	if a.saved != nil {
+		body = []byte(a.saved.body())
+	}
+	doc.tell(body)
+	trailers := http.Header{}
+	a.putTrailer(trailers)
+	doc.tellTrailers(trailers)
+	return json.Marshal(doc)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, so that a verdict given in JSON can be replayed. Every member may be left
+// out, and the status is 200 then; a member that is none, a status that can not be sent, and two bodies are errors: a
+// misspelled member must not become an empty answer that is kept for good. Content-Length is the body's, whatever is
+// said.
+func (a *Answer) UnmarshalJSON(data []byte) error {
+	var doc statusAnswer
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&doc); err != nil {
+		return fmt.Errorf("httponce: an answer: %w", err)
+	}
+	got := Answer{Status: doc.Status, Header: typedFields(doc.Headers), Body: doc.BodyBase64, Trailer: typedFields(doc.Trailers)}
+	switch {
+	case !got.hasStatus():
+		return fmt.Errorf("httponce: %d is no status of an answer", doc.Status)
+	case doc.Body != nil && doc.BodyBase64 != nil:
+		return errors.New("httponce: an answer has one body: body or body_base64")
+	case doc.Missing != "" && (doc.Body != nil || doc.BodyBase64 != nil):
+		return errors.New("httponce: an answer whose body is missing has none")
+	case doc.Body != nil:
+		got.Body = []byte(*doc.Body)
+	}
+	got.Elided = doc.Missing != ""
+	delete(got.Header, "Content-Length")
+	*a = got
+	return nil
+}
+
+// typedFields returns fields whose names were typed by somebody, as net/http has them.
+func typedFields(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	c := make(http.Header, len(h))
+	for name, values := range h {
+		for _, v := range values {
+			c.Add(name, v)
+		}
+	}
+	return c
+}
+
+// tell sets the body, as text where it is that.
+func (doc *statusAnswer) tell(body []byte) {
+	if utf8.Valid(body) {
+		text := string(body)
+		doc.Body = &text
+		return
+	}
+	doc.BodyBase64 = body
+}
+
+// tellTrailers sets the trailers, by their names.
+func (doc *statusAnswer) tellTrailers(trailers http.Header) {
+	for name, values := range trailers {
+		if doc.Trailers == nil {
+			doc.Trailers = http.Header{}
+		}
+		doc.Trailers[strings.TrimPrefix(name, http.TrailerPrefix)] = values
+	}
+}
