@@ -61,11 +61,12 @@ type Route struct {
 	// whose paths differ in no more than empty segments, dots or escapes.
 	Name func(*http.Request) string
 
-	// Fingerprint says which parts of a request must be equal when its key is used again.
+	// Fingerprint says which parts of a request must be equal when its key is used again. Default: method, host,
+	// path, query and body.
 	Fingerprint Fingerprint
 	// Save says, by status, what becomes of the key. Default [DefaultSave]; what it leaves out is as there.
 	Save Save
-	// Header says which headers of an answer are saved.
+	// Header says which headers of an answer are saved. Default: all that may be.
 	Header HeaderPolicy
 
 	// Lifetime is how long an answer is kept, and remembered after that. Default: the receiver's.

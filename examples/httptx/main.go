@@ -35,14 +35,17 @@ func bookings(receiver *everonce.TxReceiver[pgx.Tx]) (http.Handler, error) {
 		}
 		var balance int64
 		err := tx.QueryRow(r.Context(), `UPDATE account SET cents = cents - $1 WHERE id = $2 RETURNING cents`, b.Cents, b.Account).Scan(&balance)
-		if err == nil && balance < 0 {
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			http.Error(w, "no such account", http.StatusNotFound)
+		case err != nil:
+			return err // nothing took hold: the client is told to send it again
+		case balance < 0:
 			http.Error(w, "the balance is too low", http.StatusPaymentRequired) // takes the update back
-			return nil
-		}
-		if err == nil {
+		default:
 			fmt.Fprintf(w, "balance %d", balance)
 		}
-		return err
+		return nil
 	}, &httponce.Options{Route: httponce.Route{Required: true}})
 }
 
@@ -94,6 +97,8 @@ func run(ctx context.Context, out io.Writer, url string) error {
 		{"order-2", `{"account": "alice", "cents": 9900}`},
 		{"order-3", `{"account": "alice", "cents": 800}`},
 		{"order-1", `{"account": "alice", "cents": 1200}`},
+		{"order-4", `{"account": "nobody", "cents": 1}`},
+		{"order-4", `{"account": "nobody", "cents": 1}`},
 	} {
 		status, replayed, text, err := send(ctx, server.URL+"/bookings", r.key, r.body)
 		if err != nil {

@@ -18,6 +18,8 @@ order-2 → 402 replayed=     the balance is too low
 order-2 → 402 replayed=true the balance is too low
 order-3 → 200 replayed=     balance 3000
 order-1 → 200 replayed=true balance 3800
+order-4 → 404 replayed=     no such account
+order-4 → 404 replayed=true no such account
 `
 
 // TestRun sends the requests to a real server, and compares all answers: of the booking that was refused
