@@ -98,8 +98,11 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 
 // sendClaim sends a claim to a store that may take its time.
 func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
-	defer cancel()
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > op.set.StoreTimeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, op.set.StoreTimeout)
+		defer cancel()
+	}
 	*claim, err = op.store.Claim(ctx, *req)
 	return err
 }

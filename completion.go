@@ -154,20 +154,32 @@ func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Con
 			return err
 		}
 	}
+	started := time.Now()
+	one, cancel := a.detached(min(limit, a.set.StoreTimeout)) // the first try needs no second context
+	err := write(one)
+	cancel()
+	if err == nil || isRefusal(err) {
+		return err
+	}
+	return a.persistOn(ev, limit-time.Since(started), err, write)
+}
+
+// persistOn repeats a write that has failed.
+func (a *Attempt) persistOn(ev *Event, limit time.Duration, err error, write func(context.Context) error) error {
 	all, cancel := a.detached(limit)
 	defer cancel()
 	for try := 1; ; try++ {
-		one, cancelOne := context.WithTimeout(all, a.set.StoreTimeout)
-		err := write(one)
-		cancelOne()
-		if err == nil || isRefusal(err) {
-			return err
-		}
 		if pause(all, backoff(try)) != nil {
 			return err
 		}
 		if ev != nil {
 			ev.Retries++
+		}
+		one, cancelOne := context.WithTimeout(all, a.set.StoreTimeout)
+		err = write(one)
+		cancelOne()
+		if err == nil || isRefusal(err) {
+			return err
 		}
 	}
 }
