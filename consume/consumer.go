@@ -22,6 +22,7 @@ type Consumer struct {
 
 	id      func(everonce.Key) everonce.RecordID
 	prepare func(*Message) (work, error)
+	gather  func(n int) gathered // nil in guarded mode
 	// resolves: the outcome unknown is that of a commit whose answer was lost; asking again tells it.
 	resolves bool
 }
@@ -73,11 +74,22 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	switch {
 	case err != nil:
 		return nil, err
-	case recv == nil || spec.Handle == nil:
+	case recv == nil || spec.Handle == nil && spec.HandleAll == nil:
 		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
+	}
+	if spec.Handle == nil {
+		spec.Handle = func(ctx context.Context, tx Tx, m *Message, v T) error {
+			return spec.HandleAll(ctx, tx, []Received[T]{{m, v}})
+		}
 	}
 	c := newConsumer(common)
 	c.id, c.resolves = recv.RecordID, true
+	c.gather = func(n int) gathered {
+		return &batchOf[T, Tx]{
+			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, lifetime: common.Lifetime,
+			items: make([]everonce.BatchItem, 0, n), received: make([]Received[T], 0, n),
+		}
+	}
 	c.prepare = func(m *Message) (work, error) {
 		v, err := safely(common.Decode, m)
 		if err != nil {
@@ -143,14 +155,10 @@ func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
 }
 
 func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
-	if len(m.Body) > c.maxBody {
-		return c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, and the limit is %d", len(m.Body), c.maxBody))
+	key, hash, refused := c.admit(m)
+	if refused != nil {
+		return *refused
 	}
-	key, err := c.KeyOf(m)
-	if err != nil {
-		return c.bury(m, "", 0, NoKey, err)
-	}
-	hash := c.id(key).Short()
 	work, err := c.prepare(m)
 	if err != nil {
 		return c.bury(m, hash, 0, Undecoded, err)

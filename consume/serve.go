@@ -20,10 +20,16 @@ type Workers struct {
 	// Order, if set, names what must be handled in order: messages with equal names are handled one after the
 	// other, as they came. What fails and comes again comes behind what came meanwhile. Default: no order.
 	Order func(*Message) string
+	// Batch is how many messages are handled in one transaction, at the most, and BatchWithin how long the first of them
+	// waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full. A
+	// message's answer waits for all of its batch. Default 1; at most [everonce.MaxBatch]; guarded consumers handle
+	// one at a time. BatchWithin: default 10 ms.
+	Batch       int
+	BatchWithin time.Duration
 	// PauseMin and PauseMax bound the pause after the store, or the broker, could not be written to; it doubles while
 	// that lasts. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
-	// HandleWithin bounds the handling of one message: its context ends then. Default: no bound; an adapter whose
+	// HandleWithin bounds the handling of one message, or of one batch: its context ends then. Default: no bound; an adapter whose
 	// broker has one of its own sets it.
 	HandleWithin time.Duration
 	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. Default 30 s.
@@ -46,10 +52,15 @@ func (w *Workers) checked() (Workers, error) {
 	if w != nil {
 		c = *w
 	}
-	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleWithin < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 {
+	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleWithin < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 || c.Batch < 0 || c.BatchWithin < 0 {
 		return c, fmt.Errorf("%w: no number of Workers may be negative", everonce.ErrInvalidArgument)
 	}
+	if c.Batch > everonce.MaxBatch {
+		return c, fmt.Errorf("%w: Workers.Batch is %d, and a batch has at most %d messages", everonce.ErrInvalidArgument, c.Batch, everonce.MaxBatch)
+	}
 	c.Concurrency = orDefault(c.Concurrency, 8)
+	c.Batch = orDefault(c.Batch, 1)
+	c.BatchWithin = orDefault(c.BatchWithin, 10*time.Millisecond)
 	c.PauseMin = orDefault(c.PauseMin, time.Second)
 	c.PauseMax = max(orDefault(c.PauseMax, time.Minute), c.PauseMin)
 	c.DrainWithin = orDefault(c.DrainWithin, 30*time.Second)
@@ -77,7 +88,10 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	if err != nil {
 		return err
 	}
-	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax)}
+	if c.gather == nil {
+		w.Batch = 1
+	}
+	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax), collecting: make(chan struct{}, 1)}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	s.work = work
@@ -103,7 +117,8 @@ type server struct {
 	work   context.Context // the handlers'
 	gate   *gate
 
-	workers sync.WaitGroup
+	collecting chan struct{} // held by the worker that collects a batch
+	workers    sync.WaitGroup
 }
 
 func (s *server) serve(in <-chan Delivery) {
@@ -161,7 +176,14 @@ func (s *server) begin(in <-chan Delivery) {
 				s.begin(in)
 			}
 		}()
-		for s.gate.pass(s.ending) {
+		for s.Batch > 1 && s.gate.pass(s.ending) {
+			ds := s.nextBatch(in)
+			if len(ds) == 0 {
+				break
+			}
+			s.handleBatch(ds)
+		}
+		for s.Batch == 1 && s.gate.pass(s.ending) {
 			d, ok := s.next(in)
 			if !ok {
 				break

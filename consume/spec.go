@@ -59,6 +59,10 @@ type TxSpec[T, Tx any] struct {
 	// Handle handles a message: its writes through tx commit with the record. It may be called several times for one
 	// delivery. Any error rolls back; [everonce.Permanent] is saved. Required.
 	Handle func(ctx context.Context, tx Tx, m *Message, v T) error
+	// HandleAll, if set, handles those messages of a batch together that are to be handled: by one statement, say. Its
+	// error is that of all of them; they are then handled in smaller batches, until the one that fails is alone.
+	// Default: Handle, one after the other. With it Handle is not required.
+	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
 
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
 	Decode func(*Message) (T, error)

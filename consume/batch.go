@@ -1,0 +1,172 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/everonce/everonce"
+)
+
+// Received is one message of a batch, decoded.
+type Received[T any] struct {
+	Message *Message
+	Payload T
+}
+
+// HandleBatch handles many deliveries, and says of each what is to become of it, in their order. The messages of a
+// consumer that [NewTx] made share one transaction, as [everonce.TransactBatch] says: one that fails does not fail
+// its neighbours, and one that is there twice is handled once. What has no key, is too large or is not to be decoded
+// leaves the batch before. A guarded consumer handles them one after the other.
+//
+// A handler that panics has failed: the verdict is that of a failed message, not a panic.
+func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
+	verdicts := make([]Verdict, len(ms))
+	for from := 0; from < len(ms); from += everonce.MaxBatch {
+		to := min(from+everonce.MaxBatch, len(ms))
+		c.handleTogether(ctx, ms[from:to], verdicts[from:to])
+	}
+	if c.observe != nil {
+		for i, m := range ms {
+			c.observe(ctx, m, verdicts[i])
+		}
+	}
+	return verdicts
+}
+
+// gathered is a batch of messages whose payloads are decoded.
+type gathered interface {
+	add(m *Message, key everonce.Key, sum everonce.Fingerprint) error
+	run(ctx context.Context) []ended
+}
+
+// ended is what became of one message of a batch.
+type ended struct {
+	outcome everonce.Outcome
+	attempt int
+	err     error
+}
+
+func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts []Verdict) {
+	if c.gather == nil {
+		for i, m := range ms {
+			verdicts[i] = c.handleSafely(ctx, m)
+		}
+		return
+	}
+	batch := c.gather(len(ms))
+	hashes, places := make([]string, 0, len(ms)), make([]int, 0, len(ms))
+	for i, m := range ms {
+		key, hash, refused := c.admit(m)
+		if refused != nil {
+			verdicts[i] = *refused
+			continue
+		}
+		if err := batch.add(m, key, c.fingerprint(m)); err != nil {
+			verdicts[i] = c.bury(m, hash, 0, Undecoded, err)
+			continue
+		}
+		hashes, places = append(hashes, hash), append(places, i)
+	}
+	for k, e := range batch.run(ctx) {
+		i := places[k]
+		verdicts[i] = c.dispose(ctx, ms[i], hashes[k], e.outcome, e.attempt, e.err)
+	}
+}
+
+// handleSafely is handle for messages that follow each other: what was said of those before must not be lost.
+func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			_, hash, _ := c.admit(m)
+			v = c.dispose(ctx, m, hash, everonce.Failed, 1, &panicError{p, debug.Stack()})
+		}
+	}()
+	return c.handle(ctx, m)
+}
+
+// admit returns the key of a message and its hash, or the verdict on one that can not be handled.
+func (c *Consumer) admit(m *Message) (key everonce.Key, hash string, refused *Verdict) {
+	if len(m.Body) > c.maxBody {
+		v := c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, and the limit is %d", len(m.Body), c.maxBody))
+		return key, "", &v
+	}
+	key, err := c.KeyOf(m)
+	if err != nil {
+		v := c.bury(m, "", 0, NoKey, err)
+		return key, "", &v
+	}
+	return key, c.id(key).Short(), nil
+}
+
+// panicError is a handler's panic as the failure of its message.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (*panicError) Error() string { return errPanicked.Error() }
+func (*panicError) Unwrap() error { return errPanicked }
+
+// batchOf is a batch of one consumer's messages.
+type batchOf[T, Tx any] struct {
+	recv      *everonce.TxReceiver[Tx]
+	decode    func(*Message) (T, error)
+	handle    func(ctx context.Context, tx Tx, m *Message, v T) error
+	handleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
+	lifetime  everonce.Lifetime
+
+	items    []everonce.BatchItem
+	received []Received[T]
+}
+
+func (b *batchOf[T, Tx]) add(m *Message, key everonce.Key, sum everonce.Fingerprint) error {
+	v, err := safely(b.decode, m)
+	if err == nil {
+		b.items = append(b.items, everonce.BatchItem{Key: key, Fingerprint: sum})
+		b.received = append(b.received, Received[T]{m, v})
+	}
+	return err
+}
+
+func (b *batchOf[T, Tx]) run(ctx context.Context) []ended {
+	all := make([]ended, len(b.items))
+	results, err := everonce.TransactBatch(ctx, b.recv, b.items, b.work(), everonce.WithLifetime(b.lifetime), everonce.WithCodec(nothing{}))
+	for i := range all {
+		if err == nil {
+			all[i] = ended{results[i].Outcome, results[i].Attempt, results[i].Err}
+			continue
+		}
+		all[i] = ended{outcome: everonce.StoreFailed, err: err}
+		if e, ok := errors.AsType[*everonce.Error](err); ok {
+			all[i].outcome = e.Outcome
+		}
+	}
+	return all
+}
+
+// work makes one call of the messages that are to be handled, or one for each.
+func (b *batchOf[T, Tx]) work() everonce.BatchWork[struct{}, Tx] {
+	if b.handleAll == nil {
+		return everonce.EachItem(func(ctx context.Context, tx Tx, i int) (_ struct{}, err error) {
+			defer caught(&err)
+			return struct{}{}, b.handle(ctx, tx, b.received[i].Message, b.received[i].Payload)
+		})
+	}
+	return func(ctx context.Context, tx Tx, todo []int) (_ []struct{}, err error) {
+		defer caught(&err)
+		batch := make([]Received[T], len(todo))
+		for k, i := range todo {
+			batch[k] = b.received[i]
+		}
+		return make([]struct{}, len(todo)), b.handleAll(ctx, tx, batch)
+	}
+}
+
+// caught makes an error of a panic: it is rolled back like one.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = &panicError{p, debug.Stack()}
+	}
+}

@@ -1,0 +1,379 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+type txSpec = consume.TxSpec[order, *ledgerTx]
+
+// booking is a consumer that counts each message once, in the row of its ID.
+func booking(t *testing.T, l *ledger, change func(*txSpec)) *consume.Consumer {
+	t.Helper()
+	recv, err := everonce.NewTxReceiver[*ledgerTx](l, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := txSpec{
+		Consumer: "billing", Key: consume.ProducerID(),
+		Handle: func(_ context.Context, tx *ledgerTx, m *consume.Message, _ order) error { return tx.Add(m.ID) },
+	}
+	if change != nil {
+		change(&spec)
+	}
+	c, err := consume.NewTx(recv, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func messages(ids ...string) []*consume.Message {
+	ms := make([]*consume.Message, len(ids))
+	for i, id := range ids {
+		ms[i] = message(id).m
+	}
+	return ms
+}
+
+func dispositions(verdicts []consume.Verdict) string {
+	said := make([]string, len(verdicts))
+	for i, v := range verdicts {
+		if said[i] = v.Disposition.String(); v.Disposition == consume.Bury {
+			said[i] += " " + string(v.Letter.Reason)
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// A batch is one commit, and at the next delivery nothing of it is done again.
+func TestABatchIsOneTransaction(t *testing.T) {
+	l := newLedger()
+	observed := 0
+	c := booking(t, l, func(s *txSpec) {
+		s.Observe = func(context.Context, *consume.Message, consume.Verdict) { observed++ }
+	})
+	for range 2 {
+		if got := dispositions(c.HandleBatch(t.Context(), messages("a", "b", "c", "b"))); got != "ack, ack, ack, ack" {
+			t.Error(got)
+		}
+	}
+	if l.row("a") != 1 || l.row("b") != 1 || l.row("c") != 1 || l.commits != 1 || observed != 8 {
+		t.Errorf("booked %d, %d and %d times in %d commits; %d verdicts were observed", l.row("a"), l.row("b"), l.row("c"), l.commits, observed)
+	}
+}
+
+// The verdict on each message of a batch is its own: what can not be handled leaves the batch before, and what fails
+// does not fail its neighbours. Together or one after the other makes no difference.
+func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
+	fails := func(m *consume.Message) error {
+		switch m.ID {
+		case "fails":
+			return everonce.NotDone(errors.New("later"))
+		case "exhausted":
+			return errors.New("again")
+		case "refused":
+			return everonce.Permanent("no_such_account", nil, nil)
+		case "panics":
+			panic("no")
+		}
+		return nil
+	}
+	for name, change := range map[string]func(*txSpec){
+		"one after the other": func(s *txSpec) {
+			s.Handle = func(_ context.Context, tx *ledgerTx, m *consume.Message, _ order) error {
+				return errors.Join(tx.Add(m.ID), fails(m))
+			}
+		},
+		"together": func(s *txSpec) {
+			s.Handle = nil
+			s.HandleAll = func(_ context.Context, tx *ledgerTx, batch []consume.Received[order]) error {
+				for _, r := range batch {
+					if err := errors.Join(tx.Add(r.Message.ID), fails(r.Message)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger()
+			c := booking(t, l, func(s *txSpec) { s.MaxBody = 100; change(s) })
+			if v := c.Handle(t.Context(), &consume.Message{ID: "used", Body: []byte(`{"ID":"1"}`)}); v.Disposition != consume.Ack {
+				t.Fatal(v.Disposition, v.Err)
+			}
+			ms := messages("a", "", "fails", "b", "refused", "garbage", "large", "used", "panics", "exhausted", "c")
+			ms[5].Body = []byte("{")
+			ms[6].Body = make([]byte, 101)
+			ms[9].Retries = 10
+			verdicts := c.HandleBatch(t.Context(), ms)
+			const want = "ack, bury no_key, retry, ack, bury rejected, bury undecodable, bury too_large, bury mismatch, retry, bury exhausted, ack"
+			if got := dispositions(verdicts); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			for i, m := range ms {
+				wantRow := 0
+				if verdicts[i].Disposition == consume.Ack || m.ID == "used" {
+					wantRow = 1
+				}
+				if got := l.row(m.ID); got != wantRow {
+					t.Errorf("%q was booked %d times, want %d", m.ID, got, wantRow)
+				}
+			}
+			if l.commits > 8 {
+				t.Errorf("%d commits: the batch fell apart", l.commits)
+			}
+		})
+	}
+}
+
+// What another consumer has leaves the batch as in progress: it comes later, without counting.
+func TestABusyMessageLeavesTheBatch(t *testing.T) {
+	l := newLedger()
+	c := booking(t, l, nil)
+	other := booking(t, l, func(s *txSpec) {
+		s.Handle = func(ctx context.Context, tx *ledgerTx, m *consume.Message, _ order) error {
+			if got := dispositions(c.HandleBatch(context.WithoutCancel(t.Context()), messages("a", "busy", "b"))); got != "ack, later, ack" {
+				t.Error(got)
+			}
+			return tx.Add(m.ID)
+		}
+	})
+	if v := other.Handle(t.Context(), messages("busy")[0]); v.Disposition != consume.Ack {
+		t.Error(v.Disposition, v.Err)
+	}
+	if l.row("busy") != 1 || l.row("a") != 1 {
+		t.Errorf("booked %d and %d times", l.row("busy"), l.row("a"))
+	}
+}
+
+// Nothing is acknowledged that the store could not take, and a guarded consumer handles a batch one by one.
+func TestABatchWhileTheStoreIsDown(t *testing.T) {
+	l := newLedger()
+	l.down.Store(true)
+	c := booking(t, l, nil)
+	if got := dispositions(c.HandleBatch(t.Context(), messages("a", "", "b"))); got != "keep, bury no_key, keep" {
+		t.Error(got)
+	}
+	l.down.Store(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := dispositions(c.HandleBatch(ctx, messages("a", "b"))); got != "keep, keep" {
+		t.Error(got)
+	}
+	guarded := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "panics" {
+			panic("no")
+		}
+		return nil
+	})
+	if got := dispositions(guarded.HandleBatch(t.Context(), messages("a", "panics", "a"))); got != "ack, retry, ack" {
+		t.Error(got)
+	}
+}
+
+func TestBatchOptionsAreChecked(t *testing.T) {
+	for _, w := range []consume.Workers{{Batch: -1}, {Batch: everonce.MaxBatch + 1}, {BatchWithin: -1}} {
+		if err := w.Check(); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", w, err)
+		}
+	}
+	recv, err := everonce.NewTxReceiver[*ledgerTx](newLedger(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := consume.NewTx(recv, txSpec{Consumer: "billing", Key: consume.ProducerID()}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Error(err)
+	}
+}
+
+// The workers take what is there, up to a batch, wait a little for more, and answer each delivery by its own.
+func TestWorkersCollectBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		var mu sync.Mutex
+		var sizes []int
+		batches := func() []int {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(sizes)
+		}
+		c := booking(t, l, func(s *txSpec) {
+			s.HandleAll = func(_ context.Context, tx *ledgerTx, batch []consume.Received[order]) error {
+				mu.Lock()
+				sizes = append(sizes, len(batch))
+				mu.Unlock()
+				for _, r := range batch {
+					if err := tx.Add(r.Message.ID); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		})
+		in := make(chan consume.Delivery)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 10, BatchWithin: time.Second, Concurrency: 3, Log: quiet}); err != nil {
+				t.Error(err)
+			}
+		}()
+		var sent []*delivery
+		send := func(n int) {
+			for range n {
+				d := message(fmt.Sprint("m-", len(sent)))
+				sent = append(sent, d)
+				in <- d
+			}
+		}
+		send(10)
+		synctest.Wait()
+		if got := batches(); !slices.Equal(got, []int{10}) {
+			t.Errorf("batches of %v, want one of 10 at once", got)
+		}
+		send(4)
+		synctest.Wait()
+		if got := batches(); len(got) != 1 {
+			t.Errorf("batches of %v before the time is over", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := batches(); !slices.Equal(got, []int{10, 4}) {
+			t.Errorf("batches of %v, want 10 and 4", got)
+		}
+		send(1)
+		close(in)
+		<-done
+		for i, d := range sent {
+			if !slices.Equal(d.ended, []string{"ack"}) || l.row(d.m.ID) != 1 {
+				t.Errorf("delivery %d ended as %v, booked %d times", i, d.ended, l.row(d.m.ID))
+			}
+		}
+	})
+}
+
+// While the store is down a batch is kept in hand; what is wrong in it is answered all the same.
+func TestABatchIsKeptInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		l.down.Store(true)
+		c := booking(t, l, nil)
+		in := make(chan consume.Delivery, 3)
+		ds := []*delivery{message("a"), message(""), message("b")}
+		for _, d := range ds {
+			in <- d
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 10, Log: quiet}); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if len(ds[0].ended) != 0 || len(ds[2].ended) != 0 || !slices.Equal(ds[1].ended, []string{"bury no_key"}) {
+			t.Errorf("they ended as %v, %v and %v", ds[0].ended, ds[1].ended, ds[2].ended)
+		}
+		l.down.Store(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		close(in)
+		<-done
+		if !slices.Equal(ds[0].ended, []string{"ack"}) || !slices.Equal(ds[2].ended, []string{"ack"}) || l.commits != 1 {
+			t.Errorf("they ended as %v and %v, in %d commits", ds[0].ended, ds[2].ended, l.commits)
+		}
+	})
+}
+
+// A handler that ends its goroutine, and one that panics, end their own message only.
+func TestAHandlerThatEndsItsGoroutineInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		c := booking(t, l, func(s *txSpec) {
+			s.Handle = func(_ context.Context, tx *ledgerTx, m *consume.Message, _ order) error {
+				switch m.ID {
+				case "exits":
+					runtime.Goexit()
+				case "panics":
+					panic("no")
+				}
+				return tx.Add(m.ID)
+			}
+		})
+		in := make(chan consume.Delivery, 6)
+		ds := []*delivery{message("a"), message("exits"), message("b"), message("exits"), message("panics"), message("c")}
+		for _, d := range ds {
+			in <- d
+		}
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 10, Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range ds {
+			want := []string{"ack"}
+			if d.m.ID == "exits" || d.m.ID == "panics" {
+				want = []string{"retry true"}
+			}
+			if !slices.Equal(d.ended, want) {
+				t.Errorf("%s ended as %v, want %v", d.m.ID, d.ended, want)
+			}
+		}
+		if l.row("a") != 1 || l.row("b") != 1 || l.row("c") != 1 {
+			t.Errorf("booked %d, %d and %d times", l.row("a"), l.row("b"), l.row("c"))
+		}
+	})
+}
+
+// Batches keep the order of messages with equal names.
+func TestOrderInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		seen := map[string][]string{}
+		var all [][]string
+		c := booking(t, l, func(s *txSpec) {
+			s.Handle = func(_ context.Context, tx *ledgerTx, m *consume.Message, _ order) error {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				seen[m.Source] = append(seen[m.Source], m.ID)
+				return tx.Add(m.ID)
+			}
+		})
+		in := make(chan consume.Delivery, 60)
+		want := map[string][]string{}
+		for i := range 60 {
+			d := message(fmt.Sprint("m-", 99-i))
+			d.m.Source = fmt.Sprint("customer-", i%7)
+			want[d.m.Source] = append(want[d.m.Source], d.m.ID)
+			in <- d
+		}
+		close(in)
+		err := c.Serve(t.Context(), in, &consume.Workers{Batch: 5, Concurrency: 3, Order: func(m *consume.Message) string { return m.Source }, Log: quiet})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for source, ids := range want {
+			all = append(all, seen[source])
+			if !slices.Equal(seen[source], ids) {
+				t.Errorf("%s: %v, want %v", source, seen[source], ids)
+			}
+		}
+		if len(all) != 7 {
+			t.Errorf("%d customers", len(all))
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// ledger is a small database: counters of the application's, and records, which commit together. With PostgreSQL it is
+// a pgxstore. What is written outside of transactions goes to a memstore, which nobody looks at.
+type ledger struct {
+	everonce.Store
+	down atomic.Bool
+
+	mu      sync.Mutex
+	rows    map[string]int
+	records map[everonce.RecordID]everonce.Record
+	locks   map[everonce.RecordID]*ledgerTx
+	commits int
+}
+
+func newLedger() *ledger {
+	return &ledger{
+		Store: memstore.New(nil), rows: map[string]int{},
+		records: map[everonce.RecordID]everonce.Record{}, locks: map[everonce.RecordID]*ledgerTx{},
+	}
+}
+
+func (l *ledger) row(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rows[name]
+}
+
+// ledgerTx is a transaction, as the application uses it.
+type ledgerTx struct {
+	l       *ledger
+	over    bool
+	rows    map[string]int
+	claimed map[everonce.RecordID]everonce.Record
+	done    map[everonce.RecordID]everonce.Record
+}
+
+// Add adds one to a counter.
+func (tx *ledgerTx) Add(name string) error {
+	tx.rows[name]++
+	return nil
+}
+
+func (l *ledger) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*ledgerTx], everonce.ClaimResult, error) {
+	if l.down.Load() {
+		return nil, everonce.ClaimResult{}, errDown
+	}
+	h := &ledgerHandle{tx: &ledgerTx{
+		l: l, rows: map[string]int{}, claimed: map[everonce.RecordID]everonce.Record{}, done: map[everonce.RecordID]everonce.Record{},
+	}}
+	if req.Claim == nil {
+		return h, everonce.ClaimResult{}, nil
+	}
+	res, err := h.Claim(ctx, *req.Claim)
+	if err != nil || res.Decision != everonce.DecideClaimed {
+		return nil, res, errors.Join(err, h.Rollback(ctx))
+	}
+	return h, res, nil
+}
+
+func (l *ledger) Join(*ledgerTx) (everonce.TxHandle[*ledgerTx], error) {
+	return nil, everonce.ErrOtherStore
+}
+
+func (l *ledger) ClassifyTx(error) everonce.TxErrorClass { return everonce.TxErrorOther }
+
+// ledgerHandle is a transaction, as the engine uses it. What these tests have no use for is not there.
+type ledgerHandle struct {
+	everonce.TxHandle[*ledgerTx]
+	tx *ledgerTx
+}
+
+func (h *ledgerHandle) Tx() *ledgerTx { return h.tx }
+
+func (h *ledgerHandle) Claim(_ context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	l := h.tx.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.locks[req.ID] != nil {
+		return everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: time.Now()}, nil
+	}
+	var rec *everonce.Record
+	if r, ok := l.records[req.ID]; ok {
+		rec = &r
+	}
+	next, res, err := transition.Claim(rec, req, time.Now())
+	if next != nil {
+		l.locks[req.ID], h.tx.claimed[req.ID] = h.tx, *next
+	}
+	return res, err
+}
+
+func (h *ledgerHandle) Complete(_ context.Context, req everonce.CompleteRequest) error {
+	claimed := h.tx.claimed[req.ID]
+	next, err := transition.Complete(&claimed, req, time.Now())
+	if next != nil {
+		h.tx.done[req.ID] = *next
+	}
+	return err
+}
+
+func (h *ledgerHandle) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	if req.Complete != nil {
+		if err := h.Complete(ctx, *req.Complete); err != nil {
+			return errors.Join(err, h.Rollback(ctx))
+		}
+	}
+	l := h.tx.l
+	l.mu.Lock()
+	for name, n := range h.tx.rows {
+		l.rows[name] += n
+	}
+	maps.Copy(l.records, h.tx.done)
+	l.commits++
+	l.mu.Unlock()
+	return h.Rollback(ctx)
+}
+
+func (h *ledgerHandle) Rollback(context.Context) error {
+	h.tx.l.mu.Lock()
+	defer h.tx.l.mu.Unlock()
+	if !h.tx.over {
+		h.tx.over = true
+		for id := range h.tx.claimed {
+			delete(h.tx.l.locks, id)
+		}
+	}
+	return nil
+}
