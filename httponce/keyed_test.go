@@ -46,7 +46,7 @@ func TestSpellingsOfAKey(t *testing.T) {
 
 // A key that can not be is answered 400, with the reason; nothing of it is repeated, and the handler is not called.
 func TestInvalidKeyIsAProblem(t *testing.T) {
-	h, calls := counted(t, &httponce.Options{Header: "X-Request-Key", EchoKey: true})
+	h, calls := counted(t, &httponce.Options{KeyHeader: "X-Request-Key", EchoKey: true})
 	for value, want := range map[string]string{
 		"":                        "X-Request-Key: it is empty.",
 		"secret,secret":           "comma",
@@ -71,7 +71,7 @@ func TestInvalidKeyIsAProblem(t *testing.T) {
 
 // The header is the configured one, and no other.
 func TestConfiguredHeader(t *testing.T) {
-	h, calls := counted(t, &httponce.Options{Header: "x-request-KEY", EchoKey: true})
+	h, calls := counted(t, &httponce.Options{KeyHeader: "x-request-KEY", EchoKey: true})
 	for range 2 {
 		res := send(h, "POST", "/payments", "{}", "X-Request-Key", `"k1";a`)
 		if bodyOf(t, res) != "call 1" || res.Header.Get("X-Request-Key") != `"k1";a` {

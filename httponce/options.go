@@ -23,11 +23,11 @@ type Options struct {
 	// default, not Options.Route's. Copy a Route to share settings.
 	Routes map[string]Route
 
-	// Header is the request header that carries the key; how it is read is said at [ParseKey]. Default Idempotency-Key.
-	Header string
+	// KeyHeader is the request header that carries the key; how it is read is said at [ParseKey]. Default Idempotency-Key.
+	KeyHeader string
 	// Marker is the response header that marks what is not sent for the first time. Default Idempotent-Replayed.
 	Marker string
-	// EchoKey repeats the key in the answer, under the name of Header and as it was spelled. A key that was refused is
+	// EchoKey repeats the key in the answer, under the name of KeyHeader and as it was spelled. A key that was refused is
 	// not repeated.
 	EchoKey bool
 	// ProblemBase is the URI, absolute or a path, that the types of problems begin with; a name like "in-progress" follows.
@@ -155,7 +155,7 @@ func (o *Options) settings() (*settings, error) {
 		o = &Options{}
 	}
 	s := &settings{
-		header: http.CanonicalHeaderKey(orDefault(o.Header, defaultHeader)), marker: http.CanonicalHeaderKey(orDefault(o.Marker, defaultMarker)),
+		header: http.CanonicalHeaderKey(orDefault(o.KeyHeader, defaultHeader)), marker: http.CanonicalHeaderKey(orDefault(o.Marker, defaultMarker)),
 		echoKey: o.EchoKey, problems: orDefault(o.ProblemBase, defaultProblemBase), retryAfter: orDefault(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
@@ -182,18 +182,18 @@ func (o *Options) settings() (*settings, error) {
 
 // checkNames checks what is written into headers.
 func (s *settings) checkNames() error {
-	for _, f := range [...]struct{ option, name string }{{"Header", s.header}, {"Marker", s.marker}} {
+	for _, f := range [...]struct{ option, name string }{{"KeyHeader", s.header}, {"Marker", s.marker}} {
 		if !validFieldName(f.name) {
 			return fmt.Errorf("%w: %s: %q is no name of a header", everonce.ErrInvalidArgument, f.option, f.name)
 		}
 	}
 	switch {
 	case serverTakes[s.header]:
-		return fmt.Errorf("%w: Header: %s never reaches a handler as a header", everonce.ErrInvalidArgument, s.header)
+		return fmt.Errorf("%w: KeyHeader: %s never reaches a handler as a header", everonce.ErrInvalidArgument, s.header)
 	case neverSaved[s.marker] || strings.HasPrefix(s.marker, "Content-") || s.marker == "Location":
 		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:
-		return fmt.Errorf("%w: Header and Marker are both %s", everonce.ErrInvalidArgument, s.header)
+		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}
 	if u, err := url.Parse(s.problems); err != nil || u.Opaque != "" || !strings.Contains(s.problems, "/") || strings.ContainsAny(s.problems, "<>\" ") {
 		return fmt.Errorf("%w: ProblemBase: %q is no URI that a name can follow", everonce.ErrInvalidArgument, s.problems)

@@ -58,21 +58,21 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	for want, opts := range map[string]*Options{
-		`Header: "a b" is no name`:          {Header: "a b"},
-		`Header: Host never`:                {Header: "host"},
-		`Header: Transfer-Encoding never`:   {Header: "transfer-encoding"},
-		`Marker: "é" is no name`:            {Marker: "é"},
-		`Marker: Set-Cookie has a meaning`:  {Marker: "set-cookie"},
-		`Marker: Content-Type has a mean`:   {Marker: "Content-Type"},
-		`Marker: Location has a meaning`:    {Marker: "location"},
-		`Header and Marker are both X-Once`: {Header: "x-once", Marker: "X-Once"},
-		`MaxWaiting is negative (-1)`:       {MaxWaiting: -1},
-		`RetryAfter is negative (-1s)`:      {RetryAfter: -time.Second},
-		`ProblemBase: "problems"`:           {ProblemBase: "problems"},
-		`ProblemBase: "https://a.com/<x>"`:  {ProblemBase: "https://a.com/<x>"},
-		`ProblemBase: "https://a.com/\r\n`:  {ProblemBase: "https://a.com/\r\n"},
-		`ProblemBase: "urn:a"`:              {ProblemBase: "urn:a"},
-		`ProblemBase: "://a/"`:              {ProblemBase: "://a/"},
+		`KeyHeader: "a b" is no name`:          {KeyHeader: "a b"},
+		`KeyHeader: Host never`:                {KeyHeader: "host"},
+		`KeyHeader: Transfer-Encoding never`:   {KeyHeader: "transfer-encoding"},
+		`Marker: "é" is no name`:               {Marker: "é"},
+		`Marker: Set-Cookie has a meaning`:     {Marker: "set-cookie"},
+		`Marker: Content-Type has a mean`:      {Marker: "Content-Type"},
+		`Marker: Location has a meaning`:       {Marker: "location"},
+		`KeyHeader and Marker are both X-Once`: {KeyHeader: "x-once", Marker: "X-Once"},
+		`MaxWaiting is negative (-1)`:          {MaxWaiting: -1},
+		`RetryAfter is negative (-1s)`:         {RetryAfter: -time.Second},
+		`ProblemBase: "problems"`:              {ProblemBase: "problems"},
+		`ProblemBase: "https://a.com/<x>"`:     {ProblemBase: "https://a.com/<x>"},
+		`ProblemBase: "https://a.com/\r\n`:     {ProblemBase: "https://a.com/\r\n"},
+		`ProblemBase: "urn:a"`:                 {ProblemBase: "urn:a"},
+		`ProblemBase: "://a/"`:                 {ProblemBase: "://a/"},
 	} {
 		_, err := opts.settings()
 		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {

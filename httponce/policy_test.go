@@ -81,7 +81,7 @@ func TestPolicyIsAsDocumented(t *testing.T) {
 // A policy says of a route's methods only those that its pattern lets through, and what is in force without options.
 func TestPolicyOfRoutes(t *testing.T) {
 	h := policyOf(t, everonce.Lifetime{}, &httponce.Options{
-		Header: "X-Request-Key", Marker: "X-Replayed",
+		KeyHeader: "X-Request-Key", Marker: "X-Replayed",
 		Routes: map[string]httponce.Route{
 			"GET /reports":   {Methods: []string{"GET", "HEAD", "POST"}},
 			"/anything":      {Methods: []string{"PUT", "POST"}, MaxBody: 5},

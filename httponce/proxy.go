@@ -124,7 +124,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	p.forwarded(pr)
 	if x.attempt != nil && p.opts.DownstreamKey {
-		pr.Out.Header.Set(p.opts.Header, x.attempt.DownstreamKey(downstreamName))
+		pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
 	}
 	if x.attempt != nil {
 		x.bodyErr = holdBody(pr.Out)

@@ -33,7 +33,7 @@ func TestProxySendsOneAttemptOnce(t *testing.T) {
 			}
 			route := httponce.Route{Methods: []string{"POST", "DELETE", "GET"}}
 			u := newWireUpstream(t, answer)
-			srv := newProxy(t, u.url, &httponce.Options{Header: tc.header, Route: route}, &httponce.ProxyOptions{Header: tc.header})
+			srv := newProxy(t, u.url, &httponce.Options{KeyHeader: tc.header, Route: route}, &httponce.ProxyOptions{KeyHeader: tc.header})
 			if status, _, _ := post(t, srv, "/first", "", ""); status != http.StatusCreated {
 				t.Fatalf("the first request: %d", status)
 			}

@@ -14,8 +14,8 @@ import (
 
 // ProxyOptions configure a [Proxy]. The zero value of each field is its default.
 type ProxyOptions struct {
-	// Header is the request header that carries the key: the same as [Options.Header]. Default Idempotency-Key.
-	Header string
+	// KeyHeader is the request header that carries the key: the same as [Options.KeyHeader]. Default Idempotency-Key.
+	KeyHeader string
 	// DownstreamKey sends, in place of the client's key, one that is made of scope and key
 	// ([everonce.Attempt.DownstreamKey]): for an upstream that honours keys itself, and would
 	// take equal keys of two clients for one. Default: the key goes on as it came. A request that
@@ -55,7 +55,7 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 	if o != nil {
 		c = *o
 	}
-	c.Header = http.CanonicalHeaderKey(orDefault(c.Header, defaultHeader))
+	c.KeyHeader = http.CanonicalHeaderKey(orDefault(c.KeyHeader, defaultHeader))
 	c.ProblemBase = orDefault(c.ProblemBase, defaultProblemBase)
 	c.ConnectTimeout = orDefault(c.ConnectTimeout, defaultConnectTimeout)
 	c.IdleTimeout = orDefault(c.IdleTimeout, defaultIdleTimeout)
@@ -64,8 +64,8 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 		c.Log = slog.Default()
 	}
 	switch {
-	case !validFieldName(c.Header):
-		return c, fmt.Errorf("%w: Header %q must be the name of a header field", everonce.ErrInvalidArgument, c.Header)
+	case !validFieldName(c.KeyHeader):
+		return c, fmt.Errorf("%w: KeyHeader %q must be the name of a header field", everonce.ErrInvalidArgument, c.KeyHeader)
 	case c.ConnectTimeout < 0 || c.MaxIdle < 0:
 		return c, fmt.Errorf("%w: ConnectTimeout and MaxIdle must not be negative", everonce.ErrInvalidArgument)
 	}

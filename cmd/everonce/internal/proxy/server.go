@@ -75,7 +75,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 		return nil, nil, invalid("upstream is no URL")
 	}
 	opts := &httponce.ProxyOptions{
-		Header: c.Header, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
+		KeyHeader: c.Header, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
 		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, Log: s.log,
 	}
 	if c.UpstreamIdle == 0 {
@@ -150,7 +150,7 @@ func (s *Server) protect(handler http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
 	}
 	opts := &httponce.Options{
-		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, Header: c.Header, Marker: c.Marker, EchoKey: c.EchoKey,
+		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.Header, Marker: c.Marker, EchoKey: c.EchoKey,
 		MaxWaiting: c.MaxWaiting, Log: s.log, Observe: s.observe,
 	}
 	patterns := make([]string, 0, len(c.Routes))
