@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
 // The exit codes.
@@ -46,8 +47,10 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.Is(err, errUsage):
 		return exitUsage
-	case errors.Is(err, everonce.ErrNotFound):
+	case errors.Is(err, everonce.ErrNotFound), errors.Is(err, errNoLetter), errors.Is(err, rabbitonce.ErrTopology):
 		return exitNotFound
+	case errors.Is(err, rabbitonce.ErrUnreachable):
+		return exitUnreachable
 	case errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 		return exitConflict
 	case errors.Is(err, everonce.ErrInvalidKey), errors.Is(err, everonce.ErrInvalidArgument):

@@ -21,10 +21,11 @@ that loses a quarter of everything, and then counts the charges. It needs no ser
 idempotency keys.
 
 "everonce keys" is for operators: it shows what a store knows of an operation, says
-what its next delivery would get and why, and settles what nobody knows.
+what its next delivery would get and why, and settles what nobody knows. "everonce dlq"
+shows the dead letters of a RabbitMQ queue, and puts them back.
 
 Exit codes: 0 done, 1 failure, 2 usage, 4 not found, 5 conflict (a live claim),
-6 store unreachable, 130 interrupted.`
+6 store or broker unreachable, 130 interrupted.`
 
 // app is one run of the program.
 type app struct {
@@ -76,7 +77,7 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.version(), a.demoService(), a.demoGateway(), a.demoProxy())
+	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq(), a.version(), a.demoService(), a.demoGateway(), a.demoProxy())
 	return root
 }
 

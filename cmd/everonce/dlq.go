@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/hex"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// brokerVariable names the environment variable that stands in for --broker.
+const brokerVariable = "EVERONCE_BROKER"
+
+const dlqLong = `dlq shows the dead letters of a RabbitMQ queue, puts them back into their queue, and
+discards them.
+
+--broker names the broker: amqp://user:password@host/vhost, or amqps://… Where it is not
+given it is taken from ` + brokerVariable + `, which keeps a password out of the list of
+processes. --queue is the queue that is consumed; its dead letters are in the queue of
+that name with ".dead" behind it, or in --dead-letters. Nothing is declared.
+
+AMQP has no look at a message that leaves it alone: while a command runs, nobody else sees
+the letters that it looks at, and afterwards they are flagged as redelivered.`
+
+// dlq is the operator's set of tools for dead letters.
+func (a *app) dlq() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dlq",
+		Short: "Show, replay and discard the dead letters of a RabbitMQ queue",
+		Long:  dlqLong,
+		Example: "  everonce dlq list --broker amqp://localhost --queue orders --reason unknown\n" +
+			"  everonce dlq replay --broker amqp://localhost --queue orders --reason exhausted --dry-run",
+		Args: aCommand,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("dlq needs a command: list, show, replay or discard")
+		},
+	}
+	b := &brokerFlags{}
+	f := cmd.PersistentFlags()
+	f.StringVar(&b.url, "broker", "", "amqp://… or amqps://… (default $"+brokerVariable+")")
+	f.StringVar(&b.queue, "queue", "", "the queue that is consumed")
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: that of --queue with ".dead" behind it)`)
+	f.BoolVar(&b.json, "json", false, "write JSON")
+	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
+	return cmd
+}
+
+// brokerFlags are the flags of all of its commands.
+type brokerFlags struct {
+	url, queue, letters string
+	json                bool
+}
+
+// open connects to the broker.
+func (b *brokerFlags) open(cmd *cobra.Command) (*rabbitonce.DeadLetters, error) {
+	if b.url == "" {
+		b.url = os.Getenv(brokerVariable)
+	}
+	switch {
+	case b.url == "":
+		return nil, usagef("which broker? Give --broker amqp://…, or set %s", brokerVariable)
+	case b.queue == "":
+		return nil, usagef("which queue? Give --queue")
+	}
+	opts := &rabbitonce.Options{Name: "everonce dlq, " + whoAmI()}
+	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
+}
+
+// which says which letters are meant.
+type which struct {
+	key                  string
+	reasons              []string
+	olderThan, newerThan time.Duration
+}
+
+func (w *which) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.key, "key", "", "only those whose key's hash begins so, as \"dlq list\" writes it")
+	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons, with commas or repeated")
+	f.DurationVar(&w.olderThan, "older-than", 0, "only those that became dead letters longer ago, like 24h")
+	f.DurationVar(&w.newerThan, "newer-than", 0, "only those that became dead letters not so long ago, like 24h")
+	complete(cmd, "reason", reasonNames()...)
+}
+
+// reasonNames are the reasons that are known: those of consumers, and of the broker.
+func reasonNames() []string {
+	names := []string{"broker_delivery_limit", "broker_expired", "broker_maxlen", "broker_rejected"}
+	for _, r := range []consume.Reason{
+		consume.Rejected, consume.Exhausted, consume.Mismatched, consume.Unsettled, consume.NoKey, consume.Undecoded, consume.TooLarge, consume.BadRecord,
+	} {
+		names = append(names, string(r))
+	}
+	return names
+}
+
+// anything reports whether no letter is left out.
+func (w *which) anything() bool {
+	return w.key == "" && len(w.reasons) == 0 && w.olderThan == 0 && w.newerThan == 0
+}
+
+func (w *which) filter(limit int) (rabbitonce.Filter, error) {
+	f := rabbitonce.Filter{KeyHash: w.key, Limit: limit}
+	if _, err := hex.DecodeString(w.key + map[bool]string{true: "0"}[len(w.key)%2 == 1]); err != nil {
+		return f, usagef("--key is a key's hash, in hexadecimal digits, and not the key")
+	}
+	for _, name := range w.reasons {
+		if !slices.Contains(reasonNames(), name) {
+			return f, usagef("there is no reason %q; there are %v", name, reasonNames())
+		}
+		f.Reasons = append(f.Reasons, consume.Reason(name))
+	}
+	if w.olderThan < 0 || w.newerThan < 0 {
+		return f, usagef("--older-than and --newer-than must not be negative")
+	}
+	now := time.Now()
+	if w.olderThan > 0 {
+		f.Before = now.Add(-w.olderThan)
+	}
+	if w.newerThan > 0 {
+		f.After = now.Add(-w.newerThan)
+	}
+	return f, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/letters"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+const replayLong = `replay puts copies of dead letters back into the queues that they came from, with key and
+headers as they were sent and without retries. A letter is removed when the broker has
+confirmed its copy; one whose queue is gone stays. A copy whose work was done is a
+duplicate, and is acknowledged; one whose work was not done runs. Settle what is unknown
+("everonce keys settle") before you replay it, or it comes back.
+
+It asks before it writes; --yes answers, and --dry-run only lists. Who replayed how many is
+written to standard error as a line of JSON.`
+
+func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
+	return a.dlqMove(b, &move{
+		done: "replayed", ask: "Put %d dead letters back into their queues? Type yes: ",
+		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
+			return l.Replay(ctx, f)
+		},
+	}, &cobra.Command{
+		Use:   "replay",
+		Short: "Put dead letters back into their queues",
+		Long:  replayLong,
+		Example: "  everonce dlq replay --broker amqp://localhost --queue orders --reason exhausted --dry-run\n" +
+			"  everonce dlq replay --queue orders --key 5f0c… --yes",
+	})
+}
+
+func (a *app) dlqDiscard(b *brokerFlags) *cobra.Command {
+	return a.dlqMove(b, &move{
+		done: "discarded", ask: "Discard %d dead letters? This can not be undone. Type yes: ", choose: true,
+		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
+			return l.Discard(ctx, f)
+		},
+	}, &cobra.Command{
+		Use:   "discard",
+		Short: "Remove dead letters for good",
+		Long: `discard removes dead letters: what they asked for is never done. Say which, or --all.
+
+It asks before it writes; --yes answers, and --dry-run only lists. Who discarded how many is
+written to standard error as a line of JSON.`,
+		Example: "  everonce dlq discard --broker amqp://localhost --queue orders --reason no_key --older-than 720h",
+	})
+}
+
+// move is what takes letters out.
+type move struct {
+	done, ask string
+	choose    bool // it must be said which letters
+	act       func(context.Context, *rabbitonce.DeadLetters, rabbitonce.Filter) (int, error)
+}
+
+// moved is what it writes as JSON.
+type moved struct {
+	// Done is how many were replayed or discarded; of a dry run, none.
+	Done int `json:"done"`
+	// Letters are those that a dry run found.
+	Letters []letters.Letter `json:"letters,omitempty"`
+	DryRun  bool             `json:"dry_run,omitempty"`
+}
+
+var (
+	errNotMoved = errors.New("nothing was done")
+	errNoLetter = errors.New("there is no dead letter")
+)
+
+func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Command {
+	var w which
+	var limit int
+	var dryRun, yes, all bool
+	cmd.Args = noArgs
+	cmd.RunE = a.run(func(cmd *cobra.Command, _ []string) error {
+		f, err := w.filter(limit)
+		switch {
+		case err != nil:
+			return err
+		case limit < 0:
+			return usagef("--limit must not be negative")
+		case m.choose && w.anything() && limit == 0 && !all:
+			return usagef("which letters? Give --key, --reason, --older-than, --newer-than or --limit, or --all")
+		}
+		l, err := b.open(cmd)
+		if err != nil {
+			return err
+		}
+		defer l.Close() //nolint:errcheck // what the broker has confirmed is done
+		found, err := l.List(cmd.Context(), f)
+		if err != nil {
+			return err
+		}
+		if dryRun || len(found) == 0 {
+			list := moved{Letters: letters.Of(found, false), DryRun: dryRun}
+			return a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) })
+		}
+		if err := a.confirmed(yes, fmt.Sprintf(m.ask, len(found))); err != nil {
+			return err
+		}
+		f.Limit = len(found) // those that were asked about, and none that came since
+		n, err := m.act(cmd.Context(), l, f)
+		a.auditMove(cmd.Context(), b, m, n, err)
+		if err != nil {
+			return fmt.Errorf("%d of %d were %s, and then: %w", n, len(found), m.done, err)
+		}
+		return a.write(b.json, moved{Done: n}, func() error {
+			_, err := fmt.Fprintf(a.out, "%s %d dead letters\n", m.done, n)
+			return err
+		})
+	})
+	w.flags(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&limit, "limit", 0, "how many at the most (default: all that are meant)")
+	flags.BoolVar(&dryRun, "dry-run", false, "only list what would be done")
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	if m.choose {
+		flags.BoolVar(&all, "all", false, "all of them")
+	}
+	return cmd
+}
+
+// confirmed asks whether it is meant.
+func (a *app) confirmed(yes bool, question string) error {
+	if yes {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		return usagef("nobody can be asked here: add --yes if it is meant, or --dry-run to see what would be done")
+	}
+	fmt.Fprint(a.err, question)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if strings.TrimSpace(answer) == "yes" {
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(a.err)
+	}
+	return errNotMoved
+}
+
+// auditMove writes who did what.
+func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n int, err error) {
+	log := slog.New(slog.NewJSONHandler(a.err, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue), slog.Int("letters", n))
+	if err != nil {
+		log.LogAttrs(ctx, slog.LevelError, "not all "+m.done, slog.String("error", storeurl.Redact(err.Error())))
+		return
+	}
+	log.LogAttrs(ctx, slog.LevelInfo, m.done)
+}

@@ -1,0 +1,148 @@
+// Package letters writes dead letters for people and as JSON.
+package letters
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// Letter is a dead letter as JSON.
+type Letter struct {
+	Reason   string     `json:"reason"`
+	Detail   string     `json:"detail,omitempty"`
+	KeyHash  string     `json:"key_hash,omitempty"`
+	Consumer string     `json:"consumer,omitempty"`
+	Queue    string     `json:"queue"`
+	Subject  string     `json:"routing_key,omitempty"`
+	Attempts int        `json:"attempts"`
+	First    *time.Time `json:"first,omitempty"`
+	Last     *time.Time `json:"last,omitempty"`
+	Bytes    int        `json:"bytes"`
+
+	// The message, where it was asked for. BodyBase64 is set in place of Body where that is no text.
+	MessageID   string            `json:"message_id,omitempty"`
+	ContentType string            `json:"content_type,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
+	OddHeaders  []string          `json:"odd_headers,omitempty"`
+	Body        *string           `json:"body,omitempty"`
+	BodyBase64  *string           `json:"body_base64,omitempty"`
+}
+
+// Of returns the letters, with their messages if data is set.
+func Of(found []rabbitonce.Letter, data bool) []Letter {
+	out := make([]Letter, 0, len(found))
+	for i := range found {
+		l, m := &found[i], found[i].Message
+		o := Letter{
+			Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
+			Attempts: l.Attempts, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
+		}
+		if data {
+			o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.Odd
+			body := string(m.Body)
+			if utf8.ValidString(body) {
+				o.Body = &body
+			} else {
+				body = base64.StdEncoding.EncodeToString(m.Body)
+				o.BodyBase64 = &body
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func timeOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Second)
+	return &t
+}
+
+// oneLine makes a text of strangers harmless for a terminal.
+func oneLine(s string, limit int) string {
+	q := strconv.Quote(s)
+	q = strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+	if r := []rune(q); len(r) > limit {
+		return string(r[:limit]) + "…"
+	}
+	return q
+}
+
+func timeText(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format(time.RFC3339)
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// WriteList writes one line for each.
+func WriteList(w io.Writer, all []Letter) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "REASON\tKEY\tATTEMPTS\tLAST\tQUEUE\tDETAIL")
+	for i := range all {
+		l := &all[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", oneLine(orDash(l.Reason), 40), oneLine(orDash(l.KeyHash), 40), l.Attempts, timeText(l.Last), oneLine(l.Queue, 60), oneLine(l.Detail, 100))
+	}
+	return t.Flush()
+}
+
+// Write writes all that is known of each.
+func Write(w io.Writer, all []Letter) error {
+	for i := range all {
+		l := &all[i]
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		line := func(name, value string) {
+			if value != "" {
+				fmt.Fprintf(t, "%s\t%s\n", name, oneLine(value, 4000))
+			}
+		}
+		line("reason", l.Reason)
+		line("detail", l.Detail)
+		line("key", orDash(l.KeyHash))
+		line("consumer", l.Consumer)
+		line("queue", l.Queue)
+		line("routing key", l.Subject)
+		line("attempts", strconv.Itoa(l.Attempts))
+		line("first", timeText(l.First))
+		line("last", timeText(l.Last))
+		line("bytes", strconv.Itoa(l.Bytes))
+		line("message id", l.MessageID)
+		line("content type", l.ContentType)
+		for _, name := range slices.Sorted(maps.Keys(l.Headers)) {
+			line("header "+oneLine(name, 80), l.Headers[name])
+		}
+		line("odd headers", strings.Join(l.OddHeaders, ", "))
+		if l.Body != nil {
+			line("body", *l.Body)
+		}
+		if l.BodyBase64 != nil {
+			line("body, base64", *l.BodyBase64)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
