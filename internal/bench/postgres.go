@@ -81,6 +81,7 @@ func (b *pgBench) open(ctx context.Context, url string) error {
 	setup := strings.ReplaceAll(`CREATE SCHEMA {s};
 		CREATE TABLE {s}.account (id int PRIMARY KEY, balance bigint NOT NULL) WITH (fillfactor = 50);
 		INSERT INTO {s}.account SELECT g, 0 FROM generate_series(1, `+strconv.Itoa(accounts)+`) AS g;
+		CREATE TABLE {s}.bill (order_id text PRIMARY KEY, cents bigint NOT NULL);
 		CREATE TABLE {s}.naive (scope text, id text, status text NOT NULL, result bytea, created_at timestamptz NOT NULL DEFAULT now(),
 			expires_at timestamptz NOT NULL DEFAULT now() + interval '1 day', PRIMARY KEY (scope, id));
 		CREATE INDEX ON {s}.naive (expires_at)`, "{s}", b.schema)
@@ -183,7 +184,7 @@ func (b *pgBench) seen(ctx context.Context, key everonce.Key) (found bool, err e
 }
 
 func (b *pgBench) contests() []*contest {
-	return []*contest{b.transactional(), b.replays(), b.guarded()}
+	return []*contest{b.transactional(), b.replays(), b.guarded(), b.batches()}
 }
 
 // transactional: new keys, and an effect in the same database.

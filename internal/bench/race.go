@@ -24,6 +24,8 @@ type way struct {
 	before func() error
 	// do is one operation; n is a number that no other operation of the contest has.
 	do func(ctx context.Context, n int64) error
+	// size is how many operations one do is; 0 is 1.
+	size int64
 
 	rates  []float64 // operations a second, by round
 	ops    int64
@@ -139,7 +141,7 @@ func (c *contest) caller(ctx context.Context, w *way, until time.Time, n int64) 
 		if err := w.do(ctx, c.next.Add(1)); err != nil {
 			return ops, err
 		}
-		ops++
+		ops += max(w.size, 1)
 	}
 	return ops, nil
 }
