@@ -99,6 +99,39 @@ func TestMetricsReference(t *testing.T) {
 	}
 }
 
+// The how-to's alerts are about figures that there are, and those that count what is rare are there before it happens.
+func TestMonitorHowTo(t *testing.T) {
+	rules := block(t, "monitor-an-http-api.md", "yaml")
+	m := newMetrics([]string{"POST /payments"})
+	m.counted(everonce.Health{})
+	w := httptest.NewRecorder()
+	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	shown := regexp.MustCompile(`everonce_[a-z_]+`).FindAllString(rules, -1)
+	for _, name := range shown {
+		if !regexp.MustCompile(`(?m)^` + name + `(\{.+\})? 0$`).MatchString(w.Body.String()) {
+			t.Errorf("an alert is about %s, which is not shown from the beginning on", name)
+		}
+	}
+	if len(shown) < 5 {
+		t.Errorf("found %d figures only in %q", len(shown), rules)
+	}
+	if !strings.Contains(w.Body.String(), `everonce_proxy_failed_open_total{route="/payments"} 0`) {
+		t.Error("a configured route is not shown from the beginning on")
+	}
+}
+
+// block returns the first block of a how-to in that language.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "how-to", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, found, _ := strings.Cut(string(text), "\n```"+language+"\n")
+	found, _, _ = strings.Cut(found, "\n```\n")
+	return found
+}
+
 // downStore can not be reached.
 type downStore struct{ *memstore.Store }
 

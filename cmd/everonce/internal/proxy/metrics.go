@@ -55,7 +55,7 @@ func newMetrics(patterns []string) *metrics {
 	}
 	m.keyed = counters("everonce_proxy_requests_total", "Requests with a key, by what became of them.", "route", "outcome", "code")
 	m.unkeyed = counters("everonce_proxy_unkeyed_requests_total", "Requests that passed without a key.", "code")
-	m.problems = counters("everonce_proxy_problems_total", "Answers that the proxy gave itself, by their type.", "route", "problem")
+	m.problems = counters("everonce_proxy_problems_total", "Answers of the middleware's own, by their problem.", "route", "problem")
 	m.failedOpen = counters("everonce_proxy_failed_open_total", "Requests that passed UNPROTECTED because the store was down.", "route")
 	m.notRecorded = counters("everonce_proxy_not_recorded_total", "Answers that were sent and could not be kept.", "route")
 	m.seconds = histogram("everonce_proxy_request_seconds", "Time from a request's head to the end of its answer.", "route", "outcome")
@@ -74,8 +74,19 @@ func newMetrics(patterns []string) *metrics {
 	}
 	m.running = gauge("everonce_operations_running", "Operations that run or wait.").WithLabelValues()
 	m.records = gauge("everonce_records", "Records by state, counted about once a minute. Those that are abandoned wait for somebody to settle them.", "state")
+	m.fromZero()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// fromZero shows what an alert waits for before it has happened: to increase() a counter that begins at 1 has not grown.
+func (m *metrics) fromZero() {
+	m.failedOpen.WithLabelValues(otherRoute)
+	m.notRecorded.WithLabelValues(otherRoute)
+	for route := range m.routes {
+		m.failedOpen.WithLabelValues(route)
+		m.notRecorded.WithLabelValues(route)
+	}
 }
 
 // withoutMethod returns the host and path of a pattern, as a route is named.
