@@ -72,22 +72,32 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 	return h, nil
 }
 
+// server is what a server says of itself.
+type server struct {
+	Set    string   `bson:"setName"`
+	Router string   `bson:"msg"`
+	Hosts  []string `bson:"hosts"`
+}
+
+func (s *Store) server(ctx context.Context) (is server, err error) {
+	return is, s.coll.Database().RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&is)
+}
+
+func (is *server) isRouter() bool { return is.Router == "isdbgrid" }
+
+func (is *server) hasTransactions() bool { return is.Set != "" || is.isRouter() }
+
 // notes say what the server's kind means for what it has acknowledged.
 func (s *Store) notes(ctx context.Context) ([]string, error) {
-	var server struct {
-		Set    string   `bson:"setName"`
-		Router string   `bson:"msg"`
-		Hosts  []string `bson:"hosts"`
-	}
-	if err := s.coll.Database().RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&server); err != nil {
-		return nil, err
-	}
+	is, err := s.server(ctx)
 	switch {
-	case server.Router == "isdbgrid":
+	case err != nil:
+		return nil, err
+	case is.isRouter():
 		return nil, nil
-	case server.Set == "":
+	case is.Set == "":
 		return []string{"The server is no replica set: a majority is this one server, and what its disk loses is lost."}, nil
-	case len(server.Hosts) == 1:
+	case len(is.Hosts) == 1:
 		return []string{"The replica set has one member: what its disk loses is lost."}, nil
 	}
 	return nil, nil

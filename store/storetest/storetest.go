@@ -67,6 +67,9 @@ type Capabilities struct {
 	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a
 	// second one waits until the first has ended, unless it claims the same key.
 	OneWriter bool
+	// NoSavepoints declares, for RunTx, that the first error ends a transaction, as in MongoDB: that of a claim which meets
+	// another transaction too, so that a claim in a transaction of the caller's need not exclude others. Of two, one completes.
+	NoSavepoints bool
 	// DuplicateWaits is how long the claim of a key that an open transaction holds may wait inside of the
 	// store before it is told, for RunTx. Default 0: never.
 	DuplicateWaits time.Duration

@@ -115,7 +115,7 @@ func txChecks[Tx any]() []check {
 			a.completed("done")
 		})},
 		{name: "Rule17/JoinedTransactionsAreTheCallers", run: inTx(checkTxJoin[Tx])},
-		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx])},
+		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx]), needs: hasSavepoints},
 		{name: "Rule19/ATransactionEndsAtItsTimeout", run: inTx(checkTxTimeout[Tx])},
 		{name: "Rule13/AReclaimedKeySurvivesAWaitingPurge", run: inTx(checkTxPurge[Tx])},
 		{name: "Rule10/ATooLargeResultRollsBack", run: inTx(func(e *txEnv[Tx]) {
@@ -370,6 +370,8 @@ func checkTxJoin[Tx any](e *txEnv[Tx]) {
 		e.claimed(claimReq(k)).completed("guarded")
 	}
 }
+
+func hasSavepoints(c Capabilities) bool { return !c.NoSavepoints }
 
 func checkTxSavepoint[Tx any](e *txEnv[Tx]) {
 	kept, undone := e.key(), e.key()

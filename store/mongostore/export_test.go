@@ -1,0 +1,49 @@
+package mongostore
+
+import (
+	"context"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+)
+
+// BareHandle is the statements of a transaction without the transaction, on a server that has none.
+func BareHandle(s *Store) everonce.TxHandle[*mongo.Session] {
+	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }}
+}
+
+// Late is the bare handle of a transaction whose time is over.
+func Late(s *Store) everonce.TxHandle[*mongo.Session] {
+	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }, own: true, until: time.Now()}
+}
+
+// BeginClaim claims as Begin does, in a bare handle.
+func BeginClaim(ctx context.Context, h everonce.TxHandle[*mongo.Session], req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	return h.(*txHandle).claim(ctx, &req, true)
+}
+
+// Last does what rides on a commit, in a bare handle.
+func Last(ctx context.Context, h everonce.TxHandle[*mongo.Session], req everonce.CommitRequest) error {
+	return h.(*txHandle).last(ctx, &req)
+}
+
+// Over makes a TxStore without asking for transactions.
+func Over(s *Store) *TxStore { return &TxStore{s} }
+
+// Told is what the text and the raw answer of a duplicate-key error tell.
+func Told(text string, raw bson.Raw) (name string, keys bson.D) {
+	d := told(text, raw)
+	return d.name, d.keys
+}
+
+// IsOf reports whether an error is a duplicate on that index.
+func IsOf(err error, index Index) bool {
+	d, ok := duplicateOf(err)
+	return ok && d.of(index)
+}
+
+// TTLField returns the name of the TTL index for a lifetime.
+func TTLField(life time.Duration) string { return ttlFor(life.Milliseconds()) }

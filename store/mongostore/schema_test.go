@@ -1,0 +1,176 @@
+package mongostore_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("NoCreate without a store: %v, want ErrSchema", err)
+	}
+	for _, opts := range []*mongostore.Options{{Collection: name}, {Collection: name}, {Collection: name, NoCreate: true}} {
+		_, err := mongostore.New(t.Context(), db, opts)
+		noErr(t, err)
+	}
+	_, err := db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "layout", Value: 2}}}})
+	noErr(t, err)
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("another layout: %v, want ErrSchema", err)
+	}
+	for _, bad := range []string{"a.b", "a$", "system records", strings.Repeat("x", 65)} {
+		if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: bad}); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%q: %v, want ErrInvalidArgument", bad, err)
+		}
+	}
+	if _, err := mongostore.New(t.Context(), nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no database: %v", err)
+	}
+}
+
+// No document that may not go is under a TTL index (rule 13), and none is before its lifetime is over.
+func TestRule13TTLOnlyOnWhatMayGo(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	ctx := t.Context()
+	ttlOf := func(id everonce.RecordID) bson.Raw {
+		raw, err := db.Collection(name).FindOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}).Raw()
+		noErr(t, err)
+		doc, _ := raw.Lookup("t").DocumentOK()
+		return doc
+	}
+	for _, expire := range []bool{false, true} {
+		for i, end := range []string{"claimed", "renewed", "stepped", "completed", "released", "abandoned", "claimed again", "taken over", "stepped again"} {
+			key := everonce.Key{Scope: everonce.ScopeOf("ttl", end), ID: map[bool]string{false: "kept", true: "expires"}[expire]}
+			req := everonce.ClaimRequest{
+				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour,
+				Lifetime: everonce.ForQueue(), ExpireUnsettled: expire, Take: everonce.TakeAbandoned,
+			}
+			res, err := s.Claim(ctx, req)
+			noErr(t, err)
+			release := func(state everonce.State) {
+				_, err := s.Release(ctx, everonce.ReleaseRequest{
+					ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, State: state, Lifetime: req.Lifetime, ExpireUnsettled: expire,
+				})
+				noErr(t, err)
+			}
+			again := func() {
+				req.Nonce = everonce.NewNonce()
+				res, err = s.Claim(ctx, req)
+				noErr(t, err)
+			}
+			step := func() {
+				_, err := s.SaveStep(ctx, everonce.SaveStepRequest{
+					ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime,
+					Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1},
+				})
+				noErr(t, err)
+			}
+			mayGo := false
+			switch end {
+			case "renewed":
+				_, err = s.Renew(ctx, everonce.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
+				noErr(t, err)
+			case "stepped":
+				step()
+			case "completed":
+				_, err = s.Complete(ctx, everonce.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultValue}})
+				noErr(t, err)
+				mayGo = true
+			case "released":
+				release(everonce.StateReleased)
+				mayGo = true
+			case "abandoned":
+				release(everonce.StateAbandoned)
+				mayGo = expire
+			case "claimed again":
+				release(everonce.StateReleased)
+				again()
+			case "taken over":
+				release(everonce.StateAbandoned)
+				again()
+			case "stepped again":
+				release(everonce.StateReleased)
+				again()
+				step()
+			}
+			ttl := ttlOf(req.ID)
+			if (len(ttl) > 0) != mayGo {
+				t.Errorf("%d, %s, expiring %v: under a TTL index: %v, want %v", i, end, expire, len(ttl) > 0, mayGo)
+			}
+			if mayGo && ttl.Lookup("d14").Type != bson.TypeDateTime {
+				t.Errorf("%s: %v, want the index of 14 days", end, ttl)
+			}
+		}
+	}
+}
+
+// A TTL index never removes before the lifetime is over.
+func TestTTLIsNotShorterThanTheLifetime(t *testing.T) {
+	t.Parallel()
+	for life, want := range map[time.Duration]string{
+		0: "h1", time.Hour: "h1", time.Hour + time.Millisecond: "d1", everonce.ForWeb().Total(): "d2", everonce.ForQueue().Total(): "d14",
+		everonce.ForFinance().Total(): "d365", 366 * 24 * time.Hour: "",
+	} {
+		if got := mongostore.TTLField(life); got != want {
+			t.Errorf("%v: the index %q, want %q", life, got, want)
+		}
+	}
+	db, name := database(t), newCollection(t)
+	_, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	specs, err := db.Collection(name).Indexes().ListSpecifications(t.Context())
+	noErr(t, err)
+	found := map[string]int32{}
+	for _, spec := range specs {
+		if spec.ExpireAfterSeconds != nil {
+			found[spec.Name] = *spec.ExpireAfterSeconds
+		}
+	}
+	for field, days := range map[string]int32{"d1": 1, "d2": 2, "d14": 14, "d90": 90, "d365": 365} {
+		if got := found["everonce_ttl_"+field]; got != days*24*60*60 {
+			t.Errorf("the index %s removes after %d s", field, got)
+		}
+	}
+}
+
+// A record that can not be read is corrupt, and never absent.
+func TestACorruptRecordIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	for what, change := range map[string]bson.D{
+		"no nonce":             {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
+		"a state that is none": {{Key: "$set", Value: bson.D{{Key: "st", Value: 9}}}},
+		"another type":         {{Key: "$set", Value: bson.D{{Key: "rev", Value: "secret"}}}},
+	} {
+		key := everonce.Key{Scope: "orders", ID: what}
+		id := key.RecordID()
+		req := everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+		_, err := s.Claim(t.Context(), req)
+		noErr(t, err)
+		_, err = db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, change)
+		noErr(t, err)
+		req.Nonce = everonce.NewNonce()
+		for call, err := range map[string]error{
+			"Claim": func() error { _, err := s.Claim(t.Context(), req); return err }(),
+			"Get":   func() error { _, err := s.Get(t.Context(), everonce.GetRequest{ID: id}); return err }(),
+		} {
+			if !errors.Is(err, everonce.ErrCorruptRecord) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s, %s: %v, want ErrCorruptRecord", what, call, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package mongostore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+// hasTransactions says whether the server does; NewTx is held to it.
+func hasTransactions(t testing.TB) bool {
+	t.Helper()
+	var is struct {
+		Set    string `bson:"setName"`
+		Router string `bson:"msg"`
+	}
+	noErr(t, database(t).RunCommand(t.Context(), bson.D{{Key: "isMaster", Value: 1}}).Decode(&is))
+	return is.Set != "" || is.Router == "isdbgrid"
+}
+
+func newTxStore(t testing.TB, db *mongo.Database, collection string) *mongostore.TxStore {
+	t.Helper()
+	s, err := mongostore.NewTx(t.Context(), db, &mongostore.Options{Collection: collection})
+	noErr(t, err)
+	return s
+}
+
+// TestConformanceTx holds transactions to the suite, where the server has them.
+func TestConformanceTx(t *testing.T) {
+	if !hasTransactions(t) {
+		t.Skip("transactions of mongostore.TxStore: the server has none; " + variable + " has to name a replica set")
+	}
+	caps := capabilities()
+	caps.NoSavepoints = true
+	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*mongo.Session] {
+		db, name := database(t), newCollection(t)
+		ledger := db.Collection(newCollection(t))
+		noErr(t, db.CreateCollection(t.Context(), ledger.Name()))
+		apply := func(ctx context.Context, tx *mongo.Session, doc bson.D) error {
+			_, err := ledger.InsertOne(mongo.NewSessionContext(ctx, tx), doc)
+			return err
+		}
+		return storetest.TxHarness[*mongo.Session]{
+			Harness: storetest.Harness{Store: newTxStore(t, db, name), Peer: newTxStore(t, otherDatabase(t), name)},
+			Apply: func(ctx context.Context, tx *mongo.Session, name string) error {
+				return apply(ctx, tx, bson.D{{Key: "name", Value: name}})
+			},
+			Count: func(ctx context.Context, name string) (int, error) {
+				n, err := ledger.CountDocuments(ctx, bson.D{{Key: "name", Value: name}})
+				return int(n), err
+			},
+			Begin: func(context.Context) (storetest.CallerTx[*mongo.Session], error) {
+				session, err := db.Client().StartSession()
+				if err == nil {
+					err = session.StartTransaction()
+				}
+				return storetest.CallerTx[*mongo.Session]{Tx: session, Commit: session.CommitTransaction, Rollback: session.AbortTransaction}, err
+			},
+			Spoil: func(ctx context.Context, tx *mongo.Session) error {
+				id := bson.D{{Key: "_id", Value: bson.NewObjectID()}}
+				return errors.Join(apply(ctx, tx, id), apply(ctx, tx, id))
+			},
+		}
+	}, caps)
+}
+
+// A transaction of the caller's is doomed by any error of the work.
+func TestDoTxAnErrorDoomsTheTransaction(t *testing.T) {
+	if !hasTransactions(t) {
+		t.Skip("DoTx on mongostore.TxStore: the server has no transactions; " + variable + " has to name a replica set")
+	}
+	s := newTxStore(t, database(t), newCollection(t))
+	r, err := everonce.NewTxReceiver(s, nil)
+	noErr(t, err)
+	session, err := database(t).Client().StartSession()
+	noErr(t, err)
+	defer session.EndSession(t.Context())
+	noErr(t, session.StartTransaction())
+	_, err = everonce.DoTx(t.Context(), session, r, everonce.Key{Scope: "orders", ID: "7"}, func(context.Context) (string, error) { return "", errors.New("no") })
+	if !errors.Is(err, everonce.ErrTxDoomed) {
+		t.Errorf("%v, want ErrTxDoomed", err)
+	}
+	noErr(t, session.AbortTransaction(t.Context()))
+}
+
+// A server without transactions is refused at the start, and not at the first commit.
+func TestNewTxRefusesAServerWithoutTransactions(t *testing.T) {
+	t.Parallel()
+	_, err := mongostore.NewTx(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
+	if has := hasTransactions(t); has != (err == nil) || !has && !errors.Is(err, mongostore.ErrNoTransactions) {
+		t.Errorf("the server has transactions: %v; NewTx: %v", has, err)
+	}
+}
+
+// A session without a transaction is refused: what is written through it would commit by itself.
+func TestJoinNeedsAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
+	noErr(t, err)
+	txs := mongostore.Over(s)
+	session, err := database(t).Client().StartSession()
+	noErr(t, err)
+	defer session.EndSession(t.Context())
+	other, err := otherDatabase(t).Client().StartSession()
+	noErr(t, err)
+	defer other.EndSession(t.Context())
+	for what, tx := range map[string]*mongo.Session{"nil": nil, "no transaction": session, "another client": other} {
+		if _, err := txs.Join(tx); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v, want ErrInvalidArgument", what, err)
+		}
+	}
+	noErr(t, session.StartTransaction())
+	h, err := txs.Join(session)
+	noErr(t, err)
+	for what, err := range map[string]error{"Commit": h.Commit(t.Context(), everonce.CommitRequest{}), "Rollback": h.Rollback(t.Context())} {
+		if !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s of the caller's transaction: %v", what, err)
+		}
+	}
+	if h.Savepoint(t.Context(), "x") != nil || h.RollbackTo(t.Context(), "x") == nil || h.ReleaseSavepoint(t.Context(), "x") != nil {
+		t.Error("a savepoint is made and forgotten, and never rolled back to")
+	}
+}
+
+func TestClassifyTx(t *testing.T) {
+	t.Parallel()
+	txs := mongostore.Over(nil)
+	for what, c := range map[string]struct {
+		err  error
+		want everonce.TxErrorClass
+	}{
+		"a lost commit":       {mongo.CommandError{Labels: []string{"UnknownTransactionCommitResult"}}, everonce.TxCommitLost},
+		"lost, and transient": {mongo.CommandError{Labels: []string{"TransientTransactionError", "UnknownTransactionCommitResult"}}, everonce.TxCommitLost},
+		"transient":           {mongo.CommandError{Labels: []string{"TransientTransactionError"}}, everonce.TxErrorRetry},
+		"a write conflict":    {mongo.CommandError{Code: 112}, everonce.TxErrorRetry},
+		"ended by the server": {mongo.CommandError{Code: 251}, everonce.TxErrorRetry},
+		"too long":            {everonce.ErrTxTooLong, everonce.TxErrorOther},
+		"a duplicate":         {mongo.CommandError{Code: 11000}, everonce.TxErrorOther},
+		"the application's":   {errors.New("no"), everonce.TxErrorOther},
+	} {
+		if got := txs.ClassifyTx(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
+// The statements of a transaction, one after the other, without one: what they decide does not depend on it.
+func TestTxStatements(t *testing.T) {
+	t.Parallel()
+	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
+	noErr(t, err)
+	ctx := t.Context()
+	claim := func(id string) everonce.ClaimRequest {
+		key := everonce.Key{Scope: "orders", ID: id}
+		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lifetime: everonce.ForWeb()}
+	}
+	done := func(req everonce.ClaimRequest, token everonce.Token) everonce.CompleteRequest {
+		return everonce.CompleteRequest{ID: req.ID, Token: token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")}}
+	}
+	isDone := func(req everonce.ClaimRequest) {
+		t.Helper()
+		res, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+		noErr(t, err)
+		if !res.Found || res.Record.State != everonce.StateCompleted || string(res.Record.Result.Data) != "done" {
+			t.Errorf("%s: %v %v", req.Name, res.Found, res.Record.State)
+		}
+	}
+
+	// Claimed by Begin, completed with the commit; then a conflict for whoever was second.
+	first := claim("1")
+	h := mongostore.BareHandle(s)
+	res, err := mongostore.BeginClaim(ctx, h, first)
+	noErr(t, err)
+	complete := done(first, res.Record.Token)
+	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{Complete: &complete}))
+	isDone(first)
+	other := done(claim("1"), res.Record.Token)
+	other.ID = first.ID
+	if err := h.Complete(ctx, other); !errors.Is(err, everonce.ErrConflict) {
+		t.Errorf("Complete by another: %v, want ErrConflict", err)
+	}
+
+	// Joined: the claim writes nothing, the completion all; of two the second conflicts.
+	joined := claim("2")
+	h1, h2 := mongostore.BareHandle(s), mongostore.BareHandle(s)
+	again := joined
+	again.Nonce = everonce.NewNonce()
+	r1, err := h1.Claim(ctx, joined)
+	noErr(t, err)
+	r2, err := h2.Claim(ctx, again)
+	noErr(t, err)
+	if got, err := h1.Get(ctx, everonce.GetRequest{ID: joined.ID}); err != nil || got.Found {
+		t.Errorf("a joined claim has written: %v, %v", got.Found, err)
+	}
+	noErr(t, h1.Complete(ctx, done(joined, r1.Record.Token)))
+	isDone(joined)
+	if err := h2.Complete(ctx, done(again, r2.Record.Token)); !errors.Is(err, everonce.ErrConflict) {
+		t.Errorf("Complete of the second: %v, want ErrConflict", err)
+	}
+
+	// Recorded without a claim, once.
+	late := claim("3")
+	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{Record: &late, Complete: new(done(late, 0))}))
+	isDone(late)
+	if err := h.Record(ctx, claim("3"), done(late, 0)); !errors.Is(err, everonce.ErrConflict) {
+		t.Errorf("Record over a record: %v, want ErrConflict", err)
+	}
+
+	// A step rides on a commit once, under the parent's token.
+	parent := claim("4")
+	parent.Lease = time.Minute
+	held, err := s.Claim(ctx, parent)
+	noErr(t, err)
+	step := everonce.SaveStepRequest{
+		ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime,
+		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1},
+	}
+	noErr(t, h.Renew(ctx, everonce.RenewRequest{ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime}))
+	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}))
+	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}); !errors.Is(err, everonce.ErrLeaseLost) {
+		t.Errorf("the same step again: %v, want ErrLeaseLost", err)
+	}
+	step.Step.Name, step.Token = "mail", step.Token+1
+	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}); !errors.Is(err, everonce.ErrLeaseLost) {
+		t.Errorf("a step under another token: %v, want ErrLeaseLost", err)
+	}
+
+	if _, err := mongostore.Late(s).Get(ctx, everonce.GetRequest{ID: first.ID}); !errors.Is(err, everonce.ErrTxTooLong) {
+		t.Errorf("after the timeout: %v, want ErrTxTooLong", err)
+	}
+}

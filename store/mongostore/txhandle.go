@@ -1,0 +1,221 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// txHandle is one open transaction.
+type txHandle struct {
+	s       *Store
+	tx      *mongo.Session
+	in      func(context.Context) context.Context // makes a call part of the transaction
+	own     bool                                  // begun here, and not the caller's
+	until   time.Time                             // zero: the caller's bound
+	claimed *everonce.Record
+	ended   bool
+}
+
+func newHandle(s *Store, tx *mongo.Session) *txHandle {
+	return &txHandle{s: s, tx: tx, in: func(ctx context.Context) context.Context { return mongo.NewSessionContext(ctx, tx) }}
+}
+
+var (
+	errCommitLost   = errors.New("mongostore: the answer to the commit was lost")
+	errNotOurs      = fmt.Errorf("mongostore: %w: the transaction is the caller's", everonce.ErrInvalidArgument)
+	errNoSavepoints = errors.New("mongostore: MongoDB has no savepoints: the transaction can only be rolled back as a whole")
+)
+
+// abortTimeout bounds what ends a transaction whose caller does not wait any more.
+const abortTimeout = 5 * time.Second
+
+// within runs statements in the transaction, until its time is over.
+func (h *txHandle) within(ctx context.Context, fn func(ctx context.Context) error) error {
+	if h.ended {
+		return errors.New("mongostore: the transaction has ended")
+	}
+	ctx = h.in(ctx)
+	if h.until.IsZero() {
+		return fn(ctx)
+	}
+	bound, cancel := context.WithDeadlineCause(ctx, h.until, everonce.ErrTxTooLong)
+	defer cancel()
+	err := bound.Err()
+	if err == nil {
+		err = fn(bound)
+	}
+	if err != nil && bound.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("mongostore: %w: %w", everonce.ErrTxTooLong, err)
+	}
+	return err
+}
+
+func (h *txHandle) Tx() *mongo.Session { return h.tx }
+
+func (h *txHandle) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := h.claim(ctx, &req, false)
+	return res, failed(ctx, "claim", err)
+}
+
+func (h *txHandle) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+	if err := fits("complete", len(req.Result.Data)); err != nil {
+		return err
+	}
+	return failed(ctx, "complete", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.complete(ctx, req) })))
+}
+
+func (h *txHandle) complete(ctx context.Context, req everonce.CompleteRequest) error {
+	req.Lifetime = wholeLife(req.Lifetime)
+	return h.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		if c := h.claimed; c != nil && c.ID == req.ID && (rec == nil || rec.Token < c.Token) {
+			if rec != nil && !rec.GoneAt(now) && rec.State != everonce.StateReleased { // claimed by another meanwhile
+				return nil, everonce.ErrConflict
+			}
+			rec = c
+		}
+		next, err := transition.Complete(rec, req, now)
+		if errors.Is(err, everonce.ErrLeaseLost) {
+			err = everonce.ErrConflict
+		}
+		return next, err
+	})
+}
+
+// conflict: whatever another transaction did first is one.
+func (h *txHandle) conflict(err error) error {
+	if err != nil && conflicts(err) {
+		return fmt.Errorf("%w: %w", everonce.ErrConflict, err)
+	}
+	return err
+}
+
+func (h *txHandle) Record(ctx context.Context, claim everonce.ClaimRequest, done everonce.CompleteRequest) error {
+	if err := fits("record", len(done.Result.Data)); err != nil {
+		return err
+	}
+	return failed(ctx, "record", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.record(ctx, claim, done) })))
+}
+
+func (h *txHandle) record(ctx context.Context, claim everonce.ClaimRequest, done everonce.CompleteRequest) error {
+	claim.Lifetime, done.Lifetime = wholeLife(claim.Lifetime), wholeLife(done.Lifetime)
+	return h.change(ctx, &claim.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		return transition.Record(rec, claim, done, now)
+	})
+}
+
+func (h *txHandle) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+	err = h.within(ctx, func(ctx context.Context) error {
+		res, err = h.s.Get(ctx, req)
+		return err
+	})
+	return res, err
+}
+
+func (h *txHandle) Renew(ctx context.Context, req everonce.RenewRequest) error {
+	return failed(ctx, "renew", h.within(ctx, func(ctx context.Context) error {
+		req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
+		return h.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			return transition.Renew(rec, req, now)
+		})
+	}))
+}
+
+// Savepoint marks nothing: see [TxStore].
+func (h *txHandle) Savepoint(context.Context, string) error { return h.running() }
+
+// RollbackTo is refused: the engine takes it that the transaction is doomed.
+func (h *txHandle) RollbackTo(context.Context, string) error { return errNoSavepoints }
+
+// ReleaseSavepoint succeeds while the transaction runs.
+func (h *txHandle) ReleaseSavepoint(context.Context, string) error { return h.running() }
+
+func (h *txHandle) running() error {
+	if h.ended {
+		return errors.New("mongostore: the transaction has ended")
+	}
+	return nil
+}
+
+func (h *txHandle) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	if !h.own {
+		return errNotOurs
+	}
+	if err := h.last(ctx, &req); err != nil {
+		h.abort()
+		return err
+	}
+	err := h.within(ctx, h.tx.CommitTransaction)
+	if err == nil {
+		h.end()
+		return nil
+	}
+	lost := labelled(err, labelUnknown) || mongo.IsNetworkError(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if lost && !errors.Is(err, everonce.ErrTxTooLong) {
+		h.end() // it may have committed: there is nothing to abort
+		return fmt.Errorf("%w: %w", errCommitLost, err)
+	}
+	h.abort()
+	return failed(ctx, "commit", err)
+}
+
+// last does what rides on the commit.
+func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error {
+	switch {
+	case req.Record != nil && req.Complete != nil:
+		if err := h.Record(ctx, *req.Record, *req.Complete); err != nil {
+			return err
+		}
+	case req.Complete != nil:
+		if err := h.Complete(ctx, *req.Complete); err != nil {
+			return err
+		}
+	}
+	if req.SaveStep == nil {
+		return h.within(ctx, func(context.Context) error { return nil })
+	}
+	step := *req.SaveStep
+	if err := fits("save step", len(step.Step.Result.Data)); err != nil {
+		return err
+	}
+	step.Lease, step.Lifetime = whole(step.Lease), wholeLife(step.Lifetime)
+	return failed(ctx, "save step", h.within(ctx, func(ctx context.Context) error {
+		return h.change(ctx, &step.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+			if rec != nil {
+				if old, ok := rec.Step(step.Step.Name); ok && old.State == everonce.StepDone {
+					return nil, everonce.ErrLeaseLost
+				}
+			}
+			return transition.SaveStep(rec, step, now)
+		})
+	}))
+}
+
+func (h *txHandle) Rollback(context.Context) error {
+	if !h.own {
+		return errNotOurs
+	}
+	if !h.ended {
+		h.abort()
+	}
+	return nil
+}
+
+// abort ends the transaction. A server that can not be told ends it by itself, as it does with what nobody commits.
+func (h *txHandle) abort() {
+	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
+	defer cancel()
+	_ = h.tx.AbortTransaction(ctx) //nolint:errcheck // as above
+	h.end()
+}
+
+func (h *txHandle) end() {
+	h.ended = true
+	h.tx.EndSession(context.Background())
+}

@@ -1,0 +1,215 @@
+package mongostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// ErrNoTransactions: the server has no transactions: it is neither a member of a replica set nor a router of a sharded cluster.
+var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
+
+// TxStore is a [Store] whose records commit together with the application's documents. The application writes through the session:
+//
+//	coll.InsertOne(mongo.NewSessionContext(ctx, tx), document)
+//
+// MongoDB's transactions end with the first error in them, and have no savepoints. So with [everonce.DoTx] any error of the work dooms the
+// caller's transaction ([everonce.ErrTxDoomed]), a permanent failure too; and of two that run the same new operation at once, each in a transaction of its own
+// caller, the second is refused when it completes, with its work to be rolled back. [everonce.Transact] is not concerned: its
+// claim is a write, which the server lets one transaction have.
+//
+// A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that has ended. The server ends a transaction after a
+// minute, if its transactionLifetimeLimitSeconds does not say otherwise, whatever the receiver's TxTimeout.
+type TxStore struct {
+	*Store
+}
+
+var _ everonce.TxStore[*mongo.Session] = (*TxStore)(nil)
+
+// NewTx makes a store as [New] does. It refuses with [ErrNoTransactions] a server that has none.
+func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, error) {
+	s, err := New(ctx, db, opts)
+	if err != nil {
+		return nil, err
+	}
+	server, err := s.server(ctx)
+	if err != nil {
+		return nil, failed(ctx, "open", err)
+	}
+	if !server.hasTransactions() {
+		return nil, ErrNoTransactions
+	}
+	return &TxStore{s}, nil
+}
+
+// txOptions are a transaction's: what the store's own writes have.
+func txOptions() *options.TransactionOptionsBuilder {
+	journal := true
+	return options.Transaction().SetReadConcern(readconcern.Snapshot()).SetReadPreference(readpref.Primary()).
+		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.Majority().W, Journal: &journal})
+}
+
+// begins is how often a transaction is begun whose claim meets another one that has just ended.
+const begins = 3
+
+// Begin implements [everonce.TxStore].
+func (s *TxStore) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*mongo.Session], everonce.ClaimResult, error) {
+	until := time.Now().Add(req.Timeout)
+	for n, wait := 1, firstWait; ; n++ {
+		h, res, err := s.begin(ctx, req.Claim, until)
+		switch {
+		case err == nil && h == nil:
+			return nil, res, nil
+		case err == nil:
+			return h, res, nil
+		case !conflicts(err):
+			return nil, everonce.ClaimResult{}, failed(ctx, "begin", err)
+		case n == begins: // another transaction has written the record, and is open
+			return nil, everonce.ClaimResult{Decision: everonce.DecideInProgress}, nil
+		}
+		if err := pause(ctx, &wait); err != nil {
+			return nil, everonce.ClaimResult{}, failed(ctx, "begin", err)
+		}
+	}
+}
+
+func (s *TxStore) begin(ctx context.Context, claim *everonce.ClaimRequest, until time.Time) (*txHandle, everonce.ClaimResult, error) {
+	session, err := s.coll.Database().Client().StartSession()
+	if err != nil {
+		return nil, everonce.ClaimResult{}, err
+	}
+	h := newHandle(s.Store, session)
+	h.own, h.until = true, until
+	if err := session.StartTransaction(txOptions()); err != nil {
+		h.end()
+		return nil, everonce.ClaimResult{}, err
+	}
+	if claim == nil {
+		return h, everonce.ClaimResult{}, nil
+	}
+	res, err := h.claim(ctx, claim, true)
+	if err != nil || res.Decision != everonce.DecideClaimed {
+		h.abort()
+		return nil, res, err
+	}
+	return h, res, nil
+}
+
+// Join implements [everonce.TxStore]. The session must have a transaction open.
+func (s *TxStore) Join(tx *mongo.Session) (everonce.TxHandle[*mongo.Session], error) {
+	switch {
+	case tx == nil:
+		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", everonce.ErrInvalidArgument)
+	case tx.Client() != s.coll.Database().Client():
+		return nil, fmt.Errorf("mongostore: join: %w: the session is of another client", everonce.ErrInvalidArgument)
+	case !isOpen(tx):
+		return nil, fmt.Errorf("mongostore: join: %w: the session has no transaction open", everonce.ErrInvalidArgument)
+	}
+	return newHandle(s.Store, tx), nil
+}
+
+// isOpen reports whether the session has a transaction open: then another one is refused, for that reason. It can not be asked otherwise.
+func isOpen(tx *mongo.Session) bool {
+	err := tx.StartTransaction()
+	if err == nil {
+		_ = tx.AbortTransaction(context.Background()) //nolint:errcheck // nothing was sent in it
+	}
+	return err != nil && strings.Contains(err.Error(), "already in progress")
+}
+
+// Labels and codes of the errors of transactions.
+const (
+	labelTransient = "TransientTransactionError"
+	labelUnknown   = "UnknownTransactionCommitResult"
+	codeNoTx       = 251
+)
+
+// ClassifyTx implements [everonce.TxStore].
+func (s *TxStore) ClassifyTx(err error) everonce.TxErrorClass {
+	switch {
+	case errors.Is(err, errCommitLost), labelled(err, labelUnknown):
+		return everonce.TxCommitLost
+	case errors.Is(err, everonce.ErrTxTooLong):
+		return everonce.TxErrorOther
+	case labelled(err, labelTransient), hasCode(err, codeWriteConflict), hasCode(err, codeNoTx):
+		return everonce.TxErrorRetry
+	}
+	return everonce.TxErrorOther
+}
+
+func labelled(err error, label string) bool {
+	le, ok := errors.AsType[mongo.LabeledError](err)
+	return ok && le.HasErrorLabel(label)
+}
+
+// conflicts reports whether another transaction was first.
+func conflicts(err error) bool { return hasCode(err, codeWriteConflict) || taken(err) }
+
+// write writes a record in a transaction: over the one that was read in it, or where there was none.
+func (h *txHandle) write(ctx context.Context, doc *document, next *everonce.Record) error {
+	if doc == nil {
+		_, err := h.s.coll.InsertOne(ctx, documentOf(next, 1))
+		return err
+	}
+	res, err := h.s.coll.ReplaceOne(ctx, bson.D{{Key: "_id", Value: doc.ID}, {Key: "rev", Value: doc.Rev}}, documentOf(next, doc.Rev+1))
+	if err == nil && res.MatchedCount != 1 {
+		err = everonce.ErrConflict
+	}
+	return err
+}
+
+// change reads a record in the transaction, decides, and writes.
+func (h *txHandle) change(ctx context.Context, id *everonce.RecordID, decide decision) error {
+	doc, rec, now, err := h.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	next, err := decide(rec, now)
+	if err != nil || next == nil {
+		return err
+	}
+	return h.write(ctx, doc, next)
+}
+
+func (h *txHandle) read(ctx context.Context, id *everonce.RecordID) (doc *document, rec *everonce.Record, now time.Time, err error) {
+	if doc, now, err = h.s.read(ctx, id); doc == nil || err != nil {
+		return nil, nil, now, err
+	}
+	rec, err = doc.record()
+	return doc, rec, now, err
+}
+
+// claim claims in the transaction. What it does not write, because the transaction is the caller's and a conflict would end it, is kept for
+// the completion.
+func (h *txHandle) claim(ctx context.Context, req *everonce.ClaimRequest, writes bool) (res everonce.ClaimResult, err error) {
+	err = h.within(ctx, func(ctx context.Context) error {
+		asked := *req
+		asked.Lifetime = wholeLife(asked.Lifetime)
+		doc, rec, now, err := h.read(ctx, &req.ID)
+		if err != nil {
+			return err
+		}
+		var next *everonce.Record
+		if next, res, err = transition.Claim(rec, asked, now); err != nil || next == nil {
+			return err
+		}
+		if !writes {
+			h.claimed = next
+			return nil
+		}
+		return h.write(ctx, doc, next)
+	})
+	return res, err
+}
