@@ -85,6 +85,7 @@ func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *excha
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
 	x.body = &x.kept
+	x.body.spool = &x.spool
 	ended := false
 	defer func() {
 		if !ended { // a panic of somebody's reader
@@ -111,6 +112,9 @@ func (x *exchange) bodyRefused(err error) {
 	case errors.As(err, &ours):
 		x.log.ErrorContext(x.r.Context(), "httponce: no room for a request body", "route", x.told.Route, "error", err)
 		x.refused(problemUnavailable, x.retryAfter)
+	case errors.Is(err, errSpoolFull):
+		x.log.WarnContext(x.r.Context(), "httponce: MaxSpool is reached, and a request was refused", "route", x.told.Route)
+		x.refused(problemBusy, x.retryAfter)
 	case errors.Is(err, errBodyTooLarge):
 		p := problemBodyTooLarge
 		p.detail = "The limit is " + strconv.FormatInt(x.route.MaxBody, 10) + " bytes."

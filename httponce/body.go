@@ -36,6 +36,8 @@ type body struct {
 	mem    []byte   // nil where there is a file
 	file   *os.File // of a body larger than memoryBody
 	name   string   // the file's, where it could not be removed while it is open
+	spool  *spool   // bounds the files of all bodies together
+	taken  int64    // of it
 	hashed [sha256.Size]byte
 	others atomic.Int32 // holders beside the first
 	opened bool
@@ -43,7 +45,7 @@ type body struct {
 }
 
 // fill reads src to its end. declared is how long src says that it is, or -1. The errors are src's, errBodyTooLarge,
-// os.ErrDeadlineExceeded where a read begins after until, and a *spoolError. After one the body is still to be released.
+// os.ErrDeadlineExceeded where a read begins after until, errSpoolFull, and a *spoolError. After one the body is still to be released.
 func (b *body) fill(src io.Reader, declared, limit int64, until time.Time) error {
 	buf := make([]byte, firstSize(declared))
 	var digest hash.Hash // of what is in the file
@@ -108,6 +110,10 @@ func nextSize(have int, declared int64) int {
 // spill adds to the file. Where the system allows, the file has no name from the beginning on, and so is gone with
 // the process.
 func (b *body) spill(p []byte, digest hash.Hash) error {
+	if !b.spool.take(int64(len(p))) {
+		return errSpoolFull
+	}
+	b.taken += int64(len(p))
 	if b.file == nil {
 		f, err := os.CreateTemp("", "everonce-body-*")
 		if err != nil {
@@ -163,11 +169,14 @@ func (b *body) hold() { b.others.Add(1) }
 
 // release is the end of one holder. Readers that are left fail after the last one's.
 func (b *body) release() {
-	if b.others.Add(-1) >= 0 || b.file == nil {
+	if b.others.Add(-1) >= 0 {
 		return
 	}
-	_ = b.file.Close() //nolint:errcheck // it was only read
+	if b.file != nil {
+		_ = b.file.Close() //nolint:errcheck // it was only read
+	}
 	if b.name != "" {
 		_ = os.Remove(b.name) //nolint:errcheck // nobody is left who could do something about it
 	}
+	b.spool.give(b.taken)
 }

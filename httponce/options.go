@@ -36,7 +36,11 @@ type Options struct {
 	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as
 	// if its route did not wait. Default 256.
 	MaxWaiting int
-	// RetryAfter is what a client is told while the store is down. Default 5 s.
+	// MaxSpool bounds the bytes that request bodies have in temporary files at any time, over all routes: a request whose
+	// body does not fit is answered 503, by the problem busy with RetryAfter, and nothing is claimed. It is at least the
+	// largest MaxBody. Default 1 GiB.
+	MaxSpool int64
+	// RetryAfter is what a client is told while the store is down, or MaxSpool is reached. Default 5 s.
 	RetryAfter time.Duration
 	// Log gets what an operator must hear of: answers that could not be recorded, requests that were let
 	// through unprotected, panics whose client had been answered. Default [slog.Default].
@@ -98,7 +102,7 @@ type Route struct {
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where Fingerprint
 	// compares JSON, because that is done in memory. What is above 64 KiB is kept in a temporary file ([os.TempDir])
-	// until the handler has returned.
+	// until the handler has returned; Options.MaxSpool bounds those files together.
 	MaxBody int64
 	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
 	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and puts back that of
@@ -116,6 +120,7 @@ const (
 	defaultHeader     = "Idempotency-Key"
 	defaultMarker     = "Idempotent-Replayed"
 	defaultMaxWaiting = 256
+	defaultMaxSpool   = 1 << 30
 	defaultRetryAfter = 5 * time.Second
 	defaultDeadline   = 5 * time.Minute
 	defaultMaxBody    = 8 << 20
@@ -131,6 +136,7 @@ type settings struct {
 	problems       string
 	retryAfter     time.Duration
 	waiting        waitingRoom
+	spool          spool
 	log            *slog.Logger
 	observe        func(context.Context, Served)
 
@@ -165,10 +171,13 @@ func (o *Options) settings() (*settings, error) {
 	switch {
 	case o.MaxWaiting < 0:
 		return nil, fmt.Errorf("%w: MaxWaiting is negative (%d)", everonce.ErrInvalidArgument, o.MaxWaiting)
+	case o.MaxSpool < 0:
+		return nil, fmt.Errorf("%w: MaxSpool is negative (%d)", everonce.ErrInvalidArgument, o.MaxSpool)
 	case o.RetryAfter < 0:
 		return nil, fmt.Errorf("%w: RetryAfter is negative (%v)", everonce.ErrInvalidArgument, o.RetryAfter)
 	}
 	s.waiting = make(waitingRoom, orDefault(o.MaxWaiting, defaultMaxWaiting))
+	s.spool.limit = orDefault(o.MaxSpool, defaultMaxSpool)
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -177,7 +186,20 @@ func (o *Options) settings() (*settings, error) {
 		return nil, err
 	}
 	s.routes = []*route{s.base}
-	return s, s.addRoutes(o.Routes)
+	if err := s.addRoutes(o.Routes); err != nil {
+		return nil, err
+	}
+	return s, s.checkSpool()
+}
+
+// checkSpool refuses routes whose largest body would never find room.
+func (s *settings) checkSpool() error {
+	for _, rt := range s.routes {
+		if rt.MaxBody >= memoryBody && rt.MaxBody > s.spool.limit {
+			return rt.in(fmt.Errorf("%w: MaxBody (%d) is above MaxSpool (%d)", everonce.ErrInvalidArgument, rt.MaxBody, s.spool.limit))
+		}
+	}
+	return nil
 }
 
 // checkNames checks what is written into headers.

@@ -58,21 +58,24 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 	for want, opts := range map[string]*Options{
-		`KeyHeader: "a b" is no name`:          {KeyHeader: "a b"},
-		`KeyHeader: Host never`:                {KeyHeader: "host"},
-		`KeyHeader: Transfer-Encoding never`:   {KeyHeader: "transfer-encoding"},
-		`Marker: "é" is no name`:               {Marker: "é"},
-		`Marker: Set-Cookie has a meaning`:     {Marker: "set-cookie"},
-		`Marker: Content-Type has a mean`:      {Marker: "Content-Type"},
-		`Marker: Location has a meaning`:       {Marker: "location"},
-		`KeyHeader and Marker are both X-Once`: {KeyHeader: "x-once", Marker: "X-Once"},
-		`MaxWaiting is negative (-1)`:          {MaxWaiting: -1},
-		`RetryAfter is negative (-1s)`:         {RetryAfter: -time.Second},
-		`ProblemBase: "problems"`:              {ProblemBase: "problems"},
-		`ProblemBase: "https://a.com/<x>"`:     {ProblemBase: "https://a.com/<x>"},
-		`ProblemBase: "https://a.com/\r\n`:     {ProblemBase: "https://a.com/\r\n"},
-		`ProblemBase: "urn:a"`:                 {ProblemBase: "urn:a"},
-		`ProblemBase: "://a/"`:                 {ProblemBase: "://a/"},
+		`KeyHeader: "a b" is no name`:                               {KeyHeader: "a b"},
+		`KeyHeader: Host never`:                                     {KeyHeader: "host"},
+		`KeyHeader: Transfer-Encoding never`:                        {KeyHeader: "transfer-encoding"},
+		`Marker: "é" is no name`:                                    {Marker: "é"},
+		`Marker: Set-Cookie has a meaning`:                          {Marker: "set-cookie"},
+		`Marker: Content-Type has a mean`:                           {Marker: "Content-Type"},
+		`Marker: Location has a meaning`:                            {Marker: "location"},
+		`KeyHeader and Marker are both X-Once`:                      {KeyHeader: "x-once", Marker: "X-Once"},
+		`MaxWaiting is negative (-1)`:                               {MaxWaiting: -1},
+		`MaxSpool is negative (-1)`:                                 {MaxSpool: -1},
+		`MaxBody (8388608) is above MaxSpool (1048576)`:             {MaxSpool: 1 << 20},
+		`route "/a": everonce: invalid argument: MaxBody (2097152)`: {MaxSpool: 1 << 20, Route: Route{MaxBody: 1}, Routes: map[string]Route{"/a": {MaxBody: 2 << 20}}},
+		`RetryAfter is negative (-1s)`:                              {RetryAfter: -time.Second},
+		`ProblemBase: "problems"`:                                   {ProblemBase: "problems"},
+		`ProblemBase: "https://a.com/<x>"`:                          {ProblemBase: "https://a.com/<x>"},
+		`ProblemBase: "https://a.com/\r\n`:                          {ProblemBase: "https://a.com/\r\n"},
+		`ProblemBase: "urn:a"`:                                      {ProblemBase: "urn:a"},
+		`ProblemBase: "://a/"`:                                      {ProblemBase: "://a/"},
 	} {
 		_, err := opts.settings()
 		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
@@ -135,7 +138,7 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || s.log == nil {
+		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || s.spool.limit != 1<<30 || s.log == nil {
 			t.Errorf("%+v", s)
 		}
 		for _, rt := range s.routes {

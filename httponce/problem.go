@@ -33,6 +33,7 @@ var (
 	problemBodyTooSlow  = problem{"body-too-slow", http.StatusRequestTimeout, "The request body came too slowly", "Nothing was done: send it again."}
 	problemBodyBroken   = problem{"body-broken", http.StatusBadRequest, "The request body could not be read", "Nothing was done: send it again."}
 	problemUnavailable  = problem{"store-unavailable", http.StatusServiceUnavailable, "The record of operations is not available", "Nothing was done now: send the same request again later."}
+	problemBusy         = problem{"busy", http.StatusServiceUnavailable, "Too many large requests are being worked on", "Nothing was done now: send the same request again later."}
 	problemUnreadable   = problem{"record-unreadable", http.StatusServiceUnavailable, "The record of this operation can not be read", "The operation has a record that this server can not read. It is not run again: send the same request again later, and do not use a new key."}
 	problemNotDone      = problem{"not-done", http.StatusServiceUnavailable, "The operation was not done", "Nothing took hold: send the same request again."}
 	problemCommitLost   = problem{"commit-lost", http.StatusServiceUnavailable, "It is not known yet whether the operation was done", "The database did not say whether it committed. Send the same request again: that finds out."}

@@ -34,7 +34,7 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 		markUnknown(w)
 	}
 	if x.attempt != nil || !errors.Is(err, context.Canceled) { // a client that goes away is none of an operator's business
-		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", "method", r.Method, "problem", what.name, "error", err)
+		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", "method", r.Method, "path", r.URL.Path, "problem", what.name, "error", err)
 	}
 	p.problems.refuse(w, what, retryAfter)
 }

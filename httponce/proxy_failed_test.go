@@ -1,7 +1,9 @@
 package httponce_test
 
 import (
+	"bytes"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +50,22 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The log says which request the upstream did not answer, and nothing that a query may hold.
+func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	u, err := url.Parse(gone.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logs bytes.Buffer
+	srv := newProxy(t, u, nil, &httponce.ProxyOptions{Log: slog.New(slog.NewTextHandler(&logs, nil))})
+	post(t, srv, "/payments?token=hunter2", "k", "amount=1")
+	if got := logs.String(); !strings.Contains(got, "method=POST path=/payments problem=upstream-unreachable") || strings.Contains(got, "hunter2") {
+		t.Errorf("logged was %q", got)
 	}
 }
 

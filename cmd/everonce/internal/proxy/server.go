@@ -151,7 +151,7 @@ func (s *Server) protect(handler http.Handler) (http.Handler, error) {
 	}
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.Header, Marker: c.Marker, EchoKey: c.EchoKey,
-		MaxWaiting: c.MaxWaiting, Log: s.log, Observe: s.observe,
+		MaxWaiting: c.MaxWaiting, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	patterns := make([]string, 0, len(c.Routes))
 	for pattern, r := range c.Routes {

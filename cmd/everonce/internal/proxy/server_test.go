@@ -242,6 +242,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"header":               {"--fingerprint-headers=not a header"},
 		"method":               {"--methods=post"},
 		"Header":               {"--marker=Idempotency-Key"},
+		"MaxSpool":             {"--max-spool=1MiB"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream=http://127.0.0.1:1"}, args...)...)
 		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) {

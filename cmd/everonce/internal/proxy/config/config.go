@@ -31,6 +31,7 @@ type Config struct {
 	Header, Marker              string
 	EchoKey                     bool
 	MaxWaiting                  int
+	MaxSpool                    int64
 	HeaderWithin                time.Duration
 	ClientIdle                  time.Duration
 	Stall                       time.Duration

@@ -71,6 +71,7 @@ var fields = []Field{
 	set("marker", "Idempotent-Replayed", "response header of an answer that is not the first", func(c *Config) pflag.Value { return (*text)(&c.Marker) }),
 	set("echo-key", "false", "repeat the key in the answer", func(c *Config) pflag.Value { return (*truth)(&c.EchoKey) }),
 	set("max-waiting", "256", "requests that may wait for another attempt, at any time", func(c *Config) pflag.Value { return (*count)(&c.MaxWaiting) }),
+	set("max-spool", "1GiB", "bytes of request bodies in temporary files, at any time; at least the largest max-body", func(c *Config) pflag.Value { return (*size)(&c.MaxSpool) }),
 	set("header-within", "10s", "time for a client to send the head of a request, and for its TLS handshake", func(c *Config) pflag.Value { return (*span)(&c.HeaderWithin) }),
 	set("client-idle", "2m", "how long a client's connection is kept unused", func(c *Config) pflag.Value { return (*span)(&c.ClientIdle) }),
 	set("stall", "30s", "how long a client may send or take nothing in mid-request", func(c *Config) pflag.Value { return (*span)(&c.Stall) }),
