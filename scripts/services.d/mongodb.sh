@@ -5,6 +5,8 @@
 
 variable=EVERONCE_TEST_MONGODB_URL
 port=27917
+# Private ones, of tests that start at the same time, would all find the same port free.
+[ -z "${EVERONCE_SERVICES_DIR:-}" ] || port=$((port + RANDOM % 1000))
 native_packages='maven default-jdk-headless'
 
 native_find() { command -v java >/dev/null && command -v mvn >/dev/null && command -v javac >/dev/null; }

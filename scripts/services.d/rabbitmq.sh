@@ -4,6 +4,8 @@
 
 variable=EVERONCE_TEST_RABBITMQ_URL
 port=25673
+# Private ones, of tests that start at the same time, would all find the same port free.
+[ -z "${EVERONCE_SERVICES_DIR:-}" ] || port=$((port + RANDOM % 1000))
 native_packages=rabbitmq-server
 
 native_find() {
