@@ -41,7 +41,8 @@ func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool,
 // InsertOnce inserts a document, whose unique index tells whether it has been inserted before: then inserted is false, and the document that is
 // there stands. With a nil error the document, this one or that, is on a majority, in the journal: the message may be acknowledged, and not
 // before. Every error is one: a full disk, an election, a missing permission, a document that is not valid. The
-// message must come again, or go to a dead letter.
+// message must come again, or go to a dead letter. One that also is [everonce.ErrStore] is of the server, which is away, or full, or does not let this
+// program in: any other document would get it too, so that a consumer should pause.
 //
 // The server's duplicate-key error (11000) alone is not believed. It counts if the document with these values in the index's fields can be read from a
 // majority. So the violation of another unique index is an error, a [*DuplicateError] which names it; but for a true duplicate, which
@@ -79,11 +80,11 @@ func insertOnce(ctx context.Context, coll *mongo.Collection, document any, index
 	}
 	which, is := duplicateOf(err)
 	if !is {
-		return false, failed(ctx, "insert once", withoutValues(err))
+		return false, away(failed(ctx, "insert once", withoutValues(err)))
 	}
 	there, lookErr := coll.CountDocuments(ctx, same)
 	if lookErr != nil {
-		return false, failed(ctx, "insert once: duplicate key, and the document can not be read", withoutValues(lookErr))
+		return false, away(failed(ctx, "insert once: duplicate key, and the document can not be read", withoutValues(lookErr)))
 	}
 	if there == 0 {
 		return false, &DuplicateError{Index: which.name, Own: which.of(index), err: err}

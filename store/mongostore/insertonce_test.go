@@ -185,17 +185,17 @@ func TestInsertOnceEveryOtherErrorSurfaces(t *testing.T) {
 	coll := events(t)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if inserted, err := mongostore.InsertOnce(over, coll, eventOf("e1", "i1"), byEvent); inserted || !errors.Is(err, context.Canceled) {
+	if inserted, err := mongostore.InsertOnce(over, coll, eventOf("e1", "i1"), byEvent); inserted || !errors.Is(err, context.Canceled) || !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("a context that is over: %v, %v", inserted, err)
 	}
 	nobody, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/").SetServerSelectionTimeout(50 * time.Millisecond))
 	noErr(t, err)
 	defer nobody.Disconnect(t.Context()) //nolint:errcheck // it never connected
-	if inserted, err := mongostore.InsertOnce(t.Context(), nobody.Database("x").Collection("x"), eventOf("e1", "i1"), byEvent); inserted || err == nil {
+	if inserted, err := mongostore.InsertOnce(t.Context(), nobody.Database("x").Collection("x"), eventOf("e1", "i1"), byEvent); inserted || !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("no server: %v, %v", inserted, err)
 	}
 	huge := append(eventOf("e1", "i1"), bson.E{Key: "body", Value: make([]byte, 17<<20)})
-	if inserted, err := mongostore.InsertOnce(t.Context(), coll, huge, byEvent); inserted || !errors.Is(err, everonce.ErrTooLarge) {
+	if inserted, err := mongostore.InsertOnce(t.Context(), coll, huge, byEvent); inserted || !errors.Is(err, everonce.ErrTooLarge) || errors.Is(err, everonce.ErrStore) {
 		t.Errorf("too large: %v, %v", inserted, err)
 	}
 	if n := count(t, coll); n != 0 {

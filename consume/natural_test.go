@@ -1,0 +1,100 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+func natural(t *testing.T, handle func(context.Context, *consume.Message, order) (bool, error)) *consume.Consumer {
+	t.Helper()
+	c, err := consume.NewNatural(consume.NaturalSpec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: handle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Each ending of a natural handler, and what becomes of the message.
+func TestNaturalOutcomes(t *testing.T) {
+	closed := errors.New("the bank is closed")
+	for name, tc := range map[string]struct {
+		effect  bool
+		err     error
+		outcome everonce.Outcome
+		becomes consume.Disposition
+		reason  consume.Reason
+	}{
+		"took effect":             {effect: true, outcome: everonce.Executed, becomes: consume.Ack},
+		"had taken effect":        {outcome: everonce.Replayed, becomes: consume.Ack},
+		"refused for good":        {err: everonce.Permanent("no_such_account", nil, nil), outcome: everonce.Rejected, becomes: consume.Bury, reason: consume.Rejected},
+		"failed":                  {err: closed, outcome: everonce.Failed, becomes: consume.Retry},
+		"nothing took hold":       {err: everonce.NotDone(closed), outcome: everonce.Failed, becomes: consume.Retry},
+		"the store is away":       {err: fmt.Errorf("insert: %w", everonce.ErrStore), outcome: everonce.StoreFailed, becomes: consume.Keep},
+		"effect without an error": {effect: true, err: closed, outcome: everonce.Failed, becomes: consume.Retry},
+	} {
+		c := natural(t, func(context.Context, *consume.Message, order) (bool, error) { return tc.effect, tc.err })
+		v := c.Handle(t.Context(), first())
+		if v.Outcome != tc.outcome || v.Disposition != tc.becomes || v.Letter.Reason != tc.reason || v.KeyHash == "" {
+			t.Errorf("%s: %v, %v, letter %q; want %v, %v, %q", name, v.Outcome, v.Disposition, v.Letter.Reason, tc.outcome, tc.becomes, tc.reason)
+		}
+	}
+}
+
+// What fails too often is a dead letter, whose key's hash is that of a consumer with a store.
+func TestNaturalExhausted(t *testing.T) {
+	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) { return false, errors.New("no") })
+	m := first()
+	m.Retries = 10
+	v := c.Handle(t.Context(), m)
+	key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: m.ID}
+	if v.Letter.Reason != consume.Exhausted || v.Letter.KeyHash != key.RecordID().Short() {
+		t.Errorf("%+v, want a dead letter", v)
+	}
+}
+
+// Where the end came before the handler was called, the message stays in hand.
+func TestNaturalAfterTheEndRunsNothing(t *testing.T) {
+	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) {
+		t.Error("it ran")
+		return true, nil
+	})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v := c.Handle(over, first()); v.Disposition != consume.Keep {
+		t.Errorf("%v, want keep", v.Disposition)
+	}
+}
+
+// A message that is not to be read never reaches the handler.
+func TestNaturalBadInput(t *testing.T) {
+	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) {
+		t.Error("it ran")
+		return true, nil
+	})
+	unread, unnamed := first(), first()
+	unread.Body, unnamed.ID = []byte("{"), ""
+	for m, want := range map[*consume.Message]consume.Reason{unread: consume.Undecoded, unnamed: consume.NoKey} {
+		if v := c.Handle(t.Context(), m); v.Disposition != consume.Bury || v.Letter.Reason != want {
+			t.Errorf("%v %q, want the dead letter %q", v.Disposition, v.Letter.Reason, want)
+		}
+	}
+}
+
+func TestNaturalSpecIsChecked(t *testing.T) {
+	handle := func(context.Context, *consume.Message, order) (bool, error) { return true, nil }
+	for name, spec := range map[string]consume.NaturalSpec[order]{
+		"no name":    {Key: consume.ProducerID(), Handle: handle},
+		"no key":     {Consumer: "billing", Handle: handle},
+		"no handler": {Consumer: "billing", Key: consume.ProducerID()},
+		"a limit":    {Consumer: "billing", Key: consume.ProducerID(), Handle: handle, MaxBody: -1},
+	} {
+		if _, err := consume.NewNatural(spec); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package mongostore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce"
+)
+
+// awayCodes are of a server that can not be written to by anybody, or not by this program, whatever the document.
+var awayCodes = []int{
+	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
+	91, 189, 10107, 11600, 11602, 13435, 13436, // going down, an election, not the primary
+	50, 262, // out of time
+	64, 100, // no majority
+	13, 18, // Unauthorized, AuthenticationFailed
+	codeOutOfDisk,
+}
+
+// away adds [everonce.ErrStore] to an error that is not of one document: the next would get it too.
+func away(err error) error {
+	se, answered := errors.AsType[mongo.ServerError](err)
+	concern := func() bool {
+		we, ok := errors.AsType[mongo.WriteException](err)
+		return ok && we.WriteConcernError != nil
+	}
+	switch {
+	case errors.Is(err, everonce.ErrTooLarge):
+		return err
+	case !answered, mongo.IsNetworkError(err), mongo.IsTimeout(err), concern(),
+		slices.ContainsFunc([]string{"RetryableWriteError", "TransientTransactionError"}, se.HasErrorLabel),
+		slices.ContainsFunc(awayCodes, se.HasErrorCode):
+		return fmt.Errorf("%w: %w", everonce.ErrStore, err)
+	}
+	return err
+}
