@@ -16,6 +16,9 @@ import (
 // connectWithin bounds the making of a connection, handshakes included.
 const connectWithin = 15 * time.Second
 
+// askWithin bounds the questions that are asked on it then. Tests are less patient.
+var askWithin = 15 * time.Second
+
 // dialing says how connections are made.
 type dialing struct {
 	url       string
@@ -38,12 +41,13 @@ func (d *dialing) check() error {
 }
 
 // dial makes a connection whose name ends with what it is for.
-func (d *dialing) dial(ctx context.Context, purpose string) (*amqp.Connection, error) {
+func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(d.name + " (" + purpose + ")")
 	stop := func() bool { return true }
+	l := &link{}
 	config := amqp.Config{Heartbeat: d.heartbeat, Properties: properties}
 	if d.tls != nil {
 		config.TLSClientConfig = d.tls.Clone()
@@ -58,27 +62,51 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*amqp.Connection, e
 			return nil, errors.Join(err, conn.Close())
 		}
 		stop = context.AfterFunc(ctx, func() { conn.Close() }) //nolint:errcheck // the handshake fails by it
+		l.raw = conn
 		return &boundedConn{Conn: conn, within: 3 * d.heartbeat}, nil
 	}
 	conn, err := amqp.DialConfig(d.url, config)
+	l.Connection = conn
 	if !stop() && err == nil {
-		err = errors.Join(context.Cause(ctx), hangUp(conn))
+		err = errors.Join(context.Cause(ctx), l.hangUp())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	return conn, nil
+	return l, nil
+}
+
+// link is a connection that can be ended although its broker does not answer.
+type link struct {
+	*amqp.Connection
+	raw net.Conn
 }
 
 // closeWithin bounds the closing of a connection whose broker may not answer.
 const closeWithin = 3 * time.Second
 
-// hangUp closes a connection. One that is closed already is no error.
-func hangUp(conn *amqp.Connection) error {
-	if err := conn.CloseDeadline(time.Now().Add(closeWithin)); err != nil && !errors.Is(err, amqp.ErrClosed) {
+// hangUp closes the connection. One that is closed already is no error. The library's own deadline does not bound that: what
+// the broker sends meanwhile, a heartbeat, moves it.
+func (l *link) hangUp() error {
+	t := time.AfterFunc(closeWithin, l.cut)
+	defer t.Stop()
+	if err := l.Close(); err != nil && !l.IsClosed() {
 		return fmt.Errorf("rabbitonce: closing: %w", err)
 	}
 	return nil
+}
+
+// cut ends the connection without a word.
+func (l *link) cut() {
+	l.raw.Close() //nolint:errcheck // what waits for an answer fails by it
+}
+
+// within ends the connection when fn, which asks the broker something, takes too long: the library waits without a
+// bound, and a broker that has just started may never answer what it was asked too early.
+func (l *link) within(limit time.Duration, fn func() error) error {
+	t := time.AfterFunc(limit, l.cut)
+	defer t.Stop()
+	return fn()
 }
 
 // boundedConn ends a connection that can not be written to: the library's writes have no bound, and a

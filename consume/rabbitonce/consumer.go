@@ -79,7 +79,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	err := <-served
 	if s != nil {
-		err = errors.Join(err, hangUp(s.conn))
+		err = errors.Join(err, s.conn.hangUp())
 	}
 	return errors.Join(err, c.out.close())
 }
@@ -106,7 +106,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		}
 		lost := s
 		s = nil
-		return nil, errors.Join(err, hangUp(lost.conn))
+		return nil, errors.Join(err, lost.conn.hangUp())
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
 	}))
@@ -126,5 +126,5 @@ func (c *Consumer) Close() error {
 	}
 	s := c.first
 	c.first = nil
-	return hangUp(s.conn)
+	return s.conn.hangUp()
 }

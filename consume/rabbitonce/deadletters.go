@@ -20,7 +20,7 @@ import (
 // redelivered, and may be in another order. What came after a call had begun is not looked at by it.
 type DeadLetters struct {
 	queue Queue
-	conn  *amqp.Connection
+	conn  *link
 	ch    *amqp.Channel
 	out   *publisher
 }
@@ -77,14 +77,16 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 		return nil, err
 	}
 	l := &DeadLetters{queue: q, conn: conn, out: &publisher{dialing: d}}
-	if err := withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) }); err != nil {
+	if err := conn.within(askWithin, func() error {
+		return withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
+	}); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
 // Close closes the connections.
-func (l *DeadLetters) Close() error { return errors.Join(hangUp(l.conn), l.out.close()) }
+func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.close()) }
 
 // List returns the letters that are meant. All stay.
 func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error) {
@@ -133,7 +135,7 @@ func (l *DeadLetters) Discard(ctx context.Context, filter Filter) (discarded int
 
 // each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
 func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, *amqp.Delivery) error) error {
-	stop := context.AfterFunc(ctx, func() { hangUp(l.conn) }) //nolint:errcheck // what waits for an answer fails by it
+	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
 	err := l.scan(filter, fn)
 	if ctx.Err() != nil {

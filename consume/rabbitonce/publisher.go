@@ -16,7 +16,7 @@ type publisher struct {
 	dialing dialing
 
 	mu      sync.Mutex
-	conn    *amqp.Connection
+	conn    *link
 	blocked *blockade
 	free    []*publishing
 	closed  bool
@@ -87,7 +87,7 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 	}
 	opened := make(chan *publishing, 1)
 	failed := make(chan error, 1)
-	go func(conn *amqp.Connection, b *blockade) { // the library asks without a bound
+	go func(conn *link, b *blockade) { // the library asks without a bound
 		if c, err := openPublishing(conn, b); err != nil {
 			failed <- err
 		} else {
@@ -102,13 +102,13 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 	case <-blocked:
 		return nil, errBlocked
 	case <-ctx.Done():
-		go hangUp(p.conn) //nolint:errcheck // it does not answer
+		p.conn.cut()
 		p.conn = nil
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", context.Cause(ctx))
 	}
 }
 
-func openPublishing(conn *amqp.Connection, b *blockade) (*publishing, error) {
+func openPublishing(conn *link, b *blockade) (*publishing, error) {
 	ch, err := conn.Channel()
 	if err != nil {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
@@ -159,7 +159,7 @@ func (p *publisher) close() error {
 	if p.conn == nil || p.conn.IsClosed() {
 		return nil
 	}
-	return hangUp(p.conn)
+	return p.conn.hangUp()
 }
 
 // blockade knows whether the broker has blocked a connection.
@@ -168,7 +168,7 @@ type blockade struct {
 	ch chan struct{} // closed while it is blocked
 }
 
-func watchBlockade(conn *amqp.Connection) *blockade {
+func watchBlockade(conn *link) *blockade {
 	b := &blockade{ch: make(chan struct{})}
 	changes := conn.NotifyBlocked(make(chan amqp.Blocking, 4))
 	go func() {

@@ -12,7 +12,7 @@ import (
 
 // session is one connection that messages come by, from its making to its loss.
 type session struct {
-	conn       *amqp.Connection
+	conn       *link
 	ch         *amqp.Channel
 	tag        string
 	deliveries <-chan amqp.Delivery
@@ -31,19 +31,20 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { hangUp(conn) }) //nolint:errcheck // what waits for an answer fails by it
-	s, err := c.begin(conn)
+	stop := context.AfterFunc(ctx, conn.cut)
+	var s *session
+	err = conn.within(askWithin, func() (err error) { s, err = c.begin(conn); return err })
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, hangUp(conn))
+		return nil, errors.Join(err, conn.hangUp())
 	}
 	return s, nil
 }
 
 // begin declares the queues and opens a channel.
-func (c *Consumer) begin(conn *amqp.Connection) (*session, error) {
+func (c *Consumer) begin(conn *link) (*session, error) {
 	if err := c.queue.establish(conn); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (s *session) consume(queue string) (err error) {
 // feed hands messages over until ctx ends, which is no error, or the session is lost. It reports whether
 // there was any message.
 func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Delivery) (fed bool, err error) {
-	if err := s.consume(c.queue.Name); err != nil {
+	if err := s.conn.within(askWithin, func() error { return s.consume(c.queue.Name) }); err != nil {
 		return false, err
 	}
 	for {
@@ -125,7 +126,7 @@ func gone(err *amqp.Error) error {
 
 // leave stops the messages, and gives those back that were sent ahead: they need not wait for what is still being handled.
 func (s *session) leave() {
-	if err := s.ch.Cancel(s.tag, false); err != nil {
+	if err := s.conn.within(askWithin, func() error { return s.ch.Cancel(s.tag, false) }); err != nil {
 		return // the broker gives them to others by itself
 	}
 	for d := range s.deliveries {

@@ -13,7 +13,7 @@ import (
 var ErrTopology = errors.New("rabbitonce: the queues are not as they must be")
 
 // establish declares the queues, or checks that they are there.
-func (q *Queue) establish(conn *amqp.Connection) error {
+func (q *Queue) establish(conn *link) error {
 	if err := q.establishDeadLetters(conn); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (q *Queue) establish(conn *amqp.Connection) error {
 }
 
 // establishDeadLetters takes the queue as it is if it exists: how it was declared depends on the broker's version.
-func (q *Queue) establishDeadLetters(conn *amqp.Connection) error {
+func (q *Queue) establishDeadLetters(conn *link) error {
 	missing := withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
 	if missing == nil || q.Topology == Check {
 		return missing
@@ -66,7 +66,7 @@ func (q *Queue) establishDeadLetters(conn *amqp.Connection) error {
 	})
 }
 
-func majorVersion(conn *amqp.Connection) int {
+func majorVersion(conn *link) int {
 	version, _ := conn.Properties["version"].(string)
 	major, _, _ := strings.Cut(version, ".")
 	n, err := strconv.Atoi(major)
@@ -77,7 +77,7 @@ func majorVersion(conn *amqp.Connection) int {
 }
 
 // withChannel runs fn on a channel of its own: what the broker refuses, it answers by closing the channel.
-func withChannel(conn *amqp.Connection, fn func(*amqp.Channel) error) error {
+func withChannel(conn *link, fn func(*amqp.Channel) error) error {
 	ch, err := conn.Channel()
 	if err != nil {
 		return fmt.Errorf("rabbitonce: opening a channel: %w", err)

@@ -133,7 +133,6 @@ func TestConnectionsThatAreCut(t *testing.T) {
 	}
 	b.wantLength(b.queue.Name, 0)
 	r.stop()
-	b.wantLength(b.queue.Name, 0)
 	b.wantLength(b.queue.DeadLetters, 0)
 	for id, times := range ran {
 		if times != 1 {

@@ -1,0 +1,5 @@
+package rabbitonce
+
+import "time"
+
+func init() { askWithin = 3 * time.Second }
