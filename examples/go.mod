@@ -5,10 +5,12 @@ go 1.26.0
 require (
 	entgo.io/ent v0.14.5
 	github.com/everonce/everonce v0.0.0
+	github.com/everonce/everonce/consume/rabbitonce v0.0.0
 	github.com/everonce/everonce/store/pgxstore v0.0.0
 	github.com/everonce/everonce/store/sqlitestore v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jmoiron/sqlx v1.4.0
+	github.com/rabbitmq/amqp091-go v1.16.0
 	go.temporal.io/sdk v1.50.0
 	gorm.io/driver/postgres v1.6.3
 	gorm.io/gorm v1.31.2
@@ -19,6 +21,7 @@ require (
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic v1.15.0 // indirect
 	github.com/bytedance/sonic/loader v0.5.0 // indirect
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cloudwego/base64x v0.1.6 // indirect
 	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/gabriel-vasile/mimetype v1.4.12 // indirect

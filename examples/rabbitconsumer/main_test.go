@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const soon = time.Minute
+
+// environment returns the database's URL, with a schema of the test's own, and the broker's.
+func environment(t *testing.T) (database, broker string) {
+	t.Helper()
+	address, broker := os.Getenv("EVERONCE_TEST_POSTGRES_URL"), os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
+	if address == "" || broker == "" {
+		t.Fatal(`no PostgreSQL or no RabbitMQ to test with: run scripts/services up, then eval "$(scripts/services env)"`)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")
+	}
+	schema := pgx.Identifier{"rabbitconsumer_" + strings.ToLower(rand.Text())}.Sanitize()
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := conn.Exec(context.Background(), `DROP SCHEMA `+schema+` CASCADE`); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA `+schema); err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	u.RawQuery = query.Encode()
+	return u.String(), broker
+}
+
+// Every order is sent three times, to both consumers: there is one invoice and one mail for each, and a customer
+// who is not there is a dead letter.
+func TestRun(t *testing.T) {
+	database, broker := environment(t)
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := "rabbitconsumer." + strings.ToLower(rand.Text())
+	t.Cleanup(func() {
+		for _, q := range []string{orders + ".billing", orders + ".mail"} {
+			for _, suffix := range []string{"", ".dead", ".retry.1s", ".retry.5s", ".retry.30s", ".retry.2m", ".retry.10m"} {
+				if _, err := ch.QueueDelete(q+suffix, false, false, false); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	sent := make(chan string, 100)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, database, broker, orders, func(_ context.Context, to, _ string) error {
+			if to == "nobody" {
+				return errNoSuchCustomer
+			}
+			sent <- to
+			return nil
+		})
+	}()
+
+	db, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(context.Background()) //nolint:errcheck // it was only read
+	publish := func(queue, id, customer string) {
+		waitFor(t, done, func() bool { return published(ch, queue, id, `{"id":"`+id+`","customer":"`+customer+`","cents":1200}`) == nil })
+	}
+	for _, queue := range []string{orders + ".billing", orders + ".mail"} {
+		waitForQueue(t, broker, queue, done)
+		for range 3 {
+			publish(queue, "o-1", "alice")
+			publish(queue, "o-2", "bob")
+		}
+	}
+	publish(orders+".mail", "o-3", "nobody")
+	var letters <-chan amqp.Delivery
+	if letters, err = ch.Consume(orders+".mail.dead", "", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case d := <-letters:
+		if d.Headers["x-everonce-message-id"] != "o-3" || d.Headers["x-everonce-reason"] != "rejected" {
+			t.Errorf("%v", d.Headers)
+		}
+	case <-time.After(soon):
+		t.Fatal("no dead letter")
+	}
+	waitFor(t, done, func() bool {
+		var invoices int
+		err := db.QueryRow(t.Context(), `SELECT count(*) FROM invoice`).Scan(&invoices)
+		return err == nil && invoices >= 2
+	})
+	waitFor(t, done, func() bool {
+		q, err := ch.QueueDeclarePassive(orders+".billing", true, false, false, false, nil)
+		return err == nil && q.Messages == 0
+	})
+	end()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	var invoices, distinct int
+	if err := db.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT order_id) FROM invoice`).Scan(&invoices, &distinct); err != nil || invoices != 2 || distinct != 2 {
+		t.Errorf("%d invoices of %d orders, %v", invoices, distinct, err)
+	}
+	if len(sent) != 2 {
+		t.Errorf("%d mails, want two", len(sent))
+	}
+}
+
+// waitFor waits until something is so.
+func waitFor(t *testing.T, done <-chan error, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(soon); !is(); {
+		select {
+		case err := <-done:
+			t.Fatalf("it ended: %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("waited for too long")
+		}
+	}
+}
+
+// waitForQueue waits until a consumer has declared its queue.
+func waitForQueue(t *testing.T, broker, queue string, done <-chan error) {
+	t.Helper()
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it was only for this
+	waitFor(t, done, func() bool {
+		ch, err := conn.Channel()
+		if err != nil {
+			return false
+		}
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return errors.Join(err, ch.Close()) == nil && q.Consumers == 1
+	})
+}
+
+func published(ch *amqp.Channel, queue, id, body string) error {
+	return ch.Publish("", queue, true, false, amqp.Publishing{MessageId: id, ContentType: "application/json", Body: []byte(body)})
+}
