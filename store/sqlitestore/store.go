@@ -169,6 +169,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 		Placeholder: func(n int, _ sqlstore.ArgKind) string { return "?" + strconv.Itoa(n) },
 		Greatest:    "max",
 	})
+	d.text.Read.Text = nameless(d.text.Read.Text)
 	d.keep = map[*sqlstore.Statement]bool{beginImmediate: true, commit: true, rollback: true}
 	for _, st := range d.text.All() {
 		d.keep[st] = true
