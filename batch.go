@@ -45,8 +45,8 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once, and the
 // second gets what the first came to. On a store without [TxBatch] the claims and records are single statements.
 //
-// In the work [AttemptFrom] finds no attempt: take [TxReceiver.DownstreamKey]. A panic of the work rolls back, and
-// goes on. Options: WithLifetime, WithSummary, WithCodec, for all items; at most [MaxBatch] items.
+// In the work [AttemptFrom] finds no attempt: take [TxReceiver.DownstreamKey]. The observer is told of each item, as
+// of a Transact; the work's context is the caller's, not that of an item's Start. A panic of the work rolls back, and goes on. Options: WithLifetime, WithSummary, WithCodec, for all items; at most [MaxBatch] items.
 func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
 	if t == nil || work == nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}

@@ -39,51 +39,6 @@ func transactBatch[Tx any](t testing.TB, h *handle[Tx], items []everonce.BatchIt
 	}
 }
 
-// The whole batch is two round trips and the work's own: one for all the claims, with BEGIN, and one for all the
-// records, with COMMIT.
-func TestRoundTripsOfABatch(t *testing.T) {
-	t.Parallel()
-	t.Run("pgx", func(t *testing.T) {
-		t.Parallel()
-		var c turns
-		testRoundTripsOfABatch(t, newPgx(t, setup{conns: 1, config: c.dial}), &c, 1, 1)
-	})
-	t.Run("sql", func(t *testing.T) {
-		t.Parallel()
-		var c turns
-		testRoundTripsOfABatch(t, newSQL(t, setup{conns: 1, config: c.dial}), &c, 2, 2)
-	})
-}
-
-func testRoundTripsOfABatch[Tx any](t *testing.T, h *handle[Tx], c *turns, begins, commits int64) {
-	ctx := t.Context()
-	for range 2 { // to prepare the statements
-		items, work := batchOf(t, h, 100)
-		transactBatch(t, h, items, work, everonce.Executed)
-		transactBatch(t, h, items, work, everonce.Replayed)
-	}
-	items, _ := batchOf(t, h, 100)
-	reqs := make([]everonce.ClaimRequest, len(items))
-	for i, item := range items {
-		reqs[i] = txClaimOf(item.Key)
-	}
-	var many everonce.TxBatch
-	var tx everonce.TxHandle[Tx]
-	var claims []everonce.ClaimResult
-	c.of(t, "begin with a hundred claims", begins, func() (err error) {
-		if tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{}); err == nil {
-			many = tx.(everonce.TxBatch)
-			claims, err = many.ClaimAll(ctx, reqs)
-		}
-		return err
-	})
-	done := make([]everonce.CompleteRequest, len(claims))
-	for i := range claims {
-		done[i] = completionOf(&claims[i].Record, "v")
-	}
-	c.of(t, "commit with a hundred completions", commits, func() error { return many.CommitAll(ctx, done) })
-}
-
 // Every mode in which pgx may be set up to send statements can send a batch.
 func TestBatchInQueryExecModes(t *testing.T) {
 	t.Parallel()

@@ -127,6 +127,7 @@ func testRoundTrips[Tx any](t *testing.T, h *handle[Tx], c *turns, cost costs) {
 		count("get", 1, func() error { _, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
 
 		testRoundTripsInTx(t, h, count, cost, id)
+		testRoundTripsOfABatch(t, h, count, cost)
 	}
 }
 
@@ -181,4 +182,29 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	rec = decided(t, res, err, everonce.DecideClaimed).Record
 	count("complete in a joined transaction", 1, func() error { return tx.Complete(ctx, completionOf(&rec, "v")) })
 	noErr(t, h.commit(ctx, own))
+}
+
+// testRoundTripsOfABatch: all the claims are one round trip, with BEGIN, and all the records one, with COMMIT.
+func testRoundTripsOfABatch[Tx any](t *testing.T, h *handle[Tx], count func(string, int64, func() error), cost costs) {
+	ctx := t.Context()
+	reqs := make([]everonce.ClaimRequest, 100)
+	for i := range reqs {
+		reqs[i] = txClaimOf(everonce.Key{Scope: "batch", ID: random(t)})
+	}
+	var many everonce.TxBatch
+	var claims []everonce.ClaimResult
+	count("begin with a hundred claims", cost.begin, func() error {
+		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+		if err != nil {
+			return err
+		}
+		many = tx.(everonce.TxBatch)
+		claims, err = many.ClaimAll(ctx, reqs)
+		return err
+	})
+	done := make([]everonce.CompleteRequest, len(claims))
+	for i := range claims {
+		done[i] = completionOf(&claims[i].Record, "v")
+	}
+	count("commit with a hundred completions", cost.commit, func() error { return many.CommitAll(ctx, done) })
 }
