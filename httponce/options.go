@@ -34,8 +34,13 @@ type Options struct {
 	// Default: this project's documentation.
 	ProblemBase string
 	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as
-	// if its route did not wait. Default 256.
+	// if its route did not wait. All principals share it: one that sends many duplicates can take every place, and the
+	// others' are then refused at once. Default 256.
 	MaxWaiting int
+	// MaxStillRunning bounds the handlers that go on after their clients were told still-running ([Route.AnswerWithin]) at
+	// any time. While there are so many, a client waits for its handler, or until another one has returned. All principals
+	// share it. Default 1024.
+	MaxStillRunning int
 	// MaxSpool bounds the bytes that request bodies have in temporary files at any time, over all routes: a request whose
 	// body does not fit is answered 503, by the problem busy with RetryAfter, and nothing is claimed. It is at least the
 	// largest MaxBody. Default 1 GiB.
@@ -91,7 +96,8 @@ type Route struct {
 	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns, and
 	// its answer is kept; what it wants of the connection (Flush, Hijack, deadlines) fails with
 	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. [http.Server.Shutdown] does not wait for a
-	// handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded. Default 0: until the handler returns,
+	// handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded. Nor do a server's
+	// own limits on connections bound how many go on: Options.MaxStillRunning does. Default 0: until the handler returns,
 	// in the goroutine of the request.
 	AnswerWithin time.Duration
 	// EndWithClient ends the handler's context when the client goes away before it was answered. Default: the work goes
@@ -121,6 +127,7 @@ const (
 	defaultMarker     = "Idempotent-Replayed"
 	defaultMaxWaiting = 256
 	defaultMaxSpool   = 1 << 30
+	defaultMaxRunning = 1024
 	defaultRetryAfter = 5 * time.Second
 	defaultDeadline   = 5 * time.Minute
 	defaultMaxBody    = 8 << 20
@@ -136,6 +143,7 @@ type settings struct {
 	problems       string
 	retryAfter     time.Duration
 	waiting        waitingRoom
+	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
 	spool          spool
 	log            *slog.Logger
 	observe        func(context.Context, Served)
@@ -171,12 +179,15 @@ func (o *Options) settings() (*settings, error) {
 	switch {
 	case o.MaxWaiting < 0:
 		return nil, fmt.Errorf("%w: MaxWaiting is negative (%d)", everonce.ErrInvalidArgument, o.MaxWaiting)
+	case o.MaxStillRunning < 0:
+		return nil, fmt.Errorf("%w: MaxStillRunning is negative (%d)", everonce.ErrInvalidArgument, o.MaxStillRunning)
 	case o.MaxSpool < 0:
 		return nil, fmt.Errorf("%w: MaxSpool is negative (%d)", everonce.ErrInvalidArgument, o.MaxSpool)
 	case o.RetryAfter < 0:
 		return nil, fmt.Errorf("%w: RetryAfter is negative (%v)", everonce.ErrInvalidArgument, o.RetryAfter)
 	}
 	s.waiting = make(waitingRoom, orDefault(o.MaxWaiting, defaultMaxWaiting))
+	s.goingOn = make(chan struct{}, orDefault(o.MaxStillRunning, defaultMaxRunning))
 	s.spool.limit = orDefault(o.MaxSpool, defaultMaxSpool)
 	if s.log == nil {
 		s.log = slog.Default()

@@ -14,6 +14,7 @@ import (
 type gate struct {
 	mu       sync.Mutex
 	answered bool
+	over     bool // the handler's call has ended: too late to answer in its place
 }
 
 // enter reports whether the writer is still the handler's, and keeps it so until leave.
@@ -28,16 +29,24 @@ func (g *gate) enter() bool {
 
 func (g *gate) leave() { g.mu.Unlock() }
 
-// take makes the writer the server's again. It returns false where the handler has begun to send: then the
-// answer is its own.
+// take makes the writer the server's again. It returns false where the handler has begun to send, or its call has
+// ended: then the answer is its own.
 func (g *gate) take(r *recorder) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if r.sending() {
+	if g.over || r.sending() {
 		return false
 	}
 	g.answered = true
 	return true
+}
+
+// end is the end of the call. It reports whether the client has been answered before.
+func (g *gate) end() (late bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.over = true
+	return g.answered
 }
 
 // absence is a handler that runs in a goroutine of its own, because its client does not wait for ever.
@@ -87,7 +96,8 @@ func (x *exchange) within(c core) (v verdict, inTime bool) {
 }
 
 // inTime waits for the call, for as long as the route says after its handler has begun. It returns false when the
-// client is to be told that it goes on.
+// client is to be told that it goes on: that takes a place, which the end of the call gives back. Where there is none
+// the client waits on.
 func (a *absence) inTime(x *exchange) bool {
 	select {
 	case <-a.ended:
@@ -101,9 +111,15 @@ func (a *absence) inTime(x *exchange) bool {
 		return true
 	case <-timer.C:
 	}
+	select {
+	case <-a.ended:
+		return true
+	case x.goingOn <- struct{}{}:
+	}
 	if a.take(x.own) {
 		return false
 	}
+	<-x.goingOn
 	<-a.ended
 	return true
 }
@@ -118,12 +134,12 @@ func (x *exchange) run(a *absence, c core) {
 			// The stack is gone when the serving goroutine panics with the same value.
 			x.log.ErrorContext(a.ctx, "httponce: the handler panicked", "route", x.told.Route, "panic", a.panicked, "stack", string(debug.Stack()))
 		}
-		late := !a.enter()
-		if !late {
-			a.leave()
-		} else if a.returned {
-			a.v.late = true
-			x.logVerdict(&a.v)
+		if a.gate.end() {
+			<-x.goingOn
+			if a.returned {
+				a.v.late = true
+				x.logVerdict(&a.v)
+			}
 		}
 		a.cancel()
 		close(a.ended)
