@@ -95,7 +95,9 @@ func TestRun(t *testing.T) {
 	}
 	defer db.Close(context.Background()) //nolint:errcheck // it was only read
 	publish := func(queue, id, customer string) {
-		waitFor(t, done, func() bool { return published(ch, queue, id, `{"id":"`+id+`","customer":"`+customer+`","cents":1200}`) == nil })
+		waitFor(t, done, func() bool {
+			return published(ch, queue, id, `{"id":"`+id+`","customer":"`+customer+`","cents":1200}`) == nil
+		})
 	}
 	for _, queue := range []string{orders + ".billing", orders + ".mail"} {
 		waitForQueue(t, broker, queue, done)
