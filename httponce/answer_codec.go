@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"net/http"
 	"slices"
 )
 
@@ -47,7 +48,7 @@ type savedAnswer struct {
 }
 
 // appendHead appends everything before the body. Of the fields it takes those that are to be saved, and of
-// them only those named, unless only is nil.
+// them only those named, unless only is nil. What is named is canonical; a handler may have written another spelling.
 func appendHead(b []byte, flags byte, status int, fs fields, only []string) []byte {
 	b = append(b, answerVersion, flags)
 	b = binary.AppendUvarint(b, uint64(status)) //nolint:gosec // three digits
@@ -55,7 +56,9 @@ func appendHead(b []byte, flags byte, status int, fs fields, only []string) []by
 }
 
 func appendFields(b []byte, fs fields, only []string) []byte {
-	taken := func(f *field) bool { return f.saved && (only == nil || slices.Contains(only, f.name)) }
+	taken := func(f *field) bool {
+		return f.saved && (only == nil || slices.Contains(only, http.CanonicalHeaderKey(f.name)))
+	}
 	n := uint64(0)
 	for i := range fs {
 		if taken(&fs[i]) {

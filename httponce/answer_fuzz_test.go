@@ -125,6 +125,7 @@ func TestTheSummaryAlwaysFits(t *testing.T) {
 		"all":             {http.Header{"X-A": {"a"}}, http.Header{"X-A": {"a"}}},
 		"two":             {http.Header{"X-A": {long}, "Location": {"/1"}, "Content-Type": {"t"}}, http.Header{"Location": {"/1"}, "Content-Type": {"t"}}},
 		"one":             {http.Header{"Content-Type": {long}, "Location": {"/1"}}, http.Header{"Location": {"/1"}}},
+		"other spellings": {http.Header{"x-a": {long}, "location": {"/1"}, "content-TYPE": {"t"}}, http.Header{"location": {"/1"}, "content-TYPE": {"t"}}},
 		"the status":      {http.Header{"Location": {long}}, http.Header{}},
 		"nothing to drop": {http.Header{}, http.Header{}},
 	} {
