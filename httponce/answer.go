@@ -25,6 +25,16 @@ type Answer struct {
 	saved *savedAnswer
 }
 
+// setStatus sets the status of an answer that somebody made without one: 200.
+func (a *Answer) setStatus() {
+	if a.Status == 0 {
+		a.Status = http.StatusOK
+	}
+}
+
+// hasStatus reports whether the status of an answer can be sent.
+func (a *Answer) hasStatus() bool { return a.Status >= http.StatusOK && a.Status <= maxStatus }
+
 // answerCodec is the core's codec for answers.
 type answerCodec struct{}
 
@@ -37,6 +47,7 @@ func (answerCodec) Name() string { return "http/1" }
 // Marshal encodes an Answer.
 func (answerCodec) Marshal(v any) ([]byte, error) {
 	a, ok := v.(Answer)
+	a.setStatus()
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("httponce: %T is no Answer", v)
@@ -60,7 +71,7 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // summary is what outlives the answer: all but the body and the trailers, and of the headers only Location and
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
-	a.hasStatus()
+	a.setStatus()
 	if s := a.saved; s != nil && s.head <= everonce.MaxSummaryLen {
 		return s.summary()
 	}

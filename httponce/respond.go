@@ -44,14 +44,6 @@ func (v *verdict) sendsOwn() bool {
 	return false
 }
 
-// hasStatus reports whether the status of an answer that somebody made can be sent. None is 200.
-func (a *Answer) hasStatus() bool {
-	if a.Status == 0 {
-		a.Status = http.StatusOK
-	}
-	return a.Status >= http.StatusOK && a.Status <= maxStatus
-}
-
 // statusError is the error of an attempt whose answer is not to be saved.
 type statusError int
 
@@ -84,6 +76,7 @@ func (x *exchange) answer(v verdict) {
 	e := errorOf(v.err)
 	switch v.res.Outcome {
 	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
+		v.res.Value.setStatus()
 		if !v.res.Value.hasStatus() {
 			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.keyHash(), "status", v.res.Value.Status)
 			x.problem(problemUnreadable, x.retryAfter)

@@ -133,6 +133,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 	}
 	switch res.Outcome {
 	case everonce.Replayed:
+		res.Value.setStatus()
 		if !res.Value.hasStatus() {
 			h.refuse(w, problemUnreadable, h.retryAfter)
 			return
