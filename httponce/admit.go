@@ -60,7 +60,7 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	}
 	who, err := principal.name(r)
 	if err != nil {
-		s.log.WarnContext(r.Context(), "httponce: no principal", "route", name, "error", err)
+		s.log.InfoContext(r.Context(), "httponce: no principal", "route", name, "error", err)
 		x.refused(problemPrincipal, 0)
 		return nil, false
 	}

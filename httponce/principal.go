@@ -7,8 +7,8 @@ import (
 
 // Principal tells who sends a request: a tenant, an account, a user. A saved answer is replayed to
 // nobody else. It must be proven by the time the middleware runs: put authentication outside of it. An
-// error, or an empty name, refuses the request with 403, and the handler is not called; the error's text is logged,
-// so it must hold no credential, and is not sent. A panic goes on. The function must not read the body, and may be
+// error, or an empty name, refuses the request with 403, and the handler is not called; the error's text is logged
+// (Info: any client can cause it), so it must hold no credential, and is not sent. A panic goes on. The function must not read the body, and may be
 // called concurrently.
 //
 // The name is stored in clear, as a part of the scope, unless it is long or not printable: then its hash is. A credential

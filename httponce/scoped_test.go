@@ -292,7 +292,7 @@ func TestPrincipalFailsClosed(t *testing.T) {
 			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "no-principal") || strings.Contains(w.Body.String(), c.logged) {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
-			if !strings.Contains(logs.String(), c.logged) || strings.Contains(logs.String(), "s3cret") || strings.Contains(logs.String(), "k3y") {
+			if !strings.Contains(logs.String(), "level=INFO") || !strings.Contains(logs.String(), c.logged) || strings.Contains(logs.String(), "s3cret") || strings.Contains(logs.String(), "k3y") {
 				t.Errorf("logged is %s", logs.String())
 			}
 			if told.Problem != "no-principal" || told.Status != http.StatusForbidden {

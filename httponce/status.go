@@ -93,7 +93,7 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	who, err := h.principal.name(r)
 	if err != nil {
-		h.log.WarnContext(r.Context(), "httponce: no principal", "route", h.name, "error", err)
+		h.log.InfoContext(r.Context(), "httponce: no principal", "route", h.name, "error", err)
 		h.refuse(w, problemPrincipal, 0)
 		return
 	}
