@@ -1,0 +1,184 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// node is a broker of a test's own, which it may ill-treat.
+type node struct {
+	t   *testing.T
+	dir string
+	url string
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	n := &node{t: t, dir: t.TempDir()}
+	t.Cleanup(func() { n.services("down", "rabbitmq") })
+	n.services("up", "rabbitmq")
+	for line := range strings.Lines(n.services("env", "rabbitmq")) {
+		if _, value, ok := strings.Cut(strings.TrimSpace(line), "EVERONCE_TEST_RABBITMQ_URL="); ok {
+			n.url = strings.Trim(value, `'"`)
+		}
+	}
+	if n.url == "" {
+		t.Fatal("these tests start a broker of their own: they need rabbitmq-server on this machine (scripts/services up rabbitmq installs it on Debian, for root)")
+	}
+	return n
+}
+
+// services runs the repository's script on the node's own folder.
+func (n *node) services(args ...string) string {
+	n.t.Helper()
+	return n.run(exec.Command(filepath.Join("..", "..", "scripts", "services"), args...))
+}
+
+// ctl runs rabbitmqctl on the node.
+func (n *node) ctl(args ...string) {
+	n.t.Helper()
+	script := `dir=$EVERONCE_SERVICES_DIR/rabbitmq; . ../../scripts/services.d/rabbitmq.sh; native_find && node rabbitmqctl "$@" || { tail -n 5 "$dir/log" >&2; exit 1; }`
+	n.run(exec.Command("bash", append([]string{"-c", script, "ctl"}, args...)...))
+}
+
+func (n *node) run(cmd *exec.Cmd) string {
+	n.t.Helper()
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "EVERONCE_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+n.dir, "EVERONCE_NO_DOCKER=1")
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		n.t.Fatalf("%v: %v: %s", cmd.Args, err, said.String())
+	}
+	return string(out)
+}
+
+// A broker that is ill-treated: one node for all, since it takes seconds to start.
+func TestOnANodeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	// Declared first: a broker that is killed within the second after it has declared a quorum queue may have no leader for
+	// it when it is back, and answers nothing that is asked of that queue.
+	b := newBenchOn(t, n.url)
+	b.declare()
+	t.Run("AcknowledgementTimeout", n.acknowledgementTimeout)
+	t.Run("Blocked", n.blocked)
+	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
+}
+
+// A message that is in hand for longer than the broker allows: its channel is closed, and the message is delivered
+// again, in progress first and replayed in the end.
+func (n *node) acknowledgementTimeout(t *testing.T) {
+	n.ctl("eval", "application:set_env(rabbit, consumer_timeout, 1000), application:set_env(rabbit, channel_tick_interval, 500).")
+	defer n.ctl("eval", "application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
+	b := newBenchOn(t, n.url)
+	opts, again := connections(nil)
+	ran := 0
+	end := make(chan struct{})
+	r := b.runOn(memstore.New(nil), n.url, specOf(func(context.Context, *consume.Message, order) error { ran++; <-end; return nil }), opts)
+	b.send(message("m-1"))
+	wait(t, "the broker to close the channel", again)
+	r.wants(everonce.InProgress)
+	close(end)
+	for executed, replayed := false, false; !executed || !replayed; {
+		o := r.verdict().Outcome
+		executed, replayed = executed || o == everonce.Executed, replayed || o == everonce.Replayed
+	}
+	b.wantLength(b.queue.Name, 0)
+	r.stop()
+	if ran != 1 {
+		t.Errorf("it ran %d times", ran)
+	}
+}
+
+// While the broker is short of memory it blocks whoever publishes: messages go on being handled and acknowledged, and
+// those that are to come later wait in hand until it takes them.
+func (n *node) blocked(t *testing.T) {
+	b := newBenchOn(t, n.url)
+	complained := make(chan string, 10_000)
+	good, failing := make(chan struct{}), make(chan struct{})
+	failed := false
+	opts := &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained), Concurrency: 2}}
+	r := b.runOn(memstore.New(nil), n.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "good" {
+			<-good
+			return nil
+		}
+		if failed {
+			return nil
+		}
+		failed = true
+		<-failing
+		return everonce.NotDone(errClosed)
+	}), opts)
+	b.send(message("good"), message("failing"))
+	n.ctl("set_vm_memory_high_watermark", "0.0000001")
+	close(failing)
+	r.wants(everonce.Failed)
+	for range 3 {
+		<-complained // its copy is not taken
+	}
+	close(good)
+	r.wants(everonce.Executed)
+	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
+	r.wants(everonce.Executed)
+	b.wantLength(b.queue.Name, 0)
+}
+
+// The broker is killed and started again in mid-stream: every message takes effect once, and none is left.
+func (n *node) restart(t *testing.T, b *bench) {
+	const messages = 300
+	for i := range messages {
+		b.send(message(fmt.Sprint("m-", i)))
+	}
+	var mu sync.Mutex
+	ran := map[string]int{}
+	halfway := make(chan struct{})
+	r := b.runOn(memstore.New(nil), n.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ran[m.ID]++; len(ran) == messages/2 {
+			close(halfway)
+		}
+		return nil
+	}), nil)
+	wait(t, "half of them", halfway)
+	n.services("restart", "rabbitmq")
+	for done := map[string]bool{}; len(done) < messages; {
+		if v := r.verdict(); v.Outcome == everonce.Executed {
+			if done[v.KeyHash] {
+				t.Errorf("%s was executed twice", v.KeyHash)
+			}
+			done[v.KeyHash] = true
+		}
+	}
+	var err error
+	if b.conn, err = amqp.Dial(n.url); err != nil {
+		t.Fatal(err)
+	}
+	if b.ch, err = b.conn.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range b.queues() {
+		b.wantLength(q, 0)
+	}
+	r.stop()
+}
