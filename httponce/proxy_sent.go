@@ -28,10 +28,13 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &notSentError{errBodyLost}
 	}
 	var s sending
-	res, err := t.base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		GotConn:          s.gotConn,
-		WroteHeaderField: s.wroteField,
-	})))
+	trace := &httptrace.ClientTrace{GotConn: s.gotConn}
+	if r.URL.Scheme == "https" { // HTTP/2 may be spoken; where it is not, the connection knows more, and net/http copies no fields for us
+		trace.WroteHeaderField = s.wroteField
+	} else {
+		s.fields.Store(true)
+	}
+	res, err := t.base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	if err != nil && (s.nothing(r) || promised(err)) {
 		err = &notSentError{err}
 	}
@@ -57,7 +60,7 @@ func promised(err error) bool {
 
 // sending is what is seen of a request on its way out.
 type sending struct {
-	fields atomic.Bool // its head was begun
+	fields atomic.Bool // its head was begun, or that is not looked at
 	mu     sync.Mutex
 	got    bool         // there was a connection
 	conn   *countedConn // its own; nil where it is shared, as HTTP/2's are

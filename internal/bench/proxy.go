@@ -69,7 +69,8 @@ func (p *proxies) open(ctx context.Context, dir string) (err error) {
 	}
 	target := &url.URL{Scheme: "http", Host: upstream}
 	transport := &http.Transport{MaxIdleConns: 4 * proxyConns, MaxIdleConnsPerHost: 4 * proxyConns, DisableCompression: true}
-	bare := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
+	// As in net/http/httputil's example: the service is told for whom, by both proxies.
+	bare := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetXForwarded(); r.SetURL(target) }, Transport: transport}
 	if p.bare, err = p.connect(ctx, bare); err != nil {
 		return err
 	}
