@@ -137,3 +137,25 @@ func TestFailOpenPanics(t *testing.T) {
 		}
 	})
 }
+
+// What runs unprotected runs as if there were no middleware: for as long as it takes, while its client is there.
+func TestFailOpenHasTheServersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		opts := openRoute()
+		opts.Deadline, opts.AnswerWithin = time.Second, time.Second
+		svc := newService(t, setup{opts: opts, handle: func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Minute)
+			if _, ok := r.Context().Deadline(); ok || r.Context().Err() != nil {
+				t.Errorf("its context has a deadline or has ended: %v", r.Context().Err())
+			}
+			leave()
+			<-r.Context().Done()
+			w.WriteHeader(http.StatusCreated)
+		}})
+		svc.fail(everything)
+		if g := svc.with(ctx, "k", "{}"); g.status != http.StatusCreated || !svc.told().FailedOpen || svc.told().Duration < time.Minute {
+			t.Errorf("it got %+v, and told was %+v", g, svc.told())
+		}
+	})
+}

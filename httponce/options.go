@@ -103,7 +103,9 @@ type Route struct {
 	// EndWithClient ends the handler's context when the client goes away before it was answered. Default: the work goes
 	// on, and the client's retry finds its answer.
 	EndWithClient bool
-	// FailOpen lets requests through unprotected while the store is down. Default: they are refused.
+	// FailOpen lets requests through unprotected while the store is down. Default: they are refused. Such a handler runs as
+	// it would without the middleware: neither Deadline nor AnswerWithin holds, and its context ends with the client,
+	// whatever EndWithClient says.
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where Fingerprint
