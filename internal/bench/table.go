@@ -17,7 +17,11 @@ func (c *contest) print() {
 		}
 		trips := "–"
 		if c.trips != nil {
-			trips = fmt.Sprintf("%.1f", float64(w.trips)/float64(w.ops))
+			digits := 1
+			if w.size > 1 { // a part of one for each
+				digits = 3
+			}
+			trips = fmt.Sprintf("%.*f", digits, float64(w.trips)/float64(w.ops))
 		}
 		share := w.per(c.ways[0])
 		fmt.Printf(rowFormat, store, mode, w.name, thousands(w.rate()),
