@@ -49,7 +49,10 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	case !found:
 		x.refused(problemMissingKey, 0)
 		return nil, false
-	case wrong != "":
+	case wrong == "" && rt.CheckKey != nil:
+		wrong = keyProblemOf(rt.CheckKey(id), id)
+	}
+	if wrong != "" {
 		p := problemInvalidKey
 		p.detail = s.header + ": " + string(wrong) + "."
 		x.refused(p, 0)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/dunglas/httpsfv"
@@ -29,7 +30,21 @@ const (
 	keyComma      keyProblem = "it holds a comma, as several values would: a key with a comma must be quoted"
 	keyNotVisible keyProblem = "it holds a byte that is not visible ASCII"
 	keyNoString   keyProblem = "it begins with a quotation mark and is not a structured field string (RFC 9651)"
+	keyRefused    keyProblem = "it is no key of this service"
 )
+
+// keyProblemOf returns what a [Route.CheckKey] said of a key. A client is not told its key: not in clear, and not as %q
+// writes it.
+func keyProblemOf(err error, key string) keyProblem {
+	if err == nil {
+		return ""
+	}
+	text := strings.TrimSuffix(err.Error(), ".")
+	if quoted := strconv.Quote(key); text == "" || strings.Contains(text, key) || strings.Contains(text, quoted[1:len(quoted)-1]) {
+		return keyRefused
+	}
+	return keyProblem(text)
+}
 
 func (p keyProblem) err() error { return fmt.Errorf("%w: %s", ErrInvalidKey, string(p)) }
 

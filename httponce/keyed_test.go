@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -66,6 +67,55 @@ func TestInvalidKeyIsAProblem(t *testing.T) {
 	}
 	if *calls != 0 {
 		t.Errorf("the handler was called %d times", *calls)
+	}
+}
+
+// A service may demand more of a key than HTTP does. Why one is refused is told, and the key itself never is; of a route
+// that demands nothing it is a key as any.
+func TestCheckKey(t *testing.T) {
+	var asked []string
+	check := func(key string) error {
+		asked = append(asked, key)
+		switch {
+		case len(key) == 8:
+			return nil
+		case len(key) > 8:
+			return fmt.Errorf("a key has 8 letters, and %q has %d", key, len(key))
+		}
+		return errors.New("a key has 8 letters.")
+	}
+	svc := newService(t, setup{
+		opts:   httponce.Options{EchoKey: true, Route: httponce.Route{CheckKey: check}, Routes: map[string]httponce.Route{"/other": {}}},
+		handle: answers(201, "paid"),
+	})
+	for spelled, detail := range map[string]string{
+		"pqr":             "Idempotency-Key: a key has 8 letters.",
+		"secret-secret":   "Idempotency-Key: it is no key of this service.",
+		`"sec\"secret"`:   "Idempotency-Key: it is no key of this service.",
+		`"a, b, c, d, e"`: "Idempotency-Key: it is no key of this service.",
+	} {
+		g := svc.post(spelled)
+		if g.status != http.StatusBadRequest || g.problem != "invalid-key" || !strings.Contains(g.body, detail) || strings.Contains(g.body, "sec") || g.header.Get("Idempotency-Key") != "" {
+			t.Errorf("%s: it got %+v", spelled, g)
+		}
+		if told := svc.told(); told.Problem != "invalid-key" || told.KeyHash != "" || strings.Contains(svc.logs.String(), "sec") {
+			t.Errorf("%s: told is %+v, logged %q", spelled, told, svc.logs.String())
+		}
+	}
+	if svc.ran() != 0 {
+		t.Errorf("the handler was called %d times", svc.ran())
+	}
+	asked = nil
+	if g := svc.post(`"12345678"`); g.status != http.StatusCreated || len(asked) != 1 || asked[0] != "12345678" {
+		t.Errorf("a good key: %+v; asked was %q", g, asked)
+	}
+	if res := send(svc, "POST", "/other", "{}", "Idempotency-Key", "short"); res.StatusCode != http.StatusCreated || len(asked) != 1 {
+		t.Errorf("of another route: %d; asked was %q", res.StatusCode, asked)
+	}
+	for _, key := range []string{"", "bro,ken!"} {
+		if g := svc.post(key); g.problem != "invalid-key" || len(asked) != 1 {
+			t.Errorf("%q, which is no key: %+v; asked was %q", key, g, asked)
+		}
 	}
 }
 

@@ -63,6 +63,10 @@ type Route struct {
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
+	// CheckKey, if set, is asked about each key, as [ParseKey] read it: for a service that demands, say, UUIDs. An error is
+	// answered 400, by the problem invalid-key with the error's text as its detail, and nothing is claimed. A text that
+	// holds the key is not sent. It may be called concurrently; its panic goes on.
+	CheckKey func(key string) error
 	// Name names the route in the scope of its keys; where it answers "" the default holds. Default: the pattern, or
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is there where a
 	// [http.ServeMux] has routed the request before it came here, and not where the middleware is around the mux. By
