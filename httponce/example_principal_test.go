@@ -66,3 +66,30 @@ func ExamplePrincipal() {
 	fmt.Println(w.Code)
 	// Output: 403
 }
+
+// The API key of this service is its principal, and does not get into the store.
+func ExampleHashed() {
+	apiKey := func(r *http.Request) (string, error) { return r.Header.Get("X-Api-Key"), nil }
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		panic(err)
+	}
+	protect, err := httponce.Middleware(recv, httponce.Hashed(apiKey), nil)
+	if err != nil {
+		panic(err)
+	}
+	h := protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "charged") }))
+	for _, caller := range []string{"sk-4Vq1", "sk-4Vq1", "sk-7Lm0", ""} {
+		r := httptest.NewRequest(http.MethodPost, "/charges", strings.NewReader("{}"))
+		r.Header.Set("Idempotency-Key", "a")
+		r.Header.Set("X-Api-Key", caller)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Printf("%q: %d, replayed %q\n", caller, w.Code, w.Header().Get("Idempotent-Replayed"))
+	}
+	// Output:
+	// "sk-4Vq1": 200, replayed ""
+	// "sk-4Vq1": 200, replayed "true"
+	// "sk-7Lm0": 200, replayed ""
+	// "": 403, replayed ""
+}
