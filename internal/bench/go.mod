@@ -4,12 +4,14 @@ go 1.26.0
 
 require (
 	github.com/everonce/everonce v0.0.0
+	github.com/everonce/everonce/consume/rabbitonce v0.0.0
 	github.com/everonce/everonce/store/mongostore v0.0.0
 	github.com/everonce/everonce/store/pgxstore v0.0.0
 	github.com/everonce/everonce/store/redisstore v0.0.0
 	github.com/everonce/everonce/store/sqlitestore v0.0.0
 	github.com/gofiber/fiber/v3 v3.1.0
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/rueidis v1.0.79
 	github.com/valyala/fasthttp v1.69.0
 	go.mongodb.org/mongo-driver/v2 v2.5.0
@@ -17,6 +19,7 @@ require (
 
 require (
 	github.com/andybalholm/brotli v1.2.0 // indirect
+	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/dunglas/httpsfv v1.1.2 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
