@@ -79,9 +79,17 @@ type server struct {
 	Hosts  []string `bson:"hosts"`
 }
 
+// server asks by both names of the command: a client with a strict version of the API may not use the old one, and not every server
+// knows the new one.
 func (s *Store) server(ctx context.Context) (is server, err error) {
-	return is, s.coll.Database().RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&is)
+	err = s.coll.Database().RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&is)
+	if hasCode(err, codeNoCommand) {
+		err = s.coll.Database().RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&is)
+	}
+	return is, err
 }
+
+const codeNoCommand = 59
 
 func (is *server) isRouter() bool { return is.Router == "isdbgrid" }
 

@@ -16,7 +16,7 @@ var ErrURL = errors.New("not the URL of a store")
 
 // Options say where in the database the tables are. The zero value of each field is its default.
 type Options struct {
-	// TablePrefix begins the names of the tables. Default "everonce_".
+	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce".
 	TablePrefix string
 	// Schema is the PostgreSQL schema of the tables. Default: the first of the search_path.
 	Schema string
@@ -34,9 +34,11 @@ const (
 	sqliteScheme     = "sqlite:"
 	postgresScheme   = "postgres://"
 	postgresqlScheme = "postgresql://"
+	mongodbScheme    = "mongodb://"
+	mongodbSRVScheme = "mongodb+srv://"
 )
 
-// Open opens the store at url: "sqlite:FILE", or a PostgreSQL URL. Errors: [ErrURL],
+// Open opens the store at url: "sqlite:FILE", a PostgreSQL URL, or a MongoDB URL that names a database. Errors: [ErrURL],
 // [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it can not be reached.
 func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	switch {
@@ -44,8 +46,10 @@ func Open(ctx context.Context, url string, opts Options) (Store, error) {
 		return openSQLite(strings.TrimPrefix(url, sqliteScheme), opts)
 	case strings.HasPrefix(url, postgresScheme), strings.HasPrefix(url, postgresqlScheme):
 		return openPostgres(ctx, url, opts)
+	case strings.HasPrefix(url, mongodbScheme), strings.HasPrefix(url, mongodbSRVScheme):
+		return connectMongoDB(ctx, url, opts, false)
 	}
-	return nil, fmt.Errorf("%w: it begins with none of %s, %s", ErrURL, sqliteScheme, postgresScheme)
+	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, mongodbScheme)
 }
 
 // Name returns what logs call the store at url: without user, password and parameters.
