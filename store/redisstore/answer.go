@@ -34,38 +34,64 @@ func (a *answer) number(i int) int64 {
 	return n
 }
 
-// record reads a part that is a record, with its result. Where the result is missing, the server has given it away.
-func (a *answer) record(id *everonce.RecordID, i int, now time.Time, missing bool, rec *everonce.Record) error {
+// record reads a part that is a record.
+func (a *answer) record(id *everonce.RecordID, i int, now time.Time, rec *everonce.Record) error {
 	if len(a.parts) <= i {
 		return errAnswer
 	}
-	text, err := a.parts[i].ToString()
-	if err != nil {
-		return errAnswer
-	}
-	n, err := decode(id, text, rec)
+	text, err := bytesOf(&a.parts[i])
 	if err != nil {
 		return err
 	}
-	finish(rec, text, n, now, missing)
+	if err := decode(id, view(text), rec); err != nil {
+		return err
+	}
+	fade(rec, now)
 	return nil
 }
 
-// finish gives a record that was read its result, as it stands at a time.
-func finish(rec *everonce.Record, text string, n int, now time.Time, missing bool) {
-	switch {
-	case rec.State != everonce.StateCompleted:
-	case rec.StateAt(now) == everonce.StateTombstone:
+// result reads a part that is the data of a result.
+func (a *answer) result(i int, rec *everonce.Record) error {
+	if len(a.parts) <= i || a.parts[i].IsNil() {
+		missing(rec)
+		return nil
+	}
+	return saved(&a.parts[i], rec)
+}
+
+func saved(msg *rueidis.RedisMessage, rec *everonce.Record) error {
+	data, err := bytesOf(msg)
+	if err == nil && rec.Result.Kind != everonce.ResultElided {
+		rec.Result.Data = data
+	}
+	return err
+}
+
+// bytesOf returns a text as it came in: nobody else has it, and nobody writes to it.
+func bytesOf(msg *rueidis.RedisMessage) ([]byte, error) {
+	if !msg.IsString() {
+		return nil, errAnswer
+	}
+	return msg.AsBytes()
+}
+
+// missing makes a result that was evicted, or removed by hand, one that was not kept: the operation was done.
+func missing(rec *everonce.Record) {
+	rec.Result = everonce.SavedResult{Kind: everonce.ResultElided, Codec: rec.Result.Codec, Summary: rec.Result.Summary}
+}
+
+// fade takes from a tombstone what a tombstone does not have.
+func fade(rec *everonce.Record, now time.Time) {
+	if rec.StateAt(now) == everonce.StateTombstone {
 		rec.Result = everonce.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
-	case missing: // evicted, or removed by hand: it was done, and is not kept
-		rec.Result = everonce.SavedResult{Kind: everonce.ResultElided, Codec: rec.Result.Codec, Summary: rec.Result.Summary}
-	case rec.Result.Kind != everonce.ResultElided:
-		rec.Result.Data = []byte(text[n:])
 	}
 }
 
 // steps reads a part that is a hash of steps.
 func (a *answer) steps(i int, rec *everonce.Record) (err error) {
+	if len(a.parts) <= i {
+		return nil
+	}
 	hash, err := a.parts[i].AsStrSlice()
 	if err != nil {
 		return errAnswer

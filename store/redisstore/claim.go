@@ -12,26 +12,36 @@ import (
 
 // Claim implements [everonce.Store]: one call of the server.
 func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
-	k := s.keys(&req.ID)
+	c := call{script: claimScript, keys: s.keys(&req.ID)}
 	if s.readFirst {
-		if done, err := s.recall(ctx, &k, &req, &res); done || err != nil {
+		if done, err := s.recall(ctx, &c.keys, &req, &res); done || err != nil {
 			return res, err
 		}
 	}
 	if len(req.Scope)+len(req.Name)+len(req.Owner)+len(req.Fingerprint.Alg) > maxTexts {
 		return res, tooLong("claim")
 	}
-	life := time.Duration(0)
+	f := fresh{
+		nonce: &req.Nonce, state: everonce.StateClaimed, attempt: 1, lease: req.Lease, fingerprint: &req.Fingerprint,
+		scope: req.Scope, name: req.Name, owner: req.Owner,
+	}
+	c.n = 2
 	if req.ExpireUnsettled {
-		life = req.Lifetime.Total()
+		f.life = req.Lifetime.Total()
+		c.args[2] = keeps(max(f.life, f.lease))
+		c.n = 3
 	}
 	var stack [512]byte
-	fresh := string(appendFresh(stack[:0], &req.Fingerprint, req.Scope, req.Name, req.Owner, ""))
-	msg, err := s.write(ctx, claimScript, &k, string(req.Nonce[:]), digit(req.Take), micros(req.Lease), micros(life), fresh)
+	c.args[0], c.args[1] = string(f.append(stack[:0])), digit(req.Take)
+	msg, err := s.write(ctx, &c)
 	if err != nil {
 		return res, failed("claim", err)
 	}
-	if now, err := msg.ToInt64(); err == nil { // there was no record
+	if msg.IsInt64() { // there was no record
+		now, err := msg.ToInt64()
+		if err != nil {
+			return res, failed("claim", errAnswer)
+		}
 		s.clock.saw(now)
 		res.Decision, res.Now = everonce.DecideClaimed, at(now)
 		begun(&req, res.Now, &res.Record)
@@ -72,14 +82,14 @@ func (s *Store) claimed(req *everonce.ClaimRequest, msg *rueidis.RedisMessage, r
 		return a.err
 	}
 	s.clock.saw(a.number(1))
-	switch res.Decision {
-	case everonce.DecideAbsent, everonce.DecideNewer:
+	if res.Decision == everonce.DecideAbsent || res.Decision == everonce.DecideNewer {
 		return nil
-	case everonce.DecideReplay:
-		return a.record(&req.ID, 2, res.Now, len(a.parts) > 3, &res.Record)
 	}
-	if err := a.record(&req.ID, 2, res.Now, false, &res.Record); err != nil || len(a.parts) < 4 {
+	if err := a.record(&req.ID, 2, res.Now, &res.Record); err != nil {
 		return err
+	}
+	if res.Decision == everonce.DecideReplay {
+		return a.result(3, &res.Record)
 	}
 	return a.steps(3, &res.Record)
 }

@@ -30,13 +30,23 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {
 		return res, tooLong("complete")
 	}
-	k := s.keys(&req.ID)
+	c := call{script: completeScript, keys: s.keys(&req.ID)}
 	var stack [256]byte
-	end := append(stack[:0], 0, 0) // no unknown step
-	end = appendText(end, r.Codec)
-	end = appendText(end, r.Summary)
-	return res, s.attempt(ctx, "complete", completeScript, &k,
-		holder(req.Token, &req.Nonce), micros(req.Lifetime.Retention), micros(req.Lifetime.Total()), digit(r.Kind), string(end), view(r.Data), s.touch)
+	b := appendHolder(stack[:0], req.Token, &req.Nonce)
+	b = append(b, everonce.FormatVersion, byte(everonce.StateCompleted), byte(r.Kind))
+	b = appendMicros(b, 0)
+	b = appendMicros(b, req.Lifetime.Retention)
+	b = appendMicros(b, req.Lifetime.Total())
+	n := len(b)
+	b = append(b, 0, 0) // no unknown step
+	b = appendText(b, r.Codec)
+	b = appendText(b, r.Summary)
+	both := string(b)
+	c.with(both[:n], both[n:], view(r.Data), keeps(req.Lifetime.Retention), keeps(req.Lifetime.Total()))
+	if s.waits() {
+		c.args[5], c.n = "1", 6
+	}
+	return res, s.attempt(ctx, "complete", &c)
 }
 
 // Release implements [everonce.Store]: one call of the server.
@@ -44,17 +54,25 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	if len(req.Scope)+len(req.Name)+len(req.ErrorClass)+len(req.Step) > maxTexts {
 		return res, tooLong("release")
 	}
-	k := s.keys(&req.ID)
+	c := call{script: releaseScript, keys: s.keys(&req.ID)}
 	token := ""
 	if req.Token != 0 {
 		token = holder(req.Token, &req.Nonce)[:8]
 	}
-	expire := "0"
+	expire, touch := "0", "0"
 	if req.ExpireUnsettled {
 		expire = "1"
 	}
-	msg, err := s.write(ctx, releaseScript, &k, token, string(req.Nonce[:]), digit(req.State), string(appendText(nil, req.ErrorClass)), req.Step,
-		micros(req.Lifetime.Total()), expire, string(appendFresh(nil, &everonce.Fingerprint{}, req.Scope, req.Name, "", req.ErrorClass)), s.touch)
+	if s.waits() {
+		touch = "1"
+	}
+	life := req.Lifetime.Total()
+	left := fresh{
+		nonce: &req.Nonce, state: everonce.StateReleased, life: life, fingerprint: new(everonce.Fingerprint),
+		scope: req.Scope, name: req.Name, class: req.ErrorClass,
+	}
+	msg, err := s.write(ctx, c.with(token, string(req.Nonce[:]), digit(req.State), string(appendText(nil, req.ErrorClass)), req.Step,
+		micros(life), keeps(life), expire, string(left.append(nil)), touch))
 	if err != nil {
 		return res, failed("release", err)
 	}
@@ -67,13 +85,17 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 
 // Renew implements [everonce.Store]: one call of the server.
 func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
-	k := s.keys(&req.ID)
-	return res, s.attempt(ctx, "renew", renewScript, &k, holder(req.Token, &req.Nonce), micros(req.Lease), micros(req.Lifetime.Total()))
+	c := call{script: renewScript, keys: s.keys(&req.ID)}
+	var stack [24]byte
+	b := appendMicros(stack[:0], req.Lease)
+	b = appendMicros(b, 0)
+	b = appendMicros(b, req.Lifetime.Total())
+	return res, s.attempt(ctx, "renew", c.with(holder(req.Token, &req.Nonce), string(b), keeps(max(req.Lifetime.Total(), req.Lease))))
 }
 
 // attempt sends a script that writes for the attempt which holds the record.
-func (s *Store) attempt(ctx context.Context, what string, sc *script, k *keys, args ...string) error {
-	msg, err := s.write(ctx, sc, k, args...)
+func (s *Store) attempt(ctx context.Context, what string, c *call) error {
+	msg, err := s.write(ctx, c)
 	if err != nil {
 		return failed(what, err)
 	}
@@ -98,10 +120,14 @@ func said(what string, word int64, err error) error {
 	return failed(what, errAnswer)
 }
 
-// holder is token and nonce as they stand in the record: the scripts compare bytes, and make no number of a token.
+// appendHolder appends token and nonce as they stand in the record: the scripts compare bytes, and make no number of
+// a token.
+func appendHolder(b []byte, token everonce.Token, nonce *everonce.Nonce) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(token)) //nolint:gosec // positive
+	return append(b, nonce[:]...)
+}
+
 func holder(token everonce.Token, nonce *everonce.Nonce) string {
-	var b [24]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(token)) //nolint:gosec // positive
-	copy(b[8:], nonce[:])
-	return string(b[:])
+	var stack [24]byte
+	return string(appendHolder(stack[:0], token, nonce))
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 
 	"github.com/everonce/everonce"
 )
@@ -27,7 +28,7 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 	}
 	seen := make(map[uint64]struct{}) // a scan may tell a key more than once
 	return h, s.scan(ctx, "", func(ids []everonce.RecordID) (bool, error) {
-		texts, err := s.heads(ctx, ids, "GETRANGE", "0", "46")
+		texts, err := s.heads(ctx, ids, "GETRANGE", "0", strconv.Itoa(lenHead-1))
 		if err != nil {
 			return false, err
 		}
@@ -46,10 +47,8 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 // add counts a record by its head.
 func add(h *everonce.Health, head string) {
 	r := reader{b: head}
-	rec := everonce.Record{Format: int(r.byte()), State: everonce.State(r.byte())}
-	r.take(5)
-	rec.LeaseUntil, rec.ResultUntil, rec.PurgeAt, rec.UpdatedAt = r.time(), r.time(), r.time(), r.time()
-	if r.short || rec.Format > everonce.FormatVersion || rec.GoneAt(h.Now) {
+	var rec everonce.Record
+	if !r.head(&rec) || rec.Format > everonce.FormatVersion || rec.GoneAt(h.Now) {
 		return
 	}
 	switch rec.StateAt(h.Now) {

@@ -48,7 +48,7 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 				continue
 			}
 			var rec everonce.Record
-			if _, err := decode(&ids[i], *text, &rec); err != nil {
+			if err := decode(&ids[i], *text, &rec); err != nil {
 				rec = everonce.Record{ID: ids[i]} // it must be found to be dealt with
 			}
 			if wanted(&rec) {
@@ -64,7 +64,7 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 		res.Next = res.Records[limit-1].ID
 	}
 	for i := range res.Records {
-		finish(&res.Records[i], "", 0, res.Now, true)
+		fade(&res.Records[i], res.Now)
 	}
 	if req.Steps {
 		err = s.listSteps(ctx, &res)
@@ -88,7 +88,8 @@ func place(page []everonce.Record, rec everonce.Record, limit int) []everonce.Re
 func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 	all := make(rueidis.Commands, len(res.Records))
 	for i := range res.Records {
-		all[i] = s.client.B().Arbitrary("HGETALL").Keys(s.keys(&res.Records[i].ID).steps).Build()
+		k := s.keys(&res.Records[i].ID)
+		all[i] = s.client.B().Arbitrary("HGETALL").Keys(k.steps()).Build()
 	}
 	if len(all) == 0 {
 		return nil

@@ -80,7 +80,6 @@ type settings struct {
 	replicas  int
 	syncLog   bool
 	wait      time.Duration
-	touch     string // what tells a script to write something in any case
 }
 
 func (o *Options) settings() (*settings, error) {
@@ -90,16 +89,13 @@ func (o *Options) settings() (*settings, error) {
 	}
 	set := &settings{
 		prefix: given.Prefix, accept: given.Accept, readFirst: given.ReadFirst,
-		replicas: given.Replicas, syncLog: given.SyncLog, wait: given.WaitTimeout, touch: "0",
+		replicas: given.Replicas, syncLog: given.SyncLog, wait: given.WaitTimeout,
 	}
 	if set.prefix == "" {
 		set.prefix = defaultPrefix
 	}
 	if set.wait == 0 {
 		set.wait = defaultWaitTimeout
-	}
-	if set.waits() {
-		set.touch = "1"
 	}
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("redisstore: %w: Options.%s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// lookMargin is how far from its end a result must be for a plain GET to answer for the server.
+// lookMargin is how far from its end a result must be for a plain read to answer for the server.
 const lookMargin = time.Second
 
 // look reads a saved result without a script: what it finds is a completed record, because that has as long to live
@@ -19,19 +19,21 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 	if us == 0 {
 		return false, nil
 	}
-	// Not the builder's own GET: a client that sends reads to replicas would send it to one that is behind.
-	msg, err := s.client.Do(ctx, s.client.B().Arbitrary("GET").Keys(k.saved).Build()).ToMessage()
-	if rueidis.IsRedisNil(err) {
-		return false, nil
-	}
+	// Not the builder's own MGET: a client that sends reads to replicas would send it to one that is behind.
+	both, err := s.client.Do(ctx, s.client.B().Arbitrary("MGET").Keys(k.record, k.saved).Build()).ToArray()
 	if err != nil {
 		return false, failed("read", err)
 	}
-	text, err := msg.ToString()
-	if err != nil {
+	if len(both) != 2 {
 		return false, failed("read", errAnswer)
 	}
-	n, err := decode(id, text, rec)
+	if both[0].IsNil() || both[1].IsNil() {
+		return false, nil
+	}
+	text, err := bytesOf(&both[0])
+	if err == nil {
+		err = decode(id, view(text), rec)
+	}
 	if err != nil {
 		return false, failed("read", err)
 	}
@@ -39,21 +41,20 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.Sub(*now) < lookMargin {
 		return false, nil
 	}
-	finish(rec, text, n, *now, false)
-	return true, nil
+	return true, failed("read", saved(&both[1], rec))
 }
 
-// Get implements [everonce.Store]: one call of the server. One that is brief is a plain GET where there is a result to
+// Get implements [everonce.Store]: one call of the server. One that is brief is a plain read where there is a result to
 // replay, and else a second call.
 func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
-	k := s.keys(&req.ID)
+	c := call{script: getScript, keys: s.keys(&req.ID)}
 	if req.Brief {
-		if res.Found, err = s.look(ctx, &k, &req.ID, &res.Record, &res.Now); err != nil || res.Found {
+		if res.Found, err = s.look(ctx, &c.keys, &req.ID, &res.Record, &res.Now); err != nil || res.Found {
 			return res, err
 		}
 	}
 	res = everonce.GetResult{}
-	msg, err := s.run(ctx, getScript, &k)
+	msg, err := s.run(ctx, &c)
 	if err != nil {
 		return res, failed("get", err)
 	}
@@ -79,11 +80,13 @@ func (s *Store) got(id *everonce.RecordID, msg *rueidis.RedisMessage, res *evero
 		return nil
 	}
 	res.Found = true
-	if len(a.parts) < 4 { // of a newer format
-		return a.record(id, 1, res.Now, false, &res.Record)
-	}
-	if err := a.record(id, 1, res.Now, a.number(3) == 1, &res.Record); err != nil {
+	if err := a.record(id, 1, res.Now, &res.Record); err != nil {
 		return err
 	}
-	return a.steps(2, &res.Record)
+	if res.Record.StateAt(res.Now) == everonce.StateCompleted && res.Record.Format <= everonce.FormatVersion {
+		if err := a.result(2, &res.Record); err != nil {
+			return err
+		}
+	}
+	return a.steps(3, &res.Record)
 }

@@ -1,51 +1,55 @@
 package redisstore
 
 import (
+	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/everonce/everonce"
 )
 
-// A record is one string, so that a transition reads and writes it in one piece. The scripts know its layout (offsets
-// there count from 1); numbers are little-endian, times in microseconds since 1970 with 0 for none:
+// A record is one string, so that a transition reads and writes it in one piece. The scripts know its layout, where
+// offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
+// from the latest write:
 //
-//	 0  format, state, kind of the result, state that the claim found, whether somebody waits    5 × 1 byte
-//	 5  how many steps                                                                           2
-//	 7  the ends of lease, retention and record; the latest write; the completion                5 × 8
-//	47  token                                                                                    8
-//	55  nonce                                                                                    16
-//	71  attempt                                                                                  4
-//	75  the insert; the latest claim; the claim before it                                        3 × 8
-//	99  fingerprint's sum                                                                        32
-//	131 length of the first four and the fifth of what follows; that and the length of the sixth  2 × 2
-//	135 fingerprint's algorithm, scope, name, owner, owner before; class of the error;
-//	    unknown step, codec, summary                                                             each after its length in 2
+//	  0  the latest write; token                                                                   2 × 8 bytes
+//	 16  nonce                                                                                     16
+//	 32  format (here in every version), state, kind of the result                                 3 × 1
+//	 35  lease, retention, lifetime (0: it has no end)                                             3 × 8
+//	 59  state that the claim found, whether somebody waits                                        2 × 1
+//	 61  how many steps                                                                            2
+//	 63  attempt                                                                                   4
+//	 67  the insert, the latest claim (0: the token's time), the claim before it                   3 × 8
+//	 91  fingerprint's sum                                                                         32
+//	123  length of the first five of the texts, and of the first six                               2 × 2
+//	127  texts, each after its length in 2: fingerprint's algorithm, scope, name, owner, owner before; class of the error;
+//	     unknown step, codec, summary
 //
-// The saved result is a copy of the completed record, and the data. A step is, by its name in a hash: its state (1 byte),
-// attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and summary (each after its
-// length in 2), and data.
-// keys are the keys of one record. The braces put them into one slot of a cluster.
-type keys struct{ record, saved, steps string }
+// The data of the result have a name of their own, and end before the record does. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and
+// summary (each after its length in 2), and data.
+const (
+	lenHead = 59 // up to what Health does not need
+)
 
-func (s *Store) keys(id *everonce.RecordID) (k keys) {
-	n := len(s.prefix) + len("{}") + 2*len(id)
-	b := make([]byte, 0, 3*n+len(":v:s"))
-	b = append(b, s.prefix...)
+// keys are the names of one record and of its saved result. The braces put them, and the steps, into one slot of a
+// cluster.
+type keys struct{ record, saved string }
+
+func (s *Store) keys(id *everonce.RecordID) keys {
+	var stack [maxPrefixLen + 64]byte
+	b := append(stack[:0], s.prefix...)
 	b = append(b, '{')
-	b = hex.AppendEncode(b, id[:])
-	b = append(b, '}')
-	b = append(b, b...)
-	b = append(b, ":v"...)
-	b = append(b, b[:n]...)
-	b = append(b, ":s"...)
-	all := string(b)
-	return keys{record: all[:n], saved: all[n : 2*n+2], steps: all[2*n+2:]}
+	b = base64.RawURLEncoding.AppendEncode(b, id[:])
+	b = append(b, "}:v"...)
+	saved := string(b)
+	return keys{record: saved[:len(saved)-2], saved: saved}
 }
+
+func (k *keys) steps() string { return k.record + ":s" }
 
 func at(us int64) time.Time {
 	if us == 0 {
@@ -61,21 +65,54 @@ func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(b, s...)
 }
 
-// appendFresh appends the part of a record that no script changes in the first attempt: from its fingerprint on.
-func appendFresh(b []byte, f *everonce.Fingerprint, scope everonce.Scope, name, owner, class string) []byte {
-	b = append(b, f.Sum[:]...)
+// fresh is what a client knows of a new record: all from the nonce on.
+type fresh struct {
+	nonce       *everonce.Nonce
+	state       everonce.State
+	attempt     byte
+	lease, life time.Duration
+	fingerprint *everonce.Fingerprint
+	scope       everonce.Scope
+	name, owner string
+	class       string
+}
+
+func (f *fresh) append(b []byte) []byte {
+	b = append(b, f.nonce[:]...)
+	b = append(b, everonce.FormatVersion, byte(f.state), 0)
+	b = appendMicros(b, f.lease)
+	b = appendMicros(b, 0)
+	b = appendMicros(b, f.life)
+	b = append(b, 0, 0, 0, 0)
+	b = append(b, f.attempt, 0, 0, 0)
+	b = append(b, noTimes[:]...)
+	b = append(b, f.fingerprint.Sum[:]...)
 	lengths := len(b)
 	b = append(b, 0, 0, 0, 0)
 	texts := len(b)
-	b = appendText(b, f.Alg)
-	b = appendText(b, scope)
-	b = appendText(b, name)
-	b = appendText(b, owner)
-	b = appendText(b, "")
-	binary.LittleEndian.PutUint16(b[lengths:], uint16(len(b)-texts)) //nolint:gosec // bounded by the limits of keys
-	b = appendText(b, class)
+	b = appendText(b, f.fingerprint.Alg)
+	b = appendText(b, f.scope)
+	b = appendText(b, f.name)
+	b = appendText(b, f.owner)
+	b = append(b, 0, 0)                                              // no owner before
+	binary.LittleEndian.PutUint16(b[lengths:], uint16(len(b)-texts)) //nolint:gosec // bounded by maxTexts
+	b = appendText(b, f.class)
 	binary.LittleEndian.PutUint16(b[lengths+2:], uint16(len(b)-texts)) //nolint:gosec // as above
-	return append(b, 0, 0, 0, 0, 0, 0)
+	return append(b, 0, 0, 0, 0, 0, 0)                                 // no unknown step, codec and summary
+}
+
+// noTimes are the insert and the claims of a new record: its token tells.
+var noTimes [3 * 8]byte
+
+func appendMicros(b []byte, d time.Duration) []byte {
+	return binary.LittleEndian.AppendUint64(b, uint64(d.Microseconds())) //nolint:gosec // two's complement
+}
+
+// keeps is for how long the server keeps what is to be kept for so long, in milliseconds: a little longer, because it
+// counts from the millisecond that the script began in.
+func keeps(d time.Duration) string {
+	const spare = 2
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond)+spare, 10)
 }
 
 // reader reads what a script has answered, and remembers whether it was too short.
@@ -94,12 +131,10 @@ func (r *reader) take(n int) string {
 	return s
 }
 
-func (r *reader) number(n int) (v int64) {
-	s := r.take(n)
-	for i := len(s) - 1; i >= 0; i-- {
-		v = v<<8 | int64(s[i])
-	}
-	return v
+func (r *reader) number(n int) int64 {
+	var b [8]byte
+	copy(b[:], r.take(n))
+	return int64(binary.LittleEndian.Uint64(b[:])) //nolint:gosec // two's complement
 }
 
 func (r *reader) byte() uint8 {
@@ -121,23 +156,19 @@ func (r *reader) summary() []byte {
 	return nil
 }
 
-// decode reads a record, and returns what follows it: the data of its result.
-func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data int, err error) {
+// decode reads a record.
+func decode(id *everonce.RecordID, s string, rec *everonce.Record) error {
 	r := reader{b: s}
 	*rec = everonce.Record{ID: *id}
-	rec.Format = int(r.byte())
-	rec.State = everonce.State(r.byte())
+	ends := r.head(rec)
 	if rec.Format > everonce.FormatVersion { // it is not judged by what this version knows
-		return len(s), nil
+		*rec = everonce.Record{ID: *id, Format: rec.Format, State: rec.State}
+		return nil
 	}
-	rec.Result.Kind = everonce.ResultKind(r.byte())
 	rec.Previous.State = everonce.State(r.byte())
 	r.take(3)
-	rec.LeaseUntil, rec.ResultUntil, rec.PurgeAt, rec.UpdatedAt, rec.CompletedAt = r.time(), r.time(), r.time(), r.time(), r.time()
-	rec.Token = everonce.Token(r.number(8))
-	copy(rec.Nonce[:], r.take(len(rec.Nonce)))
 	rec.Attempt = int(r.number(4))
-	rec.CreatedAt, rec.ClaimedAt, rec.Previous.ClaimedAt = r.time(), r.time(), r.time()
+	created, claimed, before := r.number(8), r.number(8), r.number(8)
 	copy(rec.Fingerprint.Sum[:], r.take(len(rec.Fingerprint.Sum)))
 	r.take(4)
 	rec.Fingerprint.Alg = r.text()
@@ -145,17 +176,46 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data int, er
 	rec.Owner, rec.Previous.Owner = r.text(), r.text()
 	rec.LastError, rec.UnknownStep = r.text(), r.text()
 	rec.Result.Codec, rec.Result.Summary = r.text(), r.summary()
-	switch {
-	case r.short:
-		return 0, corrupt(id, "it is too short")
-	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
-		return 0, corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
-	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
-		return 0, corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
-	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted:
-		return 0, corrupt(id, "a number is out of its range")
+	if created == 0 {
+		created = int64(rec.Token)
 	}
-	return len(s) - len(r.b), nil
+	if claimed == 0 && rec.Attempt > 0 {
+		claimed = int64(rec.Token)
+	}
+	rec.CreatedAt, rec.ClaimedAt, rec.Previous.ClaimedAt = at(created), at(claimed), at(before)
+	switch {
+	case r.short || !ends:
+		return corrupt(id, "it is too short")
+	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
+		return corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
+	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
+		return corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
+	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted:
+		return corrupt(id, "a number is out of its range")
+	}
+	return nil
+}
+
+// head reads what tells how a record stands. It reports false where there is not so much.
+func (r *reader) head(rec *everonce.Record) bool {
+	updated := r.number(8)
+	rec.Token = everonce.Token(r.number(8))
+	copy(rec.Nonce[:], r.take(len(rec.Nonce)))
+	rec.Format = int(r.byte())
+	rec.State = everonce.State(r.byte())
+	rec.Result.Kind = everonce.ResultKind(r.byte())
+	lease, result, life := r.number(8), r.number(8), r.number(8)
+	rec.UpdatedAt = at(updated)
+	switch rec.State {
+	case everonce.StateClaimed:
+		rec.LeaseUntil = at(updated + lease)
+	case everonce.StateCompleted:
+		rec.CompletedAt, rec.ResultUntil = rec.UpdatedAt, at(updated+result)
+	}
+	if life != 0 {
+		rec.PurgeAt = at(updated + life)
+	}
+	return !r.short
 }
 
 // decodeStep reads a step, and its place in the order.

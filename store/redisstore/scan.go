@@ -2,7 +2,7 @@ package redisstore
 
 import (
 	"context"
-	"encoding/hex"
+	"encoding/base64"
 	"strings"
 	"time"
 
@@ -20,7 +20,8 @@ func (s *Store) scan(ctx context.Context, scope everonce.Scope, each func(ids []
 	pattern := s.prefix + "{*}"
 	if scope != "" {
 		first := everonce.ScopeRange(scope)
-		pattern = s.prefix + "{" + hex.EncodeToString(first[:]) + "*}"
+		const whole = 10 // characters that stand for these 8 bytes and no others
+		pattern = s.prefix + "{" + base64.RawURLEncoding.EncodeToString(first[:])[:whole] + "*}"
 	}
 	for _, node := range s.masters(ctx) {
 		for cursor := "0"; ; {
@@ -73,7 +74,11 @@ func (s *Store) idsOf(names []string) []everonce.RecordID {
 	ids := make([]everonce.RecordID, 0, len(names))
 	for _, name := range names {
 		text := strings.TrimSuffix(strings.TrimPrefix(name, s.prefix+"{"), "}")
-		if id, err := everonce.ParseRecordID(text); err == nil {
+		var id everonce.RecordID
+		if len(text) != base64.RawURLEncoding.EncodedLen(len(id)) {
+			continue
+		}
+		if n, err := base64.RawURLEncoding.Decode(id[:], []byte(text)); err == nil && n == len(id) {
 			ids = append(ids, id)
 		}
 	}

@@ -47,8 +47,8 @@ func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce
 	deleted, errs := make([]int64, len(ids)), make([]error, len(ids))
 	for i := range ids {
 		group.Go(func() {
-			k := s.keys(&ids[i])
-			msg, err := s.write(ctx, deleteScript, &k, string(scope))
+			c := call{script: deleteScript, keys: s.keys(&ids[i])}
+			msg, err := s.write(ctx, c.with(string(scope)))
 			if err == nil {
 				deleted[i], err = msg.ToInt64()
 			}

@@ -56,22 +56,42 @@ func luaText(name string) string {
 	return b.String()
 }
 
+// call is a script with what it is called with: in one piece, so that it needs no memory of its own.
+type call struct {
+	script *script
+	keys   keys
+	three  bool // the steps' key too
+	args   [10]string
+	n      int
+}
+
+func (c *call) with(args ...string) *call {
+	c.n = copy(c.args[:], args)
+	return c
+}
+
 // run sends the script by its hash, and by its text where the server does not know it: one that was started
 // anew, or took over from another, knows none.
-func (s *Store) run(ctx context.Context, sc *script, k *keys, args ...string) (rueidis.RedisMessage, error) {
-	res := s.client.Do(ctx, sc.byHash(s.client.B(), k, args))
+func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) {
+	res := s.client.Do(ctx, c.byHash(s.client.B()))
 	if isNoScript(res.Error()) {
-		res = s.client.Do(ctx, sc.byText(s.client.B(), k, args))
+		res = s.client.Do(ctx, c.byText(s.client.B()))
 	}
 	return res.ToMessage()
 }
 
-func (sc *script) byHash(b rueidis.Builder, k *keys, args []string) rueidis.Completed {
-	return b.Evalsha().Sha1(sc.sha).Numkeys(3).Key(k.record, k.saved, k.steps).Arg(args...).Build()
+func (c *call) byHash(b rueidis.Builder) rueidis.Completed {
+	if c.three {
+		return b.Evalsha().Sha1(c.script.sha).Numkeys(3).Key(c.keys.record, c.keys.saved, c.keys.steps()).Arg(c.args[:c.n]...).Build()
+	}
+	return b.Evalsha().Sha1(c.script.sha).Numkeys(2).Key(c.keys.record, c.keys.saved).Arg(c.args[:c.n]...).Build()
 }
 
-func (sc *script) byText(b rueidis.Builder, k *keys, args []string) rueidis.Completed {
-	return b.Eval().Script(sc.text).Numkeys(3).Key(k.record, k.saved, k.steps).Arg(args...).Build()
+func (c *call) byText(b rueidis.Builder) rueidis.Completed {
+	if c.three {
+		return b.Eval().Script(c.script.text).Numkeys(3).Key(c.keys.record, c.keys.saved, c.keys.steps()).Arg(c.args[:c.n]...).Build()
+	}
+	return b.Eval().Script(c.script.text).Numkeys(2).Key(c.keys.record, c.keys.saved).Arg(c.args[:c.n]...).Build()
 }
 
 func isNoScript(err error) bool {

@@ -13,12 +13,13 @@ func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {
 		return res, tooLong("save step")
 	}
-	k := s.keys(&req.ID)
+	c := call{script: saveStepScript, keys: s.keys(&req.ID), three: true}
 	b := make([]byte, 0, 64+len(r.Codec)+len(r.Summary)+len(r.Data))
 	b = append(b, byte(r.Kind))
 	b = appendText(b, r.Codec)
 	b = appendText(b, r.Summary)
 	b = append(b, r.Data...)
-	return res, s.attempt(ctx, "save step", saveStepScript, &k, holder(req.Token, &req.Nonce), req.Step.Name, digit(req.Step.State),
-		strconv.Itoa(req.Step.Attempt), view(b), micros(req.Lease), micros(req.Lifetime.Total()), strconv.Itoa(everonce.MaxSteps))
+	return res, s.attempt(ctx, "save step", c.with(holder(req.Token, &req.Nonce), req.Step.Name, digit(req.Step.State),
+		strconv.Itoa(req.Step.Attempt), view(b), micros(req.Lease), micros(req.Lifetime.Total()), keeps(max(req.Lifetime.Total(), req.Lease)),
+		strconv.Itoa(everonce.MaxSteps)))
 }

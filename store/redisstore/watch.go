@@ -31,8 +31,7 @@ func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res evero
 	}
 	runs := int64(0)
 	if err == nil {
-		k := s.keys(&req.ID)
-		msg, sent := s.run(ctx, watchScript, &k)
+		msg, sent := s.run(ctx, &call{script: watchScript, keys: s.keys(&req.ID)})
 		if err = sent; err == nil {
 			runs, err = msg.ToInt64()
 		}

@@ -11,15 +11,21 @@ import (
 )
 
 // write runs a script that writes, and waits until what it wrote is as safe as the options demand.
-func (s *Store) write(ctx context.Context, sc *script, k *keys, args ...string) (msg rueidis.RedisMessage, err error) {
-	if !s.waits() {
-		return s.run(ctx, sc, k, args...)
+func (s *Store) write(ctx context.Context, c *call) (rueidis.RedisMessage, error) {
+	if s.waits() {
+		kept := *c
+		return s.writeAndWait(ctx, &kept)
 	}
-	// WAIT is of the connection that wrote. A repeated call writes something too, so that it waits for it.
-	err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
-		res := c.DoMulti(ctx, sc.byHash(c.B(), k, args), s.waitCommand(c.B()))
+	return s.run(ctx, c)
+}
+
+// writeAndWait does so on a connection of its own, for WAIT is of the connection that wrote. A repeated call writes
+// something too, so that it waits for it.
+func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMessage, err error) {
+	err = s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
+		res := conn.DoMulti(ctx, c.byHash(conn.B()), s.waitCommand(conn.B()))
 		if isNoScript(res[0].Error()) {
-			res = c.DoMulti(ctx, sc.byText(c.B(), k, args), s.waitCommand(c.B()))
+			res = conn.DoMulti(ctx, c.byText(conn.B()), s.waitCommand(conn.B()))
 		}
 		if msg, err = res[0].ToMessage(); err != nil {
 			return err

@@ -1,85 +1,84 @@
 -- Claims a record. Answers the time, a number, where there was none and the claim has it now; else the decision, the
--- time, the record as it stands, and its steps where they are asked about.
--- ARGV: 1 nonce, 2 take over, 3 lease, 4 lifetime (0: no end), 5 the new record from its fingerprint on.
-local r = redis.call('GET', KEYS[1])
+-- time, the record as it stands, and its result or its steps where they are asked about.
+-- ARGV: 1 the new record from its nonce on, 2 take over, 3 how long the server keeps it (absent: without end).
 --include time
---include put
-local lease = now + ARGV[3]
-local purge = ARGV[4] + 0
-if purge > 0 then purge = purge + now end
 local settle = ARGV[2] > '1'
+local r
+if settle then
+  r = redis.call('GET', KEYS[1])
+  if not r then return {8, now} end
+elseif ARGV[3] then
+  r = redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1], 'NX', 'GET', 'PX', ARGV[3])
+else
+  r = redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1], 'NX', 'GET')
+end
+if not r then return now end
 
--- fresh is the record of a key that is new.
-local function fresh(token)
-  return struct.pack('<BBBBBHi8i8i8i8i8i8', 1, 1, 0, 0, 0, 0, lease, 0, purge, now, 0, token) .. ARGV[1] ..
-    struct.pack('<I4i8i8i8', 1, now, now, 0) .. ARGV[5]
+if string.byte(r, 33) == 1 and string.byte(r, 34) == 4 and string.sub(r, 92, 123) == string.sub(ARGV[1], 76, 107) then
+  local updated, _, _, _, _, _, _, result = struct.unpack('<i8i8c16BBBi8i8', r)
+  if now < updated + result then return {2, now, r, redis.call('GET', KEYS[2])} end
 end
 
-if not r then
-  if settle then return {8, now} end
-  put(fresh(now), purge, lease)
-  return now
-end
-
-local format, state, kind, previous, watched, steps, until_lease, until_result, until_purge, updated, completed, token =
-  struct.unpack('<BBBBBHi8i8i8i8i8i8', r)
+--include read
+--include gone
+--include keep
+--include held
 if format > 1 then return {10, now} end
-if until_purge > 0 and now >= until_purge and (state ~= 1 or now >= until_lease) then -- gone
+if gone then
   if settle then return {8, now} end
-  r = fresh(math.max(token + 1, now))
-  put(r, purge, lease)
-  redis.call('DEL', KEYS[2], KEYS[3])
+  token = math.max(token + 1, now)
+  redis.call('DEL', KEYS[2], KEYS[1] .. ':s')
+  r = struct.pack('<i8i8', now, token) .. string.sub(ARGV[1], 1, 51) .. struct.pack('<i8i8', now, now) .. string.sub(ARGV[1], 68)
+  put(r, ARGV[3])
   return {1, now, r}
 end
 
-if string.sub(r, 100, 131) ~= string.sub(ARGV[5], 1, 32) then
-  local asked = struct.unpack('<Hc0', ARGV[5], 37)
-  if asked ~= '' and asked == struct.unpack('<Hc0', r, 136) then return {6, now, r} end
-end
+local sum = string.sub(r, 92, 123)
+local asked_sum = string.sub(ARGV[1], 76, 107)
+local asked, _, _, owner_now = struct.unpack('<Hc0Hc0Hc0Hc0', ARGV[1], 112)
+if sum ~= asked_sum and asked ~= '' and asked == struct.unpack('<Hc0', r, 128) then return {6, now, r} end
 
 if state == 4 then
-  if until_result > 0 and now >= until_result then return {3, now, r} end
-  local saved = redis.call('GET', KEYS[2])
-  if saved then return {2, now, saved} end
-  return {2, now, r, 1}
+  if now >= updated + result then return {3, now, r} end
+  return {2, now, r, redis.call('GET', KEYS[2])}
 end
 
-local function answer(decision, record)
-  if steps == 0 then return {decision, now, record} end
-  return {decision, now, record, redis.call('HGETALL', KEYS[3])}
+local function answer(decision)
+  if steps == 0 then return {decision, now, r} end
+  return {decision, now, r, held(steps)}
 end
 
-local own = string.sub(r, 56, 71) == ARGV[1]
+local own = nonce == string.sub(ARGV[1], 1, 16)
 if own and state == 1 then -- the same claim again
-  r = struct.pack('<BBBBBHi8i8i8i8i8', format, 1, kind, previous, watched, steps, lease, 0, purge, now, completed) .. string.sub(r, 48)
-  put(r, purge, lease)
-  keep(steps, purge, lease)
-  return answer(1, r)
+  keep(steps, ARGV[3])
+  r = struct.pack('<i8', now) .. string.sub(r, 9, 35) .. string.sub(ARGV[1], 20, 43) .. string.sub(r, 60)
+  put(r, ARGV[3])
+  return answer(1)
 end
 if own then return {7, now, r} end
 
 local found = state -- as time tells it
-if state == 1 and now >= until_lease then found = 3 end
-local algorithm, scope, name, owner, owner_before, class, unknown = struct.unpack('<Hc0Hc0Hc0Hc0Hc0Hc0Hc0', r, 136)
+if state == 1 and not live then found = 3 end
+local algorithm, scope, name, owner, before, class, unknown = struct.unpack('<Hc0Hc0Hc0Hc0Hc0Hc0Hc0', r, 128)
 if found == 2 then
   if settle then return {9, now, r} end
 elseif found == 1 then
   if ARGV[2] ~= '3' then return {4, now, r} end
 elseif not (settle or ARGV[2] == '1' and unknown == '') then
-  return answer(5, r)
+  return answer(5)
 end
 
 if state == 1 then class = '' end -- its lease ended it, not an error
-local sum = string.sub(r, 100, 131)
-local asked, _, _, owner_now = struct.unpack('<Hc0Hc0Hc0Hc0', ARGV[5], 37)
 if asked ~= '' then
-  algorithm, sum = asked, string.sub(ARGV[5], 1, 32)
+  algorithm, sum = asked, asked_sum
 end
+local attempt, created, claimed = struct.unpack('<I4i8i8', r, 64)
+if created == 0 then created = token end
+if claimed == 0 and attempt > 0 then claimed = token end
 local first = struct.pack('<Hc0Hc0Hc0Hc0Hc0', #algorithm, algorithm, #scope, scope, #name, name, #owner_now, owner_now, #owner, owner)
-local attempt, created, claimed = struct.unpack('<I4i8i8', r, 72)
-r = struct.pack('<BBBBBHi8i8i8i8i8i8', 1, 1, 0, found, watched, steps, lease, 0, purge, now, completed, math.max(token + 1, now)) .. ARGV[1] ..
-  struct.pack('<I4i8i8i8', attempt + 1, created, now, claimed) .. sum ..
+r = struct.pack('<i8i8', now, math.max(token + 1, now)) .. string.sub(ARGV[1], 1, 43) ..
+  struct.pack('<BBHI4i8i8i8', found, watched, steps, attempt + 1, created, now, claimed) .. sum ..
   struct.pack('<HH', #first, #first + 2 + #class) .. first .. struct.pack('<Hc0Hc0HH', #class, class, #unknown, unknown, 0, 0)
-put(r, purge, lease)
-keep(steps, purge, lease)
-return answer(1, r)
+keep(steps, ARGV[3])
+put(r, ARGV[3])
+return answer(1)

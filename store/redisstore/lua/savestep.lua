@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Writes a step. Answers 0, 1 (lease lost), 2 (newer format) or 4 (too many steps).
 -- ARGV: 1 token and nonce, 2 name, 3 state, 4 attempt, 5 the step from its kind on, 6 lease (0: not renewed), 7 lifetime,
--- 8 the limit of steps.
+-- 8 how long the server keeps a record that has an end, 9 the limit of steps.
 --include hold
 --include time
---include put
+--include keep
 local began, ended, place = now, now, steps
 if ARGV[3] == '1' then ended = 0 end
 local stands = false
@@ -13,7 +13,7 @@ if old then
   local state_before, attempt_before
   state_before, attempt_before, place, began = struct.unpack('<BI4Hi8', old)
   stands = state_before == 2 or ARGV[3] == '1' and state_before ~= 1 and attempt_before >= ARGV[4] + 0
-elseif steps >= ARGV[8] + 0 then
+elseif steps >= ARGV[9] + 0 then
   return 4
 else
   steps = steps + 1
@@ -21,14 +21,20 @@ end
 if not stands then
   redis.call('HSET', KEYS[3], ARGV[2], struct.pack('<BI4Hi8i8', ARGV[3], ARGV[4], place, began, ended) .. ARGV[5])
 end
-local _, _, _, _, _, _, lease = struct.unpack('<BBBBBHi8', r)
+local px
 if ARGV[6] ~= '0' then
-  lease = now + ARGV[6]
-  if purge > 0 then purge = now + ARGV[7] end
+  lease = ARGV[6]
+  if purge ~= 0 then
+    purge, px = ARGV[7], ARGV[8]
+  end
+else -- the ends stay where they are
+  lease = updated + lease - now
+  if purge ~= 0 then
+    purge = updated + purge - now
+    if purge == 0 then purge = -1 end
+    px = string.format('%.0f', math.max(1, math.ceil(math.max(lease, purge) / 1000) + 2))
+  end
 end
-if purge > 0 then
-  redis.call('PEXPIREAT', KEYS[1], ms(math.max(purge, lease)))
-  keep(steps, purge, lease)
-end
-redis.call('SETRANGE', KEYS[1], 5, struct.pack('<Hi8i8i8i8', steps, lease, 0, purge, now))
+if px then keep(steps, px) end
+put(struct.pack('<i8', now) .. string.sub(r, 9, 35) .. struct.pack('<i8i8i8BBH', lease, 0, purge, previous, watched, steps) .. string.sub(r, 64), px)
 return 0
