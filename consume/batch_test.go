@@ -186,10 +186,18 @@ func TestABatchWhileTheStoreIsDown(t *testing.T) {
 }
 
 func TestBatchOptionsAreChecked(t *testing.T) {
+	c := booking(t, newLedger(), nil)
 	for _, w := range []consume.Workers{{Batch: -1}, {Batch: everonce.MaxBatch + 1}, {BatchWithin: -1}} {
-		if err := w.Check(); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", w, err)
 		}
+	}
+	guarded := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { return nil })
+	if err := guarded.Serve(t.Context(), nil, &consume.Workers{Batch: 2}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("a batch of a guarded consumer: %v", err)
+	}
+	if err := errors.Join(c.CheckWorkers(&consume.Workers{Batch: 2}), guarded.CheckWorkers(nil)); err != nil {
+		t.Error(err)
 	}
 	recv, err := everonce.NewTxReceiver[*ledgerTx](newLedger(), nil)
 	if err != nil {

@@ -22,8 +22,8 @@ type Workers struct {
 	Order func(*Message) string
 	// Batch is how many messages are handled in one transaction, at the most, and BatchWithin how long the first of them
 	// waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full. A
-	// message's answer waits for all of its batch. Default 1; at most [everonce.MaxBatch]; guarded consumers handle
-	// one at a time. BatchWithin: default 10 ms.
+	// message's answer waits for all of its batch. Default 1; at most [everonce.MaxBatch]; for consumers that
+	// [NewTx] made. BatchWithin: default 10 ms.
 	Batch       int
 	BatchWithin time.Duration
 	// PauseMin and PauseMax bound the pause after the store, or the broker, could not be written to; it doubles while
@@ -40,11 +40,19 @@ type Workers struct {
 	Log *slog.Logger
 }
 
-// Check says what is wrong with w, which may be nil: the error wraps [everonce.ErrInvalidArgument], as that of
-// [Consumer.Serve] would.
-func (w *Workers) Check() error {
-	_, err := w.checked()
+// CheckWorkers says what is wrong with w, which may be nil, for this consumer: the error wraps
+// [everonce.ErrInvalidArgument], as that of [Consumer.Serve] would.
+func (c *Consumer) CheckWorkers(w *Workers) error {
+	_, err := c.workers(w)
 	return err
+}
+
+func (c *Consumer) workers(w *Workers) (Workers, error) {
+	checked, err := w.checked()
+	if err == nil && checked.Batch > 1 && c.gather == nil {
+		err = fmt.Errorf("%w: Workers.Batch is for consumers in transactional mode, which have something to commit together: see consume.NewTx", everonce.ErrInvalidArgument)
+	}
+	return checked, err
 }
 
 func (w *Workers) checked() (Workers, error) {
@@ -84,12 +92,9 @@ func orDefault[T comparable](v, d T) T {
 // is down is left: the adapter closes its channel, and the broker delivers it again. The error wraps
 // [everonce.ErrInvalidArgument], or is nil.
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
-	w, err := workers.checked()
+	w, err := c.workers(workers)
 	if err != nil {
 		return err
-	}
-	if c.gather == nil {
-		w.Batch = 1
 	}
 	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax), collecting: make(chan struct{}, 1)}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))

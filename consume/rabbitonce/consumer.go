@@ -33,6 +33,11 @@ func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*C
 	if handler == nil {
 		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
 	}
+	if opts != nil {
+		if err := handler.CheckWorkers(&opts.Workers); err != nil {
+			return nil, err
+		}
+	}
 	q, err := queue.checked()
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -15,7 +16,8 @@ type Options struct {
 	// Workers say how messages are handled. HandleWithin is 10 minutes by default here, or less where
 	// AckTimeout does not allow for that: the broker closes the channel of a message that is in hand for longer.
 	Workers consume.Workers
-	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice the concurrency.
+	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at
+	// a time: Workers.Concurrency, and as many times Workers.Batch.
 	Prefetch int
 	// AckTimeout is the broker's consumer_timeout. A handler that may take longer, with those prefetched before it,
 	// is refused. Default 30 minutes, as is the broker's.
@@ -44,7 +46,7 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	if o != nil {
 		c = *o
 	}
-	if c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.ReconnectMin < 0 || c.ReconnectMax < 0 {
+	if c.Workers.Concurrency < 0 || c.Workers.Batch < 0 || c.Prefetch < 0 || c.AckTimeout < 0 || c.Heartbeat < 0 || c.ReconnectMin < 0 || c.ReconnectMax < 0 {
 		return c, fmt.Errorf("%w: no number of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	w := &c.Workers
@@ -53,24 +55,23 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	if w.Log == nil {
 		w.Log = slog.Default()
 	}
-	c.Prefetch = orDefault(c.Prefetch, 2*w.Concurrency)
+	w.Batch = orDefault(w.Batch, 1)
+	c.Prefetch = orDefault(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol can not say
 	c.AckTimeout = orDefault(c.AckTimeout, defaultAckTimeout)
 	c.Heartbeat = orDefault(c.Heartbeat, 10*time.Second)
 	c.Name = orDefault(c.Name, consumer+" on "+queue)
 	c.ReconnectMin = orDefault(c.ReconnectMin, 500*time.Millisecond)
 	c.ReconnectMax = max(orDefault(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
-	if err := w.Check(); err != nil {
-		return c, err
-	}
 	most := c.longest()
 	w.HandleWithin = orDefault(w.HandleWithin, min(defaultHandleWithin, most))
 	return c, c.checkTimes(most)
 }
 
-// longest is how long a handler may take so that no message is in hand for longer than AckTimeout: a message waits for
+// longest is how long a handler, or a batch, may take so that no message is in hand for longer than AckTimeout: a message waits for
 // those before it, and is handled and answered then.
 func (o *Options) longest() time.Duration {
-	turns := (o.Prefetch + o.Workers.Concurrency - 1) / o.Workers.Concurrency
+	atATime := o.Workers.Concurrency * o.Workers.Batch
+	turns := (o.Prefetch + atATime - 1) / atATime
 	return (o.AckTimeout - o.Workers.SettleWithin) / time.Duration(turns)
 }
 
