@@ -1,0 +1,120 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// exampleQueue is a queue of the examples' own.
+var exampleQueue = rabbitonce.Queue{Name: fmt.Sprint("example.", os.Getpid())}
+
+// publishExample publishes messages, and removeExample removes the queues.
+func publishExample(ids ...string) {
+	withBroker(func(ch *amqp.Channel) error {
+		for _, id := range ids {
+			if err := ch.Publish("", exampleQueue.Name, true, false, message(id)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func removeExample() {
+	withBroker(func(ch *amqp.Channel) error {
+		var errs []error
+		for _, suffix := range []string{"", ".dead", ".retry.1s", ".retry.5s", ".retry.30s", ".retry.2m", ".retry.10m"} {
+			_, err := ch.QueueDelete(exampleQueue.Name+suffix, false, false, false)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func withBroker(do func(*amqp.Channel) error) {
+	conn, err := amqp.Dial(os.Getenv("EVERONCE_TEST_RABBITMQ_URL"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer conn.Close() //nolint:errcheck // it was only for this
+	ch, err := conn.Channel()
+	if err == nil {
+		err = do(ch)
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+}
+
+func Example() {
+	defer removeExample()
+	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	seen := 0
+	handler, err := consume.New(receiver, consume.Spec[order]{
+		Consumer: "billing",
+		Key:      consume.ProducerID(),
+		Handle: func(_ context.Context, _ *consume.Message, o order) error {
+			if o.ID == "o-2" {
+				return everonce.Permanent("no_such_account", errors.New("there is no such account"), nil)
+			}
+			fmt.Println("charged", o.ID)
+			return nil
+		},
+		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
+			fmt.Println(v.Outcome)
+			if seen++; seen == 3 {
+				stop()
+			}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	url := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
+	c, err := rabbitonce.Dial(url, exampleQueue, handler, &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	publishExample("o-1", "o-1", "o-2")
+	if err := c.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+
+	letters, err := rabbitonce.OpenDeadLetters(context.Background(), url, exampleQueue, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer letters.Close() //nolint:errcheck // what the broker has confirmed is done
+	all, err := letters.List(context.Background(), rabbitonce.Filter{})
+	for _, l := range all {
+		fmt.Println(l.Reason, l.Message.ID, err)
+	}
+	n, err := letters.Replay(context.Background(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Rejected}})
+	fmt.Println("replayed", n, err)
+	// Output:
+	// charged o-1
+	// executed
+	// replayed
+	// rejected
+	// rejected o-2 <nil>
+	// replayed 1 <nil>
+}

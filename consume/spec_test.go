@@ -1,0 +1,93 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// What can not work is refused where the consumer is made. A message may not be forgotten before the channel has
+// delivered it for the last time: that error says both.
+func TestRefusedSpecs(t *testing.T) {
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*consume.Spec[order]){
+		"no name":           func(s *consume.Spec[order]) { s.Consumer = "" },
+		"no key":            func(s *consume.Spec[order]) { s.Key = nil },
+		"no handler":        func(s *consume.Spec[order]) { s.Handle = nil },
+		"negative body":     func(s *consume.Spec[order]) { s.MaxBody = -1 },
+		"negative window":   func(s *consume.Spec[order]) { s.Window = -1 },
+		"negative delay":    func(s *consume.Spec[order]) { s.Retry.Min = -1 },
+		"window of a month": func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
+	} {
+		spec := consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}
+		change(&spec)
+		_, err := consume.New(recv, spec)
+		if !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "window of a month" && (err == nil || !strings.Contains(err.Error(), "720h") || !strings.Contains(err.Error(), "336h")) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := consume.New(nil, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no receiver: %v", err)
+	}
+	if err := serving(t, memstore.New(nil), done).Serve(t.Context(), nil, &consume.Workers{HandleWithin: -1}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("negative bound: %v", err)
+	}
+}
+
+// A handler is told when its time is over, and what it says then counts.
+func TestAHandlerIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
+			<-ctx.Done()
+			return everonce.NotDone(context.Cause(ctx))
+		})
+		in := make(chan consume.Delivery, 1)
+		d := message("m-1")
+		in <- d
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{HandleWithin: time.Minute, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.ended, []string{"retry true"}) {
+			t.Errorf("it ended as %v", d.ended)
+		}
+	})
+}
+
+// A handler that ends its goroutine ends its message, and the next one has a worker.
+func TestAHandlerThatExits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
+			if m.ID == "m-1" {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		in := make(chan consume.Delivery, 2)
+		first, second := message("m-1"), message("m-2")
+		in <- first
+		in <- second
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(first.ended, []string{"retry true"}) || !slices.Equal(second.ended, []string{"ack"}) {
+			t.Errorf("ended as %v and %v", first.ended, second.ended)
+		}
+	})
+}
