@@ -60,39 +60,39 @@ type row struct {
 
 // scan reads the columns of an answer.
 func (w *row) scan(r Row) error {
-	var (
+	var a struct { // in one piece of memory
 		now, locked, inserted                                     int64
 		state, token, attempt, lease, kind, prevState, prevClaim  int64
 		format, created, claimed, updated, completed, until, gone int64
 		due                                                       int64
 		id, nonce, sum                                            []byte
 		scope, name                                               string
-	)
+	}
 	rec := &w.rec
-	if err := r.Scan(&now, &locked, &inserted, &id, &scope, &name,
-		&state, &token, &nonce, &rec.Owner, &attempt, &lease, &rec.Fingerprint.Alg, &sum,
-		&kind, &rec.Result.Codec, &rec.Result.Data, &rec.Result.Summary, &rec.UnknownStep, &prevState, &rec.Previous.Owner, &prevClaim, &rec.LastError,
-		&format, &created, &claimed, &updated, &completed, &until, &gone, &due, &w.steps, &w.rev); err != nil {
+	if err := r.Scan(&a.now, &a.locked, &a.inserted, &a.id, &a.scope, &a.name,
+		&a.state, &a.token, &a.nonce, &rec.Owner, &a.attempt, &a.lease, &rec.Fingerprint.Alg, &a.sum,
+		&a.kind, &rec.Result.Codec, &rec.Result.Data, &rec.Result.Summary, &rec.UnknownStep, &a.prevState, &rec.Previous.Owner, &a.prevClaim, &rec.LastError,
+		&a.format, &a.created, &a.claimed, &a.updated, &a.completed, &a.until, &a.gone, &a.due, &w.steps, &w.rev); err != nil {
 		return err
 	}
-	w.now, w.locked, w.inserted, w.found, w.place = at(now), locked != 0, inserted != 0, id != nil, inserted
+	w.now, w.locked, w.inserted, w.found, w.place = at(a.now), a.locked != 0, a.inserted != 0, a.id != nil, a.inserted
 	if !w.found {
 		w.rec = everonce.Record{}
 		return nil
 	}
-	if format > everonce.FormatVersion {
+	if a.format > everonce.FormatVersion {
 		// what a newer version wrote is not judged by what this one knows
-		w.rec = everonce.Record{Format: int(format), State: everonce.State(state), PurgeAt: at(gone), LeaseUntil: at(lease)} //nolint:gosec // it is not judged
-		copy(w.rec.ID[:], id)
+		w.rec = everonce.Record{Format: int(a.format), State: everonce.State(a.state), PurgeAt: at(a.gone), LeaseUntil: at(a.lease)} //nolint:gosec // it is not judged
+		copy(w.rec.ID[:], a.id)
 		return nil
 	}
-	rec.Scope, rec.Name = everonce.Scope(scope), name
-	rec.State, rec.Token, rec.Attempt = everonce.State(state), everonce.Token(token), int(attempt) //nolint:gosec // fill checks the range
-	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(kind), everonce.State(prevState)     //nolint:gosec // as above
-	rec.Format = int(format)
-	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = at(lease), at(created), at(claimed), at(updated)
-	rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt = at(completed), at(until), at(gone), at(prevClaim)
-	w.err = w.fill(id, nonce, sum, [...]int64{state, kind, prevState, attempt, token, format})
+	rec.Scope, rec.Name = everonce.Scope(a.scope), a.name
+	rec.State, rec.Token, rec.Attempt = everonce.State(a.state), everonce.Token(a.token), int(a.attempt) //nolint:gosec // fill checks the range
+	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(a.kind), everonce.State(a.prevState)       //nolint:gosec // as above
+	rec.Format = int(a.format)
+	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = at(a.lease), at(a.created), at(a.claimed), at(a.updated)
+	rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt = at(a.completed), at(a.until), at(a.gone), at(a.prevClaim)
+	w.err = w.fill(a.id, a.nonce, a.sum, [...]int64{a.state, a.kind, a.prevState, a.attempt, a.token, a.format})
 	return nil
 }
 
