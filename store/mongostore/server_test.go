@@ -47,7 +47,7 @@ func connect(t testing.TB, url string, monitor *event.CommandMonitor) *mongo.Cli
 var clients = sync.OnceValues(func() ([2]*mongo.Client, error) {
 	var two [2]*mongo.Client
 	for i := range two {
-		client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv(variable)))
+		client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv(variable)).SetMonitor(&event.CommandMonitor{Started: refused}))
 		if err != nil {
 			return two, err
 		}
