@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce/httponce"
 )
@@ -121,7 +122,7 @@ func TestALargeRefusalIsElided(t *testing.T) {
 
 // Who takes the connection over has answered on it.
 func TestAHijackIsDone(t *testing.T) {
-	w := newWire(t, false, httponce.Route{})
+	w := newWire(t, false, httponce.Route{Wait: time.Minute}) // the connection ends before the answer is recorded
 	var calls atomic.Int64
 	for name, upgrade := range map[string]http.HandlerFunc{
 		"hijack": func(w http.ResponseWriter, _ *http.Request) {
