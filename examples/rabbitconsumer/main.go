@@ -68,8 +68,9 @@ var errNoSuchCustomer = errors.New("there is no such customer")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Getenv("DATABASE_URL"), os.Getenv("BROKER_URL"), "orders", printed); err != nil {
+	err := run(ctx, os.Getenv("DATABASE_URL"), os.Getenv("BROKER_URL"), "orders", printed)
+	stop()
+	if err != nil {
 		log.Fatal(err)
 	}
 }
