@@ -158,6 +158,9 @@ func (n *node) restart(t *testing.T, b *bench) {
 		if ran[m.ID]++; len(ran) == messages/2 {
 			close(halfway)
 		}
+		if ran[m.ID] == 1 && len(ran)%7 == 0 { // and so is in a queue with a delay
+			return everonce.NotDone(errClosed)
+		}
 		return nil
 	}), nil)
 	wait(t, "half of them", halfway)
