@@ -400,7 +400,8 @@ func checkTxSavepoint[Tx any](e *txEnv[Tx]) {
 func checkTxTimeout[Tx any](e *txEnv[Tx]) {
 	k := e.key()
 	req := txClaimReq(k)
-	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: 50 * time.Millisecond})
+	// Long enough for the write that follows, on a machine that is busy.
+	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: 500 * time.Millisecond})
 	e.ok("Begin", err)
 	o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
 	o.apply(k.ID)
