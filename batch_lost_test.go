@@ -49,6 +49,22 @@ func TestBatchWhoseCommitWasLost(t *testing.T) {
 	}
 }
 
+// Of a commit that was lost, and was not made, another may have done a part since: that is the other's, and replayed.
+func TestBatchWhoseCommitWasLostAndOvertaken(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.s.on("Commit", 1, func(context.Context, func() error) error {
+			b.s.abort()
+			res, err := everonce.Transact(context.Background(), b.x, keyOf("b"), func(context.Context, *mapTx) (int, error) { return 7, nil })
+			checkOutcome(b, res, err, everonce.Executed, nil)
+			return errCommitLost
+		})
+		res := b.transact(context.Background(), items("a", "b", "c"))
+		checkEqual(b, "outcomes", outcomes(res), "[executed replayed executed]")
+		checkEqual(b, "the other's value", res[1].Value, 7)
+		checkEqual(b, "row b", b.row("b"), 0)
+	})
+}
+
 func TestBatchWhoseCommitWasLostWithTheStore(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.s.on("Commit", 1, func(_ context.Context, call func() error) error {
@@ -168,6 +184,20 @@ func TestBatchWhoseCallerEnds(t *testing.T) {
 			checkOutcome(b, r.Result, r.Err, everonce.Failed, context.Canceled)
 		}
 		checkEqual(b, "row c", b.row("c"), 0)
+	})
+}
+
+func TestBatchWhoseCallerEndsWithTheClaims(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		ctx, cancel := context.WithCancel(context.Background())
+		for _, method := range []string{"tx.Claim", "tx.ClaimAll"} {
+			b.s.on(method, 1, func(_ context.Context, call func() error) error { cancel(); return call() })
+		}
+		for _, r := range b.transact(ctx, items("a", "b")) {
+			checkOutcome(b, r.Result, r.Err, everonce.Failed, context.Canceled)
+			checkEqual(b, "attempt", r.Attempt, 0)
+		}
+		checkEqual(b, "the work's calls", len(b.sets), 0)
 	})
 }
 

@@ -161,6 +161,26 @@ func TestBatchAFailingItemIsAlone(t *testing.T) {
 	}
 }
 
+// Where the work says which item failed, that one is alone at once; where it does not, halves are tried.
+func TestBatchIsCutWhereItFails(t *testing.T) {
+	for whole, want := range map[bool][][]int{
+		false: {{0, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3, 4}, {5}, {6, 7}},
+		true:  {{0, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3}, {4, 5, 6, 7}, {4, 5}, {4}, {5}, {6, 7}},
+	} {
+		batches(t, everonce.Options{}, func(b *batchTest) {
+			b.whole = whole
+			b.fails = func(i int, _ *mapTx) error {
+				if i == 5 {
+					return errWork
+				}
+				return nil
+			}
+			b.transact(context.Background(), items("a", "b", "c", "d", "e", "f", "g", "h"))
+			checkEqual(b, "the work's calls", b.sets, want)
+		})
+	}
+}
+
 // Where each item fails, the work runs about twice for each, and not once for each pair.
 func TestBatchOfFailuresIsLinear(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
