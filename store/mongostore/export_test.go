@@ -47,3 +47,15 @@ func IsOf(err error, index Index) bool {
 
 // TTLField returns the name of the TTL index for a lifetime.
 func TTLField(life time.Duration) string { return ttlFor(life.Milliseconds()) }
+
+// ReadDocument reads a record as it is stored.
+func ReadDocument(raw bson.Raw) (*everonce.Record, error) {
+	doc, err := decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	return doc.record()
+}
+
+// WriteDocument writes a record as it is stored.
+func WriteDocument(rec *everonce.Record) (bson.Raw, error) { return bson.Marshal(documentOf(rec, 1)) }

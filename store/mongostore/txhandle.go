@@ -151,21 +151,25 @@ func (h *txHandle) Commit(ctx context.Context, req everonce.CommitRequest) error
 		h.abort()
 		return err
 	}
-	err := h.within(ctx, h.tx.CommitTransaction)
-	if err == nil {
+	err := h.tx.CommitTransaction(h.in(ctx)) // once it is sent, the transaction's time cuts nothing short
+	switch {
+	case err == nil:
 		h.end()
 		return nil
-	}
-	lost := labelled(err, labelUnknown) || mongo.IsNetworkError(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-	if lost && !errors.Is(err, everonce.ErrTxTooLong) {
-		h.end() // it may have committed: there is nothing to abort
+	case lost(err): // it may have committed: there is nothing to abort
+		h.end()
 		return fmt.Errorf("%w: %w", errCommitLost, err)
 	}
 	h.abort()
 	return failed(ctx, "commit", err)
 }
 
-// last does what rides on the commit.
+// lost reports whether nobody knows what became of a commit.
+func lost(err error) bool {
+	return labelled(err, labelUnknown) || mongo.IsNetworkError(err) || mongo.IsTimeout(err) || errors.Is(err, context.Canceled)
+}
+
+// last does what rides on the commit, if there is still time.
 func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error {
 	switch {
 	case req.Record != nil && req.Complete != nil:

@@ -1,0 +1,93 @@
+package mongostore_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// full is a record with a value in every field.
+func full() *everonce.Record {
+	t0 := time.Date(2026, 7, 1, 12, 0, 0, int(7*time.Millisecond), time.UTC)
+	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
+	rec := &everonce.Record{
+		ID: everonce.RecordID{1}, Scope: "shop/charge", Name: "order-7", State: everonce.StateCompleted, Token: everonce.Token(t0.UnixMicro() + 999), Nonce: everonce.Nonce{2},
+		Owner: "one", Attempt: 3, Fingerprint: everonce.Fingerprint{Alg: "parts/1", Sum: [32]byte{3}}, UnknownStep: "mail", LastError: "timeout", Format: everonce.FormatVersion,
+		Result:   everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte("{}"), Summary: []byte("s")},
+		Previous: everonce.Previous{State: everonce.StateAbandoned, Owner: "two", ClaimedAt: at(1)}, CreatedAt: at(0), ClaimedAt: at(2), UpdatedAt: at(4), CompletedAt: at(3),
+		ResultUntil: at(100), PurgeAt: at(200),
+	}
+	rec.Steps = []everonce.StepRecord{
+		{Name: "charge", State: everonce.StepDone, Attempt: 2, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte("1"), Summary: []byte("x")}, BeganAt: at(1), EndedAt: at(2)},
+		{Name: "mail", State: everonce.StepOpen, Attempt: 3, BeganAt: at(3)},
+	}
+	return rec
+}
+
+// A record is read as it was written, in every state, whichever of its times there are.
+func TestDocumentKeepsEveryField(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(r *everonce.Record){
+		"completed": func(*everonce.Record) {},
+		"claimed": func(r *everonce.Record) {
+			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, time.Time{}, r.UpdatedAt.Add(time.Minute)
+		},
+		"lapsed before its last write": func(r *everonce.Record) {
+			r.State, r.CompletedAt, r.ResultUntil, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, r.UpdatedAt.Add(-time.Second)
+		},
+		"released by nonce, before any claim": func(r *everonce.Record) {
+			*r = everonce.Record{ID: r.ID, State: everonce.StateReleased, Token: r.Token, Nonce: r.Nonce, Format: r.Format, CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, PurgeAt: r.PurgeAt}
+		},
+		"abandoned for good": func(r *everonce.Record) {
+			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.Result = everonce.StateAbandoned, time.Time{}, time.Time{}, time.Time{}, everonce.SavedResult{}
+		},
+	} {
+		want := full()
+		change(want)
+		raw, err := mongostore.WriteDocument(want)
+		noErr(t, err)
+		got, err := mongostore.ReadDocument(raw)
+		noErr(t, err)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
+		}
+	}
+	rec := reflect.ValueOf(*full()) // a new field of the record is to be stored too
+	for i := range rec.NumField() {
+		if name := rec.Type().Field(i).Name; name != "LeaseUntil" && rec.Field(i).IsZero() {
+			t.Errorf("the test gives no value to Record.%s", name)
+		}
+	}
+}
+
+// Whatever stands in a collection is a record, or corrupt; the error quotes nothing of it.
+func FuzzDocument(f *testing.F) {
+	raw, err := mongostore.WriteDocument(full())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(raw))
+	odd, err := bson.Marshal(bson.D{{Key: "_id", Value: "everonce"}, {Key: "s", Value: "secret"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(odd)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		rec, err := mongostore.ReadDocument(raw)
+		switch {
+		case err == nil && rec == nil:
+			t.Fatal("neither a record nor an error")
+		case err != nil && !errors.Is(err, everonce.ErrCorruptRecord):
+			t.Fatalf("%v, want ErrCorruptRecord", err)
+		case err != nil && strings.Contains(err.Error(), "secret"):
+			t.Fatalf("%v quotes what was read", err)
+		}
+	})
+}
