@@ -90,3 +90,14 @@ func TestAReleaseThatFailedIsLoggedWithoutItsClient(t *testing.T) {
 		})
 	}
 }
+
+// An operation that becomes unknown is told once, with what finds its record; its repetitions are not.
+func TestAnOperationThatBecomesUnknownIsTold(t *testing.T) {
+	svc := newService(t, setup{handle: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }})
+	for range 3 {
+		svc.post("k")
+	}
+	if logs := svc.logs.String(); strings.Count(logs, "the outcome is unknown") != 1 || !strings.Contains(logs, "key=") || strings.Contains(logs, "key= ") {
+		t.Errorf("logged was %q, want one line that names the record", logs)
+	}
+}

@@ -144,6 +144,8 @@ func (x *exchange) logVerdict(v *verdict) {
 			text, say = "httponce: what a handler did whose client had been answered is unknown", x.log.WarnContext
 		case v.own == nil && v.res.Attempt != 0:
 			text, say = "httponce: the question whether it happened has no answer", x.log.WarnContext
+		case v.own != nil: // each repetition that is refused after this is not news
+			text, say = "httponce: the outcome is unknown: the next request with this key meets the policy for it", x.log.WarnContext
 		default:
 			return
 		}

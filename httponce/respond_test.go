@@ -119,8 +119,8 @@ func guardedOutcomes() []outcomeCase {
 				return svc.postBody("k", `{"amount":2}`)
 			},
 		},
-		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1},
-		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1},
+		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown"},
+		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown"},
 		{name: "expired", outcome: everonce.Expired, setup: setup{handle: paid}, do: later, want: created.bodiless("expired"), runs: 1},
 		{name: "refused, expired", outcome: everonce.Expired, setup: setup{handle: refused}, do: later, want: got{status: 402, mark: "expired"}, runs: 1},
 		{
