@@ -190,6 +190,7 @@ func TestBatchWhoseCallerEnds(t *testing.T) {
 func TestBatchWhoseCallerEndsWithTheClaims(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
 		for _, method := range []string{"tx.Claim", "tx.ClaimAll"} {
 			b.s.on(method, 1, func(_ context.Context, call func() error) error { cancel(); return call() })
 		}
