@@ -30,7 +30,7 @@ func TestMongoDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		m := s.(*mongoDB) //nolint:errcheck // it is what Create made
+		m := s.(*mongoDB)                                                                                                  //nolint:errcheck // it is what Create made
 		if err := m.client.Database("everonce_test").Collection(opts.TablePrefix).Drop(context.Background()); err != nil { // the test's context has ended
 			t.Error(err)
 		}
