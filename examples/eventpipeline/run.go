@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// settings are what the flags say.
+type settings struct {
+	Events, Workers, Kills int
+	Away                   time.Duration // of MongoDB
+	RestartBroker          bool
+	Broken                 mistake
+	Log                    *log.Logger
+	Said                   io.Writer // by the workers
+}
+
+// run is one run of the pipeline.
+type run struct {
+	settings
+	servers  *servers
+	fleet    *fleet
+	producer *producer
+	line     *line
+	sent     []sent
+	restarts int
+
+	events, customers *mongo.Collection // not over the line
+}
+
+// pipeline sends events through the workers while these are killed, the broker is restarted, and the database goes away;
+// and reports what has become of them.
+func pipeline(ctx context.Context, servers *servers, s settings) (rep Report, err error) {
+	r := &run{settings: s, servers: servers}
+	if r.sent, err = ordersOf(s.Events); err != nil {
+		return rep, err
+	}
+	down, err := r.prepare(ctx)
+	defer func() { err = errors.Join(err, down()) }()
+	if err != nil {
+		return rep, err
+	}
+	r.fleet.start(ctx)
+	defer r.fleet.stop()
+	if err := r.stream(ctx); err != nil {
+		return rep, err
+	}
+	if err := r.settle(ctx); err != nil {
+		return rep, err
+	}
+	if err := r.replay(ctx); err != nil {
+		return rep, err
+	}
+	for range 3 { // where something is lost, it is looked for more than once
+		if err := r.settle(ctx); err != nil {
+			return rep, err
+		}
+		if rep, err = r.audit(ctx); err != nil || rep.Lost == 0 {
+			break
+		}
+	}
+	return rep, err
+}
+
+// prepare makes what the pipeline stands on. What it returns removes that again.
+func (r *run) prepare(ctx context.Context) (down func() error, err error) {
+	name := "eventpipeline-" + strings.ToLower(rand.Text()[:12])
+	var undo []func() error
+	down = func() (err error) {
+		for _, u := range undo {
+			err = errors.Join(err, u())
+		}
+		return err
+	}
+	client, err := connect(r.servers.mongoURL)
+	if err != nil {
+		return down, err
+	}
+	db := client.Database(name)
+	undo = append(undo, func() error {
+		ctx := context.WithoutCancel(ctx)
+		return errors.Join(db.Drop(ctx), client.Disconnect(ctx))
+	})
+	r.events, r.customers = db.Collection("events"), db.Collection("customers")
+	if r.Broken.indexed() {
+		if err := mongostore.EnsureIndex(ctx, r.events, byEvent); err != nil {
+			return down, err
+		}
+	}
+	for i := range 7 {
+		if err := r.introduce(ctx, fmt.Sprintf("customer-%d", i)); err != nil {
+			return down, err
+		}
+	}
+	l, way, err := openLine(ctx, r.servers.mongoURL)
+	if err != nil {
+		return down, err
+	}
+	r.line = l
+	undo = append(undo, l.close)
+	program, err := os.Executable()
+	if err != nil {
+		return down, err
+	}
+	r.fleet = &fleet{
+		program: program, size: r.Workers, toKill: r.Kills, said: r.Said, counts: map[string]int{}, running: map[*exec.Cmd]bool{},
+		orders: orders{RabbitURL: r.servers.rabbitURL, MongoURL: way, Queue: name, Database: name, Broken: r.Broken},
+	}
+	r.producer = &producer{url: r.servers.rabbitURL, queue: name}
+	undo = append(undo, func() error { r.producer.hangUp(); return r.removeQueues() })
+	return down, r.declare()
+}
+
+// introduce makes a customer known.
+func (r *run) introduce(ctx context.Context, customer string) error {
+	_, err := r.customers.InsertOne(ctx, bson.D{{Key: "_id", Value: customer}, {Key: "country", Value: "NL"}})
+	return err
+}
+
+// declare declares the queues: before anybody sends to them.
+func (r *run) declare() error {
+	handler, err := (&worker{}).handler()
+	if err != nil {
+		return err
+	}
+	c, err := rabbitonce.Dial(r.servers.rabbitURL, queueOf(r.producer.queue), handler, nil)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// stream sends all events. Meanwhile the broker is restarted, and then the database goes away.
+func (r *run) stream(ctx context.Context) error {
+	stream := withDuplicates(r.sent)
+	at := func(percent int) int { return len(stream) * percent / 100 }
+	if err := r.producer.publish(ctx, stream[:at(40)]); err != nil {
+		return err
+	}
+	restarted := make(chan error, 1)
+	go func() { restarted <- r.restartBroker(ctx) }()
+	err := r.producer.publish(ctx, stream[at(40):at(70)])
+	if err := errors.Join(err, <-restarted); err != nil {
+		return err
+	}
+	if err := r.whileAway(ctx, stream[at(70):at(85)]); err != nil {
+		return err
+	}
+	return r.producer.publish(ctx, stream[at(85):])
+}
+
+func (r *run) restartBroker(ctx context.Context) error {
+	if !r.RestartBroker || r.servers.restart == nil {
+		r.Log.Print("the broker is not restarted")
+		return nil
+	}
+	r.restarts++
+	r.Log.Print("the broker is killed, and started again")
+	return r.servers.restart(ctx)
+}
+
+// whileAway sends events while the database is away, and looks at what is acknowledged then.
+func (r *run) whileAway(ctx context.Context, stream []sent) error {
+	if r.Away == 0 {
+		return r.producer.publish(ctx, stream)
+	}
+	_, before := r.fleet.ackedSince(0)
+	r.line.cut()
+	r.Log.Printf("MongoDB is away for %v", r.Away)
+	there, err := documents(ctx, r.events) // whatever was saved before is there
+	if err != nil {
+		return err
+	}
+	err = errors.Join(r.producer.publish(ctx, stream), pause(ctx, r.Away))
+	acked, _ := r.fleet.ackedSince(before)
+	r.line.mend()
+	unsaved := 0
+	for _, id := range acked {
+		if len(there[id]) == 0 {
+			unsaved++
+		}
+	}
+	r.Log.Printf("MongoDB is back; %d messages were acknowledged meanwhile whose event it does not have", unsaved)
+	if unsaved > 0 && r.Broken == none {
+		err = errors.Join(err, fmt.Errorf("%d messages were acknowledged unsaved", unsaved))
+	}
+	return err
+}
+
+// replay makes the newcomer known, and gives all dead letters another chance.
+func (r *run) replay(ctx context.Context) error {
+	if err := r.introduce(ctx, newcomer); err != nil {
+		return err
+	}
+	letters, err := rabbitonce.OpenDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.producer.queue), nil)
+	if err != nil {
+		return err
+	}
+	n, err := letters.Replay(ctx, rabbitonce.Filter{})
+	r.Log.Printf("%d dead letters are replayed", n)
+	r.fleet.start(ctx)
+	return errors.Join(err, letters.Close())
+}
+
+// settle returns when nothing is left in the queues but dead letters. The workers have ended then.
+func (r *run) settle(ctx context.Context) error {
+	for {
+		if err := r.untilEmpty(ctx); err != nil {
+			return err
+		}
+		r.fleet.stop() // what was in hand is acknowledged by now, or in its queue again
+		empty := true
+		for range 3 {
+			n, err := r.waiting()
+			if err != nil {
+				return err
+			}
+			empty = empty && n == 0
+			if err := pause(ctx, 200*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		if empty {
+			return nil
+		}
+		r.fleet.start(ctx)
+	}
+}
+
+func (r *run) untilEmpty(ctx context.Context) error {
+	for {
+		n, err := r.waiting()
+		if err == nil && n == 0 {
+			return nil
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// queues are those with messages that are to be handled.
+func (r *run) queues() []string {
+	name := r.producer.queue
+	return []string{name, name + ".retry.100ms", name + ".retry.300ms"}
+}
+
+// waiting is how many messages are in the queues, and in nobody's hand.
+func (r *run) waiting() (n int, err error) {
+	err = r.onChannel(func(ch *amqp.Channel) error {
+		for _, name := range r.queues() {
+			q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			if err != nil {
+				return err
+			}
+			n += q.Messages
+		}
+		return nil
+	})
+	return n, err
+}
+
+func (r *run) removeQueues() error {
+	return r.onChannel(func(ch *amqp.Channel) (err error) {
+		for _, name := range append(r.queues(), r.producer.queue+".dead") {
+			_, gone := ch.QueueDelete(name, false, false, false)
+			err = errors.Join(err, gone)
+		}
+		return err
+	})
+}
+
+func (r *run) onChannel(fn func(*amqp.Channel) error) error {
+	conn, err := amqp.Dial(r.servers.rabbitURL)
+	if err != nil {
+		return err
+	}
+	defer conn.CloseDeadline(time.Now().Add(5 * time.Second)) //nolint:errcheck // nothing was written
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	return fn(ch)
+}

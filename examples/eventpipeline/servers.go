@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// The variables that name servers that run already. Without both of them the program starts its own.
+const (
+	rabbitVariable = "EVENTPIPELINE_RABBITMQ_URL"
+	mongoVariable  = "EVENTPIPELINE_MONGODB_URL"
+)
+
+// servers are the broker and the database of a run.
+type servers struct {
+	rabbitURL, mongoURL string
+	// restart kills the broker and starts it again; nil where that can not be done.
+	restart func(context.Context) error
+	// down stops what was started here.
+	down func() error
+}
+
+// openServers takes the servers that are named, or starts private ones. restartCommand is for the former.
+func openServers(ctx context.Context, restartCommand string) (*servers, error) {
+	rabbitURL, mongoURL := os.Getenv(rabbitVariable), os.Getenv(mongoVariable)
+	if (rabbitURL == "") != (mongoURL == "") {
+		return nil, fmt.Errorf("set both %s and %s, or none of them", rabbitVariable, mongoVariable)
+	}
+	if rabbitURL == "" {
+		return startServers(ctx)
+	}
+	s := &servers{rabbitURL: rabbitURL, mongoURL: mongoURL, down: func() error { return nil }}
+	if restartCommand != "" {
+		s.restart = func(ctx context.Context) error {
+			_, err := output(exec.CommandContext(ctx, "bash", "-c", restartCommand)) //nolint:gosec // the user's own
+			return err
+		}
+	}
+	return s, nil
+}
+
+// startServers starts a broker and a database in a folder of their own, by the project's script.
+func startServers(ctx context.Context) (*servers, error) {
+	script, err := findScript()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "everonce-pipeline-") // short enough for the broker
+	if err != nil {
+		return nil, err
+	}
+	call := func(ctx context.Context, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, script, args...) //nolint:gosec // found above
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "EVERONCE_") {
+				cmd.Env = append(cmd.Env, v)
+			}
+		}
+		cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+dir, "EVERONCE_NO_DOCKER=1")
+		return output(cmd)
+	}
+	s := &servers{
+		restart: func(ctx context.Context) error { _, err := call(ctx, "restart", "rabbitmq"); return err },
+		down: func() error {
+			_, err := call(context.WithoutCancel(ctx), "down", "rabbitmq", "mongodb")
+			return errors.Join(err, os.RemoveAll(dir))
+		},
+	}
+	if _, err := call(ctx, "up", "rabbitmq", "mongodb"); err != nil {
+		return nil, errors.Join(err, s.down())
+	}
+	lines, err := call(ctx, "env", "rabbitmq", "mongodb")
+	if err != nil {
+		return nil, errors.Join(err, s.down())
+	}
+	s.rabbitURL, s.mongoURL = exported(lines, "EVERONCE_TEST_RABBITMQ_URL"), exported(lines, "EVERONCE_TEST_MONGODB_URL")
+	return s, nil
+}
+
+// findScript looks for the project's script in the folders above.
+func findScript() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		file := filepath.Join(dir, "scripts", "services")
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("run it inside of the checkout, whose scripts/services starts servers, or set %s and %s", rabbitVariable, mongoVariable)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// exported returns the value of a variable from lines such as: export NAME=value.
+func exported(lines, name string) string {
+	for line := range strings.Lines(lines) {
+		if _, value, ok := strings.Cut(strings.TrimSpace(line), name+"="); ok {
+			return strings.Trim(value, `'"`)
+		}
+	}
+	return ""
+}
+
+// output runs a command, whose error has what it said.
+func output(cmd *exec.Cmd) (string, error) {
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, strings.TrimSpace(said.String()))
+	}
+	return string(out), nil
+}
