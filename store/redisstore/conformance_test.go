@@ -36,10 +36,12 @@ func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options)
 
 // TestConformance holds the store to the suite, on the server that the tests share.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{}), capabilities())
 }
 
 // TestConformanceReadFirst does so for claims that look for a result before they claim.
 func TestConformanceReadFirst(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{ReadFirst: true}), capabilities())
 }

@@ -1,0 +1,119 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+const lease = time.Minute
+
+var (
+	testKey = everonce.Key{Scope: "tenant/charge", ID: "order-7"}
+	life    = everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
+)
+
+func newStore(t testing.TB, client rueidis.Client, opts *redisstore.Options) *redisstore.Store {
+	t.Helper()
+	if opts == nil {
+		opts = &redisstore.Options{Prefix: newPrefix(t, client)}
+	}
+	s, err := redisstore.New(t.Context(), client, opts)
+	noErr(t, err)
+	return s
+}
+
+func claimOf(key everonce.Key) everonce.ClaimRequest {
+	return everonce.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test", Lease: lease,
+		Fingerprint: everonce.FingerprintOf("a"), Lifetime: life,
+	}
+}
+
+func decided(t testing.TB, res everonce.ClaimResult, err error, want everonce.Decision) everonce.ClaimResult {
+	t.Helper()
+	if err != nil || res.Decision != want {
+		t.Fatalf("the claim says %v, %v; want %v", res.Decision, err, want)
+	}
+	return res
+}
+
+func claimed(t testing.TB, s everonce.Store, key everonce.Key) everonce.Record {
+	t.Helper()
+	res, err := s.Claim(t.Context(), claimOf(key))
+	return decided(t, res, err, everonce.DecideClaimed).Record
+}
+
+func completionOf(rec *everonce.Record, value string) everonce.CompleteRequest {
+	return everonce.CompleteRequest{
+		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: life,
+		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte(value), Summary: []byte("summary")},
+	}
+}
+
+func releaseOf(rec *everonce.Record, state everonce.State) everonce.ReleaseRequest {
+	return everonce.ReleaseRequest{
+		ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Token: rec.Token, Nonce: rec.Nonce, State: state, ErrorClass: "error", Lifetime: life,
+	}
+}
+
+func renewalOf(rec *everonce.Record) everonce.RenewRequest {
+	return everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life}
+}
+
+func stepOf(rec *everonce.Record, name string) everonce.SaveStepRequest {
+	return everonce.SaveStepRequest{
+		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life,
+		Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: rec.Attempt},
+	}
+}
+
+// everyCall calls what a store has, and returns the errors by name.
+func everyCall(ctx context.Context, s *redisstore.Store, rec *everonce.Record) map[string]error {
+	errs := make(map[string]error)
+	_, errs["Claim"] = s.Claim(ctx, claimOf(everonce.Key{Scope: rec.Scope, ID: "another"}))
+	_, errs["Claim of a known key"] = s.Claim(ctx, claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
+	_, errs["Renew"] = s.Renew(ctx, renewalOf(rec))
+	_, errs["SaveStep"] = s.SaveStep(ctx, stepOf(rec, "mail"))
+	_, errs["Complete"] = s.Complete(ctx, completionOf(rec, "v"))
+	_, errs["Release"] = s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+	_, errs["Get"] = s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	_, errs["List"] = s.List(ctx, everonce.ListRequest{})
+	_, errs["DeleteScope"] = s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: rec.Scope})
+	_, errs["Health"] = s.Health(ctx)
+	errs["KeepIdentity"] = s.KeepIdentity(ctx, [32]byte{1})
+	_, _, errs["ReadIdentity"] = s.ReadIdentity(ctx)
+	_, errs["Watch"] = s.Watch(ctx, everonce.WatchRequest{ID: rec.ID})
+	return errs
+}
+
+// refusals are the errors that say more than "nobody knows".
+var refusals = []error{
+	everonce.ErrAttemptEnded, everonce.ErrLeaseLost, everonce.ErrConflict, everonce.ErrTooLarge, everonce.ErrNewerRecord,
+	everonce.ErrIdentity, everonce.ErrSchema,
+}
+
+// failures checks that calls failed, and that no failure looks like an answer (rule 7).
+func failures(t testing.TB, errs map[string]error, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		err := errs[name]
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		for _, refusal := range refusals {
+			if errors.Is(err, refusal) {
+				t.Errorf("%s: %v, which is an answer", name, err)
+			}
+		}
+	}
+}
+
+// ctx is for helpers that are given no test.
+func ctx() context.Context { return context.Background() }

@@ -1,0 +1,163 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// ends are how long the server keeps the parts of a record: -1 is without end, -2 is not there.
+func ends(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID) (parts [3]time.Duration) {
+	t.Helper()
+	for i, part := range []string{"", ":v", ":s"} {
+		ms, err := command(t, client, "PTTL", redisstore.KeyOf(s, id)+part).ToInt64()
+		noErr(t, err)
+		if parts[i] = time.Duration(ms) * time.Millisecond; ms < 0 {
+			parts[i] = time.Duration(ms)
+		}
+	}
+	return parts
+}
+
+const (
+	never  = time.Duration(-1)
+	nought = time.Duration(-2)
+)
+
+// What is unsettled has no end under Refuse and Reconcile; a result ends with its retention, the rest of the record with
+// its lifetime, by the server's own hand (rule 13).
+func TestEndsByTheServersHand(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	ctx := t.Context()
+	life := everonce.Lifetime{Retention: time.Hour, Remember: 2 * time.Hour}
+	for name, c := range map[string]struct {
+		expire bool
+		steps  bool
+		end    func(rec *everonce.Record, expire bool) error
+		want   [3]time.Duration
+	}{
+		"claimed":                       {false, false, nil, [3]time.Duration{never, nought, nought}},
+		"claimed, with a step":          {false, true, nil, [3]time.Duration{never, nought, never}},
+		"claimed, to expire":            {true, true, nil, [3]time.Duration{life.Total(), nought, life.Total()}},
+		"released":                      {false, true, release(s, everonce.StateReleased), [3]time.Duration{life.Total(), nought, life.Total()}},
+		"abandoned":                     {false, true, release(s, everonce.StateAbandoned), [3]time.Duration{never, nought, never}},
+		"abandoned, to expire":          {true, true, release(s, everonce.StateAbandoned), [3]time.Duration{life.Total(), nought, life.Total()}},
+		"completed":                     {false, true, complete(s, everonce.ResultValue), [3]time.Duration{life.Total(), life.Retention, life.Retention}},
+		"completed, elided":             {false, false, complete(s, everonce.ResultElided), [3]time.Duration{life.Total(), nought, nought}},
+		"released, and claimed anew":    {false, true, again(s), [3]time.Duration{never, nought, never}},
+		"renewed, to expire":            {true, true, renew(s), [3]time.Duration{life.Total(), nought, life.Total()}},
+		"renewed":                       {false, true, renew(s), [3]time.Duration{never, nought, never}},
+		"a step after a step to expire": {true, true, step(s), [3]time.Duration{life.Total(), nought, life.Total()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := claimOf(everonce.Key{Scope: "ends", ID: name})
+			req.ExpireUnsettled, req.Lifetime = c.expire, life
+			res, err := s.Claim(ctx, req)
+			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			if c.steps {
+				save := stepOf(&rec, "mail")
+				save.Lifetime = life
+				_, err := s.SaveStep(ctx, save)
+				noErr(t, err)
+			}
+			if c.end != nil {
+				noErr(t, c.end(&rec, c.expire))
+			}
+			got := ends(t, client, s, req.ID)
+			for i, part := range []string{"the record", "its result", "its steps"} {
+				if want := c.want[i]; want < 0 && got[i] != want || want > 0 && (got[i] > want+time.Second || got[i] < want-time.Minute) {
+					t.Errorf("the server keeps %s for %v, want %v", part, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+var long = everonce.Lifetime{Retention: time.Hour, Remember: 2 * time.Hour}
+
+func release(s *redisstore.Store, state everonce.State) func(*everonce.Record, bool) error {
+	return func(rec *everonce.Record, expire bool) error {
+		req := releaseOf(rec, state)
+		req.ExpireUnsettled, req.Lifetime = expire, long
+		_, err := s.Release(ctx(), req)
+		return err
+	}
+}
+
+func complete(s *redisstore.Store, kind everonce.ResultKind) func(*everonce.Record, bool) error {
+	return func(rec *everonce.Record, _ bool) error {
+		req := completionOf(rec, "v")
+		req.Lifetime = long
+		if req.Result.Kind = kind; kind == everonce.ResultElided {
+			req.Result.Data = nil
+		}
+		_, err := s.Complete(ctx(), req)
+		return err
+	}
+}
+
+func again(s *redisstore.Store) func(*everonce.Record, bool) error {
+	return func(rec *everonce.Record, _ bool) error {
+		if err := release(s, everonce.StateReleased)(rec, false); err != nil {
+			return err
+		}
+		_, err := s.Claim(ctx(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
+		return err
+	}
+}
+
+func renew(s *redisstore.Store) func(*everonce.Record, bool) error {
+	return func(rec *everonce.Record, _ bool) error {
+		req := renewalOf(rec)
+		req.Lifetime = long
+		_, err := s.Renew(ctx(), req)
+		return err
+	}
+}
+
+func step(s *redisstore.Store) func(*everonce.Record, bool) error {
+	return func(rec *everonce.Record, _ bool) error {
+		req := stepOf(rec, "hook")
+		req.Lease = 0
+		_, err := s.SaveStep(ctx(), req)
+		return err
+	}
+}
+
+// A result that the server has given away, against its word, is one that was not kept: the operation is done, and never
+// runs again for that. Steps that are missing are a failure: they may only be on their way to another node.
+func TestPartsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	prefix := newPrefix(t, client)
+	for name, readFirst := range map[string]bool{"claim": false, "read first": true} {
+		s := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: readFirst})
+		key := everonce.Key{Scope: "missing", ID: name}
+		rec := claimed(t, s, key)
+		noErr(t, complete(s, everonce.ResultValue)(&rec, false))
+		command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)+":v")
+		res, err := s.Claim(t.Context(), claimOf(key))
+		got := decided(t, res, err, everonce.DecideReplay).Record
+		read, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: readFirst})
+		noErr(t, err)
+		for _, result := range []everonce.SavedResult{got.Result, read.Record.Result} {
+			if result.Kind != everonce.ResultElided || string(result.Summary) != "summary" || len(result.Data) != 0 {
+				t.Errorf("%s: the result is %v with the summary %q", name, result.Kind, result.Summary)
+			}
+		}
+	}
+	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	rec := claimed(t, s, everonce.Key{Scope: "missing", ID: "steps"})
+	_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+	noErr(t, err)
+	command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)+":s")
+	_, err = s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+	_, again := s.Claim(t.Context(), everonce.ClaimRequest{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: rec.Nonce, Owner: "test", Lease: lease, Lifetime: life})
+	failures(t, map[string]error{"Get": err, "Claim": again}, "Get", "Claim")
+}

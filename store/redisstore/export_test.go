@@ -1,0 +1,15 @@
+package redisstore
+
+import "github.com/everonce/everonce"
+
+// InfoOf parses what INFO answers.
+var InfoOf = infoOf
+
+// KeyOf returns the key of a record.
+func KeyOf(s *Store, id everonce.RecordID) string { return s.keys(&id).record }
+
+// FormatByte is the format that a new record is given.
+func FormatByte() int {
+	f := fresh{nonce: new(everonce.Nonce), fingerprint: new(everonce.Fingerprint)}
+	return int(f.append(nil)[16])
+}

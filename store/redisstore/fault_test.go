@@ -1,0 +1,272 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// line is a connection that a test can cut: what is sent next arrives, or does not, and is not answered.
+type line struct{ armed atomic.Int32 }
+
+// The ways to cut.
+const (
+	cutNone   int32 = iota
+	cutBefore       // what is sent next does not arrive
+	cutAfter        // what is sent next arrives, and its answer does not
+)
+
+var errCut = errors.New("the line is cut")
+
+func (l *line) option(p *process) rueidis.ClientOption {
+	opt := p.option()
+	opt.PipelineMultiplex = -1
+	opt.Dialer = net.Dialer{KeepAlive: -1}
+	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		return &lineConn{Conn: conn, line: l}, err
+	}
+	return opt
+}
+
+type lineConn struct {
+	net.Conn
+	line *line
+	lost atomic.Bool
+}
+
+func (c *lineConn) Write(b []byte) (int, error) {
+	switch c.line.armed.Swap(cutNone) {
+	case cutBefore:
+		c.lost.Store(true)
+		_ = c.Conn.Close()
+		return len(b), nil
+	case cutAfter:
+		c.lost.Store(true)
+	}
+	return c.Conn.Write(b)
+}
+
+// Read waits for the answer that it then loses, so that the server has certainly done what was asked.
+func (c *lineConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.lost.Load() {
+		_ = c.Conn.Close()
+		return 0, errCut
+	}
+	return n, err
+}
+
+// The answer of every write is lost, or the write itself: the store says that it does not know, and the same call again
+// is accepted and leaves what one call leaves (rule 4).
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	for name, how := range map[string]int32{"before": cutBefore, "after": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var l line
+			s := newStore(t, dial(t, l.option(p)), &redisstore.Options{Prefix: name + ":"})
+			ctx := t.Context()
+			warm := claimed(t, s, everonce.Key{Scope: "warm", ID: "up"}) // the server knows the scripts
+			for call, err := range everyCall(ctx, s, &warm) {
+				if err != nil && !errors.Is(err, everonce.ErrLeaseLost) {
+					t.Fatalf("%s: %v", call, err)
+				}
+			}
+			lost := func(what string, call func() error) {
+				t.Helper()
+				l.armed.Store(how)
+				failures(t, map[string]error{what: call()}, what)
+				noErr(t, call())
+			}
+			req := claimOf(testKey)
+			var res everonce.ClaimResult
+			lost("Claim", func() (err error) { res, err = s.Claim(ctx, req); return err })
+			rec := decided(t, res, nil, everonce.DecideClaimed).Record
+			if rec.Attempt != 1 || rec.Nonce != req.Nonce {
+				t.Errorf("the repeated claim is attempt %d", rec.Attempt)
+			}
+			lost("Renew", func() error { _, err := s.Renew(ctx, renewalOf(&rec)); return err })
+			lost("SaveStep", func() error { _, err := s.SaveStep(ctx, stepOf(&rec, "mail")); return err })
+			lost("Release", func() error { _, err := s.Release(ctx, releaseOf(&rec, everonce.StateReleased)); return err })
+			if _, err := s.Claim(ctx, req); !errors.Is(err, everonce.ErrAttemptEnded) {
+				t.Errorf("the claim of an attempt that has ended: %v", err)
+			}
+			rec = claimed(t, s, testKey)
+			if rec.Attempt != 2 || len(rec.Steps) != 1 {
+				t.Errorf("the next attempt is number %d with %d steps", rec.Attempt, len(rec.Steps))
+			}
+			lost("Complete", func() error { _, err := s.Complete(ctx, completionOf(&rec, "v")); return err })
+			lost("Get", func() error {
+				got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+				if err == nil && string(got.Record.Result.Data) != "v" {
+					t.Errorf("read %q", got.Record.Result.Data)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// A server that was told to forget its scripts, or never knew them, gets their text once.
+func TestScriptsAreLoadedAgain(t *testing.T) {
+	t.Parallel()
+	client := startServer(t).client(t)
+	s := newStore(t, client, &redisstore.Options{})
+	for _, id := range []string{"1", "2"} {
+		key := everonce.Key{Scope: "scripts", ID: id}
+		command(t, client, "SCRIPT", "FLUSH")
+		rec := claimed(t, s, key)
+		command(t, client, "SCRIPT", "FLUSH")
+		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+		command(t, client, "SCRIPT", "FLUSH")
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		if err != nil || got.Record.State != everonce.StateCompleted {
+			t.Errorf("%v, %v", got.Record.State, err)
+		}
+	}
+}
+
+// A server without room refuses new keys and says so; what runs can end, and what is known is answered.
+func TestFullServer(t *testing.T) {
+	t.Parallel()
+	client := startServer(t).client(t)
+	s := newStore(t, client, &redisstore.Options{})
+	ctx := t.Context()
+	done := claimed(t, s, everonce.Key{Scope: "full", ID: "done"})
+	_, err := s.Complete(ctx, completionOf(&done, "v"))
+	noErr(t, err)
+	for i, end := range []func(rec *everonce.Record) error{
+		func(rec *everonce.Record) error { _, err := s.Complete(ctx, completionOf(rec, "v")); return err },
+		func(rec *everonce.Record) error {
+			_, err := s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+			return err
+		},
+		func(rec *everonce.Record) error { _, err := s.Renew(ctx, renewalOf(rec)); return err },
+		func(rec *everonce.Record) error { _, err := s.SaveStep(ctx, stepOf(rec, "mail")); return err },
+	} {
+		key := everonce.Key{Scope: "full", ID: string(rune('a' + i))}
+		command(t, client, "CONFIG", "SET", "maxmemory", "0")
+		rec := claimed(t, s, key)
+		command(t, client, "CONFIG", "SET", "maxmemory", "1mb")
+		noErr(t, end(&rec))
+		if _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "full", ID: key.ID + " new"})); !errors.Is(err, everonce.ErrStoreFull) {
+			t.Errorf("a new key: %v, want ErrStoreFull", err)
+		}
+		got, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
+		if err != nil || string(got.Record.Result.Data) != "v" {
+			t.Errorf("a known key: %q, %v", got.Record.Result.Data, err)
+		}
+	}
+}
+
+// What is not a record is told as such, and never as absent.
+func TestCorruptRecords(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	prefix := newPrefix(t, client)
+	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	ctx := t.Context()
+	for name, spoil := range map[string]func(key string){
+		"another type": func(key string) {
+			command(t, client, "DEL", key)
+			command(t, client, "RPUSH", key, "x")
+		},
+		"too short": func(key string) { command(t, client, "SET", key, "short") },
+		"empty":     func(key string) { command(t, client, "SET", key, "") },
+		"cut": func(key string) {
+			text, err := command(t, client, "GETRANGE", key, "0", "140").ToString()
+			noErr(t, err)
+			command(t, client, "SET", key, text)
+		},
+		"no state":     func(key string) { command(t, client, "SETRANGE", key, "33", "\x09") },
+		"no result":    func(key string) { command(t, client, "SETRANGE", key, "33", "\x04") },
+		"a texts' end": func(key string) { command(t, client, "SETRANGE", key, "127", "\xff\xff") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := claimed(t, s, everonce.Key{Scope: "corrupt", ID: name})
+			spoil(redisstore.KeyOf(s, rec.ID))
+			for what, call := range map[string]func() error{
+				"Get":   func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err },
+				"Claim": func() error { _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "corrupt", ID: name})); return err },
+			} {
+				if err := call(); !errors.Is(err, everonce.ErrCorruptRecord) {
+					t.Errorf("%s: %v, want ErrCorruptRecord", what, err)
+				}
+			}
+		})
+	}
+}
+
+// What a newer version has written is refused by all that would judge it, and left as it is.
+func TestNewerRecords(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	ctx := t.Context()
+	rec := claimed(t, s, testKey)
+	key := redisstore.KeyOf(s, rec.ID)
+	command(t, client, "SETRANGE", key, "32", "\x02")
+	before, err := command(t, client, "GET", key).ToString()
+	noErr(t, err)
+	_, errClaim := s.Claim(ctx, claimOf(testKey))
+	_, errComplete := s.Complete(ctx, completionOf(&rec, "v"))
+	_, errRelease := s.Release(ctx, releaseOf(&rec, everonce.StateReleased))
+	_, errRenew := s.Renew(ctx, renewalOf(&rec))
+	_, errStep := s.SaveStep(ctx, stepOf(&rec, "mail"))
+	for what, err := range map[string]error{"Claim": errClaim, "Complete": errComplete, "Release": errRelease, "Renew": errRenew, "SaveStep": errStep} {
+		if !errors.Is(err, everonce.ErrNewerRecord) {
+			t.Errorf("%s: %v, want ErrNewerRecord", what, err)
+		}
+	}
+	got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	if err != nil || !got.Found || got.Record.Format != 2 {
+		t.Errorf("Get: %+v, %v", got, err)
+	}
+	deleted, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: testKey.Scope})
+	if err != nil || deleted.Records != 0 {
+		t.Errorf("DeleteScope: %+v, %v", deleted, err)
+	}
+	after, err := command(t, client, "GET", key).ToString()
+	if err != nil || after != before {
+		t.Errorf("the record was changed, %v", err)
+	}
+	if n := redisstore.FormatByte(); n != everonce.FormatVersion {
+		t.Errorf("the scripts know format %d, the package %d", n, everonce.FormatVersion)
+	}
+}
+
+// A server that hangs, is not there, or refuses the login is a failure of the store, and within the context's time.
+func TestServersThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	s := newStore(t, p.client(t), &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	all := []string{
+		"Claim", "Claim of a known key", "Renew", "SaveStep", "Complete", "Release", "Get", "List", "DeleteScope", "Health", "KeepIdentity",
+		"ReadIdentity", "Watch",
+	}
+	noErr(t, p.pause())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	failures(t, everyCall(ctx, s, &rec), all...)
+	cancel()
+	noErr(t, p.goOn())
+	_, err := s.Renew(t.Context(), renewalOf(&rec))
+	noErr(t, err)
+	command(t, p.client(t), "CONFIG", "SET", "requirepass", "secret")
+	p.kill(t)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	failures(t, everyCall(ctx, s, &rec), all...)
+}

@@ -1,0 +1,134 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// process is a server that one test has for itself, and may kill.
+type process struct {
+	dir  string
+	port int
+	args []string
+	cmd  *exec.Cmd
+}
+
+// startServer starts a server with an append-only file that is synced before each answer, unless args say otherwise.
+func startServer(t testing.TB, args ...string) *process {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Fatal("redis-server is not on PATH: this test kills a server of its own; install the package redis-server")
+	}
+	p := &process{dir: t.TempDir(), args: args}
+	for range 5 { // another process may take the port first
+		p.port = freePort(t)
+		if p.start(t) {
+			t.Cleanup(func() { p.kill(t) })
+			return p
+		}
+	}
+	t.Fatal("redis-server does not start")
+	return nil
+}
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noErr(t, err)
+	noErr(t, l.Close())
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// start starts the server, with the data that it had, and reports whether it answers.
+func (p *process) start(t testing.TB) bool {
+	t.Helper()
+	args := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(p.port), "--dir", p.dir, "--save", "", "--appendonly", "yes",
+		"--appendfsync", "always", "--logfile", "server.log",
+	}
+	p.cmd = exec.Command("redis-server", append(args, p.args...)...) //nolint:gosec // the test's own arguments
+	noErr(t, p.cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait() //nolint:errcheck // it is killed
+		close(ended)
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if client, err := rueidis.NewClient(p.option()); err == nil {
+			err = client.Do(ctx, client.B().Ping().Build()).Error()
+			client.Close()
+			if err == nil {
+				return true
+			}
+		}
+		select {
+		case <-again.C:
+		case <-ended:
+			return false
+		case <-ctx.Done():
+			t.Fatalf("the server at port %d does not answer", p.port)
+		}
+	}
+}
+
+// kill is a crash: SIGKILL.
+func (p *process) kill(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err == nil {
+		for gone := false; !gone; { // its port is free again
+			conn, err := net.Dial("tcp", p.addr())
+			if gone = err != nil; !gone {
+				_ = conn.Close() //nolint:errcheck // it only looks
+			}
+		}
+	}
+}
+
+// restart starts a server that was killed.
+func (p *process) restart(t testing.TB) {
+	t.Helper()
+	for range 10 {
+		if p.start(t) {
+			return
+		}
+	}
+	t.Fatal("the server does not start again")
+}
+
+func (p *process) addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
+
+func (p *process) option() rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{p.addr()}, ForceSingleClient: true, DisableCache: true}
+}
+
+func (p *process) client(t testing.TB) rueidis.Client {
+	t.Helper()
+	return dial(t, p.option())
+}
+
+// command sends any command.
+func command(t testing.TB, client rueidis.Client, words ...string) rueidis.RedisResult {
+	t.Helper()
+	res := client.Do(t.Context(), client.B().Arbitrary(words...).Build())
+	if err := res.Error(); err != nil && !rueidis.IsRedisNil(err) {
+		t.Fatalf("%s: %v", words[0], err)
+	}
+	return res
+}
+
+// pause makes the server hang, and goOn ends that.
+func (p *process) pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+
+func (p *process) goOn() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -1,0 +1,138 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// turns counts round trips: what is written after something was read is a new one.
+type turns struct{ n atomic.Int64 }
+
+func (c *turns) option(t testing.TB) rueidis.ClientOption {
+	t.Helper()
+	opt, err := rueidis.ParseURL(serverURL(t))
+	noErr(t, err)
+	opt.PipelineMultiplex = -1             // one connection
+	opt.Dialer = net.Dialer{KeepAlive: -1} // whose client does not look by itself whether it lives
+	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		turn := &turnConn{Conn: conn, count: &c.n}
+		turn.answered.Store(true)
+		return turn, nil
+	}
+	return opt
+}
+
+func (c *turns) of(t *testing.T, what string, want int64, fn func() error) {
+	t.Helper()
+	before := c.n.Load()
+	noErr(t, fn())
+	if got := c.n.Load() - before; got != want {
+		t.Errorf("%s: %d round trips, want %d", what, got, want)
+	}
+}
+
+type turnConn struct {
+	net.Conn
+	count    *atomic.Int64
+	answered atomic.Bool
+}
+
+func (c *turnConn) Write(b []byte) (int, error) {
+	if c.answered.Swap(false) {
+		c.count.Add(1)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *turnConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.answered.Store(true)
+	}
+	return n, err
+}
+
+// TestRoundTrips counts what every call costs, once the server knows the scripts. The reference has this table.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	var c turns
+	client := dial(t, c.option(t))
+	prefix := newPrefix(t, client)
+	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
+	first := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: true})
+	ctx := t.Context()
+	for round, id := range []string{"warm-up", "counted"} {
+		count := func(what string, want int64, fn func() error) {
+			t.Helper()
+			if round == 0 {
+				noErr(t, fn())
+				return
+			}
+			c.of(t, what, want, fn)
+		}
+		claim := func(what string, s *redisstore.Store, key everonce.Key, trips int64, take everonce.TakeOver, want everonce.Decision) everonce.Record {
+			t.Helper()
+			var res everonce.ClaimResult
+			count(what, trips, func() (err error) {
+				req := claimOf(key)
+				req.Take = take
+				res, err = s.Claim(ctx, req)
+				return err
+			})
+			return decided(t, res, nil, want).Record
+		}
+		key := everonce.Key{Scope: "guarded", ID: id}
+		rec := claim("claim of a new key", s, key, 1, everonce.TakeNone, everonce.DecideClaimed)
+		claim("claim of a running one", s, key, 1, everonce.TakeNone, everonce.DecideInProgress)
+		count("renew", 1, func() error { _, err := s.Renew(ctx, renewalOf(&rec)); return err })
+		count("save step", 1, func() error { _, err := s.SaveStep(ctx, stepOf(&rec, "mail")); return err })
+		count("release", 1, func() error { _, err := s.Release(ctx, releaseOf(&rec, everonce.StateReleased)); return err })
+		rec = claim("claim after a release", s, key, 1, everonce.TakeNone, everonce.DecideClaimed)
+		_, err := s.Release(ctx, releaseOf(&rec, everonce.StateAbandoned))
+		noErr(t, err)
+		rec = claim("claim that takes over", s, key, 1, everonce.TakeAbandoned, everonce.DecideClaimed)
+		count("get, with steps", 1, func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
+		count("complete", 1, func() error { _, err := s.Complete(ctx, completionOf(&rec, "v")); return err })
+		claim("replay", s, key, 1, everonce.TakeNone, everonce.DecideReplay)
+		claim("replay, read first", first, key, 1, everonce.TakeNone, everonce.DecideReplay)
+		claim("claim of a new key, read first", first, everonce.Key{Scope: "first", ID: id}, 2, everonce.TakeNone, everonce.DecideClaimed)
+		count("get of a result, brief", 1, func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID, Brief: true}); return err })
+		count("purge", 0, func() error { _, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 1}); return err })
+	}
+}
+
+// The work of an operation costs two calls of the server, and each is one script.
+func TestScriptsPerOperation(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	client := p.client(t)
+	r, err := everonce.NewReceiver(newStore(t, client, &redisstore.Options{}), everonce.Refuse, nil)
+	noErr(t, err)
+	noErr(t, r.Ready(t.Context()))
+	run := func() map[string]string {
+		t.Helper()
+		command(t, client, "CONFIG", "RESETSTAT")
+		_, err := everonce.Do(t.Context(), r, testKey, func(context.Context, *everonce.Attempt) (string, error) { return "v", nil })
+		noErr(t, err)
+		text, err := command(t, client, "INFO", "commandstats").ToString()
+		noErr(t, err)
+		return redisstore.InfoOf(text)
+	}
+	for i, want := range []string{"calls=2,", "calls=1,"} {
+		if got := run()["cmdstat_evalsha"]; len(got) < len(want) || got[:len(want)] != want {
+			t.Errorf("delivery %d: evalsha %q, want %s", i+1, got, want)
+		}
+	}
+}

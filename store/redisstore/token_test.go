@@ -1,0 +1,47 @@
+package redisstore_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// Tokens of 16 digits keep all of them: a Lua number that passes through a text without a format loses the last (rule 3).
+// Here the record has a token that is ahead of the server's clock, as after a clock was set back: it grows by one.
+func TestTokensKeepAllDigits(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	rec := claimed(t, s, testKey)
+	ahead := everonce.Token(time.Now().Add(24*365*time.Hour).UnixMicro())/1000*1000 + 987
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(ahead))
+	command(t, client, "SETRANGE", redisstore.KeyOf(s, rec.ID), "8", string(b[:]))
+	rec.Token = ahead
+	for i := range everonce.Token(5) {
+		_, err := s.Renew(t.Context(), renewalOf(&rec))
+		noErr(t, err)
+		_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+		noErr(t, err)
+		_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+		noErr(t, err)
+		rec = claimed(t, s, testKey)
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		noErr(t, err)
+		if want := ahead + 1 + i; rec.Token != want || got.Record.Token != want {
+			t.Fatalf("the token is %d, and read %d, want %d", rec.Token, got.Record.Token, want)
+		}
+	}
+	done := claimed(t, s, everonce.Key{Scope: "tokens", ID: "last digit"})
+	forged := done
+	forged.Token++ // what a rounded number would take for the same
+	if _, err := s.Complete(t.Context(), completionOf(&forged, "v")); err == nil {
+		t.Error("a token that differs in its last digit is accepted")
+	}
+	if now := time.Now().UnixMicro(); int64(done.Token) < now-int64(time.Hour/time.Microsecond) || done.Token%1000 == 0 && claimed(t, s, everonce.Key{Scope: "tokens", ID: "another"}).Token%1000 == 0 {
+		t.Errorf("the token of a new key is %d: not the clock in microseconds", done.Token)
+	}
+}
