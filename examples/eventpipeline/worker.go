@@ -101,7 +101,7 @@ func runWorker(in io.Reader, out io.Writer) error {
 
 // connect makes a client that soon says that the server is away.
 func connect(url string) (*mongo.Client, error) {
-	return mongo.Connect(options.Client().ApplyURI(url).SetServerSelectionTimeout(time.Second).SetTimeout(5 * time.Second))
+	return mongo.Connect(options.Client().ApplyURI(url).SetServerSelectionTimeout(time.Second).SetTimeout(1500 * time.Millisecond))
 }
 
 // newSaver is the insert under the unique index; or one with a mistake.
