@@ -28,7 +28,7 @@ func ran(t *testing.T, s *servers, args ...string) (rep Report, code int) {
 	t.Setenv(rabbitVariable, s.rabbitURL)
 	t.Setenv(mongoVariable, s.mongoURL)
 	var out, said bytes.Buffer
-	code, err := program(t.Context(), append([]string{"-json", "-n", "300", "-within", "40s", "-restart=false"}, args...), &out, &said)
+	code, err := program(t.Context(), append([]string{"-json", "-n", "300", "-within", "2m"}, args...), &out, &said)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &said)
 	}
@@ -46,7 +46,7 @@ func ran(t *testing.T, s *servers, args ...string) (rep Report, code int) {
 // The pipeline under kills, with a database that goes away: nothing is lost or doubled. Each
 // mistake costs something: else the test would be blind.
 func TestPipeline(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	s, err := startServers(t.Context())
 	if err != nil {
@@ -78,7 +78,11 @@ func TestPipeline(t *testing.T) {
 		{noIndex, []string{"-kills", "0", "-away", "0"}, false},
 	} {
 		t.Run(string(m.mistake), func(t *testing.T) {
+			// What a mistake loses is a matter of chance: which message is in hand when a worker dies.
 			rep, code := ran(t, s, append(m.args, "-broken", string(m.mistake))...)
+			for try := 1; code == 0 && try < 4; try++ {
+				rep, code = ran(t, s, append(m.args, "-broken", string(m.mistake))...)
+			}
 			if code != 1 || rep.clean() || (rep.Lost > 0) != m.lost || (rep.Doubled > 0) == m.lost {
 				t.Errorf("exit code %d: %+v", code, rep)
 			}
