@@ -100,7 +100,7 @@ func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 // infoOf parses what INFO answers.
 func infoOf(text string) map[string]string {
 	told := make(map[string]string)
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // which says that the text is for people
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			told[name] = value
 		}

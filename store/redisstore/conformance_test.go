@@ -21,7 +21,15 @@ func capabilities() storetest.Capabilities {
 // factory makes stores beside each other on one server, with a peer that has a connection of its own.
 func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) storetest.Factory {
 	t.Helper()
-	root := newPrefix(t, client)
+	return stores(newPrefix(t, client), client, peer, opts)
+}
+
+// clusterFactory makes stores on a cluster that is thrown away.
+func clusterFactory(client, peer rueidis.Client) storetest.Factory {
+	return stores("", client, peer, redisstore.Options{})
+}
+
+func stores(root string, client, peer rueidis.Client, opts redisstore.Options) storetest.Factory {
 	var n atomic.Int64
 	return func(t testing.TB) storetest.Harness {
 		opts := opts

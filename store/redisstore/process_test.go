@@ -50,17 +50,7 @@ func freePort(t testing.TB) int {
 // start starts the server, with the data that it had, and reports whether it answers.
 func (p *process) start(t testing.TB) bool {
 	t.Helper()
-	args := []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(p.port), "--dir", p.dir, "--save", "", "--appendonly", "yes",
-		"--appendfsync", "always", "--logfile", "server.log",
-	}
-	p.cmd = exec.Command("redis-server", append(args, p.args...)...) //nolint:gosec // the test's own arguments
-	noErr(t, p.cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = p.cmd.Wait() //nolint:errcheck // it is killed
-		close(ended)
-	}()
+	ended := p.launch(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
@@ -81,6 +71,23 @@ func (p *process) start(t testing.TB) bool {
 			t.Fatalf("the server at port %d does not answer", p.port)
 		}
 	}
+}
+
+// launch starts the server, and does not wait for it. The channel is closed when it has ended.
+func (p *process) launch(t testing.TB) <-chan struct{} {
+	t.Helper()
+	args := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(p.port), "--dir", p.dir, "--save", "", "--appendonly", "yes",
+		"--appendfsync", "always", "--logfile", "server.log",
+	}
+	p.cmd = exec.Command("redis-server", append(args, p.args...)...) //nolint:gosec // the test's own arguments
+	noErr(t, p.cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait() //nolint:errcheck // it is killed
+		close(ended)
+	}()
+	return ended
 }
 
 // kill is a crash: SIGKILL.

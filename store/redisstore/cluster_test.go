@@ -1,0 +1,156 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+// startCluster starts three masters that have a third of the slots each.
+func startCluster(t *testing.T) []*process {
+	t.Helper()
+	nodes := make([]*process, 3)
+	var buses []string // the gossip's ports
+	for i := range nodes {
+		bus := freePort(t)
+		nodes[i] = startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-port", strconv.Itoa(bus))
+		buses = append(buses, strconv.Itoa(bus))
+		first, last := i*16384/len(nodes), (i+1)*16384/len(nodes)-1
+		command(t, nodes[i].client(t), "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last))
+		command(t, nodes[i].client(t), "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1))
+	}
+	for i, other := range nodes[1:] {
+		command(t, nodes[0].client(t), "CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), buses[i+1])
+	}
+	for _, node := range nodes {
+		client := node.client(t)
+		for known := false; !known; {
+			text, err := command(t, client, "CLUSTER", "INFO").ToString()
+			noErr(t, err)
+			info := redisstore.InfoOf(text)
+			known = info["cluster_state"] == "ok" && info["cluster_slots_ok"] == "16384" && info["cluster_known_nodes"] == "3"
+		}
+	}
+	return nodes
+}
+
+func clusterClient(t testing.TB, nodes []*process) rueidis.Client {
+	t.Helper()
+	opt := rueidis.ClientOption{DisableCache: true}
+	for _, n := range nodes {
+		opt.InitAddress = append(opt.InitAddress, n.addr())
+	}
+	return dial(t, opt)
+}
+
+// TestConformanceCluster holds the store to the suite on a cluster: the parts of a record are in one slot, and lists, counts
+// and deletions find what is on all nodes.
+func TestConformanceCluster(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	t.Cleanup(func() { // after the suite, whose tests run in parallel
+		for _, n := range nodes {
+			client := n.client(t)
+			if size, err := client.Do(context.Background(), client.B().Dbsize().Build()).ToInt64(); err != nil || size == 0 {
+				t.Errorf("a node of the cluster has %d keys, %v", size, err)
+			}
+		}
+	})
+	storetest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), capabilities())
+}
+
+// A client that knows nothing of the cluster, and asks the wrong node, is told that it moved: a failure, and no answer.
+func TestMovedIsAFailure(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	s := newStore(t, nodes[0].client(t), &redisstore.Options{})
+	moved := 0
+	for i := range 20 {
+		res, err := s.Claim(t.Context(), claimOf(everonce.Key{Scope: "moved", ID: strconv.Itoa(i)}))
+		switch {
+		case err == nil:
+			decided(t, res, err, everonce.DecideClaimed)
+		case !strings.Contains(err.Error(), "MOVED"):
+			t.Errorf("Claim: %v, want MOVED", err)
+		default:
+			failures(t, map[string]error{"Claim": err}, "Claim")
+			moved++
+		}
+	}
+	if moved == 0 || moved == 20 {
+		t.Errorf("%d of 20 keys had moved", moved)
+	}
+}
+
+// While a slot moves from one node to another its records are answered by the one or the other, or not at all: never as
+// absent, without their result, or without their steps.
+func TestASlotThatMoves(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	s := newStore(t, clusterClient(t, nodes), &redisstore.Options{})
+	ctx := t.Context()
+	done := claimed(t, s, testKey)
+	_, err := s.SaveStep(ctx, stepOf(&done, "mail"))
+	noErr(t, err)
+	_, err = s.Complete(ctx, completionOf(&done, "v"))
+	noErr(t, err)
+
+	key := redisstore.KeyOf(s, done.ID)
+	slot, err := command(t, nodes[0].client(t), "CLUSTER", "KEYSLOT", key).ToInt64()
+	noErr(t, err)
+	at := int(slot) * len(nodes) / 16384
+	from, to := nodes[at], nodes[(at+1)%len(nodes)]
+	if n, err := command(t, from.client(t), "CLUSTER", "COUNTKEYSINSLOT", strconv.FormatInt(slot, 10)).ToInt64(); err != nil || n != 3 {
+		t.Fatalf("the record is not on node %d: %d parts, %v", at, n, err)
+	}
+	id := func(p *process) string {
+		name, err := command(t, p.client(t), "CLUSTER", "MYID").ToString()
+		noErr(t, err)
+		return name
+	}
+	word := strconv.FormatInt(slot, 10)
+	command(t, to.client(t), "CLUSTER", "SETSLOT", word, "IMPORTING", id(from))
+	command(t, from.client(t), "CLUSTER", "SETSLOT", word, "MIGRATING", id(to))
+	look := func() {
+		t.Helper()
+		res, err := s.Claim(ctx, claimOf(testKey))
+		if err != nil {
+			failures(t, map[string]error{"Claim": err}, "Claim")
+		} else if got := decided(t, res, nil, everonce.DecideReplay).Record; string(got.Result.Data) != "v" {
+			t.Errorf("replayed %q, %v", got.Result.Data, got.Result.Kind)
+		}
+		read, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
+		switch {
+		case err != nil:
+			failures(t, map[string]error{"Get": err}, "Get")
+		case !read.Found || string(read.Record.Result.Data) != "v" || len(read.Record.Steps) != 1:
+			t.Errorf("read %v: %v with %d steps", read.Found, read.Record.Result.Kind, len(read.Record.Steps))
+		}
+	}
+	look()
+	for _, part := range []string{":v", "", ":s"} {
+		command(t, from.client(t), "MIGRATE", "127.0.0.1", strconv.Itoa(to.port), key+part, "0", "5000")
+		look()
+	}
+	for _, n := range []*process{to, from} {
+		command(t, n.client(t), "CLUSTER", "SETSLOT", word, "NODE", id(to))
+	}
+	for tries := 0; ; tries++ { // until the client has learnt of it
+		res, err := s.Claim(ctx, claimOf(testKey))
+		if err == nil {
+			decided(t, res, nil, everonce.DecideReplay)
+			break
+		}
+		if tries == 1000 || errors.Is(err, everonce.ErrCorruptRecord) {
+			t.Fatalf("after the move: %v", err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// startReplica starts a replica, and waits until it follows.
+func startReplica(t *testing.T, of *process) *process {
+	t.Helper()
+	p := startServer(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(of.port), "--repl-diskless-sync-delay", "0")
+	client := p.client(t)
+	for up := false; !up; {
+		text, err := command(t, client, "INFO", "replication").ToString()
+		noErr(t, err)
+		up = redisstore.InfoOf(text)["master_link_status"] == "up"
+	}
+	return p
+}
+
+// With Options.Replicas a write is acknowledged when the replica has it: a failover to that one loses nothing. A write that
+// no replica has is not acknowledged, and its repetition waits again, though the record is written already.
+func TestWritesWaitForReplicas(t *testing.T) {
+	t.Parallel()
+	master := startServer(t, "--repl-diskless-sync-delay", "0")
+	replica := startReplica(t, master)
+	s := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 5 * time.Second})
+	hasty := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond})
+	notes(t, s, "waits for 1 replicas")
+	ctx := t.Context()
+
+	there := newStore(t, replica.client(t), &redisstore.Options{}) // reads what the replica has
+	state := func(rec *everonce.Record) everonce.State {
+		t.Helper()
+		text, err := command(t, replica.client(t), "GETRANGE", redisstore.KeyOf(there, rec.ID), "33", "33").ToString()
+		noErr(t, err)
+		if text == "" {
+			return 0
+		}
+		return everonce.State(text[0])
+	}
+	rec := claimed(t, s, testKey)
+	if got := state(&rec); got != everonce.StateClaimed {
+		t.Errorf("after an acknowledged claim the replica has %v", got)
+	}
+
+	noErr(t, replica.pause())
+	req := claimOf(everonce.Key{Scope: "paused", ID: "claim"})
+	_, errClaim := hasty.Claim(ctx, req)
+	_, errStep := hasty.SaveStep(ctx, stepOf(&rec, "mail"))
+	_, errRenew := hasty.Renew(ctx, renewalOf(&rec))
+	_, errComplete := hasty.Complete(ctx, completionOf(&rec, "v"))
+	_, errAgain := hasty.Complete(ctx, completionOf(&rec, "v"))
+	other := claimOf(everonce.Key{Scope: "paused", ID: "release"})
+	_, errOther := hasty.Claim(ctx, other)
+	released := everonce.ReleaseRequest{ID: other.ID, Scope: other.Scope, Name: other.Name, Nonce: other.Nonce, State: everonce.StateReleased, Lifetime: life}
+	_, errRelease := hasty.Release(ctx, released)
+	_, errReleaseAgain := hasty.Release(ctx, released)
+	for what, err := range map[string]error{
+		"claim": errClaim, "step": errStep, "renewal": errRenew, "completion": errComplete, "repeated completion": errAgain,
+		"other claim": errOther, "release": errRelease, "repeated release": errReleaseAgain,
+	} {
+		if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("a %s that no replica has: %v", what, err)
+		}
+	}
+	noErr(t, replica.goOn())
+	_, err := s.Complete(ctx, completionOf(&rec, "v"))
+	noErr(t, err)
+	if got := state(&rec); got != everonce.StateCompleted {
+		t.Errorf("after an acknowledged completion the replica has %v", got)
+	}
+	res, err := s.Claim(ctx, req)
+	decided(t, res, err, everonce.DecideClaimed)
+
+	// The failover: what was acknowledged is there.
+	master.kill(t)
+	command(t, replica.client(t), "REPLICAOF", "NO", "ONE")
+	after := newStore(t, replica.client(t), &redisstore.Options{})
+	res, err = after.Claim(ctx, claimOf(testKey))
+	if got := decided(t, res, err, everonce.DecideReplay).Record; string(got.Result.Data) != "v" {
+		t.Errorf("after the failover %q is replayed", got.Result.Data)
+	}
+}
+
+// A client that still talks to a master which has become a replica is told so: a failure, and no answer.
+func TestReadOnlyIsAFailure(t *testing.T) {
+	t.Parallel()
+	old, next := startServer(t), startServer(t)
+	s := newStore(t, old.client(t), &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	command(t, old.client(t), "CONFIG", "SET", "replica-serve-stale-data", "yes")
+	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(next.port))
+	errs := everyCall(t.Context(), s, &rec)
+	failures(t, errs, "Claim", "Claim of a known key", "KeepIdentity")
+	if err := errs["Claim"]; !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("Claim: %v, want READONLY", err)
+	}
+}
+
+// A server that still reads its data from the disk is a failure, not one without records.
+func TestLoadingIsAFailure(t *testing.T) {
+	t.Parallel()
+	p := startServer(t, "--key-load-delay", "100")
+	client := p.client(t)
+	s := newStore(t, client, &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	pipe := make(rueidis.Commands, 5000)
+	for i := range pipe {
+		pipe[i] = client.B().Arbitrary("SET", "filler:"+strconv.Itoa(i), "x").Build()
+	}
+	for _, res := range client.DoMulti(t.Context(), pipe...) {
+		noErr(t, res.Error())
+	}
+	p.kill(t)
+	p.launch(t)
+	for seen := false; ; {
+		_, err := s.Renew(t.Context(), renewalOf(&rec))
+		if err == nil {
+			if !seen {
+				t.Error("the server was never seen loading")
+			}
+			return
+		}
+		failures(t, map[string]error{"Renew": err}, "Renew")
+		seen = seen || strings.Contains(err.Error(), "LOADING")
+	}
+}

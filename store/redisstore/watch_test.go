@@ -1,0 +1,99 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// A user that may not use channels gets no word: its waiters ask, and its writes are done all the same.
+func TestWaitersWithoutChannels(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	command(t, p.client(t), "ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all")
+	opt := p.option()
+	opt.Username, opt.Password = "mute", "secret"
+	mute, loud := newStore(t, dial(t, opt), &redisstore.Options{}), newStore(t, p.client(t), &redisstore.Options{})
+	rec := claimed(t, mute, testKey)
+	if _, err := mute.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}); err == nil {
+		t.Error("a watch without channels is granted")
+	}
+	w, err := loud.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}) // the record is marked: its end sends word
+	noErr(t, err)
+	defer w.Stop()
+	r, err := everonce.NewReceiver(mute, everonce.Refuse, &everonce.Options{Codec: everonce.Raw()})
+	noErr(t, err)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		res, err := everonce.Do(t.Context(), r, testKey, func(context.Context, *everonce.Attempt) (string, error) {
+			return "", errors.New("a waiter worked")
+		}, everonce.Wait(time.Minute))
+		if err != nil || res.Value != "v" {
+			t.Errorf("a waiter without channels: %q, %v", res.Value, err)
+		}
+	})
+	_, err = mute.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	wg.Wait()
+}
+
+// A server that restarts takes its subscriptions with it: those who watch are let go, or watch on, and are told at the
+// next end.
+func TestWatchOverARestart(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	s := newStore(t, p.client(t), &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	noErr(t, err)
+	defer w.Stop()
+	p.kill(t)
+	p.restart(t)
+	again, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	noErr(t, err)
+	defer again.Stop()
+	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	select {
+	case <-again.Ended:
+	case <-t.Context().Done():
+	case <-time.After(time.Minute):
+		t.Error("no word after a restart")
+	}
+}
+
+// Watches that are stopped leave no subscription behind.
+func TestStoppedWatchesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	client := p.client(t)
+	s := newStore(t, client, &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	channels := func() int {
+		names, err := command(t, client, "PUBSUB", "CHANNELS").AsStrSlice()
+		noErr(t, err)
+		return len(names)
+	}
+	var stops []func()
+	for range 3 {
+		w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+		noErr(t, err)
+		stops = append(stops, w.Stop)
+	}
+	if n := channels(); n != 1 {
+		t.Errorf("three watches of one key are %d channels, want 1", n)
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	for deadline := time.Now().Add(time.Minute); channels() > 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("a stopped watch is still subscribed")
+		}
+	}
+}
