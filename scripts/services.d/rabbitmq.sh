@@ -3,9 +3,9 @@
 # RabbitMQ: a node of its own, with its own name, cookie and folders; epmd, which nodes share, is left running.
 
 variable=EVERONCE_TEST_RABBITMQ_URL
-port=25673
+port=21673
 # Private ones, of tests that start at the same time, would all find the same port free.
-[ -z "${EVERONCE_SERVICES_DIR:-}" ] || port=$((port + RANDOM % 1000))
+[ -z "${EVERONCE_SERVICES_DIR:-}" ] || port=$((port + 100 + RANDOM % 1000))
 native_packages=rabbitmq-server
 
 native_find() {
@@ -26,7 +26,7 @@ node() {
 	shift
 	[ -x /usr/lib/rabbitmq/bin/"$program" ] && d=/usr/lib/rabbitmq/bin
 	env HOME="$dir/home" RABBITMQ_NODENAME="everonce-$(cat "$dir/port")@localhost" RABBITMQ_NODE_PORT="$(cat "$dir/port")" RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 \
-		RABBITMQ_DIST_PORT="$(($(cat "$dir/port") + 20000))" RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir/logs" RABBITMQ_PID_FILE="$dir/pid" \
+		RABBITMQ_DIST_PORT="$(cat "$dir/dist_port")" RABBITMQ_MNESIA_BASE="$dir/data" RABBITMQ_LOG_BASE="$dir/logs" RABBITMQ_PID_FILE="$dir/pid" \
 		RABBITMQ_CONFIG_FILE="$dir/rabbitmq" RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" RABBITMQ_CONF_ENV_FILE=/dev/null RABBITMQ_USE_LONGNAME=false \
 		"$d/$program" "$@" >>"$dir/log" 2>&1 </dev/null
 }
@@ -37,12 +37,26 @@ server_pid() {
 	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/" && printf '%s\n' "$pid"
 }
 
+# boot starts a node at a port, with another one for what nodes say to each other. Both are below those that systems
+# give to outgoing connections.
+boot() {
+	printf '%s\n' "$1" >"$dir/port"
+	if ! [ -s "$dir/dist_port" ] || ! free "$(cat "$dir/dist_port")"; then
+		free_port "$(($1 + 2000))" >"$dir/dist_port"
+	fi
+	rm -f "$dir/pid"
+	node rabbitmq-server -detached &&
+		wait_until 150 test -s "$dir/pid" && node rabbitmqctl --timeout 120 wait --timeout 120 "$dir/pid" && node rabbitmqctl await_startup --timeout 120 &&
+		wait_until 100 answers "$(url)"
+}
+
+free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
 native_start() {
-	local p
+	local p tries=0
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
 		p=$(free_port "$(recalled port | grep . || echo "$port")")
-		printf '%s\n' "$p" >"$dir/port"
 		mkdir -p "$dir/data" "$dir/logs" "$dir/home"
 		[ -s "$dir/password" ] || (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/password")
 		(
@@ -51,9 +65,14 @@ native_start() {
 				'vm_memory_high_watermark.absolute = 512MB' 'disk_free_limit.absolute = 50MB' >"$dir/rabbitmq.conf"
 		)
 		printf '[].\n' >"$dir/plugins"
-		node rabbitmq-server -detached || return 1
-		wait_until 600 test -s "$dir/pid" && node rabbitmqctl --timeout 120 wait --timeout 120 "$dir/pid" && node rabbitmqctl await_startup --timeout 120 || return 1
-		wait_until 100 answers "$(url)" || return 1
+		until boot "$p"; do
+			tries=$((tries + 1))
+			[ "$tries" -lt 4 ] || return 1
+			say "a node did not start at port $p; trying another"
+			native_stop || return 1
+			rm -f "$dir/dist_port"
+			[ -d "$dir/data/everonce-$p@localhost" ] || p=$(free_port "$((p + 1 + RANDOM % 100))") # a node's data is under its name
+		done
 	fi
 	url
 }
