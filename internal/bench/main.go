@@ -5,7 +5,7 @@
 // them; a ratio is the median over the rounds of that round's ratio. Figures of two runs are not to be compared,
 // ratios are.
 //
-//	bench [-only memory,sqlite,postgres,mongodb,rabbitmq,http,proxy] [-rounds N] [-round DURATION] [-dir FOLDER] [-profile FILE] [-enforce]
+//	bench [-only memory,sqlite,postgres,redis,mongodb,rabbitmq,http,proxy] [-rounds N] [-round DURATION] [-dir FOLDER] [-profile FILE] [-enforce]
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	only := flag.String("only", "memory,sqlite,postgres,mongodb,rabbitmq,http,proxy", "the `STORES` to measure, and what stands on them")
+	only := flag.String("only", "memory,sqlite,postgres,redis,mongodb,rabbitmq,http,proxy", "the `STORES` to measure, and what stands on them")
 	rounds := flag.Int("rounds", 7, "how often the ways of a contest take turns")
 	round := flag.Duration("round", 500*time.Millisecond, "how long a turn is")
 	dir := flag.String("dir", "", "a `FOLDER` on the disk to measure; default: a new one in the system's place for temporary files")
@@ -120,6 +120,8 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 		contests, done, err = sqlite(ctx, dir)
 	case "postgres":
 		contests, done, err = postgres(ctx)
+	case "redis":
+		contests, done, err = redis(ctx)
 	case "mongodb":
 		contests, done, err = mongodb(ctx)
 	case "rabbitmq":
@@ -129,7 +131,7 @@ func open(ctx context.Context, name, dir string) (all []measured, done func() er
 	case "proxy":
 		contests, done, err = overLoopback(ctx, dir)
 	default:
-		err = fmt.Errorf("there is no store %q: memory, sqlite, postgres, mongodb, rabbitmq, http, proxy", name)
+		err = fmt.Errorf("there is no store %q: memory, sqlite, postgres, redis, mongodb, rabbitmq, http, proxy", name)
 	}
 	for _, c := range contests {
 		all = append(all, c)

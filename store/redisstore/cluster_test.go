@@ -94,6 +94,15 @@ func TestMovedIsAFailure(t *testing.T) {
 // absent, without their result, or without their steps.
 func TestASlotThatMoves(t *testing.T) {
 	t.Parallel()
+	for name, parts := range map[string][]string{"the result first": {":v", "", ":s"}, "the record first": {"", ":s", ":v"}, "the steps first": {":s", "", ":v"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testSlotThatMoves(t, parts)
+		})
+	}
+}
+
+func testSlotThatMoves(t *testing.T, parts []string) {
 	nodes := startCluster(t)
 	s := newStore(t, clusterClient(t, nodes), &redisstore.Options{})
 	ctx := t.Context()
@@ -136,7 +145,7 @@ func TestASlotThatMoves(t *testing.T) {
 		}
 	}
 	look()
-	for _, part := range []string{":v", "", ":s"} {
+	for _, part := range parts {
 		command(t, from.client(t), "MIGRATE", "127.0.0.1", strconv.Itoa(to.port), key+part, "0", "5000")
 		look()
 	}

@@ -1,22 +1,23 @@
 -- Claims a record. Answers the time, a number, where there was none and the claim has it now; else the decision, the
 -- time, the record as it stands, and its result or its steps where they are asked about.
 -- ARGV: 1 the new record from its nonce on, 2 take over, 3 how long the server keeps it (absent: without end).
+local r = redis.call('GET', KEYS[1])
 --include time
 local settle = ARGV[2] > '1'
-local r
-if settle then
-  r = redis.call('GET', KEYS[1])
-  if not r then return {8, now} end
-elseif ARGV[3] then
-  r = redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1], 'NX', 'GET', 'PX', ARGV[3])
-else
-  r = redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1], 'NX', 'GET')
+if not r then
+  if settle then return {8, now} end
+  if ARGV[3] then
+    redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1], 'PX', ARGV[3])
+  else
+    redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1])
+  end
+  return now
 end
-if not r then return now end
 
-if string.byte(r, 33) == 1 and string.byte(r, 34) == 4 and string.sub(r, 92, 123) == string.sub(ARGV[1], 76, 107) then
-  local updated, _, _, _, _, _, _, result = struct.unpack('<i8i8c16BBBi8i8', r)
-  if now < updated + result then return {2, now, r, redis.call('GET', KEYS[2])} end
+local known, stands = string.byte(r, 33, 34)
+if stands == 4 and known == 1 and now < struct.unpack('<i8', r) + struct.unpack('<i8', r, 44) and
+  string.sub(r, 92, 123) == string.sub(ARGV[1], 76, 107) then
+  return {2, now, r, redis.call('GET', KEYS[2])}
 end
 
 --include read
