@@ -47,7 +47,7 @@ func Example() {
 	// replayed sent <nil>
 }
 
-// A cache that evicts is no place for records. Who accepts that says so, and Health repeats it.
+// A hosted server without an append-only file is refused. Who accepts that says so, and Health repeats it.
 func ExampleNew() {
 	ctx := context.Background()
 	client, err := rueidis.NewClient(exampleServer())
@@ -56,8 +56,8 @@ func ExampleNew() {
 	}
 	defer client.Close()
 	_, err = redisstore.New(ctx, client, &redisstore.Options{
-		Prefix: "example:",
-		Accept: redisstore.RiskEviction | redisstore.RiskNoLog,
+		Accept:   redisstore.RiskNoLog, // a restart of this server forgets
+		Replicas: 1,                    // and so every write waits for a replica
 	})
 	fmt.Println(errors.Is(err, redisstore.ErrRisk), err)
 	// Output: false <nil>
