@@ -30,12 +30,18 @@ type dialing struct {
 // ErrUnreachable is wrapped where no connection could be made: nobody listens, or the broker refuses the user.
 var ErrUnreachable = errors.New("rabbitonce: the broker can not be reached")
 
-var errURL = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
+var (
+	errURL   = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
+	errPlain = fmt.Errorf("%w: rabbitonce: Options.TLS is set, and the URL is amqp://, which is not encrypted: it must be amqps://", everonce.ErrInvalidArgument)
+)
 
 // check refuses a URL without quoting it: it may hold a password.
 func (d *dialing) check() error {
-	if _, err := amqp.ParseURI(d.url); err != nil {
+	switch uri, err := amqp.ParseURI(d.url); {
+	case err != nil:
 		return errURL
+	case d.tls != nil && uri.Scheme != "amqps": // the library would leave the configuration unused
+		return errPlain
 	}
 	return nil
 }
@@ -67,8 +73,11 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	}
 	conn, err := amqp.DialConfig(d.url, config)
 	l.Connection = conn
-	if !stop() && err == nil {
+	if ended := !stop(); ended && err == nil {
 		err = errors.Join(context.Cause(ctx), l.hangUp())
+	}
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)

@@ -79,6 +79,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	// it when it is back, and answers nothing that is asked of that queue.
 	b := newBenchOn(t, n.url)
 	b.declare()
+	t.Run("TLS", n.tls)
 	t.Run("AcknowledgementTimeout", n.acknowledgementTimeout)
 	t.Run("Blocked", n.blocked)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })

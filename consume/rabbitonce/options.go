@@ -22,7 +22,9 @@ type Options struct {
 	// AckTimeout is the broker's consumer_timeout. A handler that may take longer, with those prefetched before it,
 	// is refused. Default 30 minutes, as is the broker's.
 	AckTimeout time.Duration
-	// TLS is for amqps:// URLs. Default: the system's roots, and the name in the URL.
+	// TLS is for amqps:// URLs, and refused with another: the roots to trust, the name to expect, a client's
+	// certificate. Default: the system's roots and the name in the URL, or what the URL's parameters cacertfile, certfile,
+	// keyfile and server_name_indication say.
 	TLS *tls.Config
 	// Heartbeat is asked of the broker; a connection that is silent for three of them is lost. Default 10 s.
 	Heartbeat time.Duration
