@@ -156,7 +156,7 @@ func (t *Transport) worthAnother(ctx context.Context, a *transportAttempt) bool 
 	switch {
 	case a.err != nil:
 		retry = transportHelps(a.err)
-	case a.resp.Header.Get(transportDefaultMarker) != "":
+	case a.resp.Header.Get(defaultMarker) != "":
 	case slices.Contains(t.set.RetryStatuses, a.resp.StatusCode):
 		retry = true
 	case a.resp.StatusCode == http.StatusConflict:
@@ -205,7 +205,7 @@ func (t *Transport) withKey(h http.Header, values []string) http.Header {
 		return h // as the caller wrote it
 	}
 	for name := range h {
-		if http.CanonicalHeaderKey(name) == t.set.Header {
+		if http.CanonicalHeaderKey(name) == t.set.KeyHeader {
 			delete(h, name)
 		}
 	}
@@ -213,7 +213,7 @@ func (t *Transport) withKey(h http.Header, values []string) http.Header {
 		h = http.Header{}
 	}
 	if len(values) > 0 {
-		h[t.set.Header] = values
+		h[t.set.KeyHeader] = values
 	}
 	return h
 }

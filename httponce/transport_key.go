@@ -51,7 +51,7 @@ func (t *Transport) operationOf(req *http.Request) (op *transportOperation, redi
 	op = &transportOperation{url: req.URL, begun: time.Now()}
 	if own, found := t.ownValues(req.Header); found {
 		if strings.Join(own, "") == "" {
-			return nil, false, fmt.Errorf("%w: the request's own %s is empty", ErrInvalidKey, t.set.Header)
+			return nil, false, fmt.Errorf("%w: the request's own %s is empty", ErrInvalidKey, t.set.KeyHeader)
 		}
 		op.values = own
 		return op, false, nil
@@ -89,7 +89,7 @@ func (t *Transport) isOperation(method string) bool {
 // ownValues returns the values of the key's header as the caller has set them, in whatever case.
 func (t *Transport) ownValues(h http.Header) (values []string, found bool) {
 	for name, v := range h {
-		if strings.EqualFold(name, t.set.Header) {
+		if strings.EqualFold(name, t.set.KeyHeader) {
 			values, found = append(values, v...), true
 		}
 	}

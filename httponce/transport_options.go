@@ -15,8 +15,8 @@ import (
 
 // TransportOptions are what a [Transport] may be told. The zero value of each field is its default.
 type TransportOptions struct {
-	// Header is the request header that carries the key. Default Idempotency-Key.
-	Header string
+	// KeyHeader is the request header that carries the key: the server's [Options.KeyHeader]. Default Idempotency-Key.
+	KeyHeader string
 	// Methods are the methods whose requests are operations; all others pass untouched. Default POST and PATCH.
 	Methods []string
 	// KeyFunc derives the key of a request that neither has the header nor a key by [WithKey], say from its
@@ -95,9 +95,7 @@ func DefaultRetryStatuses() []int {
 }
 
 const (
-	transportDefaultHeader  = "Idempotency-Key"
 	transportDefaultBuffer  = 1 << 20
-	transportDefaultMarker  = "Idempotent-Replayed"
 	transportMostBackoff    = 24 * time.Hour
 	transportMaxBufferBytes = 1 << 40
 )
@@ -108,13 +106,13 @@ func transportSettings(opts *TransportOptions) (TransportOptions, error) {
 	if opts != nil {
 		s = *opts
 	}
-	if s.Header == "" {
-		s.Header = transportDefaultHeader
+	if s.KeyHeader == "" {
+		s.KeyHeader = defaultHeader
 	}
-	if !transportIsToken(s.Header) {
-		return s, transportInvalid("Header is no name of a header")
+	if !transportIsToken(s.KeyHeader) {
+		return s, transportInvalid("KeyHeader is no name of a header")
 	}
-	s.Header = textproto.CanonicalMIMEHeaderKey(s.Header)
+	s.KeyHeader = textproto.CanonicalMIMEHeaderKey(s.KeyHeader)
 	if s.Methods == nil {
 		s.Methods = []string{http.MethodPost, http.MethodPatch}
 	}

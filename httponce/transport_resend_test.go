@@ -26,8 +26,8 @@ func TestTransportTrapNetHTTPSendsAgainByItself(t *testing.T) {
 				transportAnswers(transportCreated))
 			retries := 0
 			client := transportOver(t, transportBase(), &httponce.TransportOptions{
-				Header:  header,
-				OnRetry: func(context.Context, httponce.Retry) { retries++ },
+				KeyHeader: header,
+				OnRetry:   func(context.Context, httponce.Retry) { retries++ },
 			})
 			for range 2 {
 				resp, err := transportPost(t, client, wire.url)

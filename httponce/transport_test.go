@@ -89,7 +89,7 @@ func TestTransportWhereTheKeyComesFrom(t *testing.T) {
 		"the context before KeyFunc": {opts: httponce.TransportOptions{KeyFunc: byPath}, ctxKey: "order-7", want: `"order-7"`},
 		"KeyFunc":                    {opts: httponce.TransportOptions{KeyFunc: byPath}, want: `"path-orders-7"`},
 		"raw":                        {opts: httponce.TransportOptions{RawKey: true}, ctxKey: "order-7", want: `order-7`},
-		"another header":             {opts: httponce.TransportOptions{Header: "x-idempotency-KEY"}, ctxKey: "order-7", header: "X-Idempotency-Key", want: `"order-7"`},
+		"another header":             {opts: httponce.TransportOptions{KeyHeader: "x-idempotency-KEY"}, ctxKey: "order-7", header: "X-Idempotency-Key", want: `"order-7"`},
 		"the caller's own header":    {ctxKey: "order-7", set: func(h http.Header) { h.Set("Idempotency-Key", "raw own") }, want: `raw own`},
 		"the caller's own spelling":  {ctxKey: "order-7", set: func(h http.Header) { h["idempotency-key"] = []string{"own"} }, want: `own`},
 		"the caller's own two":       {ctxKey: "order-7", set: func(h http.Header) { h["Idempotency-Key"] = []string{"a", "b"} }, want: `a|b`},
@@ -225,7 +225,7 @@ func TestTransportOtherMethodsPassUntouched(t *testing.T) {
 
 func TestTransportOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]httponce.TransportOptions{
-		"Header":         {Header: "Idempotency Key"},
+		"KeyHeader":      {KeyHeader: "Idempotency Key"},
 		"Methods":        {Methods: []string{"PO ST"}},
 		"RetryStatuses":  {RetryStatuses: []int{200}},
 		"Backoff":        {Backoff: -1},

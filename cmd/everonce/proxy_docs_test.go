@@ -145,7 +145,7 @@ func TestHowToProxy(t *testing.T) {
 // insist sends a request until the proxy, and the service behind it, are up.
 func insist(t *testing.T, url, body, header, value string) (*http.Response, string) {
 	t.Helper()
-	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{MaxAttempts: 10_000, RawKey: true, Header: header, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
+	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{MaxAttempts: 10_000, RawKey: true, KeyHeader: header, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
