@@ -42,7 +42,7 @@ func (a *app) keys() *cobra.Command {
 	}
 	s := &storeFlags{}
 	f := cmd.PersistentFlags()
-	f.StringVar(&s.url, "store", "", "sqlite:FILE, postgres://… or mongodb://… (default $"+storeVariable+")")
+	f.StringVar(&s.url, "store", "", "sqlite:FILE, postgres://…, redis://… or mongodb://… (default $"+storeVariable+")")
 	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `beginning of the tables' names (default "everonce_")`)
 	f.StringVar(&s.opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
 	f.BoolVar(&s.json, "json", false, "write JSON")
@@ -63,7 +63,7 @@ func (s *storeFlags) open(cmd *cobra.Command) (storeurl.Store, error) {
 		s.url = os.Getenv(storeVariable)
 	}
 	if s.url == "" {
-		return nil, usagef("which store? Give --store sqlite:FILE, postgres://… or mongodb://…, or set %s", storeVariable)
+		return nil, usagef("which store? Give --store sqlite:FILE, postgres://…, redis://… or mongodb://…, or set %s", storeVariable)
 	}
 	store, err := storeurl.Open(cmd.Context(), s.url, s.opts)
 	if errors.Is(err, storeurl.ErrURL) {

@@ -237,7 +237,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"identity-secret-file": {"--identity-secret-file=nowhere"},
-		"store":                {"--store=redis://localhost"},
+		"store":                {"--store=mysql://localhost"},
 		"Save":                 {"--save=9xx=saved"},
 		"header":               {"--fingerprint-headers=not a header"},
 		"method":               {"--methods=post"},

@@ -26,10 +26,12 @@ func Create(ctx context.Context, url string, opts Options) (Store, error) {
 		return createSQLite(strings.TrimPrefix(url, sqliteScheme), opts)
 	case strings.HasPrefix(url, postgresScheme), strings.HasPrefix(url, postgresqlScheme):
 		return createPostgres(ctx, url, opts)
+	case strings.HasPrefix(url, redisScheme), strings.HasPrefix(url, redissScheme):
+		return connectRedis(ctx, url, opts, true)
 	case strings.HasPrefix(url, mongodbScheme), strings.HasPrefix(url, mongodbSRVScheme):
 		return connectMongoDB(ctx, url, opts, true)
 	}
-	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, mongodbScheme, Memory)
+	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme, Memory)
 }
 
 // memory has nothing to close.

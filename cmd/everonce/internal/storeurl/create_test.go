@@ -34,7 +34,7 @@ func TestCreate(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	for url, want := range map[string]error{"redis://localhost": ErrURL, "sqlite:": ErrURL, "memory:x": ErrURL, "postgres://127.0.0.1:port/": ErrURL, "postgres://u:p@127.0.0.1:1/db": everonce.ErrStore} {
+	for url, want := range map[string]error{"mysql://localhost": ErrURL, "sqlite:": ErrURL, "memory:x": ErrURL, "postgres://127.0.0.1:port/": ErrURL, "postgres://u:p@127.0.0.1:1/db": everonce.ErrStore} {
 		if _, err := Create(t.Context(), url, Options{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", url, err, want)
 		}

@@ -16,7 +16,8 @@ var ErrURL = errors.New("not the URL of a store")
 
 // Options say where in the database the tables are. The zero value of each field is its default.
 type Options struct {
-	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce".
+	// TablePrefix begins the names of the tables. Default "everonce_". Of MongoDB it is the collection's name. Default "everonce". Of Redis
+	// it begins the names of the keys. Default "everonce:".
 	TablePrefix string
 	// Schema is the PostgreSQL schema of the tables. Default: the first of the search_path.
 	Schema string
@@ -34,11 +35,13 @@ const (
 	sqliteScheme     = "sqlite:"
 	postgresScheme   = "postgres://"
 	postgresqlScheme = "postgresql://"
+	redisScheme      = "redis://"
+	redissScheme     = "rediss://"
 	mongodbScheme    = "mongodb://"
 	mongodbSRVScheme = "mongodb+srv://"
 )
 
-// Open opens the store at url: "sqlite:FILE", a PostgreSQL URL, or a MongoDB URL that names a database. Errors: [ErrURL],
+// Open opens the store at url: "sqlite:FILE", a PostgreSQL URL, a Redis URL, or a MongoDB URL that names a database. Errors: [ErrURL],
 // [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it can not be reached.
 func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	switch {
@@ -46,10 +49,12 @@ func Open(ctx context.Context, url string, opts Options) (Store, error) {
 		return openSQLite(strings.TrimPrefix(url, sqliteScheme), opts)
 	case strings.HasPrefix(url, postgresScheme), strings.HasPrefix(url, postgresqlScheme):
 		return openPostgres(ctx, url, opts)
+	case strings.HasPrefix(url, redisScheme), strings.HasPrefix(url, redissScheme):
+		return connectRedis(ctx, url, opts, false)
 	case strings.HasPrefix(url, mongodbScheme), strings.HasPrefix(url, mongodbSRVScheme):
 		return connectMongoDB(ctx, url, opts, false)
 	}
-	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, mongodbScheme)
+	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme)
 }
 
 // Name returns what logs call the store at url: without user, password and parameters.

@@ -1,0 +1,65 @@
+package storeurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// connectRedis opens the store at a Redis URL. A service is refused a server that forgets; who only looks and settles is
+// not.
+func connectRedis(ctx context.Context, text string, opts Options, create bool) (Store, error) {
+	if opts.Schema != "" {
+		return nil, fmt.Errorf("%w: Redis has no schemas", everonce.ErrInvalidArgument)
+	}
+	u, err := url.Parse(text)
+	if err != nil { // its text may hold a part of the password, so it is not told
+		return nil, fmt.Errorf("%w: the Redis URL can not be parsed; special characters in user and password must be percent-encoded", ErrURL)
+	}
+	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(u)} }
+	opt, err := rueidis.ParseURL(text)
+	if err != nil {
+		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
+	}
+	if opt.Dialer.Timeout == 0 {
+		opt.Dialer.Timeout = connectTimeout
+	}
+	opt.DisableCache = true // nothing is kept here that the server would have to take back
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		return nil, hide(fmt.Errorf("%w: %w", everonce.ErrStore, err))
+	}
+	set := &redisstore.Options{Prefix: opts.TablePrefix}
+	if !create {
+		set.Accept = redisstore.RiskEviction | redisstore.RiskNoLog | redisstore.RiskUntold
+	}
+	s, err := redisstore.New(ctx, client, set)
+	if err != nil {
+		client.Close()
+		switch {
+		case errors.Is(err, redisstore.ErrRisk):
+			err = fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
+		case !errors.Is(err, everonce.ErrInvalidArgument):
+			err = fmt.Errorf("%w: %w", everonce.ErrStore, err)
+		}
+		return nil, hide(err)
+	}
+	return &redis{Store: s, client: client}, nil
+}
+
+// redis closes its client with it.
+type redis struct {
+	*redisstore.Store
+	client rueidis.Client
+}
+
+func (r *redis) Close() error {
+	r.client.Close()
+	return nil
+}

@@ -1,0 +1,53 @@
+package storeurl
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// A store of Redis' opens, lists what is there, and tells no password.
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	server := os.Getenv("EVERONCE_TEST_REDIS_URL")
+	if server == "" {
+		t.Fatal(`EVERONCE_TEST_REDIS_URL is not set: run "eval $(scripts/services up && scripts/services env)"`)
+	}
+	opts := Options{TablePrefix: "u" + rand.Text() + ":"}
+	for _, open := range []func() (Store, error){
+		func() (Store, error) { return Create(t.Context(), server, opts) },
+		func() (Store, error) { return Open(t.Context(), server, opts) },
+	} {
+		s, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page, err := s.List(t.Context(), everonce.ListRequest{}); err != nil || len(page.Records) != 0 {
+			t.Errorf("%d records, %v", len(page.Records), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for url, want := range map[string]error{
+		"redis://127.0.0.1:port":               ErrURL,
+		"redis://u:hush-hush@127.0.0.1:1/none": ErrURL,
+		"redis://u:hush%zz@127.0.0.1:1":        ErrURL,
+		"redis://u:hush-hush@127.0.0.1:1":      everonce.ErrStore,
+	} {
+		_, err := Open(t.Context(), url, Options{})
+		if !errors.Is(err, want) || err != nil && strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v, want %v, and no password", url, err, want)
+		}
+	}
+	if _, err := Open(t.Context(), server, Options{Schema: "public"}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("a schema: %v, want ErrInvalidArgument", err)
+	}
+	if _, err := Open(t.Context(), server, Options{TablePrefix: "{x}"}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("a prefix with braces: %v, want ErrInvalidArgument", err)
+	}
+}
