@@ -14,6 +14,27 @@ var (
 	problemTimeout     = problem{"upstream-timeout", http.StatusGatewayTimeout, "The service gave no answer in time", "Whether the operation was done is not known."}
 )
 
+// upstreamFailure is why an upstream's answer is none.
+type upstreamFailure uint8
+
+const (
+	upstreamAnswered upstreamFailure = iota // or nobody has asked it
+	upstreamUnreachable
+	upstreamLost
+	upstreamTimeout
+)
+
+// problem returns what a client is told.
+func (f upstreamFailure) problem() problem {
+	switch f {
+	case upstreamUnreachable:
+		return problemUnreachable
+	case upstreamTimeout:
+		return problemTimeout
+	}
+	return problemLost
+}
+
 // failed answers a request that the upstream did not answer.
 func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	p.tell(w, r, passageOf(r), err)
@@ -21,20 +42,24 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // tell answers, and says what the failure means for the key.
 func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err error) {
-	what, retryAfter := problemLost, time.Duration(0)
+	failure, retryAfter := upstreamLost, time.Duration(0)
 	var unsent *notSentError
 	switch {
 	case errors.As(err, &unsent):
-		what, retryAfter = problemUnreachable, time.Second
+		failure, retryAfter = upstreamUnreachable, time.Second
 		NotDone(w)
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded), isTimeout(err):
-		what = problemTimeout
+		failure = upstreamTimeout
 		markUnknown(w)
 	default:
 		markUnknown(w)
 	}
+	what, attrs := failure.problem(), []any{"method", r.Method, "path", r.URL.Path}
+	if keyHash := markUpstream(w, failure); keyHash != "" {
+		attrs = append(attrs, "key", keyHash)
+	}
 	if x.attempt != nil || !errors.Is(err, context.Canceled) { // a client that goes away is none of an operator's business
-		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", "method", r.Method, "path", r.URL.Path, "problem", what.name, "error", err)
+		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", append(attrs, "problem", what.name, "error", err)...)
 	}
 	p.problems.refuse(w, what, retryAfter)
 }

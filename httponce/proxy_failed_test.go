@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
@@ -53,7 +54,8 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// The log says which request the upstream did not answer, and nothing that a query may hold.
+// The log says which request the upstream did not answer, by the hash of its key, and nothing that a query may hold; whoever
+// observes the middleware is told the problem that the client got.
 func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -63,9 +65,52 @@ func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 	}
 	var logs bytes.Buffer
 	srv := newProxy(t, u, nil, &httponce.ProxyOptions{Log: slog.New(slog.NewTextHandler(&logs, nil))})
-	post(t, srv, "/payments?token=hunter2", "k", "amount=1")
-	if got := logs.String(); !strings.Contains(got, "method=POST path=/payments problem=upstream-unreachable") || strings.Contains(got, "hunter2") {
+	post(t, srv, "/payments?token=hunter2", "hunter2", "amount=1")
+	key := everonce.Key{Scope: everonce.ScopeOf("everybody", "POST", "/payments"), ID: "hunter2"}.RecordID().Short()
+	if got := logs.String(); !strings.Contains(got, "method=POST path=/payments key="+key+" problem=upstream-unreachable") || strings.Contains(got, "hunter2") {
 		t.Errorf("logged was %q", got)
+	}
+	logs.Reset()
+	post(t, srv, "/payments", "", "amount=1")
+	if got := logs.String(); !strings.Contains(got, "method=POST path=/payments problem=upstream-unreachable") {
+		t.Errorf("logged of a request without a key was %q", got)
+	}
+}
+
+// Whoever observes the middleware is told the problem that the proxy behind it answered by, and of an answer of the
+// upstream's none.
+func TestProxyProblemsAreTold(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	unreachable, err := url.Parse(gone.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(s string) *url.URL {
+		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
+	}
+	silent := newWireUpstream(t, func(int, wireRequest) (string, bool) { return "", false }).url
+	for name, tc := range map[string]struct {
+		upstream *url.URL
+		problem  string
+		outcome  everonce.Outcome
+	}{
+		"unreachable":    {unreachable, "upstream-unreachable", everonce.Failed},
+		"lost":           {text(""), "upstream-lost", everonce.Unknown},
+		"half of a body": {text("HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf"), "upstream-lost", everonce.Unknown},
+		"silent":         {silent, "upstream-timeout", everonce.Unknown},
+		"its own 502":    {text("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"), "", everonce.Unknown},
+		"answered":       {text(wireCreated), "", everonce.Executed},
+	} {
+		told := make(chan httponce.Served, 1)
+		opts := &httponce.Options{Observe: func(_ context.Context, s httponce.Served) { told <- s }, Log: slog.New(slog.DiscardHandler)}
+		if name == "silent" {
+			opts.Deadline = 50 * time.Millisecond
+		}
+		status, _, _ := post(t, newProxy(t, tc.upstream, opts, nil), "/", "k", "")
+		if s := <-told; s.Problem != tc.problem || s.Outcome != tc.outcome || s.Status != status {
+			t.Errorf("%s: %d, told is %+v", name, status, s)
+		}
 	}
 }
 

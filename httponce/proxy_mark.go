@@ -10,6 +10,16 @@ func markUnknown(w http.ResponseWriter) {
 	}
 }
 
+// markUpstream tells it what the answer of a [Proxy]'s own is, and returns how logs name the request's key: empty without a
+// middleware around w.
+func markUpstream(w http.ResponseWriter, f upstreamFailure) (keyHash string) {
+	if r, ok := unwrapped[*recorder](w); ok {
+		r.upstream = f
+		return r.x.keyHash()
+	}
+	return ""
+}
+
 // restart makes the middleware around w forget what was written. It returns false where that is
 // too late, and where there is no middleware.
 func restart(w http.ResponseWriter) bool {

@@ -25,6 +25,7 @@ type recorder struct {
 	explicit  bool // it has called WriteHeader
 	notDone   bool
 	unknown   bool
+	upstream  upstreamFailure // why the answer is a [Proxy]'s own
 	header    http.Header
 	before    fields // what stood in the header when the handler was called
 	sent      fields // what stood there when it called WriteHeader

@@ -67,6 +67,9 @@ func (x *exchange) answer(v verdict) {
 	if v.own != nil {
 		if v.sendsOwn() || v.own.sending() {
 			x.told.Status = v.own.status
+			if v.own.upstream != upstreamAnswered {
+				x.told.Problem = v.own.upstream.problem().name
+			}
 			v.own.send()
 			return
 		}

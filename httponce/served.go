@@ -20,7 +20,8 @@ type Served struct {
 	// Status is what was sent; 0 where the connection was taken over, where the handler panicked, and where the request was
 	// let through unprotected: then nobody looked.
 	Status int
-	// Problem is the name of the problem that was the answer; else empty.
+	// Problem is the name of the problem that was the answer, this package's own or that of a [Proxy] behind it; else empty.
+	// What a handler writes is its own, whatever its Content-Type says.
 	Problem string
 	// Panicked: the handler panicked, or exited its goroutine, and net/http ended the connection. Outcome is zero: the
 	// policy for the unknown counts.
