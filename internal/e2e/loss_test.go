@@ -104,7 +104,7 @@ func (l *ledger) lines() map[string][]int64 {
 	return lines
 }
 
-// TestLossHandleTx: operations over real connections that lose 30 % of the requests and of the answers, against
+// TestLossHandleTx: 10 000 operations over real connections that lose 30 % of the requests and of the answers, against
 // an exactly-once handler on SQLite: each has one line in the ledger, and every caller the answer of that line.
 func TestLossHandleTx(t *testing.T) {
 	store := openBooks(t)
@@ -124,7 +124,7 @@ func TestLossHandleTx(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	auditLoss(t, 3000, h, func() map[string][]int64 {
+	auditLoss(t, 10_000, h, func() map[string][]int64 {
 		rows, err := store.DB().QueryContext(t.Context(), `SELECT op, line FROM ledger`)
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestLossHandleTx(t *testing.T) {
 	})
 }
 
-// TestLossMiddleware is the same with 10 000 operations whose effect is not in the record's transaction, under Refuse: the
+// TestLossMiddleware is the same with operations whose effect is not in the record's transaction, under Refuse: the
 // middleware keeps what a client did not hear.
 func TestLossMiddleware(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
