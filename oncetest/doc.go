@@ -1,7 +1,7 @@
 // Package oncetest tests that an idempotent receiver is one: in the tests of an application that uses
 // everonce, or of any that claims as much.
 //
-// There are three ways in, each useful alone.
+// There are four ways in, each useful alone.
 //
 // # Everything twice
 //
@@ -45,6 +45,13 @@
 // The chaos is decided by a seed, and sent from one goroutine. A test that fails prints its seed, and what
 // was sent and what failed; with EVERONCE_SEED set to it the same happens again, as long as the lease is
 // longer than one delivery takes (renewals come on their own time).
+//
+// # An unruly broker
+//
+// [RunBroker] is a message broker in this process that delivers at least once, and no better: the producer sends
+// messages again, they overtake each other, and answers are lost. It runs a [consume.Consumer] until each message is
+// done or a dead letter; what happened how often, the ledger says. For [Run] on a consumer, [AnswerOfVerdict] makes an
+// answer of what becomes of a delivery.
 //
 // # Faults of your own choice
 //

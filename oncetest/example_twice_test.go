@@ -24,6 +24,12 @@ func (Told) Helper() {}
 // Errorf implements [testing.TB].
 func (Told) Errorf(format string, args ...any) { fmt.Printf("FAIL: "+format+"\n", args...) }
 
+// Context implements [testing.TB].
+func (Told) Context() context.Context { return context.Background() }
+
+// Cleanup implements [testing.TB].
+func (Told) Cleanup(func()) {}
+
 // newShop takes orders, each once, and counts them.
 func newShop() (handler http.Handler, orders *int) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

@@ -17,7 +17,7 @@ var mayImport = []struct {
 	{"store/sqlstore", []string{"store/transition"}},
 	{"store/storetest", []string{"store/transition"}},
 	{"store", []string{"store/sqlstore", "store/transition"}}, // a store of its own module: never another store
-	{"oncetest", []string{"store/memstore"}},
+	{"oncetest", []string{"store/memstore", "consume"}},
 
 	// The patterns and transports take a receiver, never a store.
 	{"inbox", []string{"store/sqlstore"}}, // the SQL handle, not a database

@@ -1,0 +1,269 @@
+package oncetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// AnswerOfVerdict returns the answer that a delivery got which [consume.Consumer.Handle] has handled: its outcome, or
+// [everonce.Invalid] of a message that got no further than its key or payload. What a duplicate must get
+// again is what becomes of it at the broker, with the reason where that is a dead letter.
+func AnswerOfVerdict(v consume.Verdict) Answer {
+	a := Answer{Outcome: v.Outcome, Result: v.Disposition.String(), RetryAfter: v.After, Err: v.Err}
+	if v.Disposition == consume.Bury {
+		a.Result = v.Disposition.String() + ": " + string(v.Letter.Reason)
+	}
+	if a.Outcome == 0 {
+		a.Outcome = everonce.Invalid
+	}
+	return a
+}
+
+// BrokerOptions are what [RunBroker] may be told. The zero value of each field is its default.
+type BrokerOptions struct {
+	// Copies is how often the producer sends each message, at the most. Default 3.
+	Copies int
+	// Lost is the chance (0 to 1) of an answer of the consumer to be lost. Default 0.2.
+	Lost float64
+	// Workers are those of the consumer. Default: those of [consume.Consumer.Serve], with pauses of milliseconds.
+	Workers *consume.Workers
+	// Seed chooses the copies, the order and what is lost; what workers do at the same time it does not choose.
+	// Default: the environment's EVERONCE_SEED, else a new one.
+	Seed uint64
+}
+
+// Delivered is what became of the messages that [RunBroker] was given.
+type Delivered struct {
+	// Deliveries is how many there were, Copies how many messages the producer sent again, and Lost how many answers
+	// were lost: each of those was delivered again.
+	Deliveries, Copies, Lost int
+	// Dead are the dead letters, as often as there are.
+	Dead []Dead
+}
+
+// Dead is a dead letter: a message, and what is said of it.
+type Dead struct {
+	Message *consume.Message
+	Letter  consume.DeadLetter
+}
+
+// RunBroker is a fake of a message broker, in this process: it hands messages to a consumer until each is acknowledged
+// or a dead letter. It delivers at least once, and no better: the producer sends messages again, some copies at once and
+// some much later; messages overtake each other; of the consumer's answers some are lost, so that what it acknowledged is delivered
+// again, and what it gave back or buried is there twice. The first answer of each kind is always lost, so that no run
+// proves nothing. Delays are those that the consumer asks for, up to 10 milliseconds.
+//
+// What was to happen once is counted by the caller, in the ledger. A message that is neither done nor dead when tb's
+// context ends is an error of the test.
+func RunBroker(tb testing.TB, c *consume.Consumer, messages []*consume.Message, opts *BrokerOptions) Delivered {
+	tb.Helper()
+	var o BrokerOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Copies < 0 || o.Lost < 0 || o.Lost >= 1 {
+		tb.Fatal("oncetest: BrokerOptions.Copies is negative, or Lost is no chance below 1")
+	}
+	if o.Copies == 0 {
+		o.Copies = 3
+	}
+	if o.Lost == 0 {
+		o.Lost = 0.2
+	}
+	if o.Workers == nil {
+		o.Workers = &consume.Workers{PauseMin: time.Millisecond, PauseMax: 10 * time.Millisecond}
+	}
+	if o.Seed == 0 {
+		o.Seed = seedFrom(tb)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the broker's seed: %s=%d", SeedVariable, o.Seed)
+		}
+	})
+	b := &broker{lost: o.Lost, rng: rand.New(rand.NewPCG(o.Seed, 2)), first: map[string]bool{}, wake: make(chan struct{}, 1)} //nolint:gosec // chance is what is wanted
+	b.send(messages, o.Copies)
+	in := make(chan consume.Delivery)
+	var feeding sync.WaitGroup
+	feeding.Go(func() {
+		defer close(in)
+		b.feed(tb.Context(), in)
+	})
+	if err := c.Serve(tb.Context(), in, o.Workers); err != nil {
+		tb.Fatalf("oncetest: %v", err)
+	}
+	feeding.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open > 0 {
+		tb.Errorf("oncetest: %d messages are neither done nor dead letters: %v", b.open, context.Cause(tb.Context()))
+	}
+	return b.report
+}
+
+// longestDelay bounds how long the broker keeps back what is to come later: time is real for those who test with a
+// database.
+const longestDelay = 10 * time.Millisecond
+
+// broker is one run of RunBroker.
+type broker struct {
+	lost float64
+	wake chan struct{} // there is something to deliver, or nothing more to come
+
+	mu     sync.Mutex
+	rng    *rand.Rand
+	queue  []*consume.Message
+	open   int             // messages that are neither done nor dead
+	first  map[string]bool // kinds of answers of which one was lost
+	nextID int
+	report Delivered
+}
+
+// send is what the producer does: half of the copies follow the first at once, and the others come anywhere.
+func (b *broker) send(messages []*consume.Message, copies int) {
+	var groups [][]*consume.Message
+	for i, m := range messages {
+		n := 1 + b.rng.IntN(copies)
+		if i == 0 {
+			n = copies // else by chance there is none
+		}
+		b.report.Copies += n - 1
+		group := make([]*consume.Message, n)
+		for k := range group {
+			sent := *m
+			b.nextID++
+			sent.BrokerID, sent.Deliveries, sent.Redelivered = "b-"+strconv.Itoa(b.nextID), 0, false
+			group[k] = &sent
+		}
+		if i%2 == 0 {
+			groups = append(groups, group)
+			continue
+		}
+		for _, sent := range group {
+			groups = append(groups, []*consume.Message{sent})
+		}
+	}
+	b.rng.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	b.queue = slices.Concat(groups...)
+	b.open = len(b.queue)
+}
+
+// feed hands out what is there, until nothing is left or ctx ends.
+func (b *broker) feed(ctx context.Context, in chan<- consume.Delivery) {
+	for {
+		m, left := b.next()
+		if !left {
+			return
+		}
+		if m == nil {
+			select {
+			case <-b.wake:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case in <- &brokered{b, m}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// next returns a message, or nil where there is none now; false where there is none to come.
+func (b *broker) next() (m *consume.Message, left bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		return nil, b.open > 0
+	}
+	sent := *b.queue[0]
+	b.queue = b.queue[1:]
+	sent.Deliveries++
+	sent.Redelivered = sent.Deliveries > 1
+	b.report.Deliveries++
+	return &sent, true
+}
+
+// put puts a message somewhere into the queue.
+func (b *broker) put(m *consume.Message) {
+	b.queue = slices.Insert(b.queue, b.rng.IntN(len(b.queue)+1), m)
+	b.tell()
+}
+
+func (b *broker) tell() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loses decides whether an answer is lost.
+func (b *broker) loses(answer string) bool {
+	if b.first[answer] && b.rng.Float64() >= b.lost {
+		return false
+	}
+	b.first[answer] = true
+	b.report.Lost++
+	return true
+}
+
+// end ends a delivery; where its answer is lost, it is delivered again.
+func (b *broker) end(m *consume.Message, answer string) error {
+	if b.loses(answer) {
+		b.put(m)
+		return fmt.Errorf("oncetest: the connection was lost before %q: %w", answer, consume.ErrGone)
+	}
+	b.open--
+	b.tell()
+	return nil
+}
+
+// brokered is a delivery of the fake broker.
+type brokered struct {
+	b *broker
+	m *consume.Message
+}
+
+func (d *brokered) Message() *consume.Message { return d.m }
+
+func (d *brokered) Ack(context.Context) error {
+	d.b.mu.Lock()
+	defer d.b.mu.Unlock()
+	return d.b.end(d.m, "ack")
+}
+
+// Retry publishes a copy for later, and acknowledges the original then, as brokers without delays are used.
+func (d *brokered) Retry(_ context.Context, after time.Duration, counts bool) error {
+	d.b.mu.Lock()
+	defer d.b.mu.Unlock()
+	again := *d.m
+	again.Deliveries, again.Redelivered = 0, false
+	if counts {
+		again.Retries++
+	}
+	d.b.open++
+	time.AfterFunc(min(after, longestDelay), func() {
+		d.b.mu.Lock()
+		defer d.b.mu.Unlock()
+		d.b.put(&again)
+	})
+	return d.b.end(d.m, "retry")
+}
+
+func (d *brokered) Bury(_ context.Context, letter consume.DeadLetter) error {
+	d.b.mu.Lock()
+	defer d.b.mu.Unlock()
+	d.b.report.Dead = append(d.b.report.Dead, Dead{d.m, letter})
+	return d.b.end(d.m, "bury")
+}
