@@ -66,7 +66,10 @@ func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun tim
 		attrs = append(attrs, slog.Bool("aborted", true))
 	}
 	if served := a.served; served != nil {
-		attrs = append(attrs, slog.String("route", s.metrics.route(served.Route)), slog.String("outcome", outcomeName(*served)), slog.String("key", served.KeyHash))
+		attrs = append(attrs, slog.String("route", s.metrics.route(served.Route)), slog.String("outcome", outcomeName(*served)))
+		if served.KeyHash != "" { // what was refused before its key counted has no record to look for
+			attrs = append(attrs, slog.String("key", served.KeyHash))
+		}
 		if served.Problem != "" {
 			attrs = append(attrs, slog.String("problem", served.Problem))
 		}

@@ -55,7 +55,7 @@ func newMetrics(patterns []string) *metrics {
 	}
 	m.keyed = counters("everonce_proxy_requests_total", "Requests with a key, by what became of them.", "route", "outcome", "code")
 	m.unkeyed = counters("everonce_proxy_unkeyed_requests_total", "Requests that passed without a key.", "code")
-	m.problems = counters("everonce_proxy_problems_total", "Answers of the middleware's own, by their problem.", "route", "problem")
+	m.problems = counters("everonce_proxy_problems_total", "Answers of the proxy's own to requests with a key, by their problem.", "route", "problem")
 	m.failedOpen = counters("everonce_proxy_failed_open_total", "Requests that passed UNPROTECTED because the store was down.", "route")
 	m.notRecorded = counters("everonce_proxy_not_recorded_total", "Answers that were sent and could not be kept.", "route")
 	m.seconds = histogram("everonce_proxy_request_seconds", "Time from a request's head to the end of its answer.", "route", "outcome")

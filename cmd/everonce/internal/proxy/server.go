@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +56,9 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 		return nil, err
 	}
 	s.ready.store = s.store
+	if conf.Store == storeurl.Memory {
+		log.Warn("THE RECORDS ARE IN MEMORY, and end with this process: what is repeated after a restart is done AGAIN. For anything but a trial give a store that lasts", "store", conf.Store)
+	}
 	protected, err := s.protect(handler)
 	if err == nil {
 		err = s.listen(ctx, s.front(protected), certs)
@@ -75,7 +80,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 		return nil, nil, invalid("upstream is no URL")
 	}
 	opts := &httponce.ProxyOptions{
-		KeyHeader: c.Header, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
+		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
 		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, Log: s.log,
 	}
 	if c.UpstreamIdle == 0 {
@@ -149,16 +154,8 @@ func (s *Server) protect(handler http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
 	}
-	opts := &httponce.Options{
-		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.Header, Marker: c.Marker, EchoKey: c.EchoKey,
-		MaxWaiting: c.MaxWaiting, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
-	}
-	patterns := make([]string, 0, len(c.Routes))
-	for pattern, r := range c.Routes {
-		opts.Routes[pattern] = r.Options()
-		patterns = append(patterns, pattern)
-	}
-	s.metrics = newMetrics(patterns)
+	opts := s.options()
+	s.metrics = newMetrics(slices.Collect(maps.Keys(opts.Routes)))
 	who, err := principals(c, secret)
 	if err != nil {
 		return nil, err
@@ -174,6 +171,19 @@ func (s *Server) protect(handler http.Handler) (http.Handler, error) {
 		return nil, invalidArgument(err)
 	}
 	return protect(paced(handler, c.Stall)), nil
+}
+
+// options returns what the middleware is told.
+func (s *Server) options() *httponce.Options {
+	c := s.conf
+	opts := &httponce.Options{
+		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
+		MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
+	}
+	for pattern, r := range c.Routes {
+		opts.Routes[pattern] = r.Options()
+	}
+	return opts
 }
 
 func invalidArgument(err error) error {

@@ -28,9 +28,10 @@ type Config struct {
 	UpstreamConnect             time.Duration
 	UpstreamIdle                time.Duration
 	UpstreamMaxIdle             int
-	Header, Marker              string
+	KeyHeader, Marker           string
 	EchoKey                     bool
 	MaxWaiting                  int
+	MaxStillRunning             int
 	MaxSpool                    int64
 	HeaderWithin                time.Duration
 	ClientIdle                  time.Duration
@@ -46,6 +47,7 @@ type Config struct {
 type Route struct {
 	Methods       []string
 	Required      bool
+	KeyPattern    string
 	Principal     string
 	Unknown       everonce.Policy
 	Profile       string
@@ -89,7 +91,7 @@ func (r Route) Options() httponce.Route {
 		methods = []string{}
 	}
 	return httponce.Route{
-		Methods: methods, Required: r.Required,
+		Methods: methods, Required: r.Required, CheckKey: keyCheck(r.KeyPattern),
 		Fingerprint: r.Fingerprint, Save: save, Header: httponce.HeaderPolicy{Allow: r.AllowHeaders, Deny: r.DenyHeaders},
 		Lifetime: everonce.Lifetime{Retention: r.Retention, Remember: r.Remember}, Lease: r.Lease, Wait: r.Wait, Policy: r.Unknown,
 		Deadline: r.Deadline, AnswerWithin: r.AnswerWithin, EndWithClient: r.EndWithClient, FailOpen: r.FailOpen,

@@ -67,10 +67,11 @@ var fields = []Field{
 	set("upstream-idle", "1s", "how long a connection to the upstream is kept unused; shorter than the upstream keeps it", func(c *Config) pflag.Value { return (*span)(&c.UpstreamIdle) }),
 	set("upstream-max-idle", "256", "connections to the upstream that are kept unused", func(c *Config) pflag.Value { return (*count)(&c.UpstreamMaxIdle) }),
 
-	set("header", "Idempotency-Key", "request header that carries the key", func(c *Config) pflag.Value { return (*text)(&c.Header) }),
+	set("key-header", "Idempotency-Key", "request header that carries the key", func(c *Config) pflag.Value { return (*text)(&c.KeyHeader) }),
 	set("marker", "Idempotent-Replayed", "response header of an answer that is not the first", func(c *Config) pflag.Value { return (*text)(&c.Marker) }),
 	set("echo-key", "false", "repeat the key in the answer", func(c *Config) pflag.Value { return (*truth)(&c.EchoKey) }),
 	set("max-waiting", "256", "requests that may wait for another attempt, at any time", func(c *Config) pflag.Value { return (*count)(&c.MaxWaiting) }),
+	set("max-still-running", "1024", "requests that may go on upstream after answer-within, at any time", func(c *Config) pflag.Value { return (*count)(&c.MaxStillRunning) }),
 	set("max-spool", "1GiB", "bytes of request bodies in temporary files, at any time; at least the largest max-body", func(c *Config) pflag.Value { return (*size)(&c.MaxSpool) }),
 	set("header-within", "10s", "time for a client to send the head of a request, and for its TLS handshake", func(c *Config) pflag.Value { return (*span)(&c.HeaderWithin) }),
 	set("client-idle", "2m", "how long a client's connection is kept unused", func(c *Config) pflag.Value { return (*span)(&c.ClientIdle) }),
@@ -81,6 +82,7 @@ var fields = []Field{
 
 	per("methods", "POST,PATCH", "methods that heed a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
+	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; where empty: every key will do", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),
 	per("principal", "header:Authorization", "who owns a key: header:NAME, jwt:CLAIM (of a token that something in front has verified), cookie:NAME or none", func(r *Route) pflag.Value { return (*principalText)(&r.Principal) }),
 	per("unknown", "refuse", "what becomes of a request whose outcome nobody knows: refuse, or reexecute", func(r *Route) pflag.Value { return (*policy)(&r.Unknown) }),
 	per("profile", profileDefault, "which answers are kept: default, or stripe (failures of the server too)", func(r *Route) pflag.Value { return &choice{&r.Profile, []string{profileDefault, profileStripe}} }),

@@ -86,6 +86,37 @@ routes:
 	}
 }
 
+// A key must match as a whole, and what is no expression by itself does not become one by being put into another.
+func TestKeyPattern(t *testing.T) {
+	check := func(expression string) func(string) error {
+		c, _, err := load(t, "", nil, "--key-pattern="+expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Route.Options().CheckKey
+	}
+	if check("") != nil {
+		t.Error("without a pattern keys are checked")
+	}
+	for expression, keys := range map[string]map[string]bool{
+		"[0-9a-f]{4}": {"00af": true, "00AF": false, "00af0": false, "x00af": false, "00af\n": false},
+		"a|b":         {"a": true, "b": true, "ab": false, "ax": false, "xb": false},
+		"^a$":         {"a": true, "a\n": false},
+		"(?i)order-.": {"ORDER-7": true, "order-77": false},
+		"x{1,2},y":    {"xx,y": true, "x": false},
+	} {
+		whole := check(expression)
+		for key, want := range keys {
+			if err := whole(key); (err == nil) != want || err != nil && !strings.Contains(err.Error(), expression) {
+				t.Errorf("%q and the pattern %s: %v", key, expression, err)
+			}
+		}
+	}
+	if _, _, err := load(t, "", nil, "--key-pattern=a)(?:b"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("what is no expression: %v", err)
+	}
+}
+
 // What is wrong is told with where it stands, and without what it is.
 func TestErrorsSayWhere(t *testing.T) {
 	for want, file := range map[string]string{
@@ -101,6 +132,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:1: unknown: must be refuse or`:         "unknown: reconcile\n",
 		`proxy.yaml:1: save: must be pairs`:                "save: {409: hunter2}\n",
 		`proxy.yaml:1: max-waiting: must be a number`:      "max-waiting: -1\n",
+		`proxy.yaml:1: key-pattern: must be a regular`:     "key-pattern: (hunter2\n",
 		`proxy.yaml:1: profile: must be default or stripe`: "profile: hunter2\n",
 		`proxy.yaml:1: there must be settings here`:        "- wait\n",
 		`proxy.yaml:2: there must be settings here`:        "routes:\n  /a: hunter2\n",

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,6 +154,49 @@ func (*choice) Type() string     { return "word" }
 func alternatives(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// pattern is a regular expression.
+type pattern string
+
+func (p *pattern) Set(s string) error {
+	if _, err := wholly(s); err != nil {
+		var wrong *syntax.Error // its text repeats the expression
+		if errors.As(err, &wrong) {
+			return fmt.Errorf("must be a regular expression, as RE2 has them: %s", wrong.Code)
+		}
+		return errors.New("must be a regular expression, as RE2 has them")
+	}
+	*p = pattern(s)
+	return nil
+}
+func (p *pattern) String() string { return string(*p) }
+func (*pattern) Type() string     { return "pattern" }
+
+// wholly returns what matches a text that an expression matches from its beginning to its end.
+func wholly(expression string) (*regexp.Regexp, error) {
+	if _, err := regexp.Compile(expression); err != nil { // by itself: "a)(?:b" is none
+		return nil, err
+	}
+	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// keyCheck returns what is asked about each key; nil where every key will do.
+func keyCheck(expression string) func(key string) error {
+	if expression == "" {
+		return nil
+	}
+	whole, err := wholly(expression)
+	if err != nil { // pattern has checked it
+		panic("config: key-pattern: " + err.Error())
+	}
+	refused := errors.New("it must match " + expression)
+	return func(key string) error {
+		if !whole.MatchString(key) {
+			return refused
+		}
+		return nil
+	}
 }
 
 // policy is what is done about the unknown. To ask is not among its words: a proxy has nobody to ask.

@@ -1,0 +1,81 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// line is one of the log.
+type line struct {
+	Level, Msg, Key, Problem, Outcome string
+	Status                            int
+}
+
+// logged returns the lines of the log that say msg, and those that do so raw.
+func (p *proxied) logged(t *testing.T, msg string) (lines []line, raw []string) {
+	t.Helper()
+	for text := range strings.Lines(p.log.String()) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if strings.Contains(l.Msg, msg) {
+			lines, raw = append(lines, l), append(raw, text)
+		}
+	}
+	return lines, raw
+}
+
+// An upstream that gives no answer is told of with the hash of the key, in the line of the request and in its own, and counted.
+func TestAccessOfAnUpstreamThatIsDown(t *testing.T) {
+	p := startBefore(t, "http://127.0.0.1:1")
+	if res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "secret-key"); res.StatusCode != http.StatusBadGateway {
+		t.Fatalf("%d %s", res.StatusCode, body)
+	}
+	why, _ := p.logged(t, "the upstream gave no answer")
+	requests, _ := p.logged(t, "request")
+	if len(why) != 1 || len(requests) != 1 {
+		t.Fatalf("the log is %s", p.log.String())
+	}
+	if why[0].Key == "" || why[0].Key != requests[0].Key || strings.Contains(p.log.String(), "secret-key") {
+		t.Errorf("the keys are %q and %q", why[0].Key, requests[0].Key)
+	}
+	if requests[0].Problem != "upstream-unreachable" || requests[0].Outcome != "failed" {
+		t.Errorf("the request is %+v", requests[0])
+	}
+	const counted = `everonce_proxy_problems_total{problem="upstream-unreachable",route="other"} 1`
+	if _, text := send(t, "GET", p.admin+"/metrics", ""); !strings.Contains(text, "\n"+counted+"\n") {
+		t.Errorf("/metrics has no line %s", counted)
+	}
+}
+
+// A request that is refused before its key counts has no record, and its line no key.
+func TestAccessOfRefusedRequests(t *testing.T) {
+	p := start(t, (&counting{}).ServeHTTP, "--required", "--max-body=1KiB")
+	send(t, "POST", p.url+"/", "")
+	send(t, "POST", p.url+"/", "", "Idempotency-Key", "a,b")
+	send(t, "POST", p.url+"/", strings.Repeat("x", 1025), "Idempotency-Key", "k")
+	requests, raw := p.logged(t, "request")
+	for i, want := range []string{"missing-key", "invalid-key", "body-too-large"} {
+		if r := requests[i]; r.Problem != want || r.Outcome != "refused" || strings.Contains(raw[i], `"key"`) {
+			t.Errorf("%s: %s", want, raw[i])
+		}
+	}
+}
+
+// What forgets its records says so, loudly and once; what keeps them does not.
+func TestMemoryIsWarnedOf(t *testing.T) {
+	for store, want := range map[string]int{"memory:": 1, "sqlite:" + filepath.Join(t.TempDir(), "proxy.db"): 0} {
+		p := start(t, (&counting{}).ServeHTTP, "--store="+store)
+		for _, key := range []string{"a", "b"} {
+			send(t, "POST", p.url+"/", "", "Idempotency-Key", key)
+		}
+		lines, raw := p.logged(t, "THE RECORDS ARE IN MEMORY")
+		if len(lines) != want || want == 1 && lines[0].Level != "WARN" {
+			t.Errorf("%s: %v", store, raw)
+		}
+	}
+}
