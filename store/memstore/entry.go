@@ -20,7 +20,6 @@ type entry struct {
 	codec   string
 	print   *everonce.Fingerprint
 	rare    *rare
-	next    *entry // in the table's chain
 
 	scope everonce.Scope
 	name  string

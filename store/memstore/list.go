@@ -96,7 +96,7 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		if err := ended(ctx); err != nil {
 			return res, err
 		}
-		n, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records, &s.pool)
+		n, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records)
 		s.count.Add(-int64(n))
 		res.Records += n
 		if more {
@@ -107,7 +107,7 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	return res, nil
 }
 
-func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int, pool *pool) (n int, more bool) {
+func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for e := range sh.records.all() {
@@ -118,7 +118,6 @@ func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int, poo
 			return n, true
 		}
 		sh.records.remove(e)
-		pool.give(e)
 		n++
 	}
 	return n, false

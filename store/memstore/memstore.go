@@ -22,7 +22,8 @@ const DefaultMaxRecords = 1_000_000
 type Options struct {
 	// MaxRecords bounds how many records there are. A claim beyond it is refused with
 	// [everonce.ErrStoreFull], after what is gone by time was removed; a record that still protects
-	// its key is never evicted. What a removed record took is kept for the next ones. Default [DefaultMaxRecords].
+	// its key is never evicted. What a removed record took is kept for the next ones. Default [DefaultMaxRecords];
+	// at most 4 billion.
 	MaxRecords int
 	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and
 	// from there on its monotonic clock, so that a clock that is set moves no lease. Times are kept in
@@ -78,6 +79,10 @@ func New(o *Options) *Store {
 	if s.max <= 0 {
 		s.max = DefaultMaxRecords
 	}
+	s.max = min(s.max, maxNumber)
+	for i := range s.shards {
+		s.shards[i].records.pool = &s.pool
+	}
 	if now := o.Now; now != nil {
 		s.clock = func() micros { return microsOf(now()) }
 	} else {
@@ -111,10 +116,7 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 			return nil, false, fmt.Errorf("memstore: %w: Options.MaxRecords is %d", everonce.ErrStoreFull, s.max)
 		}
 	}
-	e = s.pool.take()
-	e.id = id
-	sh.records.put(e)
-	return e, false, nil
+	return sh.records.add(&id), false, nil
 }
 
 // Prompt declares that no call blocks, so that a receiver calls without a timeout.

@@ -6,26 +6,30 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// What was given back is handed out again, and has forgotten what it was.
+// What was given back is handed out again, and has forgotten what it was; an entry stays where it is while
+// others are made.
 func TestPool(t *testing.T) {
 	var p pool
-	taken := map[*entry]bool{}
-	for range 3 * slabSize {
-		e := p.take()
-		if taken[e] {
-			t.Fatal("an entry was handed out twice")
+	taken := map[uint32]*entry{}
+	for range 3*slabSize + 1 {
+		n := p.take()
+		if taken[n] != nil || n == 0 {
+			t.Fatalf("the number %d was handed out twice, or is none", n)
 		}
-		taken[e] = true
-		e.id, e.data, e.next = everonce.RecordID{1}, []byte("result"), e
+		taken[n] = p.at(n)
+		taken[n].id, taken[n].data = everonce.RecordID{1}, []byte("result")
 	}
-	for e := range taken {
-		p.give(e)
+	for n, e := range taken {
+		if p.at(n) != e {
+			t.Fatalf("entry %d has moved", n)
+		}
+		p.give(n)
 	}
 	for range len(taken) {
-		e := p.take()
-		if !taken[e] || e.id != (everonce.RecordID{}) || e.data != nil || e.next != nil {
+		n := p.take()
+		if e := p.at(n); taken[n] != e || e.id != (everonce.RecordID{}) || e.data != nil {
 			t.Fatalf("handed out: %+v; want an empty one that was given back", e)
 		}
-		delete(taken, e)
+		delete(taken, n)
 	}
 }

@@ -35,7 +35,7 @@ func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
 			res.More = true // perhaps: the next call tells
 			return res
 		}
-		results, records := s.shards[at].sweep(now, left, &s.pool)
+		results, records := s.shards[at].sweep(now, left)
 		res.Results += results
 		res.Records += records
 		s.count.Add(-int64(records))
@@ -48,7 +48,7 @@ func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
 	return res
 }
 
-func (sh *shard) sweep(now time.Time, limit int, pool *pool) (results, records int) {
+func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if sh.due == 0 || microsOf(now) < sh.due {
@@ -66,7 +66,6 @@ func (sh *shard) sweep(now time.Time, limit int, pool *pool) (results, records i
 		switch transition.Purge(&rec, now) {
 		case transition.Remove:
 			sh.records.remove(e)
-			pool.give(e)
 			records++
 			continue
 		case transition.DropResult:
