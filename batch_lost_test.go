@@ -147,6 +147,29 @@ func TestBatchWhoseCommitIsRefused(t *testing.T) {
 	})
 }
 
+// What one item makes the commit refuse, a constraint that is checked only then, does not fail its neighbours.
+func TestBatchIsCutWhereItsCommitFails(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.s.on("Commit", 0, func(_ context.Context, call func() error) error {
+			b.s.mu.Lock()
+			violated := false
+			for _, tx := range b.s.open {
+				_, written := tx.written.rows["row of poison"]
+				violated = violated || written
+			}
+			b.s.mu.Unlock()
+			if violated {
+				return errConstraint
+			}
+			return call()
+		})
+		res := b.transact(context.Background(), items("a", "b", "poison", "c", "d"))
+		checkEqual(b, "outcomes", outcomes(res), "[executed executed failed executed executed]")
+		checkErr(b, res[2].Err, errConstraint)
+		checkEqual(b, "attempt", res[2].Attempt, 1)
+	})
+}
+
 func TestBatchWhenTheStoreFails(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		for _, methods := range [][]string{{"Begin"}, {"tx.Claim", "tx.ClaimAll"}} {

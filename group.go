@@ -276,8 +276,7 @@ func (g *group[T, Tx]) uncommitted(err error, values []T) error {
 		g.lost, g.lostErr = values, err
 		return &errAgain{err}
 	}
-	g.fail(Failed, ErrStore, err)
-	return nil
+	return &errSplit{err} // a constraint that is checked at the commit, say: it is of one of them
 }
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {

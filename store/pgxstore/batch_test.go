@@ -123,3 +123,33 @@ func TestBatchReadsNoTable(t *testing.T) {
 		t.Errorf("the plan is\n%s", text)
 	}
 }
+
+// A constraint that the database checks at the commit alone is of one message, whose neighbours are committed.
+func TestBatchWhoseCommitTheDatabaseRefuses(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testBatchRefusedCommit[pgx.Tx], testBatchRefusedCommit[*sql.Tx])
+}
+
+func testBatchRefusedCommit[Tx any](t *testing.T, h *handle[Tx]) {
+	const poison = 3
+	mustExec(t, "CREATE TABLE "+h.schema+".child (name text REFERENCES "+h.schema+".effect (name) DEFERRABLE INITIALLY DEFERRED)")
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	items, _ := batchOf(t, h, 10)
+	all, err := everonce.TransactBatch(t.Context(), receiver, items, everonce.EachItem(func(ctx context.Context, tx Tx, i int) (int, error) {
+		if i == poison {
+			return 0, h.exec(ctx, tx, "INSERT INTO "+h.schema+".child VALUES ('orphan')")
+		}
+		return 0, h.effect(ctx, tx, items[i].Key.ID)
+	}))
+	noErr(t, err)
+	for i, res := range all {
+		want, effects := everonce.Executed, int64(1)
+		if i == poison {
+			want, effects = everonce.Failed, 0
+		}
+		if got := h.effects(t, items[i].Key.ID); res.Outcome != want || got != effects {
+			t.Errorf("item %d: %v, %v, with %d effects", i, res.Outcome, res.Err, got)
+		}
+	}
+}
