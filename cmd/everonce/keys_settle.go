@@ -16,7 +16,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
-	"github.com/everonce/everonce/httponce"
 )
 
 const settleLong = `settle ends the unknown of an operation, or of one step of it, by what you found out: its
@@ -26,9 +25,10 @@ With --done, --result is what duplicates get, as JSON; --failure in its place sa
 it was refused for good. With neither, duplicates learn that it was done and that its
 result was not kept. With --not-done, the next delivery runs it again.
 
-Of a request of HTTP, to everonce proxy or to httponce.Middleware, --result is the answer:
-{"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Duplicates get it;
-without it they get 200 and no body.
+Of a request of HTTP, to everonce proxy or to httponce.Middleware, the result is the
+answer that duplicates get: --status, with --header and --body or --body-file; or --result,
+as JSON: {"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Without a
+--body they get none and the marker "elided", and without all of these a 200 of that kind.
 
 A live claim is refused (exit code 5): its attempt may be about to finish. --force takes
 it all the same; what that attempt does goes on, and its answer is dropped.
@@ -46,6 +46,7 @@ type settleFlags struct {
 	step             string
 	done, notDone    bool
 	result           string
+	answer           answerFlags
 	failure, message string
 	force, yes       bool
 	by, lifetime     string
@@ -60,11 +61,15 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 		Short: "Settle an operation, or a step, whose outcome nobody knows",
 		Long:  settleLong,
 		Example: "  everonce keys settle --store sqlite:payments.db --scope shop/payments --id payment-000007 --step mail --done --result '\"mail-000012\"'\n" +
-			"  everonce keys settle --store sqlite:proxy.db --record 5f0c… --done --result '{\"status\":201,\"body\":\"paid\"}'\n" +
+			"  everonce keys settle --store sqlite:proxy.db --record 5f0c… --done --status 201 --header 'Location: /payments/7' --body paid\n" +
 			"  everonce keys settle --store sqlite:payments.db --record 5f0c… --not-done --yes",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			settlement, err := f.settlement(cmd)
+			if err != nil {
+				return err
+			}
+			answer, err := f.answer.read(cmd)
 			if err != nil {
 				return err
 			}
@@ -73,7 +78,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 				return err
 			}
 			defer store.Close() //nolint:errcheck // what was settled is durable
-			if err := fitsRequest(&got.Record, &settlement); err != nil {
+			if err := asAnswer(&got.Record, &settlement, answer); err != nil {
 				return err
 			}
 			if err := a.confirm(f, &got.Record); err != nil {
@@ -88,6 +93,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 	flags.BoolVar(&f.done, "done", false, "it happened")
 	flags.BoolVar(&f.notDone, "not-done", false, "it did not happen, and will not")
 	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON")
+	f.answer.flags(flags)
 	flags.StringVar(&f.failure, "failure", "", "with --done: it was refused for good, with this code")
 	flags.StringVar(&f.message, "message", "", "with --failure: the message for people")
 	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long it is kept: web, queue, finance, or retention+remember")
@@ -105,10 +111,12 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 	switch {
 	case f.done == f.notDone:
 		return s, usagef("say what you found out: either --done or --not-done")
-	case f.notDone && (given("result") || given("failure")):
-		return s, usagef("what was not done has no --result and no --failure")
-	case given("result") && given("failure"):
-		return s, usagef("either --result or --failure")
+	case f.notDone && (given("result") || given("failure") || given("status")):
+		return s, usagef("what was not done has no --result, no --status and no --failure")
+	case given("result") && given("failure"), given("result") && given("status"), given("status") && given("failure"):
+		return s, usagef("one of --result, --status and --failure")
+	case given("status") && f.step != "":
+		return s, usagef("--status is a request's answer, and not a step's")
 	case given("message") && !given("failure"):
 		return s, usagef("--message goes with --failure")
 	case given("failure") && f.failure == "":
@@ -133,21 +141,6 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		s.By = whoAmI()
 	}
 	return s, nil
-}
-
-// httpAlg begins the Alg of every fingerprint of a request of HTTP.
-const httpAlg = "http/1"
-
-// fitsRequest refuses a result that could not be sent to who repeats a request of HTTP: nobody could take it back.
-func fitsRequest(rec *everonce.Record, s *everonce.Settlement) error {
-	alg, _, _ := strings.Cut(rec.Fingerprint.Alg, "+")
-	if s.Encoded == nil || s.Step != "" || alg != httpAlg {
-		return nil
-	}
-	if err := new(httponce.Answer).UnmarshalJSON(s.Encoded); err != nil {
-		return usagef(`the operation is a request of HTTP, so --result is its answer, like {"status":201,"body":"paid"}: %v`, err)
-	}
-	return nil
 }
 
 // parseLifetime reads the name of a preset, or two durations.

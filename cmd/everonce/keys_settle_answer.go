@@ -1,0 +1,85 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// answerFlags are what settle takes of a request's answer.
+type answerFlags struct {
+	status         int
+	headers        []string
+	body, bodyFile string
+}
+
+func (f *answerFlags) flags(flags *pflag.FlagSet) {
+	flags.IntVar(&f.status, "status", 0, "with --done, of a request of HTTP: the status that duplicates are answered")
+	flags.StringArrayVar(&f.headers, "header", nil, "with --status: a header of the answer, like 'Location: /payments/7'; may be repeated")
+	flags.StringVar(&f.body, "body", "", "with --status: the body of the answer")
+	flags.StringVar(&f.bodyFile, "body-file", "", "with --status: the file with the body of the answer")
+}
+
+// read returns the answer that the flags describe; nil without --status.
+func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
+	given := cmd.Flags().Changed
+	switch {
+	case !given("status") && (given("header") || given("body") || given("body-file")):
+		return nil, usagef("--header, --body and --body-file go with --status")
+	case !given("status"):
+		return nil, nil //nolint:nilnil // no answer is none
+	case given("body") && given("body-file"):
+		return nil, usagef("either --body or --body-file")
+	case f.status == 0: // which the library takes for 200
+		return nil, usagef("--status is 0: it is 200 to 599")
+	}
+	a := &httponce.Answer{Status: f.status, Header: http.Header{}, Body: []byte(f.body)}
+	a.Elided = !given("body") && !given("body-file") && f.status != http.StatusNoContent && f.status != http.StatusNotModified
+	for _, h := range f.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return nil, usagef("--header has no colon: it is like 'Location: /payments/7'")
+		}
+		a.Header.Add(name, strings.Trim(value, " \t"))
+	}
+	if given("body-file") {
+		var err error
+		if a.Body, err = os.ReadFile(f.bodyFile); err != nil {
+			return nil, usagef("--body-file: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// httpAlg begins the Alg of every fingerprint of a request of HTTP.
+const httpAlg = "http/1"
+
+// asAnswer makes the result of a request of HTTP its answer. What could not be sent is refused: nobody could take it back.
+func asAnswer(rec *everonce.Record, s *everonce.Settlement, answer *httponce.Answer) error {
+	alg, _, _ := strings.Cut(rec.Fingerprint.Alg, "+")
+	switch {
+	case alg != httpAlg && answer != nil:
+		return usagef("the operation is no request of HTTP, so it has no --status: give its --result")
+	case alg != httpAlg || s.Step != "":
+		return nil
+	case s.Encoded != nil:
+		answer = new(httponce.Answer)
+		if err := answer.UnmarshalJSON(s.Encoded); err != nil {
+			return usagef(`the operation is a request of HTTP, so --result is its answer, like {"status":201,"body":"paid"}: %v`, err)
+		}
+	case answer == nil:
+		return nil
+	}
+	of, err := answer.Settlement()
+	if err != nil {
+		return usagef("%w", err)
+	}
+	s.Encoded, s.Codec, s.Summary, s.Failure = of.Encoded, of.Codec, of.Summary, of.Failure
+	return nil
+}

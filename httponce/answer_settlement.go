@@ -1,0 +1,71 @@
+package httponce
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
+
+// Settlement returns the verdict that a request, whose outcome nobody knows, was done and answered so: for
+// [everonce.Settle] and [everonce.Receiver.Settle]. Lifetime, By and Force are for the caller to set. Repetitions get the
+// answer as if a handler had given it: 400 and above is a permanent failure, headers that are never saved are left
+// out ([HeaderPolicy]), and status and headers outlive the body. With Elided there is no body, and their marker says so.
+//
+// The error wraps [everonce.ErrInvalidArgument] where the answer could not be sent or kept: a status that is not
+// 200 to 599, a body beside a status that has none, or of more than 256 KiB, a header field that is none. A Content-Length that
+// is not the body's is left out.
+func (a Answer) Settlement() (everonce.Settlement, error) {
+	s := everonce.Settlement{Verdict: everonce.SettleDone}
+	a.setStatus()
+	if err := a.canBeSettled(); err != nil {
+		return s, err
+	}
+	kept := a
+	if length := a.Header.Get("Content-Length"); length != strconv.Itoa(len(a.Body)) {
+		kept.Header = a.Header.Clone() // the caller's stays as it is
+		kept.Header.Del("Content-Length")
+	}
+	switch {
+	case kept.Status >= http.StatusBadRequest:
+		s.Failure = &everonce.PermanentError{Code: failureCode(kept.Status), Detail: kept.encode()}
+	case kept.Elided:
+		s.Summary = kept.summary()
+	default:
+		s.Encoded, s.Codec, s.Summary = kept.encode(), answerCodec{}.Name(), kept.summary()
+	}
+	return s, nil
+}
+
+// canBeSettled checks what nobody could take back.
+func (a *Answer) canBeSettled() error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: an answer: "+format, append([]any{everonce.ErrInvalidArgument}, args...)...)
+	}
+	switch {
+	case a.Status < firstStatus || a.Status > lastStatus:
+		return invalid("its status is %d, and not 200 to 599", a.Status)
+	case len(a.Body) > 0 && a.Elided:
+		return invalid("it is elided, and has a body")
+	case len(a.Body) > 0 && !bodyAllowed(a.Status):
+		return invalid("a %d has no body", a.Status)
+	case len(a.Body) > pieceSize:
+		return invalid("its body has %d bytes, the limit is %d; without one, and Elided, status and headers are kept", len(a.Body), pieceSize)
+	case a.saved != nil && a.saved.pieces.total != 0:
+		return invalid("its body is in records of its own")
+	}
+	for _, fields := range [...]http.Header{a.Header, a.Trailer} {
+		for name, values := range fields {
+			if !validFieldName(strings.TrimPrefix(name, http.TrailerPrefix)) {
+				return invalid("%q is no name of a header field", name)
+			}
+			if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
+				return invalid("the field %s has a line break in it", name)
+			}
+		}
+	}
+	return nil
+}
