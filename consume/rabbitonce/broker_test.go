@@ -228,9 +228,18 @@ func (b *bench) run(spec consume.Spec[order], opts *rabbitonce.Options) *running
 
 func (b *bench) runOn(store everonce.Store, url string, spec consume.Spec[order], opts *rabbitonce.Options) *running {
 	b.t.Helper()
+	return b.runWith(url, opts, func(observe observer) (*consume.Consumer, error) {
+		spec.Observe = observe
+		return consume.New(newReceiver(b.t, store), spec)
+	})
+}
+
+type observer = func(context.Context, *consume.Message, consume.Verdict)
+
+func (b *bench) runWith(url string, opts *rabbitonce.Options, handler func(observer) (*consume.Consumer, error)) *running {
+	b.t.Helper()
 	r := &running{t: b.t, verdicts: make(chan consume.Verdict, 10_000), done: make(chan struct{})}
-	spec.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v }
-	h, err := consume.New(newReceiver(b.t, store), spec)
+	h, err := handler(func(_ context.Context, _ *consume.Message, v consume.Verdict) { r.verdicts <- v })
 	if err != nil {
 		b.t.Fatal(err)
 	}

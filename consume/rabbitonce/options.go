@@ -17,7 +17,7 @@ type Options struct {
 	// AckTimeout does not allow for that: the broker closes the channel of a message that is in hand for longer.
 	Workers consume.Workers
 	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at
-	// a time: Workers.Concurrency, and as many times Workers.Batch.
+	// a time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch is refused.
 	Prefetch int
 	// AckTimeout is the broker's consumer_timeout. A handler that may take longer, with those prefetched before it,
 	// is refused. Default 30 minutes, as is the broker's.
@@ -59,6 +59,9 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	}
 	w.Batch = orDefault(w.Batch, 1)
 	c.Prefetch = orDefault(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol can not say
+	if c.Prefetch < w.Batch {
+		return c, fmt.Errorf("%w: a batch has up to %d messages (Workers.Batch), and %d are sent ahead (Prefetch): none would ever be full", everonce.ErrInvalidArgument, w.Batch, c.Prefetch)
+	}
 	c.AckTimeout = orDefault(c.AckTimeout, defaultAckTimeout)
 	c.Heartbeat = orDefault(c.Heartbeat, 10*time.Second)
 	c.Name = orDefault(c.Name, consumer+" on "+queue)
