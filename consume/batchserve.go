@@ -47,55 +47,56 @@ func (s *server) nextBatch(in <-chan Delivery) []Delivery {
 	return s.collect(in, first)
 }
 
-// handleBatch handles deliveries until the broker has the answer to each, or the end was asked for.
-func (s *server) handleBatch(ds []Delivery) {
-	returned := false
-	defer func() {
-		if !returned { // by runtime.Goexit, and nobody knows in which of them
-			s.handleApart(ds)
+// handleBatch handles deliveries until the broker has the answer to each, or the end was asked for. What is left in apart is to be
+// handled one by one: where a handler ended the goroutine, nobody knows for which of them, and where the time of the whole
+// was too short, one of them may take all of it.
+func (w *worker) handleBatch(ds []Delivery) {
+	for len(ds) > 0 {
+		w.apart = ds
+		kept, why, late := w.settleAll(ds)
+		w.apart = nil
+		if late {
+			w.apart = kept
 		}
-	}()
-	for {
-		var why Verdict
-		ds, why = s.settleAll(ds)
-		if len(ds) == 0 || s.ending.Err() != nil {
-			break
+		if ds = kept; late || len(ds) == 0 || w.ending.Err() != nil {
+			return
 		}
-		pause := s.gate.shut()
-		s.Log.WarnContext(s.work, "consume: messages are kept in hand", "consumer", s.c.name, "messages", len(ds), "key", why.KeyHash, "outcome", why.Outcome, "pause", pause, "error", why.Err)
-		if !s.gate.pass(s.ending) {
-			break
+		pause := w.gate.shut()
+		w.Log.WarnContext(w.work, "consume: messages are kept in hand", "consumer", w.c.name, "messages", len(ds), "key", why.KeyHash, "outcome", why.Outcome, "pause", pause, "error", why.Err)
+		if !w.gate.pass(w.ending) {
+			return
 		}
 	}
-	returned = true
 }
 
-// settleAll handles deliveries once, gives the broker its answers, and returns those that are to be kept in hand, and
-// the verdict on one of them.
-func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict) {
+// settleAll handles deliveries once, gives the broker its answers, and returns those that are to be kept in hand, the
+// verdict on one of them, and whether the time was too short. Acknowledgements go first: nothing holds them up.
+func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bool) {
 	ms := make([]*Message, len(ds))
 	for i, d := range ds {
 		ms[i] = d.Message()
 	}
-	verdicts := s.verdicts(ms)
+	verdicts, late := s.verdicts(ms)
 	for i, v := range verdicts {
 		if v.Disposition == Keep {
 			kept, why = append(kept, ds[i]), v
+			continue
 		}
-	}
-	if len(kept) < len(ds) {
-		s.gate.opened()
-	}
-	for i, v := range verdicts {
-		if v.Disposition != Keep {
+		s.reached(v)
+		if v.Disposition == Ack {
 			s.settle(ds[i], v)
 		}
 	}
-	return kept, why
+	for i, v := range verdicts {
+		if v.Disposition != Keep && v.Disposition != Ack {
+			s.settle(ds[i], v)
+		}
+	}
+	return kept, why, late
 }
 
 // verdicts handles messages. What panics here is not a handler: that was caught.
-func (s *server) verdicts(ms []*Message) (verdicts []Verdict) {
+func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a batch panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
@@ -117,23 +118,5 @@ func (s *server) verdicts(ms []*Message) (verdicts []Verdict) {
 			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p.value, "stack", string(p.stack))
 		}
 	}
-	return verdicts
-}
-
-// handleApart handles deliveries one after the other, each in a transaction of its own, in goroutines that a handler
-// may end.
-func (s *server) handleApart(ds []Delivery) {
-	s.workers.Go(func() {
-		next := 0
-		defer func() {
-			if next < len(ds) {
-				s.handleApart(ds[next:])
-			}
-		}()
-		for next < len(ds) {
-			d := ds[next]
-			next++
-			s.handle(d)
-		}
-	})
+	return verdicts, context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
 }

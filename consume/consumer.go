@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,6 @@ type Consumer struct {
 	id      func(everonce.Key) everonce.RecordID
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
-	// resolves: the outcome unknown is that of a commit whose answer was lost; asking again tells it.
-	resolves bool
 }
 
 // work handles one decoded message through the core.
@@ -39,6 +38,10 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 		return nil, err
 	case recv == nil || spec.Handle == nil:
 		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
+	case spec.Policy > everonce.Reconcile:
+		return nil, fmt.Errorf("%w: there is no Policy %d", everonce.ErrInvalidArgument, spec.Policy)
+	case spec.Reconcile == nil && cmp.Or(spec.Policy, recv.Policy()) == everonce.Reconcile:
+		return nil, fmt.Errorf("%w: the policy is Reconcile, and there is no question to ask: Spec.Reconcile", everonce.ErrInvalidArgument)
 	}
 	options := []everonce.CallOption{everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})}
 	if spec.Policy != 0 {
@@ -83,7 +86,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 		}
 	}
 	c := newConsumer(common)
-	c.id, c.resolves = recv.RecordID, true
+	c.id = recv.RecordID
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
 			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, lifetime: common.Lifetime,
@@ -196,7 +199,7 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		v.Disposition, v.After = Later, retryAfter(err)
 	case everonce.Failed:
 		switch {
-		case attempt == 0 && ctx.Err() != nil: // the end came before the work
+		case attempt == 0 && (ctx.Err() != nil || errors.Is(err, everonce.ErrStore)): // before the handler was called
 			v.Disposition = Keep
 		case m.Retries >= c.retry.Limit:
 			return c.bury(m, hash, o, Exhausted, err)
@@ -206,7 +209,7 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	case everonce.Mismatch:
 		return c.bury(m, hash, o, Mismatched, err)
 	case everonce.Unknown:
-		if c.resolves {
+		if asksAgain(err) { // a commit whose answer was lost: the next claim tells
 			v.Disposition = Keep
 			return v
 		}
@@ -252,6 +255,12 @@ func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason,
 		Reason: why, Detail: err.Error(), Consumer: c.name, Source: m.Source, KeyHash: hash,
 		Attempts: m.Retries + 1, First: m.First, Last: time.Now(),
 	}}
+}
+
+// asksAgain reports whether it is worth to ask again about what is unknown, as it is not before somebody has settled it.
+func asksAgain(err error) bool {
+	e, ok := errors.AsType[*everonce.Error](err)
+	return ok && e.RetryAfter > 0
 }
 
 func retryAfter(err error) time.Duration {

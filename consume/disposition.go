@@ -16,11 +16,13 @@ const (
 	Retry
 	// Later: it comes again after a delay, which does not count. Outcomes in_progress, lease_lost.
 	Later
-	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown, invalid; failed once too often; and
-	// messages that can not be handled at all.
+	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed once too often; and messages that
+	// can not be handled at all.
 	Bury
 	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.
-	// Outcomes not_recorded and store_error: the broker would deliver it to a consumer that can not handle it.
+	// Outcomes not_recorded and store_error, failed where the store did before the handler was called, unknown where asking again
+	// tells (a lost commit), and invalid, which is of the consumer and not of the message: the broker would deliver it to a
+	// consumer that can not handle it.
 	Keep
 )
 

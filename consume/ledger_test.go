@@ -18,6 +18,9 @@ import (
 type ledger struct {
 	everonce.Store
 	down atomic.Bool
+	// fails, where it is set, is what a call answers, once it has been made; classes says what that means.
+	fails   func(method string) error
+	classes map[error]everonce.TxErrorClass
 
 	mu      sync.Mutex
 	rows    map[string]int
@@ -61,6 +64,9 @@ func (l *ledger) Begin(ctx context.Context, req everonce.BeginRequest) (everonce
 	h := &ledgerHandle{tx: &ledgerTx{
 		l: l, rows: map[string]int{}, claimed: map[everonce.RecordID]everonce.Record{}, done: map[everonce.RecordID]everonce.Record{},
 	}}
+	if err := l.answer("Begin"); err != nil {
+		return nil, everonce.ClaimResult{}, err
+	}
 	if req.Claim == nil {
 		return h, everonce.ClaimResult{}, nil
 	}
@@ -75,7 +81,21 @@ func (l *ledger) Join(*ledgerTx) (everonce.TxHandle[*ledgerTx], error) {
 	return nil, everonce.ErrOtherStore
 }
 
-func (l *ledger) ClassifyTx(error) everonce.TxErrorClass { return everonce.TxErrorOther }
+func (l *ledger) answer(method string) error {
+	if l.fails == nil {
+		return nil
+	}
+	return l.fails(method)
+}
+
+func (l *ledger) ClassifyTx(err error) everonce.TxErrorClass {
+	for known, class := range l.classes {
+		if errors.Is(err, known) {
+			return class
+		}
+	}
+	return everonce.TxErrorOther
+}
 
 // ledgerHandle is a transaction, as the engine uses it. What these tests have no use for is not there.
 type ledgerHandle struct {
@@ -126,7 +146,7 @@ func (h *ledgerHandle) Commit(ctx context.Context, req everonce.CommitRequest) e
 	maps.Copy(l.records, h.tx.done)
 	l.commits++
 	l.mu.Unlock()
-	return h.Rollback(ctx)
+	return errors.Join(h.Rollback(ctx), l.answer("Commit"))
 }
 
 func (h *ledgerHandle) Rollback(context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -18,7 +17,8 @@ type Workers struct {
 	// Concurrency is how many messages are handled at a time. Default 8.
 	Concurrency int
 	// Order, if set, names what must be handled in order: messages with equal names are handled one after the
-	// other, as they came. What fails and comes again comes behind what came meanwhile. Default: no order.
+	// other, as they came. What fails and comes again comes behind what came meanwhile. Names share Concurrency lanes, each
+	// of which has up to 16 messages in hand, or a batch if that is more; those for which it panics share one. Default: no order.
 	Order func(*Message) string
 	// Batch is how many messages are handled in one transaction, at the most, and BatchWithin how long the first of them
 	// waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full. A
@@ -29,8 +29,9 @@ type Workers struct {
 	// PauseMin and PauseMax bound the pause after the store, or the broker, could not be written to; it doubles while
 	// that lasts. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
-	// HandleWithin bounds the handling of one message, or of one batch: its context ends then. Default: no bound; an adapter whose
-	// broker has one of its own sets it.
+	// HandleWithin bounds the handling of one message, or of one batch: its context ends then. The messages of a batch that
+	// takes longer are handled one by one, each within the same bound. Default: no bound; an adapter whose broker has one of its
+	// own sets it.
 	HandleWithin time.Duration
 	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. Default 30 s.
 	DrainWithin time.Duration
@@ -128,34 +129,12 @@ type server struct {
 
 func (s *server) serve(in <-chan Delivery) {
 	defer s.workers.Wait()
-	if s.Order == nil {
-		for range s.Concurrency {
-			s.begin(in)
-		}
+	if s.Order != nil {
+		s.serveLanes(in)
 		return
 	}
-	lanes := make([]chan Delivery, s.Concurrency)
-	for i := range lanes {
-		lanes[i] = make(chan Delivery)
-		s.begin(lanes[i])
-	}
-	seed := maphash.MakeSeed()
-	defer func() {
-		for _, lane := range lanes {
-			close(lane)
-		}
-	}()
-	for {
-		d, ok := s.next(in)
-		if !ok {
-			return
-		}
-		lane := lanes[maphash.String(seed, s.Order(d.Message()))%uint64(len(lanes))]
-		select {
-		case lane <- d:
-		case <-s.ending.Done():
-			return
-		}
+	for range s.Concurrency {
+		s.begin(&worker{server: s, in: in})
 	}
 }
 
@@ -170,33 +149,6 @@ func (s *server) next(in <-chan Delivery) (Delivery, bool) {
 	case <-s.ending.Done():
 		return nil, false
 	}
-}
-
-// begin begins a worker.
-func (s *server) begin(in <-chan Delivery) {
-	s.workers.Go(func() {
-		ended := false
-		defer func() {
-			if !ended { // its goroutine was ended by a handler
-				s.begin(in)
-			}
-		}()
-		for s.Batch > 1 && s.gate.pass(s.ending) {
-			ds := s.nextBatch(in)
-			if len(ds) == 0 {
-				break
-			}
-			s.handleBatch(ds)
-		}
-		for s.Batch == 1 && s.gate.pass(s.ending) {
-			d, ok := s.next(in)
-			if !ok {
-				break
-			}
-			s.handle(d)
-		}
-		ended = true
-	})
 }
 
 // handle handles a delivery until the broker has the answer, or the end was asked for.
@@ -215,7 +167,7 @@ func (s *server) untilSettled(d Delivery) {
 	for {
 		v := s.verdict(d.Message())
 		if v.Disposition != Keep {
-			s.gate.opened()
+			s.reached(v)
 			s.settle(d, v)
 			return
 		}
@@ -227,6 +179,13 @@ func (s *server) untilSettled(d Delivery) {
 		if !s.gate.pass(s.ending) {
 			return
 		}
+	}
+}
+
+// reached tells the gate that the store can be reached. A message that got no further than its key says nothing of that.
+func (s *server) reached(v Verdict) {
+	if v.Outcome != 0 {
+		s.gate.opened()
 	}
 }
 

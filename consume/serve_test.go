@@ -252,7 +252,7 @@ func TestOrder(t *testing.T) {
 			in <- d
 		}
 		close(in)
-		if err := c.Serve(t.Context(), in, &consume.Workers{Order: func(m *consume.Message) string { return m.Source }, Log: quiet}); err != nil {
+		if err := c.Serve(t.Context(), in, &consume.Workers{Order: bySource, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
 		for source, ids := range want {

@@ -132,6 +132,12 @@ func (c common[T]) checked() (common[T], error) {
 	if c.Lifetime == (everonce.Lifetime{}) {
 		c.Lifetime = everonce.ForQueue()
 	}
+	if err := (everonce.Key{Scope: everonce.ScopeOf(c.Consumer), ID: "-"}).Validate(); err != nil {
+		return c, fmt.Errorf("%w: the consumer's name can be no scope: %w", everonce.ErrInvalidArgument, err)
+	}
+	if c.Lifetime.Retention <= 0 || c.Lifetime.Remember < 0 {
+		return c, fmt.Errorf("%w: Lifetime needs a positive Retention and no negative Remember", everonce.ErrInvalidArgument)
+	}
 	if c.Lifetime.Total() < c.Window {
 		return c, fmt.Errorf("%w: the channel may deliver a message again after %v (Window), and it is remembered for %v only (Lifetime: retention + remember)",
 			everonce.ErrInvalidArgument, c.Window, c.Lifetime.Total())

@@ -23,13 +23,18 @@ func TestRefusedSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*consume.Spec[order]){
-		"no name":           func(s *consume.Spec[order]) { s.Consumer = "" },
-		"no key":            func(s *consume.Spec[order]) { s.Key = nil },
-		"no handler":        func(s *consume.Spec[order]) { s.Handle = nil },
-		"negative body":     func(s *consume.Spec[order]) { s.MaxBody = -1 },
-		"negative window":   func(s *consume.Spec[order]) { s.Window = -1 },
-		"negative delay":    func(s *consume.Spec[order]) { s.Retry.Min = -1 },
-		"window of a month": func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
+		"no name":             func(s *consume.Spec[order]) { s.Consumer = "" },
+		"no key":              func(s *consume.Spec[order]) { s.Key = nil },
+		"no handler":          func(s *consume.Spec[order]) { s.Handle = nil },
+		"negative body":       func(s *consume.Spec[order]) { s.MaxBody = -1 },
+		"negative window":     func(s *consume.Spec[order]) { s.Window = -1 },
+		"negative delay":      func(s *consume.Spec[order]) { s.Retry.Min = -1 },
+		"a name of two lines": func(s *consume.Spec[order]) { s.Consumer = "a\nb" },
+		"a name too long":     func(s *consume.Spec[order]) { s.Consumer = strings.Repeat("a", everonce.MaxScopeLen+1) },
+		"no such policy":      func(s *consume.Spec[order]) { s.Policy = everonce.Reconcile + 1 },
+		"nothing to ask":      func(s *consume.Spec[order]) { s.Policy = everonce.Reconcile },
+		"no retention":        func(s *consume.Spec[order]) { s.Lifetime.Remember = 30 * 24 * time.Hour },
+		"window of a month":   func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
 	} {
 		spec := consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}
 		change(&spec)

@@ -1,0 +1,124 @@
+package consume_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+func bySource(m *consume.Message) string { return m.Source }
+
+func from(source, id string) *delivery {
+	d := message(id)
+	d.m.Source = source
+	return d
+}
+
+// A name whose handler is slow holds up its own messages, also where several of them come in a row.
+func TestASlowNameHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		c := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
+			if m.Source == "slow" {
+				<-goOn
+			}
+			return nil
+		})
+		in := make(chan consume.Delivery, 30)
+		slow, others := []*delivery{}, []*delivery{}
+		for i := range 4 {
+			slow = append(slow, from("slow", fmt.Sprint("slow-", i)))
+			in <- slow[i]
+		}
+		for i := range 20 {
+			others = append(others, from(fmt.Sprint("other-", i), fmt.Sprint("m-", i)))
+			in <- others[i]
+		}
+		close(in)
+		served := make(chan error)
+		go func() { served <- c.Serve(t.Context(), in, &consume.Workers{Order: bySource, Log: quiet}) }()
+		synctest.Wait()
+		handled := 0
+		for _, d := range others {
+			handled += len(d.ended)
+		}
+		if handled == 0 { // names share lanes by chance: not all of them do
+			t.Error("none of the other names was handled")
+		}
+		close(goOn)
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range append(slow, others...) {
+			if !slices.Equal(d.ended, []string{"ack"}) {
+				t.Errorf("%s ended as %v", d.m.ID, d.ended)
+			}
+		}
+	})
+}
+
+// A message for which Order panics is handled like any other.
+func TestAnOrderThatPanics(t *testing.T) {
+	c := serving(t, memstore.New(nil), done)
+	in := make(chan consume.Delivery, 2)
+	first, second := message("m-1"), message("m-2")
+	in <- first
+	in <- second
+	close(in)
+	order := func(m *consume.Message) string {
+		if m.ID == "m-1" {
+			panic("no")
+		}
+		return m.ID
+	}
+	if err := c.Serve(t.Context(), in, &consume.Workers{Order: order, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(first.ended, []string{"ack"}) || !slices.Equal(second.ended, []string{"ack"}) {
+		t.Errorf("they ended as %v and %v", first.ended, second.ended)
+	}
+}
+
+// A batch that a handler has ended is handled before what came behind it.
+func TestOrderAfterAHandlerThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []string
+		l := newLedger()
+		c := booking(t, l, func(s *txSpec) {
+			s.Handle = func(_ context.Context, _ *ledgerTx, m *consume.Message, _ order) error {
+				if m.ID == "m-1" {
+					runtime.Goexit()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Contains(seen, m.ID) { // the first run of the batch was rolled back
+					seen = append(seen, m.ID)
+				}
+				return nil
+			}
+		})
+		in := make(chan consume.Delivery, 12)
+		var want []string
+		for i := range 12 {
+			d := from("customer", fmt.Sprint("m-", i))
+			if in <- d; i != 1 {
+				want = append(want, d.m.ID)
+			}
+		}
+		close(in)
+		if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 3, Order: bySource, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(seen, want) {
+			t.Errorf("%v, want %v", seen, want)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/transition"
+)
+
+// both handles two messages in a batch and one by itself, and compares what becomes of them.
+func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonce.Outcome) {
+	t.Helper()
+	verdicts := append(c.HandleBatch(t.Context(), messages("a", "b")), c.Handle(t.Context(), message("c").m))
+	for i, v := range verdicts {
+		if v.Disposition != want || v.Outcome != o {
+			t.Errorf("message %d: %v after %v, %v; want %v after %v", i, v.Disposition, v.Outcome, v.Err, want, o)
+		}
+	}
+}
+
+// An operation that a guarded consumer of the same name has left in the unknown stays so until somebody settles it: to
+// ask again would hold up all that is behind it for ever.
+func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
+	l := newLedger()
+	for _, id := range []string{"a", "b", "c"} {
+		key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: id}
+		rec, _, err := transition.Claim(nil, everonce.ClaimRequest{
+			ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Second, Lifetime: everonce.ForQueue(),
+		}, time.Now().Add(-time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.records[key.RecordID()] = *rec
+	}
+	both(t, booking(t, l, nil), consume.Bury, everonce.Unknown)
+	if l.commits != 0 {
+		t.Errorf("%d commits", l.commits)
+	}
+}
+
+// What nobody knows because the answer to the commit was lost is known at the next claim: until then it is kept in hand.
+func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errLost := errors.New("the line went dead")
+		l := newLedger()
+		l.classes = map[error]everonce.TxErrorClass{errLost: everonce.TxCommitLost, errDown: everonce.TxErrorRetry}
+		away := false
+		l.fails = func(method string) error {
+			if method == "Commit" {
+				away = true
+				return errLost
+			}
+			if away {
+				return errDown
+			}
+			return nil
+		}
+		c := booking(t, l, nil)
+		if v := c.Handle(t.Context(), message("a").m); v.Disposition != consume.Keep || v.Outcome != everonce.Unknown {
+			t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
+		}
+		away = false
+		for _, v := range c.HandleBatch(t.Context(), messages("b", "c")) {
+			if v.Disposition != consume.Keep || v.Outcome != everonce.Unknown {
+				t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
+			}
+		}
+		l.fails = nil
+		if got := dispositions(c.HandleBatch(t.Context(), messages("a", "b", "c"))); got != "ack, ack, ack" {
+			t.Error(got)
+		}
+		if l.row("a") != 1 || l.row("b") != 1 || l.row("c") != 1 {
+			t.Errorf("booked %d, %d and %d times", l.row("a"), l.row("b"), l.row("c"))
+		}
+	})
+}
+
+// A database that is busy each time, before the handler was called, is no failure of the message: it does not count.
+func TestABusyDatabaseDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		l.classes = map[error]everonce.TxErrorClass{errDown: everonce.TxErrorRetry}
+		l.fails = func(method string) error {
+			if method == "Begin" {
+				return errDown
+			}
+			return nil
+		}
+		c := booking(t, l, func(s *txSpec) { s.Retry.Limit = -1 })
+		both(t, c, consume.Keep, everonce.Failed)
+		l.fails = nil
+		both(t, c, consume.Ack, everonce.Executed)
+	})
+}
+
+// One message that takes all the time of its batch does not hold up the others, nor the batch for ever.
+func TestAMessageThatTakesTooLongHoldsUpNoBatch(t *testing.T) {
+	for name, together := range map[string]bool{"one after the other": false, "together": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testTooLong(t, together) })
+		})
+	}
+}
+
+func testTooLong(t *testing.T, together bool) {
+	l := newLedger()
+	c := booking(t, l, func(s *txSpec) {
+		one := s.Handle
+		s.Handle = func(ctx context.Context, tx *ledgerTx, m *consume.Message, v order) error {
+			if m.ID != "slow" {
+				return one(ctx, tx, m, v)
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		if together {
+			each := s.Handle
+			s.HandleAll = func(ctx context.Context, tx *ledgerTx, batch []consume.Received[order]) error {
+				for _, r := range batch {
+					if err := each(ctx, tx, r.Message, r.Payload); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			s.Handle = nil
+		}
+	})
+	in := make(chan consume.Delivery, 5)
+	all := []*delivery{message("a"), message("slow"), message("b"), message("c"), message("d")}
+	for _, d := range all {
+		in <- d
+	}
+	close(in)
+	if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 5, HandleWithin: time.Minute, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range all {
+		want, row := "ack", 1
+		if d.m.ID == "slow" {
+			want, row = "retry true", 0
+		}
+		if len(d.ended) != 1 || d.ended[0] != want || l.row(d.m.ID) != row {
+			t.Errorf("%s ended as %v, want %s, and was booked %d times", d.m.ID, d.ended, want, l.row(d.m.ID))
+		}
+	}
+}
