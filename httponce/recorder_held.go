@@ -134,9 +134,17 @@ func (c *cursor) advance() {
 	}
 }
 
+// copyTo gives w the bytes of some reads, as a source that is copied. It returns what is left: c itself stays
+// off the heap.
+func (c cursor) copyTo(w io.Writer, reads []op) (cursor, error) {
+	src := &copySource{body: c, ops: reads}
+	_, err := io.Copy(w, src)
+	return src.body, err
+}
+
 // copySource is the source of a ReadFrom, read by read.
 type copySource struct {
-	body *cursor
+	body cursor
 	ops  []op // the reads
 	left int  // of the first of them
 }

@@ -59,7 +59,7 @@ func (r *recorder) sendBody() {
 			for end < len(r.held.ops) && r.held.ops[end].kind == read {
 				end++
 			}
-			_, err = io.Copy(r.w, &copySource{body: &body, ops: r.held.ops[i+1 : end]})
+			body, err = body.copyTo(r.w, r.held.ops[i+1:end])
 			i = end - 1
 		}
 		if err != nil {

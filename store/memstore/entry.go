@@ -17,6 +17,7 @@ type entry struct {
 	attempt int32
 	result  micros
 	data    []byte
+	summary []byte
 	codec   string
 	print   *everonce.Fingerprint
 	rare    *rare
@@ -32,7 +33,6 @@ type entry struct {
 
 // rare is what a record of a first attempt that just completes does not have.
 type rare struct {
-	summary     []byte
 	steps       []everonce.StepRecord
 	unknownStep string
 	lastError   string
@@ -68,10 +68,10 @@ func (e *entry) set(rec *everonce.Record) {
 	e.updated, e.completed = microsOf(rec.UpdatedAt), microsOf(rec.CompletedAt)
 	e.result, e.purge = microsOf(rec.ResultUntil), microsOf(rec.PurgeAt)
 	e.setPrint(&rec.Fingerprint)
-	e.codec, e.data = rec.Result.Codec, rec.Result.Data
+	e.codec, e.data, e.summary = rec.Result.Codec, rec.Result.Data, rec.Result.Summary
 	e.rare = nil
-	if rec.Result.Summary != nil || rec.Steps != nil || rec.UnknownStep != "" || rec.LastError != "" || rec.Previous.State != 0 {
-		e.rare = &rare{rec.Result.Summary, rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous}
+	if rec.Steps != nil || rec.UnknownStep != "" || rec.LastError != "" || rec.Previous.State != 0 {
+		e.rare = &rare{rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous}
 	}
 }
 
@@ -95,9 +95,8 @@ func (e *entry) get(rec *everonce.Record) {
 	if e.print != nil {
 		rec.Fingerprint = *e.print
 	}
-	rec.Result.Kind, rec.Result.Codec, rec.Result.Data = e.kind, e.codec, e.data
+	rec.Result.Kind, rec.Result.Codec, rec.Result.Data, rec.Result.Summary = e.kind, e.codec, e.data, e.summary
 	if r := e.rare; r != nil {
-		rec.Result.Summary, rec.Steps = r.summary, r.steps
-		rec.UnknownStep, rec.LastError, rec.Previous = r.unknownStep, r.lastError, r.previous
+		rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous = r.steps, r.unknownStep, r.lastError, r.previous
 	}
 }

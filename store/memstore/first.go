@@ -22,12 +22,12 @@ func (e *entry) begin(req *everonce.ClaimRequest, now micros) {
 // complete does what [transition.Complete] does for a first attempt that holds the record. It reports false, and
 // does nothing, where there is more to it.
 func (e *entry) complete(req *everonce.CompleteRequest, now micros) bool {
-	if e.rare != nil || req.Result.Summary != nil || e.format > everonce.FormatVersion ||
+	if e.rare != nil || e.format > everonce.FormatVersion ||
 		e.state != everonce.StateClaimed || e.token != req.Token || e.nonce != req.Nonce {
 		return false
 	}
 	e.state, e.lease = everonce.StateCompleted, 0
-	e.kind, e.codec, e.data = req.Result.Kind, req.Result.Codec, req.Result.Data
+	e.kind, e.codec, e.data, e.summary = req.Result.Kind, req.Result.Codec, req.Result.Data, req.Result.Summary
 	e.updated, e.completed = now, now
 	e.result, e.purge = now.add(req.Lifetime.Retention), now.add(req.Lifetime.Total())
 	return true

@@ -30,12 +30,11 @@ func TestFirstAttemptIsWhatTransitionMakesOfIt(t *testing.T) {
 
 			done := everonce.CompleteRequest{
 				ID: req.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: life,
-				Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")},
+				Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done"), Summary: []byte("201")},
 			}
 			for name, wrong := range map[string]func(*everonce.CompleteRequest){
-				"token":   func(r *everonce.CompleteRequest) { r.Token++ },
-				"nonce":   func(r *everonce.CompleteRequest) { r.Nonce = everonce.NewNonce() },
-				"summary": func(r *everonce.CompleteRequest) { r.Result.Summary = []byte("201") },
+				"token": func(r *everonce.CompleteRequest) { r.Token++ },
+				"nonce": func(r *everonce.CompleteRequest) { r.Nonce = everonce.NewNonce() },
 			} {
 				other := done
 				wrong(&other)

@@ -14,10 +14,7 @@ func (s *Store) Recall(id everonce.RecordID) (r everonce.Recalled, ok bool) {
 	if e.print != nil {
 		r.Fingerprint = *e.print
 	}
-	r.Result.Kind, r.Result.Codec, r.Result.Data = e.kind, e.codec, e.data
-	if e.rare != nil {
-		r.Result.Summary = e.rare.summary
-	}
+	r.Result.Kind, r.Result.Codec, r.Result.Data, r.Result.Summary = e.kind, e.codec, e.data, e.summary
 	until := e.result
 	sh.mu.Unlock()
 	return r, until == 0 || s.clock() < until
