@@ -53,7 +53,7 @@ func (r *run) audit(ctx context.Context) (Report, error) {
 			rep.Lost++
 		}
 		for _, e := range found {
-			if s.order == nil || e.Cents != s.order.Cents || e.Corrects != s.order.Corrects || e.Country == "" || e.Class == "" {
+			if s.order == nil || e != s.event() {
 				return rep, fmt.Errorf("the document of %s is not what was sent", s.id)
 			}
 		}

@@ -5,8 +5,7 @@
 // With -broken it is built with one of the usual mistakes, and counts what that costs.
 //
 // It starts a broker and a database of its own, by the project's scripts/services. EVENTPIPELINE_RABBITMQ_URL and
-// EVENTPIPELINE_MONGODB_URL name others; then -restart-broker is the command that restarts the broker, and
-// without it that is left out.
+// EVENTPIPELINE_MONGODB_URL name others; then -restart-broker is the command that restarts the broker.
 package main
 
 import (
@@ -32,7 +31,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	code, err := program(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code, err := program(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	if err != nil {
 		log.Print(err)
 	}
@@ -40,7 +39,7 @@ func main() {
 }
 
 // program is main without the process. Its code is 0 only if nothing is lost or doubled.
-func program(ctx context.Context, args []string, out, said io.Writer) (code int, err error) {
+func program(ctx context.Context, args []string, getenv func(string) string, out, said io.Writer) (code int, err error) {
 	s := settings{Log: log.New(said, "", 0), Said: io.Discard}
 	flags := flag.NewFlagSet("eventpipeline", flag.ContinueOnError)
 	flags.SetOutput(said)
@@ -48,7 +47,7 @@ func program(ctx context.Context, args []string, out, said io.Writer) (code int,
 	flags.IntVar(&s.Workers, "workers", 2, "how many worker processes")
 	flags.IntVar(&s.Kills, "kills", 20, "how often a worker is killed")
 	flags.DurationVar(&s.Away, "away", 3*time.Second, "how long MongoDB is away")
-	flags.BoolVar(&s.RestartBroker, "restart", false, "kill the broker in mid-stream and start it again; on RabbitMQ 3.10 its quorum queue may stay without a leader afterwards, and the run then ends at -within")
+	flags.BoolVar(&s.RestartBroker, "restart", true, "kill the broker in mid-stream, and start it again")
 	flags.Var(&s.Broken, "broken", "the `mistake` that it is built with: "+s.Broken.all())
 	within := flags.Duration("within", 5*time.Minute, "give up after so long")
 	restart := flags.String("restart-broker", "", "the `command` that restarts a broker that was not started here")
@@ -63,9 +62,12 @@ func program(ctx context.Context, args []string, out, said io.Writer) (code int,
 	if *verbose {
 		s.Said = said
 	}
+	if s.RestartBroker && *restart == "" && getenv(rabbitVariable) != "" {
+		return 2, fmt.Errorf("the broker that %s names is to be restarted: say how by -restart-broker, or do without by -restart=false", rabbitVariable)
+	}
 	ctx, cancel := context.WithTimeout(ctx, *within)
 	defer cancel()
-	servers, err := openServers(ctx, *restart)
+	servers, err := openServers(ctx, getenv, *restart)
 	if err != nil {
 		return 1, err
 	}

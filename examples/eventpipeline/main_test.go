@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
+	"errors"
 	"log"
 	"os"
+	"strings"
 	"testing"
-	"time"
 )
 
 // TestMain lets the test's own program be the workers.
@@ -22,51 +22,58 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ran runs the program on servers of the test, and returns its report and its exit code.
-func ran(t *testing.T, s *servers, args ...string) (rep Report, code int) {
+// ran runs the program with 300 events, and returns its report and its exit code.
+func ran(t *testing.T, getenv func(string) string, args ...string) (rep Report, code int, said string) {
 	t.Helper()
-	t.Setenv(rabbitVariable, s.rabbitURL)
-	t.Setenv(mongoVariable, s.mongoURL)
-	var out, said bytes.Buffer
-	code, err := program(t.Context(), append([]string{"-json", "-n", "300", "-within", "2m"}, args...), &out, &said)
+	var out, told bytes.Buffer
+	code, err := program(t.Context(), append([]string{"-json", "-n", "300", "-within", "10m"}, args...), getenv, &out, &told)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, &said)
+		t.Fatalf("%v\n%s", err, &told)
 	}
-	dec := json.NewDecoder(&out)
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&rep); err != nil {
-		t.Fatalf("%v\n%s", err, &said)
+	if rep, err = decoded(out.String()); err != nil {
+		t.Fatalf("%v\n%s", err, &told)
 	}
-	if rep.Documents+rep.DeadLettered+rep.Lost != rep.Distinct || rep.Distinct != 300 || rep.Published <= rep.Distinct || rep.Deliveries < rep.Documents {
+	if rep.Documents+rep.DeadLettered+rep.Lost != rep.Distinct || rep.Distinct != 300 || rep.Published < 502 || rep.Deliveries < rep.Documents {
 		t.Errorf("the report does not add up: %+v", rep)
 	}
-	return rep, code
+	return rep, code, told.String()
 }
 
-// The pipeline under kills, with a database that goes away: nothing is lost or doubled. Each
-// mistake costs something: else the test would be blind.
-func TestPipeline(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	s, err := startServers(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// decoded reads a report, which is one JSON object with just these members.
+func decoded(text string) (rep Report, err error) {
+	var members map[string]int
+	if err := json.Unmarshal([]byte(text), &members); err != nil {
+		return rep, err
 	}
-	t.Cleanup(func() {
-		if err := s.down(); err != nil {
-			t.Error(err)
+	want := strings.Fields("published distinct deliveries kills broker_restarts documents duplicates_absorbed dead_lettered lost doubled")
+	for _, name := range want {
+		if _, ok := members[name]; !ok {
+			return rep, errors.New("there is no " + name)
 		}
-	})
-	t.Run("right", func(t *testing.T) {
-		var said bytes.Buffer
-		rep, err := pipeline(ctx, s, settings{Events: 300, Workers: 2, Kills: 6, Away: 2 * time.Second, Log: log.New(&said, "", 0), Said: io.Discard})
-		if err != nil {
-			t.Fatalf("%v\n%s", err, &said)
-		}
-		if !rep.clean() || rep.Kills != 6 || rep.BrokerRestarts != 0 || rep.DuplicatesAbsorbed == 0 || rep.DeadLettered != 15 || rep.Documents != 285 {
-			t.Errorf("%+v\n%s", rep, &said)
-		}
-	})
+	}
+	if len(members) != len(want) {
+		return rep, errors.New("there is more than it should be")
+	}
+	return rep, json.Unmarshal([]byte(text), &rep)
+}
+
+// The pipeline on servers of its own, whose workers are killed, whose broker is killed and started again, and whose
+// database goes away, when nothing may be acknowledged that it does not have: nothing is lost or doubled.
+func TestPipeline(t *testing.T) {
+	t.Parallel()
+	rep, code, said := ran(t, func(string) string { return "" }, "-kills", "10", "-away", "2s")
+	if code != 0 || !rep.clean() || rep.Kills != 10 || rep.BrokerRestarts != 1 || rep.DuplicatesAbsorbed < 150 || rep.DeadLettered != 15 || rep.Documents != 285 {
+		t.Errorf("exit code %d: %+v\n%s", code, rep, said)
+	}
+}
+
+// Each mistake costs something: else TestPipeline would be blind.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	shared := map[string]string{rabbitVariable: os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), mongoVariable: os.Getenv("EVERONCE_TEST_MONGODB_URL")}
+	if shared[rabbitVariable] == "" || shared[mongoVariable] == "" {
+		t.Fatal(`no RabbitMQ or no MongoDB to test with: run scripts/services up, then eval "$(scripts/services env)"`)
+	}
 	for _, m := range []struct {
 		mistake mistake
 		args    []string
@@ -78,24 +85,42 @@ func TestPipeline(t *testing.T) {
 		{noIndex, []string{"-kills", "0", "-away", "0"}, false},
 	} {
 		t.Run(string(m.mistake), func(t *testing.T) {
-			// What a mistake loses is a matter of chance: which message is in hand when a worker dies.
-			rep, code := ran(t, s, append(m.args, "-broken", string(m.mistake))...)
-			for try := 1; code == 0 && try < 4; try++ {
-				rep, code = ran(t, s, append(m.args, "-broken", string(m.mistake))...)
+			t.Parallel()
+			// What a mistake costs is a matter of chance: which messages are in hand when a worker dies.
+			for range 4 {
+				rep, code, said := ran(t, func(name string) string { return shared[name] }, append(m.args, "-restart=false", "-broken", string(m.mistake))...)
+				if code == 0 && rep.clean() {
+					continue
+				}
+				if code != 1 || rep.clean() || (rep.Lost > 0) != m.lost || (rep.Doubled > 0) == m.lost {
+					t.Errorf("exit code %d: %+v\n%s", code, rep, said)
+				}
+				return
 			}
-			if code != 1 || rep.clean() || (rep.Lost > 0) != m.lost || (rep.Doubled > 0) == m.lost {
-				t.Errorf("exit code %d: %+v", code, rep)
-			}
+			t.Error("it cost nothing, four times")
 		})
 	}
 }
 
 // Bad arguments are told, and nothing is started.
 func TestArguments(t *testing.T) {
-	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}} {
+	t.Parallel()
+	for _, args := range [][]string{{"-broken", "luck"}, {"-n", "0"}, {"-kills", "-1"}, {"more"}, {"-away", "-1s"}, {"-restart"}} {
 		var said bytes.Buffer
-		if code, err := program(t.Context(), args, &said, &said); code != 2 || err == nil && said.Len() == 0 {
+		code, err := program(t.Context(), args, func(string) string { return "somewhere" }, &said, &said)
+		if code != 2 || err == nil && said.Len() == 0 {
 			t.Errorf("%v: exit code %d, %v", args, code, err)
+		}
+	}
+}
+
+// One server that is named, and one that is not, would be a run on a mixture.
+func TestBothServersAreNamed(t *testing.T) {
+	t.Parallel()
+	for _, named := range []string{rabbitVariable, mongoVariable} {
+		_, err := openServers(context.Background(), func(name string) string { return strings.Repeat("somewhere", strings.Count(name, named)) }, "")
+		if err == nil {
+			t.Errorf("%s alone is taken", named)
 		}
 	}
 }

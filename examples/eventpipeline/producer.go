@@ -18,6 +18,14 @@ type sent struct {
 	order *Order
 }
 
+// country is where all customers are.
+const country = "NL"
+
+// event is what is to become of it.
+func (s *sent) event() Event {
+	return Event{ID: s.id, Customer: s.order.Customer, Country: country, Cents: s.order.Cents, Class: classify(*s.order), Corrects: s.order.Corrects}
+}
+
 // ordersOf makes so many events. Some are not valid, some have a customer who is not known yet, some correct an earlier one.
 func ordersOf(n int) ([]sent, error) {
 	all := make([]sent, n)
@@ -67,7 +75,9 @@ type producer struct {
 	conn       *amqp.Connection
 	ch         *amqp.Channel
 	returns    chan amqp.Return
-	published  int // confirmed
+
+	published int // confirmed
+	failures  int // tries after which something was to be sent again
 }
 
 // window is how many messages may wait for their confirmation.
@@ -85,6 +95,7 @@ func (p *producer) publish(ctx context.Context, stream []sent) error {
 			stream = stream[n:]
 			continue
 		}
+		p.failures++
 		stream = append(missing, stream[n:]...)
 		p.hangUp()
 		if err := pause(ctx, 200*time.Millisecond); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // The variables that name servers that run already. Without both of them the program starts its own.
@@ -27,8 +28,8 @@ type servers struct {
 }
 
 // openServers takes the servers that are named, or starts private ones. restartCommand is for the former.
-func openServers(ctx context.Context, restartCommand string) (*servers, error) {
-	rabbitURL, mongoURL := os.Getenv(rabbitVariable), os.Getenv(mongoVariable)
+func openServers(ctx context.Context, getenv func(string) string, restartCommand string) (*servers, error) {
+	rabbitURL, mongoURL := getenv(rabbitVariable), getenv(mongoVariable)
 	if (rabbitURL == "") != (mongoURL == "") {
 		return nil, fmt.Errorf("set both %s and %s, or none of them", rabbitVariable, mongoVariable)
 	}
@@ -45,41 +46,50 @@ func openServers(ctx context.Context, restartCommand string) (*servers, error) {
 	return s, nil
 }
 
-// startServers starts a broker and a database in a folder of their own, by the project's script.
+// startServers starts a broker and a database by the project's script, each in a folder of its own: so they start at the
+// same time, and nobody else's are restarted.
 func startServers(ctx context.Context) (*servers, error) {
 	script, err := findScript()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "everonce-pipeline-") // short enough for the broker
+	dir, err := os.MkdirTemp("", "everonce-pipeline-")
 	if err != nil {
 		return nil, err
 	}
-	call := func(ctx context.Context, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, script, args...) //nolint:gosec // found above
+	call := func(ctx context.Context, command, server string) (string, error) {
+		cmd := exec.CommandContext(ctx, script, command, server) //nolint:gosec // found above
 		for _, v := range os.Environ() {
 			if !strings.HasPrefix(v, "EVERONCE_") {
 				cmd.Env = append(cmd.Env, v)
 			}
 		}
-		cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+dir, "EVERONCE_NO_DOCKER=1")
+		cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+filepath.Join(dir, server), "EVERONCE_NO_DOCKER=1")
 		return output(cmd)
+	}
+	both := func(ctx context.Context, command string) (rabbit, mongo string, err error) {
+		var rabbitErr, mongoErr error
+		var calls sync.WaitGroup
+		calls.Go(func() { rabbit, rabbitErr = call(ctx, command, "rabbitmq") })
+		calls.Go(func() { mongo, mongoErr = call(ctx, command, "mongodb") })
+		calls.Wait()
+		return rabbit, mongo, errors.Join(rabbitErr, mongoErr)
 	}
 	s := &servers{
 		restart: func(ctx context.Context) error { _, err := call(ctx, "restart", "rabbitmq"); return err },
 		down: func() error {
-			_, err := call(context.WithoutCancel(ctx), "down", "rabbitmq", "mongodb")
+			_, _, err := both(context.WithoutCancel(ctx), "down")
 			return errors.Join(err, os.RemoveAll(dir))
 		},
 	}
-	if _, err := call(ctx, "up", "rabbitmq", "mongodb"); err != nil {
+	if _, _, err := both(ctx, "up"); err != nil {
 		return nil, errors.Join(err, s.down())
 	}
-	lines, err := call(ctx, "env", "rabbitmq", "mongodb")
+	rabbit, mongo, err := both(ctx, "env")
 	if err != nil {
 		return nil, errors.Join(err, s.down())
 	}
-	s.rabbitURL, s.mongoURL = exported(lines, "EVERONCE_TEST_RABBITMQ_URL"), exported(lines, "EVERONCE_TEST_MONGODB_URL")
+	s.rabbitURL, s.mongoURL = exported(rabbit, "EVERONCE_TEST_RABBITMQ_URL"), exported(mongo, "EVERONCE_TEST_MONGODB_URL")
 	return s, nil
 }
 
