@@ -28,11 +28,12 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	c.n = 2
 	if req.ExpireUnsettled {
 		f.life = req.Lifetime.Total()
-		c.args[2] = keeps(max(f.life, f.lease))
+		c.args[2] = micros(max(f.life, f.lease))
 		c.n = 3
 	}
 	var stack [512]byte
 	c.args[0], c.args[1] = string(f.append(stack[:0])), digit(req.Take)
+	sent := time.Now()
 	msg, err := s.write(ctx, &c)
 	if err != nil {
 		return res, failed("claim", err)
@@ -42,12 +43,12 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 		if err != nil {
 			return res, failed("claim", errAnswer)
 		}
-		s.clock.saw(now)
+		s.clock.saw(now, sent)
 		res.Decision, res.Now = everonce.DecideClaimed, at(now)
 		begun(&req, res.Now, &res.Record)
 		return res, nil
 	}
-	err = s.claimed(&req, &msg, &res)
+	err = s.claimed(&req, sent, &msg, &res)
 	switch {
 	case err != nil:
 		err = failed("claim", err)
@@ -72,7 +73,7 @@ func begun(req *everonce.ClaimRequest, now time.Time, rec *everonce.Record) {
 }
 
 // claimed reads the answer of a claim that met a record.
-func (s *Store) claimed(req *everonce.ClaimRequest, msg *rueidis.RedisMessage, res *everonce.ClaimResult) error {
+func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis.RedisMessage, res *everonce.ClaimResult) error {
 	a, err := readAnswer(msg, 2)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (s *Store) claimed(req *everonce.ClaimRequest, msg *rueidis.RedisMessage, r
 	if a.err != nil {
 		return a.err
 	}
-	s.clock.saw(a.number(1))
+	s.clock.saw(a.number(1), sent)
 	if res.Decision == everonce.DecideAbsent || res.Decision == everonce.DecideNewer {
 		return nil
 	}

@@ -9,27 +9,33 @@ import (
 // from its end, so that a plain GET may answer for the server, and it is told as the time of that answer.
 type clock struct{ latest atomic.Pointer[tick] }
 
-// tick is a time of the server's, and when it came in.
+// tick is a time of the server's, which it has read between the sending of a call and the coming of its answer.
 type tick struct {
-	server int64
-	local  time.Time
+	server         int64
+	sent, answered time.Time
 }
 
 // tickEvery is how old a tick may be when another takes its place.
 const tickEvery = time.Second
 
-// saw notes a time that the server has just told.
-func (c *clock) saw(us int64) {
-	if t := c.latest.Load(); t == nil || time.Since(t.local) > tickEvery {
-		c.latest.Store(&tick{server: us, local: time.Now()})
+// saw notes a time that the server has just told, in answer to a call that was sent at a time of this process'.
+func (c *clock) saw(us int64, sent time.Time) {
+	if t := c.latest.Load(); t == nil || sent.Sub(t.sent) > tickEvery {
+		c.latest.Store(&tick{server: us, sent: sent, answered: time.Now()})
 	}
 }
 
-// now returns a time that the server's clock has passed, as far as the two run alike; zero where nothing is known.
-func (c *clock) now() int64 {
+// passed returns a time that the server's clock has passed, as far as the two run alike; zero where nothing is known.
+func (c *clock) passed() int64 {
 	t := c.latest.Load()
 	if t == nil {
 		return 0
 	}
-	return t.server + time.Since(t.local).Microseconds()
+	return t.server + time.Since(t.answered).Microseconds()
+}
+
+// atMost returns a time that the server's clock has not passed, as far as the two run alike.
+func (c *clock) atMost() int64 {
+	t := c.latest.Load()
+	return t.server + time.Since(t.sent).Microseconds()
 }

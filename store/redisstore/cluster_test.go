@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -56,14 +55,15 @@ func clusterClient(t testing.TB, nodes []*process) rueidis.Client {
 func TestConformanceCluster(t *testing.T) {
 	t.Parallel()
 	nodes := startCluster(t)
-	t.Cleanup(func() { // after the suite, whose tests run in parallel
-		for _, n := range nodes {
-			client := n.client(t)
-			if size, err := client.Do(context.Background(), client.B().Dbsize().Build()).ToInt64(); err != nil || size == 0 {
-				t.Errorf("a node of the cluster has %d keys, %v", size, err)
-			}
+	spread := newStore(t, clusterClient(t, nodes), &redisstore.Options{Prefix: "spread:"})
+	for i := range 30 {
+		claimed(t, spread, everonce.Key{Scope: "spread", ID: strconv.Itoa(i)})
+	}
+	for i, n := range nodes {
+		if size, err := command(t, n.client(t), "DBSIZE").ToInt64(); err != nil || size == 0 {
+			t.Errorf("node %d of the cluster has %d of 30 records, %v", i, size, err)
 		}
-	})
+	}
 	storetest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), capabilities())
 }
 

@@ -110,6 +110,8 @@ func TestConformanceAfterACrash(t *testing.T) {
 	noErr(t, err)
 	p.kill(t)
 	p.restart(t)
+	reconnected(t, client)
+	reconnected(t, peer)
 	_, err = before.Complete(t.Context(), completionOf(&rec, "receipt"))
 	noErr(t, err)
 	res, err := before.Claim(t.Context(), claimOf(testKey))

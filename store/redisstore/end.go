@@ -42,7 +42,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	b = appendText(b, r.Codec)
 	b = appendText(b, r.Summary)
 	both := string(b)
-	c.with(both[:n], both[n:], view(r.Data), keeps(req.Lifetime.Retention), keeps(req.Lifetime.Total()))
+	c.with(both[:n], both[n:], view(r.Data), micros(req.Lifetime.Retention), micros(req.Lifetime.Total()))
 	if s.waits() {
 		c.args[5], c.n = "1", 6
 	}
@@ -72,7 +72,7 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 		scope: req.Scope, name: req.Name, class: req.ErrorClass,
 	}
 	msg, err := s.write(ctx, c.with(token, string(req.Nonce[:]), digit(req.State), string(appendText(nil, req.ErrorClass)), req.Step,
-		micros(life), keeps(life), expire, string(left.append(nil)), touch))
+		micros(life), expire, string(left.append(nil)), touch))
 	if err != nil {
 		return res, failed("release", err)
 	}
@@ -90,7 +90,7 @@ func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res evero
 	b := appendMicros(stack[:0], req.Lease)
 	b = appendMicros(b, 0)
 	b = appendMicros(b, req.Lifetime.Total())
-	return res, s.attempt(ctx, "renew", c.with(holder(req.Token, &req.Nonce), string(b), keeps(max(req.Lifetime.Total(), req.Lease))))
+	return res, s.attempt(ctx, "renew", c.with(holder(req.Token, &req.Nonce), string(b), micros(max(req.Lifetime.Total(), req.Lease))))
 }
 
 // attempt sends a script that writes for the attempt which holds the record.

@@ -125,6 +125,16 @@ func (p *process) client(t testing.TB) rueidis.Client {
 	return dial(t, p.option())
 }
 
+// reconnected waits until a client has noticed that its server was restarted: it is told by the first use of its old connection.
+func reconnected(t testing.TB, client rueidis.Client) {
+	t.Helper()
+	for client.Do(t.Context(), client.B().Ping().Build()).Error() != nil {
+		if t.Context().Err() != nil {
+			t.Fatal("the client does not find its server again")
+		}
+	}
+}
+
 // command sends any command.
 func command(t testing.TB, client rueidis.Client, words ...string) rueidis.RedisResult {
 	t.Helper()

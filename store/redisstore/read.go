@@ -12,11 +12,11 @@ import (
 // lookMargin is how far from its end a result must be for a plain read to answer for the server.
 const lookMargin = time.Second
 
-// look reads a saved result without a script: what it finds is a completed record, because that has as long to live
-// as the server keeps it.
+// look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay; all
+// else a script has to judge.
 func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *everonce.Record, now *time.Time) (found bool, err error) {
-	us := s.clock.now()
-	if us == 0 {
+	passed := s.clock.passed()
+	if passed == 0 {
 		return false, nil
 	}
 	// Not the builder's own MGET: a client that sends reads to replicas would send it to one that is behind.
@@ -37,8 +37,8 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 	if err != nil {
 		return false, failed("read", err)
 	}
-	*now = at(us)
-	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.Sub(*now) < lookMargin {
+	*now = at(passed)
+	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.Sub(at(s.clock.atMost())) < lookMargin {
 		return false, nil
 	}
 	return true, failed("read", saved(&both[1], rec))
@@ -54,18 +54,19 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 		}
 	}
 	res = everonce.GetResult{}
+	sent := time.Now()
 	msg, err := s.run(ctx, &c)
 	if err != nil {
 		return res, failed("get", err)
 	}
-	if err = s.got(&req.ID, &msg, &res); err != nil {
+	if err = s.got(&req.ID, sent, &msg, &res); err != nil {
 		return everonce.GetResult{}, failed("get", err)
 	}
 	return res, nil
 }
 
 // got reads the answer of the script that reads.
-func (s *Store) got(id *everonce.RecordID, msg *rueidis.RedisMessage, res *everonce.GetResult) error {
+func (s *Store) got(id *everonce.RecordID, sent time.Time, msg *rueidis.RedisMessage, res *everonce.GetResult) error {
 	a, err := readAnswer(msg, 1)
 	if err != nil {
 		return err
@@ -74,7 +75,7 @@ func (s *Store) got(id *everonce.RecordID, msg *rueidis.RedisMessage, res *evero
 	if a.err != nil {
 		return a.err
 	}
-	s.clock.saw(now)
+	s.clock.saw(now, sent)
 	res.Now = at(now)
 	if len(a.parts) == 1 {
 		return nil

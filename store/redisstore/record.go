@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -105,13 +104,6 @@ var noTimes [3 * 8]byte
 
 func appendMicros(b []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(d.Microseconds())) //nolint:gosec // two's complement
-}
-
-// keeps is for how long the server keeps what is to be kept for so long, in milliseconds: a little longer, because it
-// counts from the millisecond that the script began in.
-func keeps(d time.Duration) string {
-	const spare = 2
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond)+spare, 10)
 }
 
 // reader reads what a script has answered, and remembers whether it was too short.

@@ -17,13 +17,18 @@ import (
 func startReplica(t *testing.T, of *process) *process {
 	t.Helper()
 	p := startServer(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(of.port), "--repl-diskless-sync-delay", "0")
-	client := p.client(t)
+	follows(t, p.client(t))
+	return p
+}
+
+// follows waits until a replica has what its master has.
+func follows(t *testing.T, client rueidis.Client) {
+	t.Helper()
 	for up := false; !up; {
 		text, err := command(t, client, "INFO", "replication").ToString()
 		noErr(t, err)
 		up = redisstore.InfoOf(text)["master_link_status"] == "up"
 	}
-	return p
 }
 
 // With Options.Replicas a write is acknowledged when the replica has it: a failover to that one loses nothing. A write that
@@ -91,17 +96,41 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	}
 }
 
-// A client that still talks to a master which has become a replica is told so: a failure, and no answer.
+// A client that still talks to a master which has become a replica is told so when it writes: a failure, and no answer. What
+// the replica still knows of running and finished attempts it answers.
 func TestReadOnlyIsAFailure(t *testing.T) {
 	t.Parallel()
-	old, next := startServer(t), startServer(t)
+	old := startServer(t, "--replica-serve-stale-data", "yes")
 	s := newStore(t, old.client(t), &redisstore.Options{})
-	rec := claimed(t, s, testKey)
-	command(t, old.client(t), "CONFIG", "SET", "replica-serve-stale-data", "yes")
-	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(next.port))
+	rec, done := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "demoted", ID: "done"})
+	_, err := s.Complete(t.Context(), completionOf(&done, "v"))
+	noErr(t, err)
+	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(freePort(t))) // which it does not reach: its records stay
 	errs := everyCall(t.Context(), s, &rec)
-	failures(t, errs, "Claim", "Claim of a known key", "KeepIdentity")
-	if err := errs["Claim"]; !strings.Contains(err.Error(), "READONLY") {
+	failures(t, errs, "Claim", "Renew", "SaveStep", "Complete", "Release", "KeepIdentity", "Watch")
+	for _, call := range []string{"Claim", "Renew", "SaveStep", "Complete", "Release"} {
+		if err := errs[call]; err != nil && !strings.Contains(err.Error(), "READONLY") {
+			t.Errorf("%s: %v, want READONLY", call, err)
+		}
+	}
+	res, err := s.Claim(t.Context(), claimOf(testKey))
+	decided(t, res, err, everonce.DecideInProgress)
+	res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: "demoted", ID: "done"}))
+	decided(t, res, err, everonce.DecideReplay)
+}
+
+// A replica that has taken over what its new master has, without the record, does not make one of its own.
+func TestAReplicaClaimsNothing(t *testing.T) {
+	t.Parallel()
+	old, next := startServer(t), startServer(t, "--repl-diskless-sync-delay", "0")
+	client := old.client(t)
+	s := newStore(t, client, &redisstore.Options{})
+	claimed(t, s, testKey)
+	command(t, client, "REPLICAOF", "127.0.0.1", strconv.Itoa(next.port))
+	follows(t, client)
+	_, err := s.Claim(t.Context(), claimOf(testKey))
+	failures(t, map[string]error{"Claim": err}, "Claim")
+	if err != nil && !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("Claim: %v, want READONLY", err)
 	}
 }

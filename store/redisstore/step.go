@@ -20,6 +20,6 @@ func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res
 	b = appendText(b, r.Summary)
 	b = append(b, r.Data...)
 	return res, s.attempt(ctx, "save step", c.with(holder(req.Token, &req.Nonce), req.Step.Name, digit(req.Step.State),
-		strconv.Itoa(req.Step.Attempt), view(b), micros(req.Lease), micros(req.Lifetime.Total()), keeps(max(req.Lifetime.Total(), req.Lease)),
+		strconv.Itoa(req.Step.Attempt), view(b), micros(req.Lease), micros(req.Lifetime.Total()), micros(max(req.Lifetime.Total(), req.Lease)),
 		strconv.Itoa(everonce.MaxSteps)))
 }

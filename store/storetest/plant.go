@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -270,26 +271,41 @@ func (s *noFingerprint) Claim(ctx context.Context, req everonce.ClaimRequest) (e
 	return s.Store.Claim(ctx, req)
 }
 
-// blindPurge selects what is gone, and later removes what it had selected, without looking again.
+// blindPurge selects what is gone, and later removes what it had selected, without looking again. A claim of what is gone
+// waits until a purge has selected it, and that purge for the claim, so that the race is always run.
 type blindPurge struct {
 	planted
 	mu      sync.Mutex
-	claims  map[everonce.RecordID]int
+	races   map[everonce.RecordID]*purgeRace // of every key that was claimed
 	removed map[everonce.RecordID]bool
+}
+
+// purgeRace is between a purge that has selected a record and a claim of its key.
+type purgeRace struct {
+	selected, claimed         chan struct{}
+	closeSelected, closeClaim sync.Once
 }
 
 func (s *blindPurge) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
 	s.mu.Lock()
-	if s.claims == nil {
-		s.claims, s.removed = make(map[everonce.RecordID]int), make(map[everonce.RecordID]bool)
+	if s.races == nil {
+		s.races, s.removed = make(map[everonce.RecordID]*purgeRace), make(map[everonce.RecordID]bool)
 	}
-	delete(s.removed, req.ID)
+	race, known := s.races[req.ID]
+	if !known {
+		s.races[req.ID] = &purgeRace{selected: make(chan struct{}), claimed: make(chan struct{})}
+	}
 	s.mu.Unlock()
-	res, err := s.Store.Claim(ctx, req)
-	s.mu.Lock()
-	s.claims[req.ID]++
-	s.mu.Unlock()
-	return res, err
+	if known {
+		if got, err := s.Store.Get(ctx, everonce.GetRequest{ID: req.ID}); err == nil && !got.Found {
+			defer race.closeClaim.Do(func() { close(race.claimed) })
+			select {
+			case <-race.selected:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return s.Store.Claim(ctx, req)
 }
 
 func (s *blindPurge) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
@@ -303,28 +319,25 @@ func (s *blindPurge) Get(ctx context.Context, req everonce.GetRequest) (everonce
 }
 
 func (s *blindPurge) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
-	seen := make(map[everonce.RecordID]int)
 	s.mu.Lock()
-	for id, n := range s.claims {
-		seen[id] = n
-	}
+	gone := maps.Clone(s.races)
 	s.mu.Unlock()
-	for id := range seen {
+	for id, race := range gone {
 		if got, err := s.Store.Get(ctx, everonce.GetRequest{ID: id}); err != nil || got.Found {
-			delete(seen, id)
+			delete(gone, id)
+			continue
 		}
+		race.closeSelected.Do(func() { close(race.selected) })
 	}
 	res, err := s.Store.Purge(ctx, req)
-	for wait := time.Now(); len(seen) > 0 && time.Since(wait) < 100*time.Millisecond; { // as for a lock
-		s.mu.Lock()
-		for id, n := range seen {
-			if s.claims[id] > n {
-				s.removed[id] = true
-				delete(seen, id)
-			}
+	for id, race := range gone {
+		select {
+		case <-race.claimed: // as for a lock
+			s.mu.Lock()
+			s.removed[id] = true
+			s.mu.Unlock()
+		case <-ctx.Done():
 		}
-		s.mu.Unlock()
-		time.Sleep(time.Millisecond)
 	}
 	return res, err
 }

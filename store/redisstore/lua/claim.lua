@@ -1,28 +1,27 @@
 -- Claims a record. Answers the time, a number, where there was none and the claim has it now; else the decision, the
 -- time, the record as it stands, and its result or its steps where they are asked about.
--- ARGV: 1 the new record from its nonce on, 2 take over, 3 how long the server keeps it (absent: without end).
+-- ARGV: 1 the new record from its nonce on, 2 take over, 3 the longer of lease and lifetime (absent: it has no end).
 local r = redis.call('GET', KEYS[1])
 --include time
-local settle = ARGV[2] > '1'
-if not r then
-  if settle then return {8, now} end
-  if ARGV[3] then
-    redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1], 'PX', ARGV[3])
-  else
-    redis.call('SET', KEYS[1], struct.pack('<i8i8', now, now) .. ARGV[1])
+if r then -- what most duplicates find
+  local known, stands = string.byte(r, 33, 34)
+  if stands == 4 and known == 1 and now < struct.unpack('<i8', r) + struct.unpack('<i8', r, 44) and
+    string.sub(r, 92, 123) == string.sub(ARGV[1], 76, 107) then
+    return {2, now, r, redis.call('GET', KEYS[2])}
   end
-  return now
 end
 
-local known, stands = string.byte(r, 33, 34)
-if stands == 4 and known == 1 and now < struct.unpack('<i8', r) + struct.unpack('<i8', r, 44) and
-  string.sub(r, 92, 123) == string.sub(ARGV[1], 76, 107) then
-  return {2, now, r, redis.call('GET', KEYS[2])}
+--include keep
+local settle = ARGV[2] > '1'
+local till = ARGV[3] and now + ARGV[3]
+if not r then
+  if settle then return {8, now} end
+  put(struct.pack('<i8i8', now, now) .. ARGV[1], till)
+  return now
 end
 
 --include read
 --include gone
---include keep
 --include held
 if format > 1 then return {10, now} end
 if gone then
@@ -30,7 +29,7 @@ if gone then
   token = math.max(token + 1, now)
   redis.call('DEL', KEYS[2], KEYS[1] .. ':s')
   r = struct.pack('<i8i8', now, token) .. string.sub(ARGV[1], 1, 51) .. struct.pack('<i8i8', now, now) .. string.sub(ARGV[1], 68)
-  put(r, ARGV[3])
+  put(r, till)
   return {1, now, r}
 end
 
@@ -51,9 +50,9 @@ end
 
 local own = nonce == string.sub(ARGV[1], 1, 16)
 if own and state == 1 then -- the same claim again
-  keep(steps, ARGV[3])
+  keep(steps, till)
   r = struct.pack('<i8', now) .. string.sub(r, 9, 35) .. string.sub(ARGV[1], 20, 43) .. string.sub(r, 60)
-  put(r, ARGV[3])
+  put(r, till)
   return answer(1)
 end
 if own then return {7, now, r} end
@@ -80,6 +79,6 @@ local first = struct.pack('<Hc0Hc0Hc0Hc0Hc0', #algorithm, algorithm, #scope, sco
 r = struct.pack('<i8i8', now, math.max(token + 1, now)) .. string.sub(ARGV[1], 1, 43) ..
   struct.pack('<BBHI4i8i8i8', found, watched, steps, attempt + 1, created, now, claimed) .. sum ..
   struct.pack('<HH', #first, #first + 2 + #class) .. first .. struct.pack('<Hc0Hc0HH', #class, class, #unknown, unknown, 0, 0)
-keep(steps, ARGV[3])
-put(r, ARGV[3])
+keep(steps, till)
+put(r, till)
 return answer(1)

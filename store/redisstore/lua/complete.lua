@@ -1,23 +1,29 @@
 #!lua flags=allow-oom
 -- Saves a result. Answers 0, 1 (lease lost) or 2 (newer format).
 -- ARGV: 1 token, nonce, format, state, kind, and the lengths of lease, retention and lifetime, 2 the record's end from the
--- unknown step on, 3 data, 4 how long the server keeps the result, 5 and the record, 6 (may be absent) that a repetition
--- must write something too.
+-- unknown step on, 3 data, 4 retention, 5 lifetime, 6 (may be absent) that a repetition must write something too.
 local r = redis.call('GET', KEYS[1])
 if not r then return 1 end
 local format, state = string.byte(r, 33, 34)
 if format > 1 then return 2 end
 if string.sub(r, 9, 32) ~= string.sub(ARGV[1], 1, 24) then return 1 end
+--include time
+--include ends
+local lease, _, purge, _, watched, few, many = struct.unpack('<i8i8i8BBBB', r, 36)
+if purge ~= 0 then
+  local updated = struct.unpack('<i8', r)
+--include gone
+  if gone then return 1 end
+end
 if state ~= 1 then
   if state ~= 4 then return 1 end
   if ARGV[6] then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
   return 0
 end
---include time
-local watched, few, many = string.byte(r, 61, 63)
 local low, high = string.byte(r, 126, 127)
-if few + many > 0 then redis.call('PEXPIRE', KEYS[1] .. ':s', ARGV[4]) end
-if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4]) end
-redis.call('SET', KEYS[1], struct.pack('<i8', now) .. ARGV[1] .. string.sub(r, 60, 127 + low + 256 * high) .. ARGV[2], 'PX', ARGV[5])
+local kept = ends(now + ARGV[4])
+if few + many > 0 then redis.call('PEXPIREAT', KEYS[1] .. ':s', kept) end
+if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], ARGV[3], 'PXAT', kept) end
+redis.call('SET', KEYS[1], struct.pack('<i8', now) .. ARGV[1] .. string.sub(r, 60, 127 + low + 256 * high) .. ARGV[2], 'PXAT', ends(now + ARGV[5]))
 if watched > 0 then redis.pcall('PUBLISH', KEYS[1], '') end
 return 0

@@ -1,17 +1,17 @@
--- put writes the record; px is how long the server keeps it, in milliseconds: nothing is without end. The steps, in a key
--- of the same slot, end with it.
-local function put(record, px)
-  if px then
-    redis.call('SET', KEYS[1], record, 'PX', px)
+-- put writes the record; till is when it ends: nothing is never. The steps, in a key of the same slot, end with it.
+--include ends
+local function put(record, till)
+  if till then
+    redis.call('SET', KEYS[1], record, 'PXAT', ends(till))
   else
     redis.call('SET', KEYS[1], record)
   end
 end
 
-local function keep(steps, px)
+local function keep(steps, till)
   if steps == 0 then return end
-  if px then
-    redis.call('PEXPIRE', KEYS[1] .. ':s', px)
+  if till then
+    redis.call('PEXPIREAT', KEYS[1] .. ':s', ends(till))
   else
     redis.call('PERSIST', KEYS[1] .. ':s')
   end

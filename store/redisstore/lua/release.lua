@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Ends an attempt without a result. Answers 0, 2 (newer format) or 3 (superseded).
--- ARGV: 1 token (empty: by nonce), 2 nonce, 3 state, 4 error class with its length, 5 step, 6 lifetime, 7 how long the
--- server keeps a record that has an end, 8 whether an abandoned one has, 9 the record that a release by nonce may
--- leave, from its nonce on, 10 whether a repetition must write something too.
+-- ARGV: 1 token (empty: by nonce), 2 nonce, 3 state, 4 error class with its length, 5 step, 6 lifetime, 7 whether an
+-- abandoned record has an end, 8 the record that a release by nonce may leave, from its nonce on, 9 whether a repetition
+-- must write something too.
 local r = redis.call('GET', KEYS[1])
 --include time
 --include keep
@@ -11,7 +11,7 @@ local by_nonce = ARGV[1] == ''
 -- refuse leaves a record that knows the nonce of a claim which did not arrive yet.
 local function refuse(token)
   redis.call('DEL', KEYS[2], KEYS[1] .. ':s')
-  put(struct.pack('<i8i8', now, token) .. string.sub(ARGV[9], 1, 51) .. struct.pack('<i8', now) .. string.sub(ARGV[9], 60), ARGV[7])
+  put(struct.pack('<i8i8', now, token) .. string.sub(ARGV[8], 1, 51) .. struct.pack('<i8', now) .. string.sub(ARGV[8], 60), now + ARGV[6])
   return 0
 end
 
@@ -22,6 +22,10 @@ end
 --include read
 --include gone
 if format > 1 then return 2 end
+if gone then
+  if by_nonce then return refuse(math.max(token + 1, now)) end
+  return 3
+end
 local own = nonce == ARGV[2] and (by_nonce or string.sub(r, 9, 16) == ARGV[1])
 if own and state == 1 then
   local back = by_nonce and (previous == 3 or previous == 1) -- nobody has settled what the claim found
@@ -30,21 +34,20 @@ if own and state == 1 then
   local length = struct.unpack('<H', r, 124)
   local _, unknown = struct.unpack('<Hc0Hc0', r, 128 + length)
   if not back or ARGV[5] ~= '' then unknown = ARGV[5] end
-  local life, px = 0
-  if ended == 2 or ARGV[8] == '1' then
-    life, px = ARGV[6], ARGV[7]
+  local life, till = 0
+  if ended == 2 or ARGV[7] == '1' then
+    life, till = ARGV[6], now + ARGV[6]
   end
-  keep(steps, px)
+  keep(steps, till)
   put(struct.pack('<i8', now) .. string.sub(r, 9, 32) .. struct.pack('<BBBi8i8i8', 1, ended, 0, 0, 0, life) .. string.sub(r, 60, 125) ..
-    struct.pack('<H', length + #ARGV[4]) .. string.sub(r, 128, 127 + length) .. ARGV[4] .. struct.pack('<Hc0HH', #unknown, unknown, 0, 0), px)
+    struct.pack('<H', length + #ARGV[4]) .. string.sub(r, 128, 127 + length) .. ARGV[4] .. struct.pack('<Hc0HH', #unknown, unknown, 0, 0), till)
   if watched > 0 then redis.pcall('PUBLISH', KEYS[1], '') end
   return 0
 end
 if own and state ~= 4 then -- repeated
-  if ARGV[10] == '1' then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
+  if ARGV[9] == '1' then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
   return 0
 end
-if by_nonce and gone then return refuse(math.max(token + 1, now)) end
 if by_nonce and state == 2 then -- the late packet of this claim is refused; the one before has ended long since
   redis.call('SETRANGE', KEYS[1], 16, ARGV[2])
   return 0

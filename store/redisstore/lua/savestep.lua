@@ -1,9 +1,8 @@
 #!lua flags=allow-oom
 -- Writes a step. Answers 0, 1 (lease lost), 2 (newer format) or 4 (too many steps).
 -- ARGV: 1 token and nonce, 2 name, 3 state, 4 attempt, 5 the step from its kind on, 6 lease (0: not renewed), 7 lifetime,
--- 8 how long the server keeps a record that has an end, 9 the limit of steps.
+-- 8 the longer of both, 9 the limit of steps.
 --include hold
---include time
 --include keep
 local began, ended, place = now, now, steps
 if ARGV[3] == '1' then ended = 0 end
@@ -21,20 +20,20 @@ end
 if not stands then
   redis.call('HSET', KEYS[3], ARGV[2], struct.pack('<BI4Hi8i8', ARGV[3], ARGV[4], place, began, ended) .. ARGV[5])
 end
-local px
+local till
 if ARGV[6] ~= '0' then
   lease = ARGV[6]
   if purge ~= 0 then
-    purge, px = ARGV[7], ARGV[8]
+    purge, till = ARGV[7], now + ARGV[8]
   end
 else -- the ends stay where they are
   lease = updated + lease - now
   if purge ~= 0 then
     purge = updated + purge - now
     if purge == 0 then purge = -1 end
-    px = string.format('%.0f', math.max(1, math.ceil(math.max(lease, purge) / 1000) + 2))
+    till = now + math.max(lease, purge)
   end
 end
-if px then keep(steps, px) end
-put(struct.pack('<i8', now) .. string.sub(r, 9, 35) .. struct.pack('<i8i8i8BBH', lease, 0, purge, previous, watched, steps) .. string.sub(r, 64), px)
+if till then keep(steps, till) end
+put(struct.pack('<i8', now) .. string.sub(r, 9, 35) .. struct.pack('<i8i8i8BBH', lease, 0, purge, previous, watched, steps) .. string.sub(r, 64), till)
 return 0

@@ -1,0 +1,238 @@
+package redisstore_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// backdate makes a record one that was written so long ago. The server does not know, and keeps it.
+func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID, by time.Duration) {
+	t.Helper()
+	text, err := command(t, client, "GETRANGE", redisstore.KeyOf(s, id), "0", "7").ToString()
+	noErr(t, err)
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], binary.LittleEndian.Uint64([]byte(text))-uint64(by.Microseconds()))
+	command(t, client, "SETRANGE", redisstore.KeyOf(s, id), "0", string(b[:]))
+}
+
+// A record whose time is over is judged by the server's TIME in each script, and not by whether the server has removed it
+// yet: to the very call that finds it, it is absent (rule 13).
+func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	ctx := t.Context()
+	claimedLast := func(*everonce.Record) error { return nil }
+	completed := func(rec *everonce.Record) error { _, err := s.Complete(ctx, completionOf(rec, "v")); return err }
+	released := func(rec *everonce.Record) error {
+		_, err := s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+		return err
+	}
+	is := func(want error) func(t *testing.T, err error) {
+		return func(t *testing.T, err error) {
+			t.Helper()
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		before func(rec *everonce.Record) error
+		call   func(rec *everonce.Record) error
+		judge  func(t *testing.T, err error)
+	}{
+		"complete":           {claimedLast, completed, is(everonce.ErrLeaseLost)},
+		"complete, repeated": {completed, completed, is(everonce.ErrLeaseLost)},
+		"renew":              {claimedLast, func(rec *everonce.Record) error { _, err := s.Renew(ctx, renewalOf(rec)); return err }, is(everonce.ErrLeaseLost)},
+		"save step":          {claimedLast, func(rec *everonce.Record) error { _, err := s.SaveStep(ctx, stepOf(rec, "mail")); return err }, is(everonce.ErrLeaseLost)},
+		"release": {claimedLast, func(rec *everonce.Record) error {
+			res, err := s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+			if err == nil && !res.Superseded {
+				err = errors.New("not superseded")
+			}
+			return err
+		}, is(nil)},
+		"release by nonce": {released, func(rec *everonce.Record) error {
+			req := releaseOf(rec, everonce.StateReleased)
+			req.Token = 0
+			if _, err := s.Release(ctx, req); err != nil {
+				return err
+			}
+			again := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
+			again.Nonce = rec.Nonce
+			_, err := s.Claim(ctx, again)
+			return err
+		}, is(everonce.ErrAttemptEnded)},
+		"get": {completed, func(rec *everonce.Record) error {
+			got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+			if err == nil && got.Found {
+				err = errors.New("found")
+			}
+			return err
+		}, is(nil)},
+		"brief get": {completed, func(rec *everonce.Record) error {
+			got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID, Brief: true})
+			if err == nil && got.Found {
+				err = errors.New("found")
+			}
+			return err
+		}, is(nil)},
+		"list": {completed, func(rec *everonce.Record) error {
+			page, err := s.List(ctx, everonce.ListRequest{Scope: rec.Scope})
+			for _, r := range page.Records {
+				if r.ID == rec.ID {
+					err = errors.New("listed")
+				}
+			}
+			return err
+		}, is(nil)},
+		"watch": {claimedLast, func(rec *everonce.Record) error {
+			w, err := s.Watch(ctx, everonce.WatchRequest{ID: rec.ID})
+			if err != nil {
+				return err
+			}
+			defer w.Stop()
+			select {
+			case <-w.Ended:
+				return nil
+			default:
+				return errors.New("there is nothing to wait for, and yet it waits")
+			}
+		}, is(nil)},
+		"claim of a completed key": {completed, claimsAnew(s), is(nil)},
+		"claim of a running key":   {claimedLast, claimsAnew(s), is(nil)},
+		"claim of a released key":  {released, claimsAnew(s), is(nil)},
+		"claim to settle": {claimedLast, func(rec *everonce.Record) error {
+			req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
+			req.Take = everonce.TakeForced
+			res, err := s.Claim(ctx, req)
+			if err == nil && res.Decision != everonce.DecideAbsent {
+				err = errors.New(res.Decision.String())
+			}
+			return err
+		}, is(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := claimOf(everonce.Key{Scope: "judged", ID: name})
+			req.ExpireUnsettled = true
+			res, err := s.Claim(ctx, req)
+			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			noErr(t, c.before(&rec))
+			backdate(t, client, s, rec.ID, life.Total())
+			c.judge(t, c.call(&rec))
+		})
+	}
+}
+
+// claimsAnew claims a key whose record is over, as a new one.
+func claimsAnew(s *redisstore.Store) func(rec *everonce.Record) error {
+	return func(rec *everonce.Record) error {
+		req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
+		req.Fingerprint = everonce.FingerprintOf("another")
+		res, err := s.Claim(ctx(), req)
+		switch r := &res.Record; {
+		case err != nil:
+			return err
+		case res.Decision != everonce.DecideClaimed:
+			return errors.New(res.Decision.String())
+		case r.Attempt != 1 || r.Token <= rec.Token || r.Previous.State != 0 || len(r.Steps) != 0:
+			return errors.New("it is not a new record")
+		}
+		return nil
+	}
+}
+
+// The retention and the lease are judged too: a result whose retention is over is not replayed, and a lease that ran out
+// does not hold, whatever the server still has.
+func TestRetentionAndLeaseAreJudged(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	prefix := newPrefix(t, client)
+	for name, opts := range map[string]redisstore.Options{"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}} {
+		s := newStore(t, client, &opts)
+		done := everonce.Key{Scope: "retention", ID: name}
+		rec := claimed(t, s, done)
+		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+		backdate(t, client, s, rec.ID, life.Retention)
+		res, err := s.Claim(t.Context(), claimOf(done))
+		if got := decided(t, res, err, everonce.DecideExpired).Record.Result; len(got.Data) != 0 || string(got.Summary) != "summary" {
+			t.Errorf("%s: an expired result is told as %q with the summary %q", name, got.Data, got.Summary)
+		}
+		for _, brief := range []bool{false, true} {
+			got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: brief})
+			if err != nil || len(got.Record.Result.Data) != 0 {
+				t.Errorf("%s: an expired result is read as %q, %v", name, got.Record.Result.Data, err)
+			}
+		}
+		running := everonce.Key{Scope: "lease", ID: name}
+		rec = claimed(t, s, running)
+		backdate(t, client, s, rec.ID, lease)
+		res, err = s.Claim(t.Context(), claimOf(running))
+		decided(t, res, err, everonce.DecideAbandoned)
+	}
+}
+
+// The server removes nothing before its end: the end is counted from the TIME that the script has read, to which a slow
+// script, or a busy machine, may have come late.
+func TestTheServerKeepsUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	until := func(id everonce.RecordID, part string) time.Time {
+		t.Helper()
+		ms, err := command(t, client, "PEXPIRETIME", redisstore.KeyOf(s, id)+part).ToInt64()
+		noErr(t, err)
+		return time.UnixMilli(ms)
+	}
+	judge := func(what string, rec *everonce.Record) {
+		t.Helper()
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		noErr(t, err)
+		for part, end := range map[string]time.Time{"": got.Record.PurgeAt, ":v": got.Record.ResultUntil, ":s": got.Record.PurgeAt} {
+			if got.Record.State == everonce.StateCompleted && part == ":s" {
+				end = got.Record.ResultUntil
+			}
+			if end.IsZero() {
+				continue
+			}
+			if kept := until(rec.ID, part).Sub(end); kept <= 0 || kept > 3*time.Millisecond {
+				t.Errorf("%s: %q is kept for %v after its end", what, part, kept)
+			}
+		}
+	}
+	for range 20 {
+		req := claimOf(everonce.Key{Scope: "kept", ID: everonce.NewNonce().String()})
+		req.ExpireUnsettled = true
+		res, err := s.Claim(t.Context(), req)
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+		noErr(t, err)
+		judge("a step", &rec)
+		_, err = s.Renew(t.Context(), renewalOf(&rec))
+		noErr(t, err)
+		judge("a renewal", &rec)
+		quiet := stepOf(&rec, "hook")
+		quiet.Lease = 0
+		_, err = s.SaveStep(t.Context(), quiet)
+		noErr(t, err)
+		judge("a step without a renewal", &rec)
+		_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+		noErr(t, err)
+		judge("a release", &rec)
+		req.Nonce = everonce.NewNonce()
+		res, err = s.Claim(t.Context(), req)
+		rec = decided(t, res, err, everonce.DecideClaimed).Record
+		judge("a second claim", &rec)
+		_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+		judge("a completion", &rec)
+	}
+}
