@@ -7,6 +7,7 @@ require (
 	github.com/everonce/everonce v0.0.0
 	github.com/everonce/everonce/consume/rabbitonce v0.0.0
 	github.com/everonce/everonce/store/pgxstore v0.0.0
+	github.com/everonce/everonce/store/redisstore v0.0.0
 	github.com/everonce/everonce/store/sqlitestore v0.0.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jmoiron/sqlx v1.4.0
@@ -42,6 +43,7 @@ require (
 	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
 	github.com/quic-go/qpack v0.6.0 // indirect
 	github.com/quic-go/quic-go v0.59.0 // indirect
+	github.com/redis/rueidis v1.0.79 // indirect
 	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
 	github.com/ugorji/go/codec v1.3.1 // indirect
 	github.com/xdg-go/pbkdf2 v1.0.0 // indirect

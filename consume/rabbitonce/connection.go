@@ -110,12 +110,17 @@ func (l *link) cut() {
 	l.raw.Close() //nolint:errcheck // what waits for an answer fails by it
 }
 
+var errUnanswered = errors.New("rabbitonce: the broker has not answered: it has just started, or the queue has no leader")
+
 // within ends the connection when fn, which asks the broker something, takes too long: the library waits without a
-// bound, and a broker that has just started may never answer what it was asked too early.
+// bound, and of a quorum queue without a leader the broker answers nothing.
 func (l *link) within(limit time.Duration, fn func() error) error {
 	t := time.AfterFunc(limit, l.cut)
-	defer t.Stop()
-	return fn()
+	err := fn()
+	if !t.Stop() && err != nil {
+		return fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	return err
 }
 
 // boundedConn ends a connection that can not be written to: the library's writes have no bound, and a

@@ -13,8 +13,9 @@ import (
 
 // Options change how a consumer runs. The zero value of each field is its default.
 type Options struct {
-	// Workers say how messages are handled. HandleWithin is 10 minutes by default here, or less where
-	// AckTimeout does not allow for that: the broker closes the channel of a message that is in hand for longer.
+	// Workers say how messages are handled. The broker closes the channel of a message that is in hand for longer than
+	// AckTimeout. Default: those of [consume.Workers], but 10 minutes of HandleWithin, or less where AckTimeout does not
+	// allow for that.
 	Workers consume.Workers
 	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at
 	// a time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch is refused.
@@ -76,6 +77,9 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 // those before it, and is handled and answered then.
 func (o *Options) longest() time.Duration {
 	atATime := o.Workers.Concurrency * o.Workers.Batch
+	if o.Workers.Order != nil { // all of them may have one name, and be handled one after the other
+		atATime = o.Workers.Batch
+	}
 	turns := (o.Prefetch + atATime - 1) / atATime
 	return (o.AckTimeout - o.Workers.SettleWithin) / time.Duration(turns)
 }
@@ -83,8 +87,12 @@ func (o *Options) longest() time.Duration {
 // checkTimes refuses what the broker would end.
 func (o *Options) checkTimes(most time.Duration) error {
 	if o.Workers.HandleWithin > most || most <= 0 {
-		return fmt.Errorf("%w: a handler may take %v (Workers.HandleWithin), and %d messages that were sent ahead are handled by %d workers: the broker closes a channel when a message is in hand for %v (AckTimeout)",
-			everonce.ErrInvalidArgument, o.Workers.HandleWithin, o.Prefetch, o.Workers.Concurrency, o.AckTimeout)
+		how := fmt.Sprintf("are handled by %d workers", o.Workers.Concurrency)
+		if o.Workers.Order != nil {
+			how = "may all have to be handled one after the other (Workers.Order)"
+		}
+		return fmt.Errorf("%w: a handler may take %v (Workers.HandleWithin), and %d messages that were sent ahead (Prefetch) %s: the broker closes a channel when a message is in hand for %v (AckTimeout)",
+			everonce.ErrInvalidArgument, o.Workers.HandleWithin, o.Prefetch, how, o.AckTimeout)
 	}
 	return nil
 }

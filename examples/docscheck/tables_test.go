@@ -17,88 +17,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/examples/internal/docs"
-	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/store/memstore"
-	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlitestore"
 )
-
-// optionTables are the structs of options, the heading of each one's table, and the folder of its source.
-var optionTables = []struct {
-	heading, folder string
-	options         any
-}{
-	{"everonce.Options", ".", everonce.Options{}},
-	{"everonce.JanitorOptions", ".", everonce.JanitorOptions{}},
-	{"memstore.Options", "store/memstore", memstore.Options{}},
-	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
-	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
-	{"httponce.Options", "httponce", httponce.Options{}},
-	{"httponce.Route", "httponce", httponce.Route{}},
-	{"httponce.Fingerprint", "httponce", httponce.Fingerprint{}},
-	{"httponce.TransportOptions", "httponce", httponce.TransportOptions{}},
-}
-
-// TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the
-// defaults with what the fields' comments say.
-func TestOptions(t *testing.T) {
-	for _, table := range optionTables {
-		typ := reflect.TypeOf(table.options)
-		_, name, _ := strings.Cut(table.heading, ".")
-		comments := fieldComments(t, table.folder, name)
-		var inTable, inStruct []string
-		for _, row := range docs.Table(t, "docs/reference/options.md", table.heading) {
-			field, typeName, def := code(row.Cells[0]), code(row.Cells[1]), row.Cells[2]
-			inTable = append(inTable, field)
-			f, ok := typ.FieldByName(field)
-			if !ok {
-				continue // told below
-			}
-			if got := strings.ReplaceAll(f.Type.String(), "[]uint8", "[]byte"); got != typeName {
-				t.Errorf("options.md:%d: %s is a %s, the table says %s", row.Line, field, got, typeName)
-			}
-			want := defaultIn(comments[field])
-			switch {
-			case want != "":
-			case f.Type.Kind() == reflect.Bool:
-				want = "false"
-			default:
-				want = "none"
-			}
-			if want != plain(def) {
-				t.Errorf("options.md:%d: the default of %s is %q, its comment says %q", row.Line, field, plain(def), want)
-			}
-		}
-		for f := range typ.Fields() {
-			if f.IsExported() {
-				inStruct = append(inStruct, f.Name)
-			}
-		}
-		if !slices.Equal(inTable, inStruct) {
-			t.Errorf("options.md, %s: the table has\n%q, the struct\n%q", table.heading, inTable, inStruct)
-		}
-	}
-}
 
 // code returns what a cell has in backquotes.
 func code(cell string) string { return strings.Trim(cell, "`") }
 
 // plain returns a cell without backquotes, so that it compares with a comment.
 func plain(cell string) string { return strings.ReplaceAll(cell, "`", "") }
-
-var (
-	saidDefault = regexp.MustCompile(`Default:? (.+?)(?:\.(?: |$)|$)`)
-	docLink     = regexp.MustCompile(`\[([\w.]+)\]`)
-)
-
-// defaultIn returns what a comment says after the word "Default"; "" where it says nothing.
-func defaultIn(comment string) string {
-	comment = docLink.ReplaceAllString(strings.Join(strings.Fields(comment), " "), "$1")
-	if found := saidDefault.FindStringSubmatch(comment); found != nil {
-		return found[1]
-	}
-	return ""
-}
 
 // parsed returns the files of a package, tests left out.
 func parsed(t *testing.T, folder string) []*ast.File {
@@ -123,47 +48,12 @@ func parsed(t *testing.T, folder string) []*ast.File {
 func fieldComments(t *testing.T, folder, name string) map[string]string {
 	t.Helper()
 	comments := map[string]string{}
-	for _, f := range parsed(t, folder) {
-		ast.Inspect(f, func(n ast.Node) bool {
-			spec, ok := n.(*ast.TypeSpec)
-			if !ok || spec.Name.Name != name {
-				return true
-			}
-			if st, ok := spec.Type.(*ast.StructType); ok {
-				for _, field := range st.Fields.List {
-					for _, ident := range field.Names {
-						comments[ident.Name] = field.Doc.Text() + field.Comment.Text()
-					}
-				}
-			}
-			return false
-		})
-	}
-	if len(comments) == 0 {
-		t.Fatalf("%s has no struct %s", folder, name)
-	}
-	return comments
-}
-
-// TestCallOptions compares the table of call options with the functions that return one.
-func TestCallOptions(t *testing.T) {
-	var declared []string
-	for _, f := range parsed(t, ".") {
-		for _, d := range f.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Recv != nil || !fn.Name.IsExported() || fn.Type.Results == nil || len(fn.Type.Results.List) != 1 {
-				continue
-			}
-			if ident, ok := fn.Type.Results.List[0].Type.(*ast.Ident); ok && (ident.Name == "CallOption" || ident.Name == "Fingerprint") {
-				declared = append(declared, fn.Name.Name)
-			}
+	for _, field := range structFields(t, folder, name) {
+		for _, ident := range field.Names {
+			comments[ident.Name] = field.Doc.Text() + field.Comment.Text()
 		}
 	}
-	var inTable []string
-	for _, row := range docs.Table(t, "docs/reference/options.md", "Call options") {
-		inTable = append(inTable, code(row.Cells[0]))
-	}
-	sameSet(t, "options.md, call options", inTable, declared)
+	return comments
 }
 
 // TestOutcomes compares the table of outcomes with the constants.
