@@ -7,6 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/everonce/everonce"
 )
@@ -48,7 +49,8 @@ func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool,
 // majority. So the violation of another unique index is an error, a [*DuplicateError] which names it; but for a true duplicate, which
 // violates both, and is one whichever the server names.
 //
-// The document is what the driver can encode. One without a value in the index's fields is refused with [everonce.ErrInvalidArgument]: all of those
+// The document is what the driver can encode, as it does without settings: a registry and BSON options that the client was given do not count
+// (a bson.Raw is taken as it is). One without a value in the index's fields is refused with [everonce.ErrInvalidArgument]: all of those
 // would be duplicates of each other.
 //
 // That the index is there is not asked at every call: [NewInserter] does, at the start.
@@ -82,7 +84,7 @@ func insertOnce(ctx context.Context, coll *mongo.Collection, document any, index
 	if !is {
 		return false, away(failed(ctx, "insert once", withoutValues(err)))
 	}
-	there, lookErr := coll.CountDocuments(ctx, same)
+	there, lookErr := coll.CountDocuments(ctx, same, options.Count().SetCollation(plain))
 	if lookErr != nil {
 		return false, away(failed(ctx, "insert once: duplicate key, and the document can not be read", withoutValues(lookErr)))
 	}

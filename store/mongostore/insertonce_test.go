@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -244,6 +246,36 @@ func rename(t *testing.T, coll *mongo.Collection) {
 }
 
 // EnsureIndex is for every start; on duplicates that are there already it fails, and tells no value.
+// In a collection whose default collation takes two IDs for one, the index and the look for the event compare bytes.
+func TestInsertOnceComparesBytes(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	sent := map[string]bson.Raw{}
+	client := connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent[e.CommandName] = append(bson.Raw{}, e.Command...)
+	}})
+	coll := client.Database(dbName).Collection(newCollection(t))
+	for range 2 { // the index that is there does
+		noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
+	}
+	for _, want := range []bool{true, false} {
+		inserted, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "i1"), byEvent)
+		noErr(t, err)
+		if inserted != want {
+			t.Errorf("inserted: %v, want %v", inserted, want)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for name, path := range map[string][]string{"createIndexes": {"indexes", "0", "collation", "locale"}, "aggregate": {"collation", "locale"}} {
+		if locale, _ := sent[name].Lookup(path...).StringValueOK(); locale != "simple" {
+			t.Errorf("%s: the collation is %q, want simple: %v", name, locale, sent[name])
+		}
+	}
+}
+
 func TestEnsureIndex(t *testing.T) {
 	t.Parallel()
 	coll := database(t).Collection(newCollection(t))

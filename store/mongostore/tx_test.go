@@ -205,6 +205,22 @@ func TestTxStatements(t *testing.T) {
 		t.Errorf("Complete of the second: %v, want ErrConflict", err)
 	}
 
+	// A batch claims all before it completes any.
+	batch := mongostore.BareHandle(s)
+	var all []everonce.CompleteRequest
+	for _, id := range []string{"5", "6", "7"} {
+		req := claim(id)
+		res, err := batch.Claim(ctx, req)
+		noErr(t, err)
+		all = append(all, done(req, res.Record.Token))
+	}
+	for i := range all {
+		noErr(t, batch.Complete(ctx, all[i]))
+	}
+	for _, id := range []string{"5", "6", "7"} {
+		isDone(claim(id))
+	}
+
 	// Recorded without a claim, once.
 	late := claim("3")
 	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{Record: &late, Complete: new(done(late, 0))}))

@@ -19,7 +19,7 @@ type txHandle struct {
 	in      func(context.Context) context.Context // makes a call part of the transaction
 	own     bool                                  // begun here, and not the caller's
 	until   time.Time                             // zero: the caller's bound
-	claimed *everonce.Record
+	claimed map[everonce.RecordID]*everonce.Record
 	ended   bool
 }
 
@@ -74,7 +74,7 @@ func (h *txHandle) Complete(ctx context.Context, req everonce.CompleteRequest) e
 func (h *txHandle) complete(ctx context.Context, req everonce.CompleteRequest) error {
 	req.Lifetime = wholeLife(req.Lifetime)
 	return h.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
-		if c := h.claimed; c != nil && c.ID == req.ID && (rec == nil || rec.Token < c.Token) {
+		if c := h.claimed[req.ID]; c != nil && (rec == nil || rec.Token < c.Token) {
 			if rec != nil && !rec.GoneAt(now) && rec.State != everonce.StateReleased { // claimed by another meanwhile
 				return nil, everonce.ErrConflict
 			}

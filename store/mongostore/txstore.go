@@ -192,7 +192,7 @@ func (h *txHandle) read(ctx context.Context, id *everonce.RecordID) (doc *docume
 }
 
 // claim claims in the transaction. What it does not write, because the transaction is the caller's and a conflict would end it, is kept for
-// the completion.
+// the completion: a batch has many.
 func (h *txHandle) claim(ctx context.Context, req *everonce.ClaimRequest, writes bool) (res everonce.ClaimResult, err error) {
 	err = h.within(ctx, func(ctx context.Context) error {
 		asked := *req
@@ -206,7 +206,10 @@ func (h *txHandle) claim(ctx context.Context, req *everonce.ClaimRequest, writes
 			return err
 		}
 		if !writes {
-			h.claimed = next
+			if h.claimed == nil {
+				h.claimed = make(map[everonce.RecordID]*everonce.Record)
+			}
+			h.claimed[req.ID] = next
 			return nil
 		}
 		return h.write(ctx, doc, next)

@@ -47,12 +47,15 @@ func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error
 	if !errors.Is(err, ErrNoIndex) || errors.Is(err, errOtherIndex) {
 		return err
 	}
-	model := mongo.IndexModel{Keys: index.Keys, Options: options.Index().SetName(index.Name).SetUnique(true)}
+	model := mongo.IndexModel{Keys: index.Keys, Options: options.Index().SetName(index.Name).SetUnique(true).SetCollation(plain)}
 	if _, err := durable(coll).Indexes().CreateOne(ctx, model); err != nil {
 		return failed(ctx, "create the index "+index.Name, withoutValues(err))
 	}
 	return CheckIndex(ctx, coll, index)
 }
+
+// plain compares bytes, also in a collection whose default is another collation.
+var plain = &options.Collation{Locale: "simple"}
 
 // errOtherIndex: there is an index which does not do, and can not be made.
 var errOtherIndex = errors.New("there is another one")
@@ -106,10 +109,15 @@ func (s *indexSpec) does(index Index) error {
 		return other("the index is not unique")
 	case len(s.Partial) > 0:
 		return other("the index is partial")
-	case len(s.Collation) > 0:
+	case len(s.Collation) > 0 && !s.comparesBytes():
 		return other("the index has a collation")
 	}
 	return nil
+}
+
+func (s *indexSpec) comparesBytes() bool {
+	locale, ok := s.Collation.Lookup("locale").StringValueOK()
+	return ok && locale == plain.Locale
 }
 
 func noIndex(index Index, what string) error {
