@@ -61,6 +61,9 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	if s.echoKey {
 		x.echoed = r.Header[s.header][0] // before a handler changes it
 	}
+	if rt.Principal != nil {
+		principal = rt.Principal
+	}
 	who, err := principal.name(r)
 	if err != nil {
 		s.log.InfoContext(r.Context(), "httponce: no principal", "route", name, "error", err)

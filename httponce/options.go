@@ -63,6 +63,8 @@ type Route struct {
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
+	// Principal tells who sends a request of this route. Default: the principal that [Middleware] or [HandleTx] was given.
+	Principal Principal
 	// CheckKey, if set, is asked about each key, as [ParseKey] read it: for a service that demands, say, UUIDs. An error is
 	// answered 400, by the problem invalid-key with the error's text as its detail, and nothing is claimed. A text that
 	// holds the key is not sent. It may be called concurrently; its panic goes on.

@@ -324,3 +324,48 @@ func TestPrincipalPanics(t *testing.T) {
 	send(protect(&ledger{}), "POST", "/a", "", "Idempotency-Key", "k1")
 	t.Error("it returned")
 }
+
+// A route with a principal of its own has that one, however its path is spelled, and no other route has it; it fails closed too.
+func TestPrincipalOfARoute(t *testing.T) {
+	opts := &httponce.Options{Routes: map[string]httponce.Route{"/payments/{id}": {Principal: byHeader}, "/orders": {}}, Log: slog.New(slog.DiscardHandler)}
+	books := &ledger{}
+	guarded, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recv, err := everonce.NewTxReceiver[*dbTx](newDatabase(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, _ *dbTx) error {
+		books.ServeHTTP(w, r)
+		return nil
+	}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range map[string]http.Handler{"guarded": guarded(books), "transactional": tx} {
+		books.calls = 0
+		for _, target := range []string{"/payments/1", "//payments/1", "/payments/x/../1", "/%70ayments/1"} {
+			for _, account := range []string{"alice", "bob"} {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, place{account, "POST", "example.com", target}.request(strconv.Quote("of "+target)))
+				if w.Code != http.StatusCreated || w.Header().Get("Idempotent-Replayed") != "" {
+					t.Errorf("%s, %s, %s: %d %s %v", name, target, account, w.Code, w.Body, w.Header())
+				}
+			}
+		}
+		for i, account := range []string{"alice", "bob"} { // one principal for all: the second is answered as the first was
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, place{account, "POST", "example.com", "/orders"}.request("k"))
+			if mark := w.Header().Get("Idempotent-Replayed"); w.Code != http.StatusCreated || (mark == "true") != (i == 1) {
+				t.Errorf("%s, another route, %s: %d %v", name, account, w.Code, w.Header())
+			}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, place{"", "POST", "example.com", "/payments/1"}.request("k"))
+		if w.Code != http.StatusForbidden || books.calls != 9 {
+			t.Errorf("%s: nobody is answered %d, after %d calls", name, w.Code, books.calls)
+		}
+	}
+}

@@ -22,7 +22,7 @@ import (
 // The key is the path's wildcard of that name, as it is or quoted as in the header; or, where the pattern has
 // none, the header that carries keys. route names the operations, as they are scoped: their method and the name of their route
 // ("POST /payments"; see [Served] for what that is). recv, principal and opts are those of the middleware,
-// or of HandleTx, that protects them. Of opts it uses KeyHeader, ProblemBase, RetryAfter and Log, and no others, though all
+// or of HandleTx, that protects them; where the route has a Principal of its own, principal is that one. Of opts it uses KeyHeader, ProblemBase, RetryAfter and Log, and no others, though all
 // must be valid: EchoKey, Observe and CheckKey are for requests.
 //
 // The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
 // Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that
@@ -36,6 +37,9 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 		go serve(s.private, s.privateLn)
 	}
 	public, private := s.Addrs()
+	if s.conf.Store == storeurl.Memory {
+		s.log.Warn("THE RECORDS ARE IN MEMORY, and end with this process: what is repeated after a restart is done AGAIN. For anything but a trial give a store that lasts", "store", s.conf.Store)
+	}
 	s.log.Info("proxy runs", "listen", public, "admin", private, "upstream", s.conf.Upstream)
 	var broke error
 	select {

@@ -56,9 +56,6 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 		return nil, err
 	}
 	s.ready.store = s.store
-	if conf.Store == storeurl.Memory {
-		log.Warn("THE RECORDS ARE IN MEMORY, and end with this process: what is repeated after a restart is done AGAIN. For anything but a trial give a store that lasts", "store", conf.Store)
-	}
 	protected, err := s.protect(handler)
 	if err == nil {
 		err = s.listen(ctx, s.front(protected), certs)
@@ -154,36 +151,43 @@ func (s *Server) protect(handler http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
 	}
-	opts := s.options()
-	s.metrics = newMetrics(slices.Collect(maps.Keys(opts.Routes)))
-	who, err := principals(c, secret)
+	opts, err := s.options(secret)
 	if err != nil {
 		return nil, err
 	}
+	s.metrics = newMetrics(slices.Collect(maps.Keys(opts.Routes)))
 	recv, err := everonce.NewReceiver(s.store, c.Route.Unknown, &everonce.Options{
 		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: secret, Observer: observers{s.metrics, s.running},
 	})
 	if err != nil {
 		return nil, invalidArgument(err)
 	}
-	protect, err := httponce.Middleware(recv, who, opts)
+	protect, err := httponce.Middleware(recv, opts.Principal, opts)
 	if err != nil {
 		return nil, invalidArgument(err)
 	}
 	return protect(paced(handler, c.Stall)), nil
 }
 
-// options returns what the middleware is told.
-func (s *Server) options() *httponce.Options {
+// options returns what the middleware is told: the principal of each route is found where its settings are, and nowhere else.
+func (s *Server) options(secret []byte) (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
 		MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
-	for pattern, r := range c.Routes {
-		opts.Routes[pattern] = r.Options()
+	var err error
+	if opts.Principal, err = principal.New(c.Route.Principal, secret); err != nil {
+		return nil, fmt.Errorf("%w: principal: %w", config.ErrInvalid, err)
 	}
-	return opts
+	for pattern, r := range c.Routes {
+		route := r.Options()
+		if route.Principal, err = principal.New(r.Principal, secret); err != nil {
+			return nil, fmt.Errorf("%w: %sprincipal: %w", config.ErrInvalid, where(pattern), err)
+		}
+		opts.Routes[pattern] = route
+	}
+	return opts, nil
 }
 
 func invalidArgument(err error) error {
@@ -202,49 +206,6 @@ func readSecret(file string) ([]byte, error) {
 		return nil, err
 	}
 	return []byte(strings.TrimRight(string(b), "\r\n")), nil
-}
-
-// principals finds a request's principal as its route says.
-func principals(c *config.Config, secret []byte) (httponce.Principal, error) {
-	base, err := principal.New(c.Route.Principal, secret)
-	if err != nil {
-		return nil, fmt.Errorf("%w: principal: %w", config.ErrInvalid, err)
-	}
-	mux := http.NewServeMux()
-	for pattern, r := range c.Routes {
-		p, err := principal.New(r.Principal, secret)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %sprincipal: %w", config.ErrInvalid, where(pattern), err)
-		}
-		if err := handle(mux, pattern, found(p)); err != nil {
-			return nil, err
-		}
-	}
-	return func(r *http.Request) (string, error) {
-		if h, _ := mux.Handler(r); h != nil {
-			if p, ok := h.(found); ok {
-				return p(r)
-			}
-		}
-		return base(r)
-	}, nil
-}
-
-// found is a principal that is registered to be found.
-type found httponce.Principal
-
-// ServeHTTP is never called.
-func (found) ServeHTTP(http.ResponseWriter, *http.Request) {}
-
-// handle registers a pattern. http.ServeMux panics on what it can not read, and on a conflict.
-func handle(mux *http.ServeMux, pattern string, h http.Handler) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %s%v", config.ErrInvalid, where(pattern), p)
-		}
-	}()
-	mux.Handle(pattern, h)
-	return nil
 }
 
 // listen opens the listeners.

@@ -19,7 +19,10 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	c := configOf(t, args...)
 	c.Routes = map[string]config.Route{"/a": c.Route}
 	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
-	opts := s.options()
+	opts, err := s.options(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	none := map[string]string{
 		"Name":        "a route is named by its pattern",
 		"Reconcile":   "there is nobody to ask",
@@ -38,7 +41,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 		t.Errorf("the defaults are not the library's: %+v", opts)
 	}
 	s.conf = configOf(t, "--max-still-running=7", "--max-waiting=8", "--key-header=X-Key")
-	if o := s.options(); o.MaxStillRunning != 7 || o.MaxWaiting != 8 || o.KeyHeader != "X-Key" {
+	if o, err := s.options(nil); err != nil || o.MaxStillRunning != 7 || o.MaxWaiting != 8 || o.KeyHeader != "X-Key" {
 		t.Errorf("%+v", o)
 	}
 }

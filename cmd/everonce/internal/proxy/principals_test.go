@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+)
+
+// The principal of a request is that of the route whose settings hold, however the path is spelled: an answer goes to nobody
+// else, and who spells the path in another way is the same client.
+func TestPrincipalOfEverySpelling(t *testing.T) {
+	service := &counting{}
+	up := httptest.NewServer(service)
+	t.Cleanup(up.Close)
+	c := configOf(t, "--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream="+up.URL, "--principal=none")
+	strict := c.Route
+	strict.Principal = "header:X-Tenant"
+	c.Routes = map[string]config.Route{"/payments/{id}": strict}
+	s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx, nil) }()
+	public, _ := s.Addrs()
+	for i, path := range []string{"/payments/1", "//payments/1", "/payments/./1", "/x/../payments/1", "/%70ayments/1", "/payments//1"} {
+		for _, tenant := range []string{"a", "b"} {
+			res, body := send(t, "POST", "http://"+public+path, "", "Idempotency-Key", "k"+strconv.Itoa(i), "X-Tenant", tenant)
+			if res.StatusCode != http.StatusCreated || res.Header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("%s, tenant %s: %d %q %v", path, tenant, res.StatusCode, body, res.Header)
+			}
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := service.count(); n != 12 {
+		t.Errorf("the service was called %d times, want 12", n)
+	}
+}
