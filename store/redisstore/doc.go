@@ -8,9 +8,10 @@
 //
 // # What is lost when what crashes
 //
-// A crash of the Redis process loses nothing that was acknowledged, if it writes an append-only file. A loss of power
-// loses what was not synced: nothing with appendfsync always, the latest second or two with everysec (Redis' default),
-// half a minute or so with no. A failover loses what the new master had not received, for replication is asynchronous;
+// With an append-only file and appendfsync always nothing that was acknowledged is lost when Redis crashes, or its machine.
+// With everysec (Redis' default) a loss of power loses the latest second or two, and so does a crash of Redis alone while
+// the disk is slow: until a sync has ended it acknowledges without writing. With no, a loss of power loses half a minute
+// or so. A failover loses what the new master had not received, for replication is asynchronous;
 // [Options].Replicas narrows that and does not end it. An operation whose record is lost is a new one, and its next
 // delivery runs it again: under every policy, Refuse too. So money belongs in an SQL database, in one transaction
 // with its record (store/pgxstore, store/sqlitestore). Redis is for effects whose rare repetition somebody can

@@ -23,7 +23,7 @@ func (s *Store) notes(all []facts) (notes []string) {
 		case f.fsync == "everysec" && s.syncLog:
 			add("Every write waits for the sync of the append-only file (WAITAOF): a loss of power loses nothing that the disk keeps.")
 		case f.fsync == "everysec":
-			add("A loss of power may lose the latest second or two (appendfsync everysec); a crash of the process alone loses nothing.")
+			add("A loss of power may lose the latest second or two (appendfsync everysec), and so may a crash of the server alone while its disk is slow.")
 		case f.fsync == "no":
 			add("A loss of power may lose what the system has not written yet, half a minute or so (appendfsync no).")
 		default:

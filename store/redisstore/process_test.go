@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -18,16 +19,23 @@ type process struct {
 	dir  string
 	port int
 	args []string
+	env  []string
 	cmd  *exec.Cmd
 }
 
 // startServer starts a server with an append-only file that is synced before each answer, unless args say otherwise.
 func startServer(t testing.TB, args ...string) *process {
 	t.Helper()
+	return startServerIn(t, nil, args...)
+}
+
+// startServerIn does so with an environment of its own.
+func startServerIn(t testing.TB, env []string, args ...string) *process {
+	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Fatal("redis-server is not on PATH: this test kills a server of its own; install the package redis-server")
 	}
-	p := &process{dir: t.TempDir(), args: args}
+	p := &process{dir: t.TempDir(), args: args, env: env}
 	for range 5 { // another process may take the port first
 		p.port = freePort(t)
 		if p.start(t) {
@@ -81,6 +89,7 @@ func (p *process) launch(t testing.TB) <-chan struct{} {
 		"--appendfsync", "always", "--logfile", "server.log",
 	}
 	p.cmd = exec.Command("redis-server", append(args, p.args...)...) //nolint:gosec // the test's own arguments
+	p.cmd.Env = append(os.Environ(), p.env...)
 	noErr(t, p.cmd.Start())
 	ended := make(chan struct{})
 	go func() {

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -93,6 +94,28 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	res, err = after.Claim(ctx, claimOf(testKey))
 	if got := decided(t, res, err, everonce.DecideReplay).Record; string(got.Result.Data) != "v" {
 		t.Errorf("after the failover %q is replayed", got.Result.Data)
+	}
+}
+
+// Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse too.
+// The doc says so, and Health.
+func TestAFailoverForgets(t *testing.T) {
+	t.Parallel()
+	master := startServer(t, "--repl-diskless-sync-delay", "0")
+	replica := startReplica(t, master)
+	s := newStore(t, master.client(t), &redisstore.Options{})
+	notes(t, s, "a failover may lose what was acknowledged last")
+	command(t, replica.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(freePort(t))) // its line to the master is cut
+	rec := claimed(t, s, testKey)
+	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	master.kill(t)
+	command(t, replica.client(t), "REPLICAOF", "NO", "ONE")
+	r, err := everonce.NewReceiver(newStore(t, replica.client(t), &redisstore.Options{}), everonce.Refuse, nil)
+	noErr(t, err)
+	res, err := everonce.Do(t.Context(), r, testKey, func(context.Context, *everonce.Attempt) (string, error) { return "again", nil })
+	if err != nil || res.Outcome != everonce.Executed {
+		t.Errorf("after a failover that forgot the record: %v, %v; want it new", res.Outcome, err)
 	}
 }
 
