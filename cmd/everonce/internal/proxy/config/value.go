@@ -86,6 +86,23 @@ func (d *span) String() string {
 }
 func (*span) Type() string { return "duration" }
 
+// term is a duration without which nothing would work, or which the library would take for its default.
+type term time.Duration
+
+func (d *term) Set(s string) error {
+	var v span
+	if err := v.Set(s); err != nil {
+		return err
+	}
+	if v == 0 {
+		return errors.New("must be a duration above 0")
+	}
+	*d = term(v)
+	return nil
+}
+func (d *term) String() string { return (*span)(d).String() }
+func (*term) Type() string     { return (*span)(nil).Type() }
+
 // size is a number of bytes.
 type size int64
 
