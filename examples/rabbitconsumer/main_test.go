@@ -27,7 +27,7 @@ func environment(t *testing.T) (database, broker string) {
 	if err != nil {
 		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")
 	}
-	schema := pgx.Identifier{"rabbitconsumer_" + strings.ToLower(rand.Text())}.Sanitize()
+	schema := pgx.Identifier{"consumer_" + strings.ToLower(rand.Text())}.Sanitize()
 	conn, err := pgx.Connect(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
