@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,25 +68,17 @@ func (w *Workers) checked() (Workers, error) {
 	if c.Batch > everonce.MaxBatch {
 		return c, fmt.Errorf("%w: Workers.Batch is %d, and a batch has at most %d messages", everonce.ErrInvalidArgument, c.Batch, everonce.MaxBatch)
 	}
-	c.Concurrency = orDefault(c.Concurrency, 8)
-	c.Batch = orDefault(c.Batch, 1)
-	c.BatchWithin = orDefault(c.BatchWithin, 10*time.Millisecond)
-	c.PauseMin = orDefault(c.PauseMin, time.Second)
-	c.PauseMax = max(orDefault(c.PauseMax, time.Minute), c.PauseMin)
-	c.DrainWithin = orDefault(c.DrainWithin, 30*time.Second)
-	c.SettleWithin = orDefault(c.SettleWithin, 10*time.Second)
+	c.Concurrency = cmp.Or(c.Concurrency, 8)
+	c.Batch = cmp.Or(c.Batch, 1)
+	c.BatchWithin = cmp.Or(c.BatchWithin, 10*time.Millisecond)
+	c.PauseMin = cmp.Or(c.PauseMin, time.Second)
+	c.PauseMax = max(cmp.Or(c.PauseMax, time.Minute), c.PauseMin)
+	c.DrainWithin = cmp.Or(c.DrainWithin, 30*time.Second)
+	c.SettleWithin = cmp.Or(c.SettleWithin, 10*time.Second)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
 	return c, nil
-}
-
-func orDefault[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }
 
 // Serve handles what comes through in until ctx ends or in is closed. Then it drains: it takes nothing more,
