@@ -15,6 +15,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if spec := os.Getenv(messageWorkerEnv); spec != "" {
+		if err := runMessageWorker(spec); err != nil {
+			fmt.Fprintln(os.Stderr, "message worker:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if spec := os.Getenv(upstreamEnv); spec != "" {
 		fmt.Fprintln(os.Stderr, "upstream:", runUpstream(spec))
 		os.Exit(1)

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const ackFirstWorkers = 8
+
+// ackFirst is the mistake: what it has in hand when it ends is lost, and so is what it can not save.
+func (w *messageWorker) ackFirst(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := w.ackFirstSession(ctx); err != nil {
+			slog.Warn("ack-first: the connection is lost, or was not made", "error", err)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// ackFirstSession consumes until the connection is lost, or ctx ends.
+func (w *messageWorker) ackFirstSession(ctx context.Context) error {
+	conn, err := dialBroker(w.spec.Broker)
+	if err != nil {
+		return err
+	}
+	defer conn.cut()
+	unasked := conn.bound()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Qos(2*ackFirstWorkers, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := ch.Consume(w.spec.queue(wayAckFirst).Name, "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	unasked()
+	stop := context.AfterFunc(ctx, conn.cut)
+	defer stop()
+	var workers sync.WaitGroup
+	for range ackFirstWorkers {
+		workers.Go(func() {
+			for d := range deliveries {
+				if err := w.ackThenSave(d); err != nil {
+					slog.Warn("ack-first: a message was not handled", "error", err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return nil
+}
+
+func (w *messageWorker) ackThenSave(d amqp.Delivery) error {
+	var v operation
+	if err := json.Unmarshal(d.Body, &v); err != nil {
+		return err
+	}
+	if err := w.tell(phaseReceived, wayAckFirst, v.Op, flag("again", d.Redelivered)); err != nil {
+		return err
+	}
+	if err := d.Ack(false); err != nil {
+		return w.ended(v.Op, "gone", err)
+	}
+	if err := w.at(phaseWorking, wayAckFirst, v.Op); err != nil {
+		return err
+	}
+	if _, err := w.pool.Exec(context.Background(), insertEffect, wayAckFirst, v.Op); err != nil {
+		return w.ended(v.Op, "lost", err)
+	}
+	if err := w.at(phaseWorked, wayAckFirst, v.Op); err != nil {
+		return err
+	}
+	return w.ended(v.Op, "executed", nil)
+}
+
+// ended tells the referee that the message is out of hand.
+func (w *messageWorker) ended(op int, outcome string, err error) error {
+	more := flag("ack", err == nil)
+	more.Set("outcome", outcome)
+	if told := w.tell(phaseRecorded, wayAckFirst, op, more); told != nil {
+		return told
+	}
+	return err
+}
+
+// brokerConn is a connection that can be ended although the broker does not answer: the client asks without a bound.
+type brokerConn struct {
+	*amqp.Connection
+	raw net.Conn
+}
+
+const brokerWithin = 10 * time.Second
+
+func dialBroker(broker string) (*brokerConn, error) {
+	c := &brokerConn{}
+	dial := amqp.DefaultDial(brokerWithin)
+	var err error
+	c.Connection, err = amqp.DialConfig(broker, amqp.Config{Heartbeat: 2 * time.Second, Dial: func(network, addr string) (net.Conn, error) {
+		var err error
+		c.raw, err = dial(network, addr)
+		return c.raw, err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// cut ends it without a word, and what waits for an answer fails.
+func (c *brokerConn) cut() { _ = c.raw.Close() } //nolint:errcheck // it may be closed already
+
+// bound ends it when what is asked takes too long; answered says that it did not.
+func (c *brokerConn) bound() (answered func()) {
+	t := time.AfterFunc(brokerWithin, c.cut)
+	return func() { t.Stop() }
+}

@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// trouble is what happens at each point of the stream.
+type trouble struct {
+	// victim is the worker whose calls are to be held; nil where it is no worker.
+	victim func() *messageProcess
+	// strike kills, and mend starts again.
+	strike func(victim *messageProcess)
+	mend   func(victim *messageProcess)
+	// felt is how often the trouble was felt by a way of consuming: it grows by each, before anything is mended where
+	// that can be.
+	felt      func(way string) int
+	feltAfter bool // it is mended
+}
+
+// Workers are killed with SIGKILL, one in each hundred messages, in every phase of a message: each message takes
+// effect once, and none is lost.
+func TestMessagesKilledWorkers(t *testing.T) {
+	t.Parallel()
+	s := newStream(t, named(t, "EVERONCE_TEST_RABBITMQ_URL"), named(t, "EVERONCE_TEST_POSTGRES_URL"))
+	got := s.run(trouble{
+		victim: func() *messageProcess { return s.workers[s.rng.IntN(len(s.workers))] },
+		strike: func(victim *messageProcess) { victim.kill(t) },
+		mend: func(victim *messageProcess) {
+			s.workers[slices.Index(s.workers, victim)] = s.startWorker()
+		},
+		felt: s.referee.redelivered,
+	})
+	got.wantOnce(t)
+	// The audit sees what the usual mistakes cost under the very same kills, or it would see nothing.
+	got.wantDoubled(t, wayBare)
+	got.wantLost(t, wayAckFirst)
+	if got.chargedAgain == 0 {
+		t.Error("blind: no charge was sent twice to the gateway, which takes each once")
+	}
+}
+
+// The broker is killed with SIGKILL and started again, once in each hundred messages.
+func TestMessagesRestartedBroker(t *testing.T) {
+	t.Parallel()
+	broker := startServer(t, "rabbitmq")
+	s := newStream(t, broker.url, named(t, "EVERONCE_TEST_POSTGRES_URL"))
+	got := s.run(trouble{
+		strike: func(*messageProcess) { broker.kill() },
+		mend:   func(*messageProcess) { broker.start() },
+		felt:   s.referee.redelivered, feltAfter: true,
+	})
+	got.wantOnce(t)
+	got.wantDoubled(t, wayBare)
+}
+
+// The store is killed with SIGKILL and started again, once in each hundred messages.
+func TestMessagesKilledStore(t *testing.T) {
+	t.Parallel()
+	store := startServer(t, "postgres")
+	s := newStream(t, named(t, "EVERONCE_TEST_RABBITMQ_URL"), store.url)
+	got := s.run(trouble{
+		strike: func(*messageProcess) { store.kill() },
+		mend:   func(*messageProcess) { store.start() },
+		felt:   s.referee.failed,
+	})
+	got.wantOnce(t)
+	got.wantLost(t, wayAckFirst)
+}
+
+// run sends the stream through all of the trouble to its end, and audits what took effect.
+func (s *stream) run(tr trouble) *messageAudit {
+	s.t.Helper()
+	published := make(chan error, 1)
+	go func() { published <- s.out.run(s.ctx, s.referee) }()
+	for range messageWorkers {
+		s.workers = append(s.workers, s.startWorker())
+	}
+	var inFlight []string
+	at, phases := points(s.rng, s.messages)
+	for i := range at {
+		s.referee.arm(at[i], phases[i])
+		name := ""
+		var victim *messageProcess
+		if tr.victim != nil {
+			victim = tr.victim()
+			name = victim.name
+		}
+		s.must(s.referee.stopped(s.ctx, name), "message %d does not come to its kill", at[i])
+		n := s.referee.inFlight(name)
+		if n < len(messageWays) {
+			s.t.Errorf("%d messages in flight at message %d", n, at[i])
+		}
+		inFlight = append(inFlight, fmt.Sprintf("%d (%s)", n, phases[i]))
+		felt := s.referee.more(tr.felt, wayTx, wayGuarded)
+		tr.strike(victim)
+		s.referee.release(name)
+		if tr.feltAfter {
+			tr.mend(victim)
+		}
+		s.must(s.referee.wait(s.ctx, felt), "nothing comes of the kill at message %d", at[i])
+		if !tr.feltAfter {
+			tr.mend(victim)
+		}
+	}
+	s.referee.lift()
+	s.t.Logf("messages in flight at each of %d kills: %s", len(inFlight), strings.Join(inFlight, ", "))
+	s.must(<-published, "the stream was not published")
+	s.finish()
+	return s.audit()
+}
+
+func (s *stream) must(err error, format string, args ...any) {
+	s.t.Helper()
+	if err != nil {
+		for _, w := range s.workers {
+			_ = w.cmd.Process.Kill() //nolint:errcheck // so that what it wrote can be read
+			<-w.done
+		}
+		s.t.Fatalf("%s: %v\n%v", fmt.Sprintf(format, args...), err, s.referee)
+	}
+}
+
+// finish lets the workers come to the end of everything, and drains them. What they had been sent ahead goes back to its
+// queue by that, and to the next workers.
+func (s *stream) finish() {
+	s.t.Helper()
+	for {
+		s.must(s.referee.wait(s.ctx, s.settled), "the stream does not come to its end")
+		s.untilEmpty()
+		for _, w := range s.workers {
+			w.end(s.ctx, s.t)
+		}
+		s.workers = nil
+		left, err := s.waiting()
+		s.must(err, "the queues can not be counted")
+		if len(left) == 0 {
+			return
+		}
+		s.t.Logf("given back at the end: %v", left)
+		s.must(s.ctx.Err(), "the queues do not become empty: %v", left)
+		s.workers = append(s.workers, s.startWorker())
+	}
+}
+
+// settled: every message was handled in every way, but for those that are lost.
+func (s *stream) settled() bool {
+	for name, w := range s.referee.ways {
+		if len(w.seen) < s.messages || name != wayAckFirst && len(w.settled) < s.messages {
+			return false
+		}
+	}
+	return true
+}
+
+// untilEmpty waits until nothing is in a queue.
+func (s *stream) untilEmpty() {
+	s.t.Helper()
+	for {
+		left, err := s.waiting()
+		if err == nil && len(left) == 0 {
+			return
+		}
+		s.must(s.ctx.Err(), "the queues do not become empty: %v, %v", left, err)
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-s.ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// The phases of a message in a worker's hand, in their order.
+const (
+	phaseReceived = "received" // nothing is done yet
+	phaseWorking  = "working"  // its handler runs, and has done nothing yet
+	phaseWorked   = "worked"   // the effect was made, and is not recorded
+	phaseRecorded = "recorded" // all is durable, and the broker does not know of it
+)
+
+var messagePhases = []string{phaseReceived, phaseWorking, phaseWorked, phaseRecorded}
+
+// ahead is how many messages one way of consuming may be ahead of the others, so that all are in mid-stream whenever
+// something is killed.
+const ahead = 20
+
+// referee is told of every phase of every message. It holds the calls of one phase back, so that a kill falls into it;
+// and it is the gateway of the guarded consumer, which takes each downstream key once.
+type referee struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed at every change that somebody may wait for, and made anew
+	ways    map[string]*way
+	open    map[holder]int         // messages in hand
+	held    map[holder]int         // calls that are held back
+	charges map[int]map[string]int // calls of the gateway: by message and downstream key
+	point   int                    // messages of the first way, at which the gate closes; negative: never
+	limit   int                    // messages that may be sent
+	phase   string                 // whose calls it holds
+	closed  bool
+	gate    int             // counts how often it was closed
+	dead    map[string]bool // workers that were killed
+}
+
+// holder is a way of consuming in one worker.
+type holder struct{ worker, way string }
+
+// way is what is known of one way of consuming.
+type way struct {
+	seen     map[int]bool // messages that were received
+	settled  map[int]bool // messages that were acknowledged, or were about to be
+	received int          // deliveries, and what was handled again in hand
+	again    int          // deliveries that the broker flagged as redelivered
+	outcomes map[string]int
+}
+
+func newReferee(ways []string) *referee {
+	r := &referee{
+		changed: make(chan struct{}), ways: map[string]*way{}, open: map[holder]int{}, held: map[holder]int{},
+		charges: map[int]map[string]int{}, point: -1, dead: map[string]bool{},
+	}
+	for _, name := range ways {
+		r.ways[name] = &way{seen: map[int]bool{}, settled: map[int]bool{}, outcomes: map[string]int{}}
+	}
+	return r
+}
+
+func (r *referee) notify() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// until waits, with r.mu held, until what is asked for holds.
+func (r *referee) until(ctx context.Context, holds func() bool) error {
+	for !holds() {
+		changed := r.changed
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		r.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wait is until, for tests.
+func (r *referee) wait(ctx context.Context, holds func() bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.until(ctx, holds)
+}
+
+func (r *referee) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	q := req.URL.Query()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if req.URL.Path == "/charge" {
+		op := number(q, "op")
+		if r.charges[op] == nil {
+			r.charges[op] = map[string]int{}
+		}
+		r.charges[op][q.Get("key")]++
+	} else {
+		r.enter(req.Context(), q)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func number(q url.Values, name string) int {
+	n, _ := strconv.Atoi(q.Get(name)) //nolint:errcheck // the worker wrote it
+	return n
+}
+
+// enter notes that a message has come to a phase, and holds it there if that is asked for.
+func (r *referee) enter(ctx context.Context, q url.Values) {
+	name, phase, op := q.Get("way"), q.Get("phase"), number(q, "op")
+	h := holder{q.Get("worker"), name}
+	if r.dead[h.worker] {
+		return
+	}
+	w := r.ways[name]
+	acked := q.Get("ack") != ""
+	switch phase {
+	case phaseReceived:
+		r.open[h]++
+		w.received++
+		if q.Get("again") != "" {
+			w.again++
+		}
+		w.seen[op] = true
+		r.mayClose()
+		r.notify()
+		if r.until(ctx, func() bool { return r.closed || !r.isAhead(w) }) != nil {
+			return // it was killed
+		}
+	case phaseRecorded:
+		w.outcomes[q.Get("outcome")]++
+		if acked {
+			w.settled[op] = true
+		}
+		r.notify()
+	}
+	if r.closed && r.phase == phase && (phase != phaseRecorded || acked) {
+		r.hold(ctx, h)
+	}
+	if phase == phaseRecorded && !r.dead[h.worker] {
+		r.open[h]--
+		r.notify()
+	}
+}
+
+// hold returns when the gate was opened, or the caller was killed.
+func (r *referee) hold(ctx context.Context, h holder) {
+	gate := r.gate
+	r.held[h]++
+	r.notify()
+	_ = r.until(ctx, func() bool { return !r.closed || r.gate != gate }) //nolint:errcheck // killed, or let go
+	if r.held[h]--; r.held[h] == 0 {
+		delete(r.held, h)
+	}
+}
+
+// isAhead tells whether a way has received more than the others, by as much as is allowed.
+func (r *referee) isAhead(w *way) bool {
+	least := len(w.seen)
+	for _, other := range r.ways {
+		least = min(least, len(other.seen))
+	}
+	return len(w.seen) > least+ahead
+}
+
+func (r *referee) mayClose() {
+	if !r.closed && r.point >= 0 && r.progress() >= r.point {
+		r.point, r.closed = -1, true
+		r.gate++
+	}
+}
+
+// progress is how many messages each way has received at the least. The caller holds r.mu.
+func (r *referee) progress() int {
+	least := -1
+	for _, w := range r.ways {
+		if least < 0 || len(w.seen) < least {
+			least = len(w.seen)
+		}
+	}
+	return least
+}
+
+// beyondKill is how many messages may be sent beyond a kill, before it and after it: enough to be in flight then, and too few
+// for the stream to be over before a server is back.
+const beyondKill = 80
+
+// arm closes the gate, for the calls of a phase, once so many messages were received.
+func (r *referee) arm(point int, phase string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.point, r.phase, r.limit = point, phase, max(point, r.progress())+beyondKill
+	r.mayClose()
+	r.notify()
+}
+
+// stopped waits until calls of every way are held: those of one worker, if it is named.
+func (r *referee) stopped(ctx context.Context, worker string) error {
+	return r.wait(ctx, func() bool {
+		for name := range r.ways {
+			n := 0
+			for h, held := range r.held {
+				if h.way == name && (worker == "" || worker == h.worker) {
+					n += held
+				}
+			}
+			if n == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// inFlight is how many messages are in hand: in one worker's, if it is named.
+func (r *referee) inFlight(worker string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for h, open := range r.open {
+		if worker == "" || worker == h.worker {
+			n += open
+		}
+	}
+	return n
+}
+
+// lift lets all messages be sent.
+func (r *referee) lift() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = math.MaxInt
+	r.notify()
+}
+
+// release lets the held calls go on, and forgets what a dead worker had in hand.
+func (r *referee) release(dead string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = false
+	r.limit = r.progress() + beyondKill
+	r.dead[dead] = true
+	maps.DeleteFunc(r.open, func(h holder, _ int) bool { return h.worker == dead })
+	r.notify()
+}
+
+// redelivered is how many deliveries to a way the broker has flagged. The caller holds r.mu.
+func (r *referee) redelivered(way string) int { return r.ways[way].again }
+
+// failed is how often a way has met with an outcome that is no success. The caller holds r.mu.
+func (r *referee) failed(way string) int {
+	n := 0
+	for outcome, times := range r.ways[way].outcomes {
+		if outcome != "executed" && outcome != "replayed" {
+			n += times
+		}
+	}
+	return n
+}
+
+// more returns whether a count has grown for each of these ways since it was called. It is called with r.mu held.
+func (r *referee) more(count func(way string) int, ways ...string) (has func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := map[string]int{}
+	for _, way := range ways {
+		before[way] = count(way)
+	}
+	return func() bool {
+		for way, n := range before {
+			if count(way) == n {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// String is for people.
+func (r *referee) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(r.ways)) {
+		w := r.ways[name]
+		lines = append(lines, fmt.Sprintf("%s: %d received, %d of them redelivered, %d messages settled; %v", name, w.received, w.again, len(w.settled), w.outcomes))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// points draws one point in each hundred messages, and a phase for each, so that all phases have their turn.
+func points(rng *rand.Rand, messages int) (at []int, phases []string) {
+	turn := rng.Perm(len(messagePhases))
+	for i := range messages / 100 {
+		at = append(at, 100*i+1+rng.IntN(100-beyondKill)) // so that enough are left for the last
+		phases = append(phases, messagePhases[turn[i%len(turn)]])
+	}
+	return at, phases
+}

@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+)
+
+const messageWorkerEnv = "EVERONCE_E2E_MESSAGE_WORKER"
+
+// The ways of consuming. Each has a queue of its own, with the same messages, and each worker consumes in all of them.
+const (
+	wayTx       = "transactional" // the effect commits with the record of the message
+	wayGuarded  = "guarded"       // the effect is at a gateway that takes each downstream key once
+	wayBare     = "bare"          // saved before it is acknowledged, and without everonce: doubles
+	wayAckFirst = "ack-first"     // acknowledged before it is saved: loses
+)
+
+var messageWays = []string{wayTx, wayGuarded, wayBare, wayAckFirst}
+
+// messageSpec is what a test tells a worker.
+type messageSpec struct {
+	Worker           string
+	Broker, Queues   string // the broker's URL, and what the names of the queues begin with
+	Postgres, Schema string
+	Referee          string
+}
+
+// operation is a message's payload.
+type operation struct {
+	Op int `json:"op"`
+}
+
+func (s *messageSpec) queue(way string) rabbitonce.Queue {
+	return rabbitonce.Queue{Name: s.Queues + "." + way, Delays: []time.Duration{200 * time.Millisecond, time.Second}}
+}
+
+func (s *messageSpec) pool(ctx context.Context) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(s.Postgres)
+	if err != nil {
+		return nil, errors.New("the PostgreSQL URL does not parse")
+	}
+	cfg.ConnConfig.RuntimeParams["search_path"] = s.Schema
+	cfg.MaxConns = 40
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// messageWorker is a process that consumes until it is told to end, or is killed.
+type messageWorker struct {
+	spec   messageSpec
+	client *http.Client
+	pool   *pgxpool.Pool
+}
+
+func runMessageWorker(raw string) error {
+	var spec messageSpec
+	if err := json.Unmarshal([]byte(raw), &spec); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	w := &messageWorker{spec: spec, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	var err error
+	if w.pool, err = spec.pool(ctx); err != nil {
+		return err
+	}
+	defer w.pool.Close()
+	return w.run(ctx)
+}
+
+func (w *messageWorker) run(ctx context.Context) error {
+	store, err := pgxstore.New(w.pool, &pgxstore.Options{Schema: w.spec.Schema})
+	if err != nil {
+		return err
+	}
+	opts := &everonce.Options{Lease: e2eLease}
+	tx, err := everonce.NewTxReceiver[pgx.Tx](store, opts)
+	if err != nil {
+		return err
+	}
+	guarded, err := everonce.NewReceiver(store, everonce.Reexecute, opts)
+	if err != nil {
+		return err
+	}
+	consumers := map[string]func() (*consume.Consumer, error){
+		wayTx:      func() (*consume.Consumer, error) { return w.transactional(tx) },
+		wayGuarded: func() (*consume.Consumer, error) { return w.guarded(guarded) },
+		wayBare:    w.bare,
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for way, newConsumer := range consumers {
+		h, err := newConsumer()
+		if err != nil {
+			return err
+		}
+		c, err := rabbitonce.Dial(w.spec.Broker, w.spec.queue(way), h, quickly())
+		if err != nil {
+			return err
+		}
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	g.Go(func() error { return w.ackFirst(ctx) })
+	return g.Wait()
+}
+
+// quickly makes pauses short.
+func quickly() *rabbitonce.Options {
+	return &rabbitonce.Options{
+		Workers:      consume.Workers{PauseMin: 20 * time.Millisecond, PauseMax: 500 * time.Millisecond},
+		ReconnectMin: 50 * time.Millisecond, ReconnectMax: time.Second,
+	}
+}
+
+const insertEffect = `INSERT INTO effect (way, op) VALUES ($1, $2)`
+
+// transactional is a consumer with a business row in the transaction.
+func (w *messageWorker) transactional(recv *everonce.TxReceiver[pgx.Tx]) (*consume.Consumer, error) {
+	return consume.NewTx(recv, consume.TxSpec[operation, pgx.Tx]{
+		Consumer: wayTx, Key: consume.ProducerID(), Decode: w.received(wayTx), Observe: w.recorded(wayTx),
+		Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message, v operation) error {
+			if err := w.at(phaseWorking, wayTx, v.Op); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, insertEffect, wayTx, v.Op); err != nil {
+				return err
+			}
+			return w.at(phaseWorked, wayTx, v.Op)
+		},
+	})
+}
+
+// guarded is a consumer whose effect is elsewhere.
+func (w *messageWorker) guarded(recv *everonce.Receiver) (*consume.Consumer, error) {
+	return consume.New(recv, consume.Spec[operation]{
+		Consumer: wayGuarded, Key: consume.ProducerID(), Decode: w.received(wayGuarded), Observe: w.recorded(wayGuarded),
+		Handle: func(ctx context.Context, _ *consume.Message, v operation) error {
+			if err := w.at(phaseWorking, wayGuarded, v.Op); err != nil {
+				return err
+			}
+			attempt, ok := everonce.AttemptFrom(ctx)
+			if !ok {
+				return errors.New("there is no attempt")
+			}
+			if err := w.call("/charge", url.Values{"op": {strconv.Itoa(v.Op)}, "key": {attempt.DownstreamKey("charge")}}); err != nil {
+				return err
+			}
+			return w.at(phaseWorked, wayGuarded, v.Op)
+		},
+	})
+}
+
+// bare is what everonce is to be compared to: everything is right but that nobody remembers what was done.
+func (w *messageWorker) bare() (*consume.Consumer, error) {
+	return consume.NewNatural(consume.NaturalSpec[operation]{
+		Consumer: wayBare, Key: consume.ProducerID(), Decode: w.received(wayBare), Observe: w.recorded(wayBare),
+		Handle: func(ctx context.Context, _ *consume.Message, v operation) (bool, error) {
+			if err := w.at(phaseWorking, wayBare, v.Op); err != nil {
+				return false, err
+			}
+			if _, err := w.pool.Exec(ctx, insertEffect, wayBare, v.Op); err != nil {
+				return false, fmt.Errorf("%w: %w", everonce.ErrStore, err)
+			}
+			return true, w.at(phaseWorked, wayBare, v.Op)
+		},
+	})
+}
+
+// received decodes a message, and tells the referee.
+func (w *messageWorker) received(way string) func(*consume.Message) (operation, error) {
+	return func(m *consume.Message) (v operation, err error) {
+		if err := json.Unmarshal(m.Body, &v); err != nil {
+			return v, err
+		}
+		return v, w.tell(phaseReceived, way, v.Op, flag("again", m.Redelivered))
+	}
+}
+
+// recorded tells the referee of a verdict, before the broker is told.
+func (w *messageWorker) recorded(way string) func(context.Context, *consume.Message, consume.Verdict) {
+	return func(_ context.Context, m *consume.Message, v consume.Verdict) {
+		var op operation
+		if err := json.Unmarshal(m.Body, &op); err != nil {
+			return
+		}
+		more := flag("ack", v.Disposition == consume.Ack)
+		more.Set("outcome", v.Outcome.String())
+		if err := w.tell(phaseRecorded, way, op.Op, more); err != nil {
+			slog.Error("the referee does not answer", "error", err)
+		}
+	}
+}
+
+func flag(name string, set bool) url.Values {
+	if set {
+		return url.Values{name: {"1"}}
+	}
+	return url.Values{}
+}
+
+func (w *messageWorker) at(phase, way string, op int) error {
+	return w.tell(phase, way, op, url.Values{})
+}
+
+func (w *messageWorker) tell(phase, way string, op int, more url.Values) error {
+	more.Set("worker", w.spec.Worker)
+	more.Set("way", way)
+	more.Set("phase", phase)
+	more.Set("op", strconv.Itoa(op))
+	return w.call("/phase", more)
+}
+
+// call asks the referee, who may hold the answer back; nothing else may end it.
+func (w *messageWorker) call(path string, q url.Values) error {
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.spec.Referee+path+"?"+q.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
