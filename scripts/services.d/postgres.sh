@@ -82,7 +82,8 @@ native_start() {
 			tries=$((tries + 1))
 			[ "$tries" -lt 10 ] || return 1
 			sleep 1
-			p=$(free_port "$((p + 1))")
+			# After a kill it may be its own port, or memory, that is not let go yet: who talks to it must find it where it was.
+			p=$(free_port "$((tries > 5 ? p + 1 : p))")
 		done
 		printf '%s\n' "$p" >"$dir/port"
 	fi
