@@ -232,7 +232,7 @@ func TestTrapTheConnectionIsCutWhileMessagesAreGivenBack(t *testing.T) {
 	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if !cut[m.ID] {
 			cut[m.ID] = true
-			go w.cut()
+			w.cut()
 			return everonce.NotDone(errors.New("not yet"))
 		}
 		ran[m.ID]++
