@@ -56,7 +56,12 @@ native_start() {
 	local p tries=0
 	if ! { server_pid >/dev/null && answers "$(url)"; }; then
 		native_stop || return 1
-		p=$(free_port "$(recalled port | grep . || echo "$port")")
+		p=$(recalled port)
+		if [ -n "$p" ] && [ -d "$dir/data/everonce-$p@localhost" ]; then # a node's data is under its name
+			wait_until 100 free "$p" || { say "port $p, whose node has the data, is taken: free it, or remove the data by scripts/services down rabbitmq" && return 1; }
+		else
+			p=$(free_port "${p:-$port}")
+		fi
 		mkdir -p "$dir/data" "$dir/logs" "$dir/home"
 		[ -s "$dir/password" ] || (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/password")
 		(
@@ -71,7 +76,7 @@ native_start() {
 			say "a node did not start at port $p; trying another"
 			native_stop || return 1
 			rm -f "$dir/dist_port"
-			[ -d "$dir/data/everonce-$p@localhost" ] || p=$(free_port "$((p + 1 + RANDOM % 100))") # a node's data is under its name
+			[ -d "$dir/data/everonce-$p@localhost" ] || p=$(free_port "$((p + 1 + RANDOM % 100))")
 		done
 	fi
 	url
