@@ -13,7 +13,8 @@
 // [NewTx] is for handlers whose effects are in the database of the receiver's store: the effect and the record
 // that the message was handled commit together (transactional mode), and the message is acknowledged after that.
 // [New] is for handlers whose effects are elsewhere (guarded mode): what happens to a message whose outcome nobody
-// knows is the receiver's policy.
+// knows is the receiver's policy. [NewNatural] is for handlers whose effect is idempotent by itself (natural mode): no
+// record is kept.
 //
 // # What becomes of a message
 //
