@@ -16,10 +16,11 @@ import (
 // long the whole answer takes. It also sees the status and the size.
 type pacedWriter struct {
 	http.ResponseWriter
-	rc    *http.ResponseController
-	stall time.Duration
-	until time.Time // the deadline that is set
-	last  bool      // the connection ends with this answer
+	rc     *http.ResponseController
+	stall  time.Duration
+	until  time.Time // the deadline that is set
+	stream bool      // over HTTP/2, where a deadline that passes ends the stream, though nobody is writing
+	last   bool      // the connection ends with this answer
 
 	status   int
 	bytes    int64
@@ -27,8 +28,10 @@ type pacedWriter struct {
 }
 
 func newPacedWriter(w http.ResponseWriter, r *http.Request, stall time.Duration) *pacedWriter {
-	p := &pacedWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: stall, last: lastOnConn(r)}
-	p.extend() // that of the request before this one has passed, perhaps
+	p := &pacedWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: stall, stream: r.ProtoMajor > 1, last: lastOnConn(r)}
+	if !p.stream {
+		p.extend() // that of the request before this one has passed, perhaps
+	}
 	return p
 }
 
@@ -42,6 +45,14 @@ func (p *pacedWriter) extend() {
 	_ = p.rc.SetWriteDeadline(p.until) //nolint:errcheck // a hijacked connection is not ours
 }
 
+// written is the end of a write: from now on the client waits, and need not take anything.
+func (p *pacedWriter) written() {
+	if p.stream {
+		p.until = time.Time{}
+		_ = p.rc.SetWriteDeadline(p.until) //nolint:errcheck // as above
+	}
+}
+
 // WriteHeader sends the status.
 func (p *pacedWriter) WriteHeader(status int) {
 	if status >= http.StatusOK && p.status == 0 {
@@ -51,6 +62,7 @@ func (p *pacedWriter) WriteHeader(status int) {
 		}
 	}
 	p.extend()
+	defer p.written()
 	p.ResponseWriter.WriteHeader(status)
 }
 
@@ -62,6 +74,7 @@ func (p *pacedWriter) Write(b []byte) (n int, err error) {
 	if p.status == 0 {
 		p.WriteHeader(http.StatusOK)
 	}
+	defer p.written()
 	for {
 		piece := b[:min(len(b), pieceSize)]
 		p.extend()
@@ -80,6 +93,7 @@ func (p *pacedWriter) FlushError() error {
 		p.WriteHeader(http.StatusOK)
 	}
 	p.extend()
+	defer p.written()
 	return p.rc.Flush()
 }
 
@@ -110,8 +124,9 @@ func (p *pacedWriter) end() {
 // pacedBody is the body of a request that flows through: a client that sends nothing for too long is cut off.
 type pacedBody struct {
 	io.ReadCloser
-	rc    *http.ResponseController
-	stall time.Duration
+	rc     *http.ResponseController
+	stall  time.Duration
+	stream bool // over HTTP/2, where a deadline that passes ends the body, though nobody is reading
 
 	mu    sync.Mutex // the transport may still be reading when the handler returns
 	until time.Time
@@ -124,9 +139,10 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if errors.Is(err, io.EOF) && !p.ended { // whoever waits for its answer need not send
-		p.ended = true
-		_ = p.rc.SetReadDeadline(time.Time{}) //nolint:errcheck // a hijacked connection is not ours
+	whole := errors.Is(err, io.EOF)
+	if (whole || p.stream) && !p.ended { // whoever waits for its answer, or to be read, need not send
+		p.ended, p.until = whole, time.Time{}
+		_ = p.rc.SetReadDeadline(p.until) //nolint:errcheck // a hijacked connection is not ours
 	}
 	return n, err
 }
@@ -141,14 +157,24 @@ func (p *pacedBody) extend() {
 	}
 }
 
-// paced puts such a body into requests without a key. What is left of one is read by net/http, under a deadline
-// too.
+// end is when the handler returns. The connection is the server's then: it reads what is left, under a deadline too; and what the
+// transport may still be reading must not touch it.
+func (p *pacedBody) end() {
+	if !p.stream { // what is left of a stream is dropped
+		p.extend()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+}
+
+// paced puts such a body into requests without a key.
 func paced(next http.Handler, stall time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, keyed := everonce.AttemptFrom(r.Context()); !keyed && r.Body != nil && r.Body != http.NoBody {
-			b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), stall: stall}
+			b := &pacedBody{ReadCloser: r.Body, rc: http.NewResponseController(w), stall: stall, stream: r.ProtoMajor > 1}
 			r.Body = b
-			defer b.extend()
+			defer b.end()
 		}
 		next.ServeHTTP(w, r)
 	})
