@@ -1,0 +1,80 @@
+// Command mails sends a mail for each order of a RabbitMQ queue, once, by records in Redis. It takes REDIS_URL and BROKER_URL, and runs
+// until it is interrupted.
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+type Order struct {
+	ID       string `json:"id"`
+	Customer string `json:"customer"`
+}
+
+type send func(ctx context.Context, to, reference string) error
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Getenv("REDIS_URL"), os.Getenv("BROKER_URL"), "orders.mail", printed)
+	stop()
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// printed stands for a mail service.
+func printed(_ context.Context, to, reference string) error {
+	log.Printf("a mail to %s, reference %s", to, reference)
+	return nil
+}
+
+func run(ctx context.Context, redis, broker, queue string, mail send) error {
+	options, err := rueidis.ParseURL(redis)
+	if err != nil {
+		return err
+	}
+	client, err := rueidis.NewClient(options)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	store, err := redisstore.New(ctx, client, nil)
+	if err != nil {
+		return err // it says what to set on the server
+	}
+	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		return err
+	}
+	consumer, err := mails(broker, queue, receiver, mail)
+	if err != nil {
+		return err
+	}
+	return consumer.Run(ctx)
+}
+
+func mails(broker, queue string, receiver *everonce.Receiver, mail send) (*rabbitonce.Consumer, error) {
+	handler, err := consume.New(receiver, consume.Spec[Order]{
+		Consumer: "mail",
+		Key:      consume.ProducerID(),
+		Handle: func(ctx context.Context, m *consume.Message, o Order) error {
+			attempt, _ := everonce.AttemptFrom(ctx)
+			return mail(ctx, o.Customer, attempt.DownstreamKey("mail"))
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rabbitonce.Dial(broker, rabbitonce.Queue{Name: queue}, handler, nil)
+}

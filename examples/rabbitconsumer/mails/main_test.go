@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const soon = time.Minute
+
+// Every order is sent three times: there is one mail for each.
+func TestRun(t *testing.T) {
+	redis, broker := os.Getenv("EVERONCE_TEST_REDIS_URL"), os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
+	if redis == "" || broker == "" {
+		t.Fatal(`no Redis or no RabbitMQ to test with: run scripts/services up, then eval "$(scripts/services env)"`)
+	}
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.ToLower(rand.Text())
+	queue := "mails." + name
+	t.Cleanup(func() {
+		for _, suffix := range []string{"", ".dead", ".retry.1s", ".retry.5s", ".retry.30s", ".retry.2m", ".retry.10m"} {
+			if _, err := ch.QueueDelete(queue+suffix, false, false, false); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// The queue is there before the consumer is, and its consumer takes it as it is.
+	quorum := amqp.Table{
+		"x-queue-type": "quorum", "x-delivery-limit": int64(20), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue + ".dead",
+		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, quorum); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for _, id := range []string{name + "-1", name + "-2"} { // the records are in a Redis that others use too
+			msg := amqp.Publishing{MessageId: id, Body: []byte(`{"id":"` + id + `","customer":"` + id + `"}`)}
+			confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, msg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !confirm.Wait() {
+				t.Fatal("the broker has not taken the message")
+			}
+		}
+	}
+
+	sent := make(chan string, 100)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, redis, broker, queue, func(_ context.Context, to, reference string) error {
+			sent <- to + " " + reference
+			return nil
+		})
+	}()
+	mails := map[string]bool{}
+	for len(mails) < 2 {
+		select {
+		case mail := <-sent:
+			mails[mail] = true
+		case err := <-done:
+			t.Fatalf("it ended: %v", err)
+		case <-time.After(soon):
+			t.Fatal("there are no mails")
+		}
+	}
+	for deadline := time.Now().Add(soon); ; {
+		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Messages == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the queue is not empty")
+		}
+	}
+	end()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if len(sent) != 0 {
+		t.Errorf("%d mails more than two", len(sent))
+	}
+}
