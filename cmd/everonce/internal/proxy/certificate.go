@@ -18,6 +18,7 @@ type certificate struct {
 	pair   *tls.Certificate
 	seen   [2]os.FileInfo
 	failed [2]os.FileInfo // what could not be used, which is told once
+	gone   bool           // that there is nothing to look at has been told
 }
 
 func loadCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
@@ -50,9 +51,13 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	defer c.mu.Unlock()
 	now, err := c.stat()
 	if err != nil {
-		c.log.Error("the certificate's files can not be looked at; the old one stays", "error", err)
+		if !c.gone {
+			c.log.Error("the certificate's files can not be looked at; the old one stays", "error", err)
+		}
+		c.gone = true
 		return c.pair, nil
 	}
+	c.gone = false
 	if same(now, c.seen) || same(now, c.failed) {
 		return c.pair, nil
 	}

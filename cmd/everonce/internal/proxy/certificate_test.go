@@ -89,7 +89,7 @@ func TestProxyTLS(t *testing.T) {
 	check("second")
 	writePair(t, dir, "third")
 	check("third")
-	if log := p.log.String(); !strings.Contains(log, "can not be used") || !strings.Contains(log, "was read again") {
+	if log := p.log.String(); !strings.Contains(log, "can not be used") || !strings.Contains(log, "was read again") || strings.Count(log, "can not be looked at") != 1 {
 		t.Errorf("the log does not tell of it: %s", log)
 	}
 }

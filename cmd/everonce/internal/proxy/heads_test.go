@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -151,6 +152,38 @@ func TestProxyReplayedHeadersInjectNothing(t *testing.T) {
 			if !strings.HasPrefix(answer, "HTTP/1.1 "+status) || strings.Contains(head, "\nX-Injected") || strings.Contains(strings.ReplaceAll(head, "\r\n", ""), "\r") {
 				t.Errorf("%s, answer %d: %q", path, i, answer)
 			}
+		}
+	}
+}
+
+// A head that is too large is refused, over HTTP/1.1 and HTTP/2, and one that is large is not.
+func TestProxyBoundsHeads(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	for name, args := range map[string][]string{"HTTP/1.1": nil, "HTTP/2.0": {"--tls-cert=" + cert, "--tls-key=" + key}} {
+		service := &counting{}
+		p := start(t, service.ServeHTTP, args...)
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+		t.Cleanup(tr.CloseIdleConnections)
+		for size, want := range map[int]int{32 << 10: http.StatusCreated, 128 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Idempotency-Key", "k")
+			r.Header.Set("X-Large", strings.Repeat("x", size))
+			res, err := (&http.Client{Transport: tr}).Do(r)
+			if err != nil {
+				if want == http.StatusCreated || name == "HTTP/1.1" {
+					t.Errorf("%s, %d bytes: %v", name, size, err)
+				}
+				continue // over HTTP/2 the client itself may refuse to send what the server has said that it does not take
+			}
+			if res.Body.Close(); res.StatusCode != want || res.Proto != name {
+				t.Errorf("%s, %d bytes: %s %d, want %d", name, size, res.Proto, res.StatusCode, want)
+			}
+		}
+		if n := service.count(); n != 1 {
+			t.Errorf("%s: the service was called %d times, want 1", name, n)
 		}
 	}
 }

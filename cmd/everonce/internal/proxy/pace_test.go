@@ -96,7 +96,7 @@ func TestProxyBodyOutlivesItsHandler(t *testing.T) {
 		if text, err := io.ReadAll(body); string(text) != "dy" || err != nil {
 			t.Errorf("HTTP/%d: %q, %v", major, text, err)
 		}
-		if len(w.set) != want || major == 2 && !(w.set[1].IsZero() && w.set[3].IsZero()) {
+		if len(w.set) != want || major == 2 && (!w.set[1].IsZero() || !w.set[3].IsZero()) {
 			t.Errorf("HTTP/%d: %d deadlines were set: %v", major, len(w.set), w.set)
 		}
 	}

@@ -165,11 +165,11 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// What is printed is a file that says the same, without the password.
+// What is printed is a file that says the same, without the passwords.
 func TestPrintedIsAFile(t *testing.T) {
 	const store = "postgres://user:hunter2@db/keys"
 	c, _, err := load(t, "routes:\n  POST /a:\n    retention: 90d\n    save: {4xx: unknown}\n", nil,
-		"--store="+store, "--wait=1500ms", "--max-body=100000", "--deny-headers=X-A,X-B", "--save=409=released", "--remember=2h", "--fail-open")
+		"--store="+store, "--upstream=http://user:hunter2@service", "--wait=1500ms", "--max-body=100000", "--deny-headers=X-A,X-B", "--save=409=released", "--remember=2h", "--fail-open")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestPrintedIsAFile(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "hunter2") {
 		t.Fatalf("%s, %v", text, err)
 	}
-	again, _, err := load(t, strings.Replace(string(text), "xxxxx", "hunter2", 1), nil)
+	again, _, err := load(t, strings.ReplaceAll(string(text), "xxxxx", "hunter2"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
