@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +25,9 @@ it is taken from ` + storeVariable + `, which keeps a password out of the list o
 Nothing is created: a SQLite file that is not there is an error.
 
 An operation is addressed by --scope and --id, as the application built its key, or by
---record and the record's ID, as "keys list" writes it. A store with an identity secret
-needs --identity-secret-file for the former.`
+--record and the record's ID, as "keys list" writes it, or by --hash and the hash of the
+key, as logs and dead letters have it: that looks through the records, of --scope if it is
+given. A store with an identity secret needs --identity-secret-file for the first.`
 
 // keys is the operator's set of tools.
 func (a *app) keys() *cobra.Command {
@@ -82,7 +85,7 @@ func (a *app) write(asJSON bool, v any, text func() error) error {
 
 // address is how a command is told which operation is meant.
 type address struct {
-	scope, id, record, secretFile string
+	scope, id, record, hash, secretFile string
 }
 
 func (d *address) flags(cmd *cobra.Command) {
@@ -90,29 +93,43 @@ func (d *address) flags(cmd *cobra.Command) {
 	f.StringVar(&d.scope, "scope", "", "scope of the operation's key")
 	f.StringVar(&d.id, "id", "", "ID of the operation's key")
 	f.StringVar(&d.record, "record", "", "ID of its record, in place of --scope and --id")
+	f.StringVar(&d.hash, "hash", "", "hash of its key, as logs and dead letters have it: looked for in --scope, or everywhere")
 	f.StringVar(&d.secretFile, "identity-secret-file", "", "file with the store's identity secret, where it has one (an end of line is not part of it)")
 }
 
 // check refuses what addresses no operation.
 func (d *address) check() error {
 	switch {
+	case d.hash != "" && (d.record != "" || d.id != ""):
+		return usagef("either --hash, or --record, or --scope and --id")
+	case d.hash != "":
+		if _, err := hex.DecodeString(d.hash); err != nil || len(d.hash) != hashLen {
+			return usagef("--hash has %d hexadecimal digits", hashLen)
+		}
+		return nil
 	case d.record != "" && (d.scope != "" || d.id != ""):
 		return usagef("either --record, or --scope and --id")
 	case d.record != "":
 		_, err := everonce.ParseRecordID(d.record)
 		return err
 	case d.scope == "" || d.id == "":
-		return usagef("which operation? Give --scope and --id, or --record")
+		return usagef("which operation? Give --scope and --id, or --record, or --hash")
 	}
 	return d.key().Validate()
 }
+
+// hashLen is how many digits [everonce.RecordID.Short] has.
+const hashLen = 16
 
 func (d *address) key() everonce.Key {
 	return everonce.Key{Scope: everonce.Scope(d.scope), ID: d.id}
 }
 
 // recordID returns the ID of the record that is meant, by a secret that belongs to the store if need be.
-func (d *address) recordID(store everonce.Store) (everonce.RecordID, error) {
+func (d *address) recordID(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
+	if d.hash != "" {
+		return d.byHash(ctx, store)
+	}
 	if d.record != "" {
 		return everonce.ParseRecordID(d.record)
 	}
@@ -131,6 +148,26 @@ func (d *address) recordID(store everonce.Store) (everonce.RecordID, error) {
 	return r.RecordID(d.key()), nil
 }
 
+// byHash looks through the records for the one whose key has that hash.
+func (d *address) byHash(ctx context.Context, store everonce.Lister) (id everonce.RecordID, err error) {
+	req := everonce.ListRequest{Scope: everonce.Scope(d.scope), Limit: maxPage}
+	for {
+		page, err := store.List(ctx, req)
+		if err != nil {
+			return id, err
+		}
+		for i := range page.Records {
+			if page.Records[i].ID.Short() == d.hash {
+				return page.Records[i].ID, nil
+			}
+		}
+		if page.Next == id {
+			return id, fmt.Errorf("%w (key %s): its time may be over, or it is in another scope", everonce.ErrNotFound, d.hash)
+		}
+		req.After = page.Next
+	}
+}
+
 // find opens the store and reads the record that is meant. The store is the caller's to close.
 func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store, got everonce.GetResult, err error) {
 	if err = d.check(); err != nil {
@@ -139,7 +176,7 @@ func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store,
 	if store, err = s.open(cmd); err != nil {
 		return nil, got, err
 	}
-	id, err := d.recordID(store)
+	id, err := d.recordID(cmd.Context(), store)
 	if err == nil {
 		got, err = store.Get(cmd.Context(), everonce.GetRequest{ID: id})
 	}
