@@ -38,7 +38,7 @@ import (
 // that speaks no TLS, a request that can not be sent, an end of the request's context. Answers with one of
 // [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's title, or a
 // Retry-After; and an answer of up to BufferAnswer bytes that is cut off. Never an answer that is marked as
-// replayed (Idempotent-Replayed): it is the saved one, and would be the same again. The
+// replayed (TransportOptions.Marker): it is the saved one, and would be the same again. The
 // pause is random, up to a bound that doubles (full jitter); a Retry-After, in seconds or as a date, is obeyed, with up to
 // Backoff on top.
 //
@@ -156,7 +156,7 @@ func (t *Transport) worthAnother(ctx context.Context, a *transportAttempt) bool 
 	switch {
 	case a.err != nil:
 		retry = transportHelps(a.err)
-	case a.resp.Header.Get(defaultMarker) != "":
+	case a.resp.Header.Get(t.set.Marker) != "":
 	case slices.Contains(t.set.RetryStatuses, a.resp.StatusCode):
 		retry = true
 	case a.resp.StatusCode == http.StatusConflict:

@@ -17,6 +17,9 @@ import (
 type TransportOptions struct {
 	// KeyHeader is the request header that carries the key: the server's [Options.KeyHeader]. Default Idempotency-Key.
 	KeyHeader string
+	// Marker is the response header that marks what is not sent for the first time: the server's [Options.Marker]. Default
+	// Idempotent-Replayed.
+	Marker string
 	// Methods are the methods whose requests are operations; all others pass untouched. Default POST and PATCH.
 	Methods []string
 	// KeyFunc derives the key of a request that neither has the header nor a key by [WithKey], say from its
@@ -113,6 +116,12 @@ func transportSettings(opts *TransportOptions) (TransportOptions, error) {
 		return s, transportInvalid("KeyHeader is no name of a header")
 	}
 	s.KeyHeader = textproto.CanonicalMIMEHeaderKey(s.KeyHeader)
+	if s.Marker == "" {
+		s.Marker = defaultMarker
+	}
+	if !transportIsToken(s.Marker) {
+		return s, transportInvalid("Marker is no name of a header")
+	}
 	if s.Methods == nil {
 		s.Methods = []string{http.MethodPost, http.MethodPatch}
 	}

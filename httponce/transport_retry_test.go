@@ -135,14 +135,16 @@ func TestTransportConflicts(t *testing.T) {
 // What was saved is the same the next time: an answer that is marked as replayed is the answer.
 func TestTransportReplayedAnswersAreFinal(t *testing.T) {
 	for _, code := range []int{429, 500, 503} {
-		url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Idempotent-Replayed", "true")
-			w.WriteHeader(code)
-		})
-		resp, err := transportPost(t, transportOver(t, nil, nil), url)
-		transportWantAnswer(t, resp, err, code, "")
-		if requests.Load() != 1 {
-			t.Errorf("%d: %d requests, want 1", code, requests.Load())
+		for configured, marker := range map[string]string{"": "Idempotent-Replayed", "x-was-REPLAYED": "X-Was-Replayed"} {
+			url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set(marker, "true")
+				w.WriteHeader(code)
+			})
+			resp, err := transportPost(t, transportOver(t, nil, &httponce.TransportOptions{Marker: configured}), url)
+			transportWantAnswer(t, resp, err, code, "")
+			if requests.Load() != 1 {
+				t.Errorf("%d: %d requests, want 1", code, requests.Load())
+			}
 		}
 	}
 }

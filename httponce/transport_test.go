@@ -226,6 +226,7 @@ func TestTransportOtherMethodsPassUntouched(t *testing.T) {
 func TestTransportOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]httponce.TransportOptions{
 		"KeyHeader":      {KeyHeader: "Idempotency Key"},
+		"Marker":         {Marker: "Was Replayed"},
 		"Methods":        {Methods: []string{"PO ST"}},
 		"RetryStatuses":  {RetryStatuses: []int{200}},
 		"Backoff":        {Backoff: -1},
