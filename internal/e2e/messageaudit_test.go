@@ -18,7 +18,7 @@ type audit struct {
 	once, lost, doubled int
 	// redoubled are those of doubled that were sent once: what doubled them is not their publisher.
 	redoubled int
-	unknown   int // effects of messages that were never sent
+	foreign   int // effects of messages that were never sent
 }
 
 // audit counts, and tells what it has counted.
@@ -43,7 +43,7 @@ func (s *stream) audit() *messageAudit {
 			}
 			delete(effects[way], op)
 		}
-		a.unknown = len(effects[way])
+		a.foreign = len(effects[way])
 		got.ways[way] = a
 	}
 	for _, keys := range s.referee.charges {
@@ -96,8 +96,8 @@ func (s *stream) effects() map[string]map[int]int {
 func (a *messageAudit) wantOnce(t *testing.T) {
 	t.Helper()
 	for _, way := range []string{wayTx, wayGuarded} {
-		if w := a.ways[way]; w.lost > 0 || w.doubled > 0 || w.unknown > 0 {
-			t.Errorf("%s: %d messages lost, %d doubled, %d effects of nothing", way, w.lost, w.doubled, w.unknown)
+		if w := a.ways[way]; w.lost > 0 || w.doubled > 0 || w.foreign > 0 {
+			t.Errorf("%s: %d messages lost, %d doubled, %d effects of messages that were never sent", way, w.lost, w.doubled, w.foreign)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (s *stream) finish() {
 			w.end(s.ctx, s.t)
 		}
 		s.workers = nil
-		left, err := s.waiting()
+		left, err := s.spec.waiting(messageWays...)
 		s.must(err, "the queues can not be counted")
 		if len(left) == 0 {
 			return
@@ -160,7 +160,7 @@ func (s *stream) settled() bool {
 func (s *stream) untilEmpty() {
 	s.t.Helper()
 	for {
-		left, err := s.waiting()
+		left, err := s.spec.waiting(messageWays...)
 		if err == nil && len(left) == 0 {
 			return
 		}

@@ -14,9 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/consume/rabbitonce"
-	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -63,56 +60,10 @@ func newStream(t *testing.T, broker, postgres string) *stream {
 	server := httptest.NewServer(s.referee)
 	t.Cleanup(server.Close)
 	s.spec = messageSpec{Broker: broker, Queues: name, Postgres: postgres, Schema: name, Referee: server.URL}
-	s.openSchema()
-	s.declare()
+	s.pool = s.spec.openSchema(t)
+	s.spec.declare(t, messageWays...)
 	s.out = newPublisher(s.spec, s.rng, s.messages)
 	return s
-}
-
-func (s *stream) openSchema() {
-	s.t.Helper()
-	var err error
-	if s.pool, err = s.spec.pool(s.ctx); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(s.pool.Close)
-	store, err := pgxstore.New(s.pool, &pgxstore.Options{Schema: s.spec.Schema})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := store.Migrate(s.ctx); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		if _, err := s.pool.Exec(context.Background(), `DROP SCHEMA `+s.spec.Schema+` CASCADE`); err != nil {
-			s.t.Error(err)
-		}
-	})
-	if _, err := s.pool.Exec(s.ctx, `CREATE TABLE effect (way TEXT NOT NULL, op BIGINT NOT NULL)`); err != nil { // nothing makes them unique
-		s.t.Fatal(err)
-	}
-}
-
-// declare declares the queues, as any consumer does.
-func (s *stream) declare() {
-	s.t.Helper()
-	nobody, err := consume.NewNatural(consume.NaturalSpec[operation]{
-		Consumer: "nobody", Key: consume.ProducerID(),
-		Handle: func(context.Context, *consume.Message, operation) (bool, error) { return false, nil },
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, way := range messageWays {
-		c, err := rabbitonce.Dial(s.spec.Broker, s.spec.queue(way), nobody, nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			s.t.Error(err)
-		}
-	}
-	s.t.Cleanup(s.deleteQueues)
 }
 
 // messageProcess is a worker that runs.
@@ -189,63 +140,4 @@ func (p *messageProcess) end(ctx context.Context, t *testing.T) {
 	case <-ctx.Done():
 		t.Fatalf("%s does not end\n%s", p.name, lastOf(p.stderr.String()))
 	}
-}
-
-// deleteQueues deletes all of them.
-func (s *stream) deleteQueues() {
-	conn, err := dialBroker(s.spec.Broker)
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	defer conn.cut()
-	defer conn.bound()()
-	ch, err := conn.Channel()
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	for _, q := range s.queues() {
-		if _, err := ch.QueueDelete(q, false, false, false); err != nil {
-			s.t.Error(err)
-			return
-		}
-	}
-}
-
-// queues are the names of all queues.
-func (s *stream) queues() (names []string) {
-	for _, way := range messageWays {
-		q := s.spec.queue(way)
-		names = append(names, q.Name, q.Name+".dead")
-		for _, d := range q.Delays {
-			names = append(names, q.Name+".retry."+d.String())
-		}
-	}
-	return names
-}
-
-// waiting is how many messages are in the queues: those that a worker has in hand are in none.
-func (s *stream) waiting() (map[string]int, error) {
-	conn, err := dialBroker(s.spec.Broker)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.cut()
-	defer conn.bound()()
-	ch, err := conn.Channel()
-	if err != nil {
-		return nil, err
-	}
-	counts := map[string]int{}
-	for _, name := range s.queues() {
-		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		if err != nil {
-			return nil, err
-		}
-		if q.Messages > 0 {
-			counts[name] = q.Messages
-		}
-	}
-	return counts, nil
 }

@@ -52,13 +52,21 @@ func (s *messageSpec) queue(way string) rabbitonce.Queue {
 	return rabbitonce.Queue{Name: s.Queues + "." + way, Delays: []time.Duration{200 * time.Millisecond, time.Second}}
 }
 
-func (s *messageSpec) pool(ctx context.Context) (*pgxpool.Pool, error) {
+func (s *messageSpec) poolConfig() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(s.Postgres)
 	if err != nil {
 		return nil, errors.New("the PostgreSQL URL does not parse")
 	}
 	cfg.ConnConfig.RuntimeParams["search_path"] = s.Schema
 	cfg.MaxConns = 40
+	return cfg, nil
+}
+
+func (s *messageSpec) pool(ctx context.Context) (*pgxpool.Pool, error) {
+	cfg, err := s.poolConfig()
+	if err != nil {
+		return nil, err
+	}
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 

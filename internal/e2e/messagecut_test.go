@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/redisstore"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// storeCuts are what happens to the line between a consumer and its store. Nothing comes through it but where it is slow
+// (heard).
+var storeCuts = []cut{
+	{phase: "cut"},
+	{phase: "half open, the answers are swallowed", way: answerWay, toxic: "timeout", amount: `"timeout":0`},
+	{phase: "reset", way: answerWay, toxic: "reset_peer", amount: `"timeout":0`},
+	{phase: "slow questions", way: requestWay, toxic: "slicer", amount: `"average_size":100,"size_variation":50,"delay":1000`, heard: true},
+	{phase: "half open, the questions are swallowed", way: requestWay, toxic: "timeout", amount: `"timeout":0`},
+	{phase: "cut in an answer", way: answerWay, toxic: "limit_data", amount: `"bytes":5`},
+	{phase: "slow answers", way: answerWay, toxic: "latency", amount: `"latency":15,"jitter":10`, heard: true},
+}
+
+// cutOptions make a receiver give a store up soon that does not answer.
+var cutOptions = &everonce.Options{Lease: e2eLease, StoreTimeout: 500 * time.Millisecond, TxTimeout: time.Second, CompletionLimit: time.Second}
+
+// The line to PostgreSQL is cut, slow, and half open in mid-stream: consumption pauses, without a busy loop, and goes on; each
+// message takes effect once, and none is lost.
+func TestMessagesCutFromPostgres(t *testing.T) {
+	t.Parallel()
+	t.Run("Transactional", func(t *testing.T) {
+		t.Parallel()
+		s := newCutStream(t, wayTx)
+		proxy, near, far := postgresThrough(t, s)
+		recv, err := everonce.NewTxReceiver[pgx.Tx](postgresStore(t, s, near), cutOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := consume.NewTx(recv, consume.TxSpec[operation, pgx.Tx]{
+			Consumer: s.way, Key: consume.ProducerID(), Retry: cutRetry, Observe: s.observe,
+			Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message, v operation) error {
+				if _, err := tx.Exec(ctx, insertEffect, s.way, v.Op); err != nil {
+					return err
+				}
+				return s.inHand(ctx, v.Op)
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.run(c, proxy)
+		s.wantOnce(effectsOf(t, far))
+	})
+	t.Run("Guarded", func(t *testing.T) {
+		t.Parallel()
+		s := newCutStream(t, wayGuarded)
+		proxy, near, _ := postgresThrough(t, s)
+		s.runGuarded(postgresStore(t, s, near), proxy)
+	})
+}
+
+// The same of the line to Redis.
+func TestMessagesCutFromRedis(t *testing.T) {
+	t.Parallel()
+	s := newCutStream(t, wayGuarded)
+	u, err := url.Parse(named(t, "EVERONCE_TEST_REDIS_URL"))
+	if err != nil {
+		t.Fatal("the Redis URL does not parse")
+	}
+	proxy := poisoned(t, u.Host)
+	u.Host = proxy.Listen
+	opt, err := rueidis.ParseURL(u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt.ForceSingleClient, opt.DisableCache = true, true
+	opt.ConnWriteTimeout, opt.Dialer = time.Second, net.Dialer{Timeout: time.Second, KeepAlive: time.Second} // a line that is silent is given up
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	store, err := redisstore.New(t.Context(), client, &redisstore.Options{Prefix: s.spec.Queues + ":"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := store.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(s.way), Limit: 10_000}); err != nil {
+			t.Error(err)
+		}
+	})
+	s.runGuarded(store, proxy)
+}
+
+// runGuarded runs a consumer whose effect is at a gateway that takes each downstream key once.
+func (s *cutStream) runGuarded(store everonce.Store, proxy *toxiproxy.Proxy) {
+	s.t.Helper()
+	recv, err := everonce.NewReceiver(store, everonce.Reexecute, cutOptions)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := consume.New(recv, consume.Spec[operation]{
+		Consumer: s.way, Key: consume.ProducerID(), Retry: cutRetry, Observe: s.observe,
+		Handle: func(ctx context.Context, _ *consume.Message, v operation) error {
+			attempt, ok := everonce.AttemptFrom(ctx)
+			if !ok {
+				return errors.New("there is no attempt")
+			}
+			s.charge(v.Op, attempt.DownstreamKey("charge"))
+			return s.inHand(ctx, v.Op)
+		},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.run(c, proxy)
+	s.wantOnce(s.charged())
+}
+
+// postgresThrough returns a line to PostgreSQL, and two pools: one by that line, and one that nothing happens to.
+func postgresThrough(t *testing.T, s *cutStream) (proxy *toxiproxy.Proxy, near, far *pgxpool.Pool) {
+	t.Helper()
+	s.spec.Postgres = named(t, "EVERONCE_TEST_POSTGRES_URL")
+	far = s.spec.openSchema(t)
+	u, err := url.Parse(s.spec.Postgres)
+	if err != nil {
+		t.Fatal("the PostgreSQL URL does not parse")
+	}
+	proxy = poisoned(t, u.Host)
+	u.Host = proxy.Listen
+	through := s.spec
+	through.Postgres = u.String()
+	cfg, err := through.poolConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.ConnectTimeout = time.Second // or one that hangs takes a place in the pool for two minutes
+	if near, err = pgxpool.NewWithConfig(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(near.Close)
+	return proxy, near, far
+}
+
+func postgresStore(t *testing.T, s *cutStream, pool *pgxpool.Pool) everonce.TxStore[pgx.Tx] {
+	t.Helper()
+	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: s.spec.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func effectsOf(t *testing.T, pool *pgxpool.Pool) map[int]int {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `SELECT op, count(*) FROM effect GROUP BY op`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	effects := map[int]int{}
+	var op, n int
+	if _, err := pgx.ForEachRow(rows, []any{&op, &n}, func() error { effects[op] = n; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return effects
+}

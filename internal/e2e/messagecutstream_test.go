@@ -1,0 +1,279 @@
+package e2e
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+const (
+	cutBlock       = 60 // messages that are sent for each cut; one in six of them twice
+	cutConcurrency = 8
+	cutPauseMin    = 20 * time.Millisecond
+	cutPauseMax    = 320 * time.Millisecond // after five failures in a row
+)
+
+var cutRetry = consume.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
+
+// cutStream is a stream through one consumer, in this process, whose line to its store is ill-treated.
+type cutStream struct {
+	t    *testing.T
+	ctx  context.Context //nolint:containedctx // the test's own end
+	spec messageSpec
+	way  string
+	rng  *rand.Rand
+	out  *publisher
+
+	mu       sync.Mutex
+	changed  chan struct{}
+	settled  map[int]bool
+	outcomes map[everonce.Outcome]int
+	handled  int // verdicts
+	done     int // those of them that say that it took effect, now or earlier
+	longest  time.Duration
+	charges  map[int]map[string]int
+
+	at      int           // the message in whose handling the line is cut
+	reached chan struct{} // closed there
+	goOn    chan struct{} // closed by the test
+}
+
+func newCutStream(t *testing.T, way string) *cutStream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	t.Cleanup(cancel)
+	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36)
+	s := &cutStream{
+		t: t, ctx: ctx, way: way, spec: messageSpec{Broker: named(t, "EVERONCE_TEST_RABBITMQ_URL"), Queues: name, Schema: name},
+		rng: rand.New(rand.NewPCG(seedOf(t), 4)), changed: make(chan struct{}), settled: map[int]bool{}, outcomes: map[everonce.Outcome]int{},
+		charges: map[int]map[string]int{}, at: -1,
+	}
+	s.out = &publisher{spec: s.spec, sent: map[string]map[int]int{s.queue().Name: {}}}
+	s.spec.declare(t, way)
+	return s
+}
+
+func (s *cutStream) queue() rabbitonce.Queue { return s.spec.queue(s.way) }
+
+func (s *cutStream) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// observe counts the verdicts.
+func (s *cutStream) observe(_ context.Context, m *consume.Message, v consume.Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handled++
+	s.outcomes[v.Outcome]++
+	if v.Disposition == consume.Ack {
+		s.done++
+		if op, err := strconv.Atoi(m.ID[len("op-"):]); err == nil {
+			s.settled[op] = true
+		}
+	}
+	s.notify()
+}
+
+// pauses finds the longest pause, in what the consumer logs.
+type pauses struct {
+	slog.Handler
+	s *cutStream
+}
+
+func (*pauses) Enabled(context.Context, slog.Level) bool { return true }
+
+func (p *pauses) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "pause" {
+			p.s.mu.Lock()
+			defer p.s.mu.Unlock()
+			p.s.longest = max(p.s.longest, a.Value.Duration())
+			p.s.notify()
+		}
+		return true
+	})
+	return nil
+}
+
+// charge is the gateway.
+func (s *cutStream) charge(op int, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.charges[op] == nil {
+		s.charges[op] = map[string]int{}
+	}
+	s.charges[op][key]++
+}
+
+// charged is how many keys were charged for each message.
+func (s *cutStream) charged() map[int]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	effects := map[int]int{}
+	for op, keys := range s.charges {
+		effects[op] = len(keys)
+	}
+	return effects
+}
+
+// inHand holds one message until its line was cut.
+func (s *cutStream) inHand(ctx context.Context, op int) error {
+	s.mu.Lock()
+	if op != s.at {
+		s.mu.Unlock()
+		return nil
+	}
+	s.at = -1
+	reached, goOn := s.reached, s.goOn
+	s.mu.Unlock()
+	close(reached)
+	select {
+	case <-goOn:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// until waits until what is asked for holds; s.mu is held then.
+func (s *cutStream) until(what string, holds func() bool) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !holds() {
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		if s.ctx.Err() != nil {
+			s.t.Fatalf("waited for %s: %d messages settled; %v", what, len(s.settled), s.outcomes)
+		}
+	}
+}
+
+// run consumes through all the cuts, and drains.
+func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
+	s.t.Helper()
+	opts := quickly()
+	opts.Workers = consume.Workers{
+		Concurrency: cutConcurrency, PauseMin: cutPauseMin, PauseMax: cutPauseMax,
+		Log: slog.New(&pauses{slog.DiscardHandler, s}),
+	}
+	c, err := rabbitonce.Dial(s.spec.Broker, s.queue(), h, opts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	for i, broken := range storeCuts {
+		s.through(i*cutBlock, broken, proxy)
+	}
+	sent := -s.out.unconfirmed
+	for _, times := range s.out.sent[s.queue().Name] {
+		sent += times
+	}
+	s.until("the last duplicate", func() bool { return s.done >= sent })
+	stop()
+	if err := <-ended; err != nil {
+		s.t.Error(err)
+	}
+	s.t.Logf("%d messages, %d deliveries and attempts: %v", len(storeCuts)*cutBlock, s.handled, s.outcomes)
+}
+
+// through sends a block of messages, and inflicts something on the line while one of them is in hand.
+func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
+	s.t.Helper()
+	s.mu.Lock()
+	s.at = begin + 10 + s.rng.IntN(cutBlock/2)
+	s.reached, s.goOn, s.longest = make(chan struct{}), make(chan struct{}), 0
+	reached, goOn := s.reached, s.goOn
+	s.mu.Unlock()
+	var ops []int
+	for op := begin; op < begin+cutBlock; op++ {
+		ops = append(ops, op)
+		if op%6 == 0 {
+			ops = append(ops, op)
+		}
+	}
+	if err := s.out.publish(s.ctx, s.queue().Name, ops); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case <-reached:
+	case <-s.ctx.Done():
+		s.t.Fatalf("%s: the message in whose handling it is to happen does not come", broken.phase)
+	}
+	heal := broken.inflict(s.t, proxy)
+	before := s.count()
+	close(goOn)
+	if !broken.heard {
+		s.until(broken.phase+": the longest pause", func() bool { return s.longest >= cutPauseMax })
+		s.wantPaused(broken, before, s.count())
+	}
+	heal()
+	s.until(broken.phase+": the end of its messages", func() bool { return len(s.settled) == begin+cutBlock })
+}
+
+// counts are those of a moment.
+type counts struct{ handled, done int }
+
+func (s *cutStream) count() counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return counts{s.handled, s.done}
+}
+
+// wantPaused: what was in hand was tried a few times, each after a pause that doubled, and nothing was acknowledged but
+// what was on its way.
+func (s *cutStream) wantPaused(broken cut, before, after counts) {
+	s.t.Helper()
+	pauses := 1
+	for p := cutPauseMin; p < cutPauseMax; p *= 2 {
+		pauses++
+	}
+	attempts, done := after.handled-before.handled, after.done-before.done
+	if most := cutConcurrency * (pauses + 2); attempts == 0 || attempts > most {
+		s.t.Errorf("%s: %d attempts until the %dth pause, by %d workers: want at most %d", broken.phase, attempts, pauses, cutConcurrency, most)
+	}
+	if done > cutConcurrency {
+		s.t.Errorf("%s: %d messages were acknowledged meanwhile, and %d can have been on their way", broken.phase, done, cutConcurrency)
+	}
+	s.t.Logf("%s: %d attempts until the %dth pause, %d acknowledged", broken.phase, attempts, pauses, done)
+}
+
+// wantOnce audits.
+func (s *cutStream) wantOnce(effects map[int]int) {
+	s.t.Helper()
+	for op := range len(storeCuts) * cutBlock {
+		if effects[op] != 1 {
+			s.t.Errorf("message %d took effect %d times", op, effects[op])
+		}
+		delete(effects, op)
+	}
+	if len(effects) > 0 {
+		s.t.Errorf("effects of messages that were never sent: %v", effects)
+	}
+	if s.outcomes[everonce.Replayed] == 0 || s.outcomes[everonce.StoreFailed] == 0 {
+		s.t.Errorf("blind: %v", s.outcomes)
+	}
+	left, err := s.spec.waiting(s.way)
+	if err != nil || len(left) > 0 {
+		s.t.Errorf("left in the queues: %v, %v", left, err)
+	}
+}
