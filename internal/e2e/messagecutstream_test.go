@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	cutBlock       = 60 // messages that are sent for each cut; one in six of them twice
-	cutConcurrency = 8
-	cutPauseMin    = 20 * time.Millisecond
-	cutPauseMax    = 320 * time.Millisecond // after five failures in a row
+	cutBlock        = 60 // messages that are sent for each cut; one in six of them twice
+	cutConcurrency  = 8
+	cutFirstPause   = 20 * time.Millisecond
+	cutLongestPause = 320 * time.Millisecond // after five failures in a row
 )
 
 var cutRetry = consume.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -170,7 +170,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 	s.t.Helper()
 	opts := quickly()
 	opts.Workers = consume.Workers{
-		Concurrency: cutConcurrency, PauseMin: cutPauseMin, PauseMax: cutPauseMax,
+		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause,
 		Log: slog.New(&pauses{slog.DiscardHandler, s}),
 	}
 	c, err := rabbitonce.Dial(s.spec.Broker, s.queue(), h, opts)
@@ -223,7 +223,7 @@ func (s *cutStream) through(begin int, broken cut, proxy *toxiproxy.Proxy) {
 	before := s.count()
 	close(goOn)
 	if !broken.heard {
-		s.until(broken.phase+": the longest pause", func() bool { return s.longest >= cutPauseMax })
+		s.until(broken.phase+": the longest pause", func() bool { return s.longest >= cutLongestPause })
 		s.wantPaused(broken, before, s.count())
 	}
 	heal()
@@ -244,7 +244,7 @@ func (s *cutStream) count() counts {
 func (s *cutStream) wantPaused(broken cut, before, after counts) {
 	s.t.Helper()
 	pauses := 1
-	for p := cutPauseMin; p < cutPauseMax; p *= 2 {
+	for p := cutFirstPause; p < cutLongestPause; p *= 2 {
 		pauses++
 	}
 	attempts, done := after.handled-before.handled, after.done-before.done
