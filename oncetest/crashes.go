@@ -41,7 +41,7 @@ func (t *trial) crash(at func(Op) bool, how Fault, wired func(*trial)) {
 		reached = true
 		return how
 	})
-	a, faulted := t.deliver(op)
+	a, faulted := t.reach(op, func() bool { return reached })
 	wired(t)
 	switch {
 	case !reached:

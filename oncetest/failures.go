@@ -19,8 +19,7 @@ func (t *trial) failEffect(f Fault) {
 func retryAfterFailure(t *trial) {
 	op := t.operation()
 	t.failEffect(Unreached)
-	a, _ := t.deliver(op)
-	t.wantEffectFaults()
+	a, _ := t.reachEffect(op)
 	if a.isDone() {
 		t.Errorf("%s: the effect was not reached, and the answer was %v", op.Key, a.Outcome)
 	}
@@ -41,8 +40,7 @@ func (t *trial) failure(f Fault) {
 	t.Helper()
 	op := t.operation()
 	t.failEffect(f)
-	a, faulted := t.deliver(op)
-	t.wantEffectFaults()
+	a, faulted := t.reachEffect(op)
 	if a.isSuccess() {
 		t.Errorf("%s: the effect failed, and the answer was %v", op.Key, a.Outcome)
 	}
@@ -84,8 +82,7 @@ func (t *trial) toUnknown(f Fault) Operation {
 	t.Helper()
 	op := t.operation()
 	t.failEffect(f)
-	t.deliver(op)
-	t.wantEffectFaults()
+	t.reachEffect(op)
 	a, _ := t.finish(op)
 	if a.Outcome != everonce.Unknown {
 		t.Fatalf("%s: after its effect failed with an error that says nothing it was answered %v (%v), want %v", op.Key, a.Outcome, a.Err, everonce.Unknown)

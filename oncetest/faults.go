@@ -13,6 +13,8 @@ import (
 //
 // A system whose process "died" keeps its Faults, and whatever it still tries is refused: its effects
 // do not happen, and its store calls are not made. The one that System.Restart builds gets new ones.
+//
+// With the zero value nothing fails: for a test of the same system without [Run].
 type Faults struct {
 	world *world
 	dead  atomic.Bool
@@ -21,6 +23,9 @@ type Faults struct {
 // Plan returns the plan of the test.
 func (f *Faults) Plan() Plan {
 	return func(c Call) Fault {
+		if f.world == nil {
+			return Pass
+		}
 		if f.dead.Load() {
 			return gone
 		}

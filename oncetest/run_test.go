@@ -43,3 +43,15 @@ func TestRunInRealTime(t *testing.T) {
 	s.Bubble, s.Redelivery, s.Lease = false, time.Millisecond, lease
 	Run(t, s)
 }
+
+// Faults that no test has made let everything pass.
+func TestZeroFaults(t *testing.T) {
+	var f Faults
+	if fault := f.Plan()(Call{Op: OpClaim, N: 1, Seq: 1}); fault != Pass {
+		t.Errorf("%v", fault)
+	}
+	happened := false
+	if err := f.Effect(t.Context(), "charge", func() error { happened = true; return nil }); err != nil || !happened {
+		t.Errorf("happened: %v, %v", happened, err)
+	}
+}

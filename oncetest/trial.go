@@ -116,6 +116,28 @@ func (t *trial) finish(op Operation) (a Answer, faulted bool) {
 	return a, faulted
 }
 
+// reach delivers an operation until what is awaited has happened, or the answer is final. One delivery does it, unless
+// the machine is so busy that a claim has outlived its lease before the work was called.
+func (t *trial) reach(op Operation, happened func() bool) (a Answer, faulted bool) {
+	t.Helper()
+	for range most {
+		if a, faulted = t.deliver(op); happened() || t.isFinal(a) {
+			break
+		}
+		t.comeBack(op, a)
+	}
+	return a, faulted
+}
+
+// reachEffect is reach, up to the first call of the effect.
+func (t *trial) reachEffect(op Operation) (a Answer, faulted bool) {
+	t.Helper()
+	before := t.world.count(OpEffect)
+	a, faulted = t.reach(op, func() bool { return t.world.count(OpEffect) > before })
+	t.wantEffectFaults()
+	return a, faulted
+}
+
 // isFinal reports whether to send the operation again would change nothing.
 func (t *trial) isFinal(a Answer) bool {
 	return a.isDone() || a.Outcome == everonce.Unknown && t.subject.Mode == Refuse
