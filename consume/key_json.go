@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,39 +20,109 @@ func JSONPointer(pointer string) Key {
 			return "", noKey("%q is no JSON pointer to a value inside of the body", pointer)
 		}
 	}
-	return func(m *Message) (string, error) { return valueAt(m.Body, jsontext.Pointer(pointer)) }
-}
-
-// valueAt returns the text of a string or an integer in a JSON text, all of which is checked.
-func valueAt(text []byte, at jsontext.Pointer) (value string, err error) {
-	found := false
-	d := jsontext.NewDecoder(bytes.NewReader(text))
-	for ended := false; ; {
-		token, err := d.ReadToken()
-		switch {
-		case errors.Is(err, io.EOF) && ended:
-			if !found {
-				return "", noKey("the body has nothing at %q", string(at))
-			}
-			return value, nil
-		case err != nil || ended:
-			return "", noKey("the body is not one JSON value without repeated names")
+	path := slices.Collect(jsontext.Pointer(pointer).Tokens())
+	return func(m *Message) (string, error) {
+		w := walk{d: jsontext.NewDecoder(bytes.NewBuffer(m.Body))}
+		switch err := w.whole(path); {
+		case errors.Is(err, errNotJSON):
+			return "", noKey("%v", err)
+		case err != nil:
+			return "", noKey("what the body has at %q %v", pointer, err)
+		case !w.found:
+			return "", noKey("the body has nothing at %q", pointer)
 		}
-		ended = d.StackDepth() == 0
-		if isName(d) || d.StackPointer() != at || token.Kind() == jsontext.KindEndObject || token.Kind() == jsontext.KindEndArray {
-			continue
-		}
-		if value, err = textOf(token); err != nil {
-			return "", noKey("what the body has at %q %v", string(at), err)
-		}
-		found = true
+		return w.value, nil
 	}
 }
 
-// isName reports whether the token that was read last is a name in an object.
-func isName(d *jsontext.Decoder) bool {
-	kind, length := d.StackIndex(d.StackDepth())
-	return kind == jsontext.KindBeginObject && length%2 == 1
+// walk is the way through a JSON text, all of which is checked, to one of its values.
+type walk struct {
+	d     *jsontext.Decoder
+	name  []byte // that was read last
+	value string
+	found bool
+}
+
+// whole walks through the text, which must end behind its value.
+func (w *walk) whole(path []string) error {
+	if err := w.to(path); err != nil {
+		return err
+	}
+	if _, err := w.d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errNotJSON
+	}
+	return nil
+}
+
+// to walks through the next value, of which the one at the path is looked for.
+func (w *walk) to(path []string) error {
+	if len(path) == 0 {
+		return w.take()
+	}
+	switch w.d.PeekKind() {
+	case jsontext.KindBeginObject:
+		return w.into(func(int) (bool, error) {
+			name, err := w.d.ReadValue()
+			if err == nil {
+				w.name, err = jsontext.AppendUnquote(w.name[:0], name)
+			}
+			return string(w.name) == path[0], err
+		}, path[1:])
+	case jsontext.KindBeginArray:
+		n, err := strconv.Atoi(path[0])
+		if err != nil || strconv.Itoa(n) != path[0] {
+			n = -1 // no place in an array
+		}
+		return w.into(func(i int) (bool, error) { return i == n, nil }, path[1:])
+	}
+	return checked(w.d.SkipValue())
+}
+
+// into walks through an object or an array. isNext reads what is before a member's value, and says whether the way leads there.
+func (w *walk) into(isNext func(i int) (bool, error), path []string) error {
+	if _, err := w.d.ReadToken(); err != nil {
+		return errNotJSON
+	}
+	for i := 0; ; i++ {
+		switch w.d.PeekKind() {
+		case jsontext.KindEndObject, jsontext.KindEndArray:
+			_, err := w.d.ReadToken()
+			return checked(err)
+		}
+		next, err := isNext(i)
+		switch {
+		case err != nil:
+			return errNotJSON
+		case next:
+			err = w.to(path)
+		default:
+			err = checked(w.d.SkipValue())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take reads the value that was looked for.
+func (w *walk) take() error {
+	token, err := w.d.ReadToken()
+	if err != nil {
+		return errNotJSON
+	}
+	w.found = true
+	w.value, err = textOf(token)
+	return err
+}
+
+var errNotJSON = errors.New("the body is not one JSON value without repeated names")
+
+// checked says of a text that can not be read no more than that: the library's error quotes it.
+func checked(err error) error {
+	if err != nil {
+		return errNotJSON
+	}
+	return nil
 }
 
 var (

@@ -130,3 +130,19 @@ func FuzzJSONPointer(f *testing.F) {
 		}
 	})
 }
+
+// To find a key takes as little memory in a large body as in a small one.
+func TestJSONPointerTakesNoMoreMemoryForALargeBody(t *testing.T) {
+	key := consume.JSONPointer("/order/id")
+	allocs := func(lines int) float64 {
+		m := &consume.Message{Body: []byte(`{"lines":[` + strings.Repeat(`{"sku":"x","price":{"cents":1}},`, lines) + `0],"order":{"id":"o-1"}}`)}
+		return testing.AllocsPerRun(10, func() {
+			if id, err := key(m); id != "o-1" || err != nil {
+				t.Fatal(id, err)
+			}
+		})
+	}
+	if small, large := allocs(1), allocs(10_000); large > small+10 {
+		t.Errorf("%v allocations for a small body, %v for a large one", small, large)
+	}
+}
