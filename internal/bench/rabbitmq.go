@@ -23,9 +23,12 @@ const (
 	// rabbitBurst is how many messages are sent at a time: one operation of a way is all of them.
 	rabbitBurst   = 500
 	rabbitWorkers = 16
+	// rabbitBatch is how many messages share a commit, and rabbitBatches how many such commits there are at a time.
+	rabbitBatch   = 100
+	rabbitBatches = 2
 )
 
-// rabbitBench is two queues on the broker that the tests use: what comes by either becomes a row in PostgreSQL.
+// rabbitBench is queues on the broker that the tests use, one for each way: what comes by any becomes a row in PostgreSQL.
 type rabbitBench struct {
 	pg     *pgBench
 	conn   *amqp.Connection
@@ -35,6 +38,7 @@ type rabbitBench struct {
 	queues []string
 	done   map[string]chan error // one for each message that was handled, by queue
 	insert string
+	many   string // inserts all rows of a batch
 }
 
 func rabbitmq(ctx context.Context) ([]*contest, func() error, error) {
@@ -57,6 +61,7 @@ func (b *rabbitBench) open(ctx context.Context, url, database string) (err error
 		return err
 	}
 	b.insert = "INSERT INTO " + b.pg.schema + ".invoice (order_id, cents) VALUES ($1, $2)"
+	b.many = "INSERT INTO " + b.pg.schema + ".invoice (order_id, cents) SELECT * FROM unnest($1::text[], $2::bigint[])"
 	if b.conn, err = amqp.Dial(url); err != nil {
 		return err
 	}
@@ -65,12 +70,16 @@ func (b *rabbitBench) open(ctx context.Context, url, database string) (err error
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
-	ours, late, bare, single := b.pg.schema+".ours", b.pg.schema+".late", b.pg.schema+".bare", b.pg.schema+".single"
-	for _, q := range []string{ours, late, bare, single} {
+	ours, late, bare, single, batched := b.pg.schema+".ours", b.pg.schema+".late", b.pg.schema+".bare", b.pg.schema+".single", b.pg.schema+".batched"
+	for _, q := range []string{ours, late, bare, single, batched} {
 		b.queues = append(b.queues, q)
 		b.done[q] = make(chan error, 2*rabbitBurst)
 	}
-	if err := b.consumeOurs(run, url, ours, b.pg.tx); err != nil {
+	oneByOne := consume.Workers{Concurrency: rabbitWorkers}
+	if err := b.consumeOurs(run, url, ours, b.pg.tx, oneByOne); err != nil {
+		return err
+	}
+	if err := b.consumeOurs(run, url, batched, b.pg.tx, consume.Workers{Concurrency: rabbitBatches, Batch: rabbitBatch}); err != nil {
 		return err
 	}
 	store, err := pgxstore.New(b.pg.pool, &pgxstore.Options{Schema: b.pg.schema})
@@ -81,7 +90,7 @@ func (b *rabbitBench) open(ctx context.Context, url, database string) (err error
 	if err != nil {
 		return err
 	}
-	if err := b.consumeOurs(run, url, late, optimistic); err != nil {
+	if err := b.consumeOurs(run, url, late, optimistic, oneByOne); err != nil {
 		return err
 	}
 	if err := b.consumeBare(run, url, bare, func(ctx context.Context, v invoice) error {
@@ -100,9 +109,9 @@ type invoice struct {
 	Cents int64  `json:"cents"`
 }
 
-// consumeOurs runs a consumer whose row commits with its record.
-func (b *rabbitBench) consumeOurs(ctx context.Context, url, queue string, receiver *everonce.TxReceiver[pgx.Tx]) error {
-	handler, err := consume.NewTx(receiver, consume.TxSpec[invoice, pgx.Tx]{
+// consumeOurs runs a consumer whose row, or whose rows in batches, commit with the records.
+func (b *rabbitBench) consumeOurs(ctx context.Context, url, queue string, receiver *everonce.TxReceiver[pgx.Tx], workers consume.Workers) error {
+	spec := consume.TxSpec[invoice, pgx.Tx]{
 		Consumer: queue, Key: consume.ProducerID(),
 		Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message, v invoice) error {
 			_, err := tx.Exec(ctx, b.insert, v.ID, v.Cents)
@@ -111,12 +120,16 @@ func (b *rabbitBench) consumeOurs(ctx context.Context, url, queue string, receiv
 		Observe: func(_ context.Context, _ *consume.Message, v consume.Verdict) {
 			b.done[queue] <- expect(v.Outcome, everonce.Executed, v.Err)
 		},
-	})
+	}
+	if workers.Batch > 1 {
+		spec.HandleAll = b.insertMany
+	}
+	workers.Log = slog.New(slog.DiscardHandler)
+	handler, err := consume.NewTx(receiver, spec)
 	if err != nil {
 		return err
 	}
-	opts := &rabbitonce.Options{Workers: consume.Workers{Concurrency: rabbitWorkers, Log: slog.New(slog.DiscardHandler)}}
-	c, err := rabbitonce.Dial(url, rabbitonce.Queue{Name: queue}, handler, opts)
+	c, err := rabbitonce.Dial(url, rabbitonce.Queue{Name: queue}, handler, &rabbitonce.Options{Workers: workers})
 	if err != nil {
 		return err
 	}
@@ -126,6 +139,15 @@ func (b *rabbitBench) consumeOurs(ctx context.Context, url, queue string, receiv
 		}
 	})
 	return nil
+}
+
+func (b *rabbitBench) insertMany(ctx context.Context, tx pgx.Tx, batch []consume.Received[invoice]) error {
+	orders, cents := make([]string, len(batch)), make([]int64, len(batch))
+	for i, r := range batch {
+		orders[i], cents[i] = r.Payload.ID, r.Payload.Cents
+	}
+	_, err := tx.Exec(ctx, b.many, orders, cents)
+	return err
 }
 
 // consumeBare consumes the same kind of queue by hand: decode, insert, acknowledge.
@@ -196,10 +218,14 @@ func (b *rabbitBench) consumers() *contest {
 	late := &way{name: "ours, optimistic", do: at(1), size: rabbitBurst}
 	bare := &way{name: "bare: BEGIN, INSERT, COMMIT, acknowledge", do: at(2), size: rabbitBurst}
 	single := &way{name: "bare: one INSERT, acknowledge", do: at(3), size: rabbitBurst}
+	batched := &way{name: "ours, 100 in one INSERT and one commit", do: at(4), size: rabbitBurst}
 	return &contest{
 		store: "RabbitMQ to PostgreSQL", mode: "a consumer, new keys", callers: 1, trips: &b.pg.trips,
-		ways:    []*way{bare, ours, late, single},
-		targets: []target{ours.atLeast(0.7, bare, "RabbitMQ consumer: of a bare one with the same transaction")},
+		ways: []*way{bare, ours, late, single, batched},
+		targets: []target{
+			ours.atLeast(0.7, bare, "RabbitMQ consumer: of a bare one with the same transaction"),
+			batched.atLeast(0.7, single, "RabbitMQ consumer in batches: of a bare one with one INSERT each"),
+		},
 	}
 }
 
