@@ -87,6 +87,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	}
 	c := newConsumer(common)
 	c.id = recv.RecordID
+	life, codec := everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
 			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, lifetime: common.Lifetime,
@@ -101,7 +102,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Transact(ctx, recv, key, func(ctx context.Context, tx Tx) (struct{}, error) {
 				return struct{}{}, spec.Handle(ctx, tx, m, v)
-			}, sum, everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{}))
+			}, sum, life, codec)
 			return res.Outcome, res.Attempt, err
 		}, nil
 	}
