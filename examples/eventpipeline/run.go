@@ -212,6 +212,14 @@ func (r *run) whileAway(ctx context.Context, stream []sent) error {
 	if r.Away == 0 {
 		return r.producer.publish(ctx, stream)
 	}
+	for { // it goes away from workers that are at work
+		if _, acked := r.fleet.ackedSince(0); acked > r.producer.published/2 {
+			break
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 	_, before := r.fleet.ackedSince(0)
 	r.line.cut()
 	r.Log.Printf("MongoDB is away for %v", r.Away)
