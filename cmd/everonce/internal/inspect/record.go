@@ -86,7 +86,9 @@ func Of(rec *everonce.Record, now time.Time, withData bool) Record {
 	if f := rec.Fingerprint; !f.IsZero() {
 		r.Fingerprint = &Fingerprint{Alg: f.Alg, Sum: hex.EncodeToString(f.Sum[:])}
 	}
-	r.Result = resultOf(&rec.Result, withData)
+	if r.Result = resultOf(&rec.Result, withData); r.Result != nil && isRequest(rec) {
+		r.Result.asAnswer(&rec.Result, withData)
+	}
 	for i := range rec.Steps {
 		s := &rec.Steps[i]
 		r.Steps = append(r.Steps, Step{
