@@ -27,8 +27,8 @@ type Workers struct {
 	// [NewTx] made. BatchWithin: default 10 ms.
 	Batch       int
 	BatchWithin time.Duration
-	// PauseMin and PauseMax bound the pause after the store, or the broker, could not be written to; it doubles while
-	// that lasts. Default 1 s and 1 minute.
+	// PauseMin and PauseMax bound the pause after the store could not be written to, in which nothing is begun, and that of
+	// one message whose answer the broker did not take; it doubles while that lasts. Default 1 s and 1 minute.
 	PauseMin, PauseMax time.Duration
 	// HandleWithin bounds the handling of one message, or of one batch: its context ends then. The messages of a batch that
 	// takes longer are handled one by one, each within the same bound. Default: no bound; an adapter whose broker has one of its
@@ -200,7 +200,9 @@ func (s *server) verdict(m *Message) (v Verdict) {
 }
 
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
+// Nobody else waits for it: a queue of dead letters that is full must not stop what needs none.
 func (s *server) settle(d Delivery, v Verdict) {
+	gate := newGate(s.PauseMin, s.PauseMax)
 	for {
 		err := s.answer(d, v)
 		if err == nil {
@@ -210,9 +212,9 @@ func (s *server) settle(d Delivery, v Verdict) {
 			s.Log.InfoContext(s.work, "consume: the broker will deliver a message again", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
 			return
 		}
-		pause := s.gate.shut()
+		pause := gate.shut()
 		s.Log.WarnContext(s.work, "consume: the broker did not take an answer", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "pause", pause, "error", err)
-		if !s.gate.pass(s.ending) {
+		if !gate.pass(s.ending) {
 			return
 		}
 	}

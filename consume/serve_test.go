@@ -41,6 +41,13 @@ func (d *delivery) end(format string, args ...any) error {
 	return nil
 }
 
+// how returns how it has ended so far.
+func (d *delivery) how() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.ended)
+}
+
 func (d *delivery) Ack(context.Context) error { return d.end("ack") }
 
 func (d *delivery) Retry(_ context.Context, _ time.Duration, counts bool) error {
@@ -207,6 +214,46 @@ func TestAnswersAreRepeated(t *testing.T) {
 		}
 		if !slices.Equal(d.ended, []string{"retry true"}) || len(gone.ended) != 0 || handled != 2 {
 			t.Errorf("ended as %v and %v, handled %d times", d.ended, gone.ended, handled)
+		}
+	})
+}
+
+// A message whose dead letter the broker does not take, because its queue is full, waits in hand, and those behind it do not.
+func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
+			time.Sleep(time.Millisecond)
+			return nil
+		})
+		poison := message("")
+		for range 10 {
+			poison.fails = append(poison.fails, errDown)
+		}
+		in := make(chan consume.Delivery, 200)
+		in <- poison
+		var good []*delivery
+		for i := range 100 {
+			good = append(good, message(fmt.Sprint("m-", i)))
+			in <- good[i]
+		}
+		done := make(chan error)
+		go func() { done <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 2, Log: quiet}) }()
+		time.Sleep(time.Second) // and the poison is tried for the second time now
+		synctest.Wait()
+		for _, d := range good {
+			if !slices.Equal(d.ended, []string{"ack"}) {
+				t.Fatalf("%s ended as %v", d.m.ID, d.ended)
+			}
+		}
+		if how := poison.how(); len(how) != 0 {
+			t.Errorf("the poison ended as %v", how)
+		}
+		close(in)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(poison.ended, []string{"bury no_key"}) {
+			t.Errorf("the poison ended as %v", poison.ended)
 		}
 	})
 }
