@@ -9,6 +9,8 @@ import (
 // messageAudit is what became of the messages, as the database and the gateway have it.
 type messageAudit struct {
 	ways map[string]*audit
+	// unknown is how many messages were unknown, and settled.
+	unknown int
 	// chargedAgain is how many charges the gateway was sent that it had taken already.
 	chargedAgain int
 }
@@ -25,7 +27,7 @@ type audit struct {
 func (s *stream) audit() *messageAudit {
 	s.t.Helper()
 	effects := s.effects()
-	got := &messageAudit{ways: map[string]*audit{}}
+	got := &messageAudit{ways: map[string]*audit{}, unknown: len(s.verdicts)}
 	for _, way := range messageWays {
 		sent := s.out.sent[s.spec.queue(way).Name]
 		a := &audit{}
@@ -46,23 +48,22 @@ func (s *stream) audit() *messageAudit {
 		a.foreign = len(effects[way])
 		got.ways[way] = a
 	}
-	for _, keys := range s.referee.charges {
-		for _, calls := range keys {
-			got.chargedAgain += calls - 1
-		}
+	for op := range s.messages {
+		keys, calls := s.referee.charged(wayGuarded, op)
+		got.chargedAgain += calls - keys
 	}
 	sent, twice := 0, 0
 	for _, n := range s.out.sent[s.spec.queue(wayTx).Name] {
 		sent += n
 		twice += min(n-1, 1)
 	}
-	s.t.Logf("%d messages, sent %d times, %d of them more than once (%d sendings, in all queues, were not confirmed); the gateway was charged again %d times\n%v",
-		s.messages, sent, twice, s.out.unconfirmed, got.chargedAgain, s.referee)
+	s.t.Logf("%d messages, sent %d times, %d of them more than once (%d sendings, in all queues, were not confirmed); the gateway was charged again %d times; %d messages were unknown, and settled\n%v",
+		s.messages, sent, twice, s.out.unconfirmed, got.chargedAgain, got.unknown, s.referee)
 	for _, way := range messageWays {
 		a := got.ways[way]
 		s.t.Logf("%s: %d once, %d lost, %d doubled, %d of those though they were sent once", way, a.once, a.lost, a.doubled, a.redoubled)
 	}
-	for _, way := range []string{wayTx, wayGuarded} {
+	for _, way := range rightWays {
 		if n := s.referee.ways[way].outcomes["replayed"]; n == 0 || twice == 0 {
 			s.t.Errorf("blind: %s: %d replays, %d messages sent twice", way, n, twice)
 		}
@@ -86,8 +87,9 @@ func (s *stream) effects() map[string]map[int]int {
 	if _, err := pgx.ForEachRow(rows, []any{&way, &op, &n}, func() error { effects[way][op] = n; return nil }); err != nil {
 		s.t.Fatal(err)
 	}
-	for op, keys := range s.referee.charges {
-		effects[wayGuarded][op] += len(keys)
+	for op := range s.messages {
+		effects[wayGuarded][op], _ = s.referee.charged(wayGuarded, op) // it takes each key once
+		_, effects[wayRefused][op] = s.referee.charged(wayRefused, op)
 	}
 	return effects
 }
@@ -95,7 +97,7 @@ func (s *stream) effects() map[string]map[int]int {
 // wantOnce: the right ways lost nothing and doubled nothing.
 func (a *messageAudit) wantOnce(t *testing.T) {
 	t.Helper()
-	for _, way := range []string{wayTx, wayGuarded} {
+	for _, way := range rightWays {
 		if w := a.ways[way]; w.lost > 0 || w.doubled > 0 || w.foreign > 0 {
 			t.Errorf("%s: %d messages lost, %d doubled, %d effects of messages that were never sent", way, w.lost, w.doubled, w.foreign)
 		}

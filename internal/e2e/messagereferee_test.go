@@ -29,17 +29,17 @@ var messagePhases = []string{phaseReceived, phaseWorking, phaseWorked, phaseReco
 const ahead = 20
 
 // referee is told of every phase of every message. It holds the calls of one phase back, so that a kill falls into it;
-// and it is the gateway of the guarded consumer, which takes each downstream key once.
+// and it is the gateway of the guarded consumers.
 type referee struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed at every change that somebody may wait for, and made anew
 	ways    map[string]*way
-	open    map[holder]int         // messages in hand
-	held    map[holder]int         // calls that are held back
-	charges map[int]map[string]int // calls of the gateway: by message and downstream key
-	point   int                    // messages of the first way, at which the gate closes; negative: never
-	limit   int                    // messages that may be sent
-	phase   string                 // whose calls it holds
+	open    map[holder]int            // messages in hand
+	held    map[holder]int            // calls that are held back
+	charges map[charge]map[string]int // calls of the gateway, by downstream key
+	point   int                       // messages of the first way, at which the gate closes; negative: never
+	limit   int                       // messages that may be sent
+	phase   string                    // whose calls it holds
 	closed  bool
 	gate    int             // counts how often it was closed
 	dead    map[string]bool // workers that were killed
@@ -48,10 +48,16 @@ type referee struct {
 // holder is a way of consuming in one worker.
 type holder struct{ worker, way string }
 
+// charge is what the gateway is asked for.
+type charge struct {
+	way string
+	op  int
+}
+
 // way is what is known of one way of consuming.
 type way struct {
 	seen     map[int]bool // messages that were received
-	settled  map[int]bool // messages that were acknowledged, or were about to be
+	settled  map[int]bool // messages that were acknowledged, or became dead letters, or were about to
 	received int          // deliveries, and what was handled again in hand
 	again    int          // deliveries that the broker flagged as redelivered
 	outcomes map[string]int
@@ -60,7 +66,7 @@ type way struct {
 func newReferee(ways []string) *referee {
 	r := &referee{
 		changed: make(chan struct{}), ways: map[string]*way{}, open: map[holder]int{}, held: map[holder]int{},
-		charges: map[int]map[string]int{}, point: -1, dead: map[string]bool{},
+		charges: map[charge]map[string]int{}, point: -1, dead: map[string]bool{},
 	}
 	for _, name := range ways {
 		r.ways[name] = &way{seen: map[int]bool{}, settled: map[int]bool{}, outcomes: map[string]int{}}
@@ -102,11 +108,11 @@ func (r *referee) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if req.URL.Path == "/charge" {
-		op := number(q, "op")
-		if r.charges[op] == nil {
-			r.charges[op] = map[string]int{}
+		of := charge{q.Get("way"), number(q, "op")}
+		if r.charges[of] == nil {
+			r.charges[of] = map[string]int{}
 		}
-		r.charges[op][q.Get("key")]++
+		r.charges[of][q.Get("key")]++
 	} else {
 		r.enter(req.Context(), q)
 	}
@@ -142,7 +148,7 @@ func (r *referee) enter(ctx context.Context, q url.Values) {
 		}
 	case phaseRecorded:
 		w.outcomes[q.Get("outcome")]++
-		if acked {
+		if acked || q.Get("buried") != "" {
 			w.settled[op] = true
 		}
 		r.notify()
@@ -260,11 +266,23 @@ func (r *referee) release(dead string) {
 // redelivered is how many deliveries to a way the broker has flagged. The caller holds r.mu.
 func (r *referee) redelivered(way string) int { return r.ways[way].again }
 
-// failed is how often a way has met with an outcome that is no success. The caller holds r.mu.
+// charged is how often the gateway was charged for a message.
+func (r *referee) charged(way string, op int) (keys, calls int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.charges[charge{way, op}] {
+		calls += n
+	}
+	return len(r.charges[charge{way, op}]), calls
+}
+
+// failed is how often a way has met with a store that did not answer. The caller holds r.mu.
 func (r *referee) failed(way string) int {
 	n := 0
 	for outcome, times := range r.ways[way].outcomes {
-		if outcome != "executed" && outcome != "replayed" {
+		switch outcome {
+		case "executed", "replayed", "elided", "in_progress":
+		default:
 			n += times
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -32,6 +33,7 @@ type stream struct {
 	pool     *pgxpool.Pool
 	started  int
 	workers  []*messageProcess
+	verdicts map[int]everonce.SettleVerdict // on messages that were unknown
 }
 
 // multiple is how many times a thousand messages: EVERONCE_E2E_MESSAGES in the soak.
@@ -55,7 +57,7 @@ func newStream(t *testing.T, broker, postgres string) *stream {
 	seed := seedOf(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(thousands)*10*time.Minute)
 	t.Cleanup(cancel)
-	s := &stream{t: t, ctx: ctx, rng: rand.New(rand.NewPCG(seed, 3)), messages: 1000 * thousands, referee: newReferee(messageWays)}
+	s := &stream{t: t, ctx: ctx, rng: rand.New(rand.NewPCG(seed, 3)), messages: 1000 * thousands, referee: newReferee(messageWays), verdicts: map[int]everonce.SettleVerdict{}}
 	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36) // of its own, whatever the seed
 	server := httptest.NewServer(s.referee)
 	t.Cleanup(server.Close)

@@ -29,11 +29,15 @@ const messageWorkerEnv = "EVERONCE_E2E_MESSAGE_WORKER"
 const (
 	wayTx       = "transactional" // the effect commits with the record of the message
 	wayGuarded  = "guarded"       // the effect is at a gateway that takes each downstream key once
+	wayRefused  = "refused"       // at one that takes everything: what is unknown is refused until it is settled
 	wayBare     = "bare"          // saved before it is acknowledged, and without everonce: doubles
 	wayAckFirst = "ack-first"     // acknowledged before it is saved: loses
 )
 
-var messageWays = []string{wayTx, wayGuarded, wayBare, wayAckFirst}
+var (
+	messageWays = append([]string{wayBare, wayAckFirst}, rightWays...)
+	rightWays   = []string{wayTx, wayGuarded, wayRefused}
+)
 
 // messageSpec is what a test tells a worker.
 type messageSpec struct {
@@ -108,9 +112,14 @@ func (w *messageWorker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	refusing, err := everonce.NewReceiver(store, everonce.Refuse, opts)
+	if err != nil {
+		return err
+	}
 	consumers := map[string]func() (*consume.Consumer, error){
 		wayTx:      func() (*consume.Consumer, error) { return w.transactional(tx) },
-		wayGuarded: func() (*consume.Consumer, error) { return w.guarded(guarded) },
+		wayGuarded: func() (*consume.Consumer, error) { return w.guarded(guarded, wayGuarded) },
+		wayRefused: func() (*consume.Consumer, error) { return w.guarded(refusing, wayRefused) },
 		wayBare:    w.bare,
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -156,21 +165,21 @@ func (w *messageWorker) transactional(recv *everonce.TxReceiver[pgx.Tx]) (*consu
 }
 
 // guarded is a consumer whose effect is elsewhere.
-func (w *messageWorker) guarded(recv *everonce.Receiver) (*consume.Consumer, error) {
+func (w *messageWorker) guarded(recv *everonce.Receiver, way string) (*consume.Consumer, error) {
 	return consume.New(recv, consume.Spec[operation]{
-		Consumer: wayGuarded, Key: consume.ProducerID(), Decode: w.received(wayGuarded), Observe: w.recorded(wayGuarded),
+		Consumer: way, Key: consume.ProducerID(), Decode: w.received(way), Observe: w.recorded(way),
 		Handle: func(ctx context.Context, _ *consume.Message, v operation) error {
-			if err := w.at(phaseWorking, wayGuarded, v.Op); err != nil {
+			if err := w.at(phaseWorking, way, v.Op); err != nil {
 				return err
 			}
 			attempt, ok := everonce.AttemptFrom(ctx)
 			if !ok {
 				return errors.New("there is no attempt")
 			}
-			if err := w.call("/charge", url.Values{"op": {strconv.Itoa(v.Op)}, "key": {attempt.DownstreamKey("charge")}}); err != nil {
+			if err := w.call("/charge", url.Values{"way": {way}, "op": {strconv.Itoa(v.Op)}, "key": {attempt.DownstreamKey("charge")}}); err != nil {
 				return err
 			}
-			return w.at(phaseWorked, wayGuarded, v.Op)
+			return w.at(phaseWorked, way, v.Op)
 		},
 	})
 }
@@ -209,6 +218,9 @@ func (w *messageWorker) recorded(way string) func(context.Context, *consume.Mess
 			return
 		}
 		more := flag("ack", v.Disposition == consume.Ack)
+		if v.Disposition == consume.Bury {
+			more.Set("buried", "1")
+		}
 		more.Set("outcome", v.Outcome.String())
 		if err := w.tell(phaseRecorded, way, op.Op, more); err != nil {
 			slog.Error("the referee does not answer", "error", err)

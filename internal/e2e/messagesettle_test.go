@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"fmt"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/pgxstore"
+)
+
+// settleUnknown does what an operator does: every message among the dead letters is settled by what the gateway says, and
+// all of them are replayed. It reports whether there were any.
+func (s *stream) settleUnknown() bool {
+	s.t.Helper()
+	letters, err := rabbitonce.OpenDeadLetters(s.ctx, s.spec.Broker, s.spec.queue(wayRefused), nil)
+	s.must(err, "the dead letters can not be opened")
+	defer func() {
+		if err := letters.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}()
+	all, err := letters.List(s.ctx, rabbitonce.Filter{})
+	s.must(err, "the dead letters can not be listed")
+	store, err := pgxstore.New(s.pool, &pgxstore.Options{Schema: s.spec.Schema})
+	s.must(err, "the store can not be opened")
+	now := map[int]bool{}
+	for i := range all {
+		var op int
+		_, err := fmt.Sscanf(all[i].Message.ID, "op-%d", &op)
+		s.must(err, "a dead letter is none of these messages")
+		if all[i].Reason != consume.Unsettled || s.verdicts[op] != 0 && !now[op] {
+			s.t.Errorf("message %d is a dead letter: %s, %s", op, all[i].Reason, all[i].Detail)
+		}
+		if now[op] || s.verdicts[op] != 0 {
+			continue
+		}
+		now[op] = true
+		s.verdicts[op] = everonce.SettleNotDone
+		if _, calls := s.referee.charged(wayRefused, op); calls > 0 {
+			s.verdicts[op] = everonce.SettleDone
+		}
+		key := everonce.Key{Scope: everonce.ScopeOf(wayRefused), ID: all[i].Message.ID}
+		s.must(everonce.Settle(s.ctx, store, key.RecordID(), everonce.Settlement{Verdict: s.verdicts[op], By: "audit"}), "message %d can not be settled", op)
+	}
+	if len(all) == 0 {
+		return false
+	}
+	replayed, err := letters.Replay(s.ctx, rabbitonce.Filter{})
+	s.must(err, "the dead letters can not be replayed")
+	s.t.Logf("%d dead letters, of %d messages that were unknown, were settled and replayed", replayed, len(now))
+	return true
+}
