@@ -302,3 +302,19 @@ func TestProxyBrokenAnswerOutsideOfAServer(t *testing.T) {
 		}
 	}
 }
+
+// An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off can not be seen,
+// unless the connection was reset. What came is the answer.
+func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return "HTTP/1.1 201 Created\r\nConnection: close\r\n\r\nwhole, or half", true })
+	srv := newProxy(t, u.url, nil, nil)
+	for _, mark := range []string{"", "true"} {
+		status, header, body := post(t, srv, "/", "k", "amount=1")
+		if status != http.StatusCreated || body != "whole, or half" || header.Get("Idempotent-Replayed") != mark {
+			t.Errorf("%d %q %v", status, body, header)
+		}
+	}
+	if n := len(u.seen()); n != 1 {
+		t.Errorf("the upstream got %d requests, want 1", n)
+	}
+}
