@@ -15,12 +15,16 @@ import (
 )
 
 // AnswerOfVerdict returns the answer that a delivery got which [consume.Consumer.Handle] has handled: its outcome, or
-// [everonce.Invalid] of a message that got no further than its key or payload. What a duplicate must get
+// [everonce.Invalid] of a message that got no further than its key or payload. An acknowledgement says "done" to a broker, so
+// one of a message that was not is [everonce.Executed] here, and a test finds that it has no effect. What a duplicate must get
 // again is what becomes of it at the broker, with the reason where that is a dead letter.
 func AnswerOfVerdict(v consume.Verdict) Answer {
 	a := Answer{Outcome: v.Outcome, Result: v.Disposition.String(), RetryAfter: v.After, Err: v.Err}
-	if v.Disposition == consume.Bury {
+	switch {
+	case v.Disposition == consume.Bury:
 		a.Result = v.Disposition.String() + ": " + string(v.Letter.Reason)
+	case v.Disposition == consume.Ack && !a.isDone():
+		a.Outcome = everonce.Executed
 	}
 	if a.Outcome == 0 {
 		a.Outcome = everonce.Invalid

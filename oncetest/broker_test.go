@@ -178,6 +178,7 @@ func TestAnswerOfVerdict(t *testing.T) {
 	why := errors.New("why")
 	for want, v := range map[Answer]consume.Verdict{
 		{Outcome: everonce.Executed, Result: "ack"}:                                        {Disposition: consume.Ack, Outcome: everonce.Executed},
+		{Outcome: everonce.Executed, Result: "ack", Err: why}:                              {Disposition: consume.Ack, Outcome: everonce.StoreFailed, Err: why}, // of a wrong consumer
 		{Outcome: everonce.Rejected, Result: "bury: rejected", Err: why}:                   {Disposition: consume.Bury, Outcome: everonce.Rejected, Letter: consume.DeadLetter{Reason: consume.Rejected}, Err: why},
 		{Outcome: everonce.Invalid, Result: "bury: no_key", Err: why}:                      {Disposition: consume.Bury, Letter: consume.DeadLetter{Reason: consume.NoKey}, Err: why},
 		{Outcome: everonce.InProgress, Result: "later", RetryAfter: time.Minute, Err: why}: {Disposition: consume.Later, Outcome: everonce.InProgress, After: time.Minute, Err: why},

@@ -49,7 +49,7 @@ func guarded(store everonce.Store, policy everonce.Policy, gateway *oncetest.Gat
 		noErr(tb, err)
 		client := gateway.With(plan)
 		c, err := consume.New(recv, consume.Spec[order]{
-			Consumer: "shipping", Key: byTenant,
+			Consumer: "shipping", Key: byTenant, Retry: retry,
 			Handle: func(ctx context.Context, m *consume.Message, o order) error {
 				if err := refused(o); err != nil {
 					return err
@@ -118,7 +118,7 @@ func TestGuardedConsumerOfAnUnrulyBroker(t *testing.T) {
 		for _, policy := range []everonce.Policy{everonce.Reexecute, everonce.Reconcile} {
 			t.Run(at.name+"/"+policy.String(), func(t *testing.T) {
 				t.Parallel()
-				guarded(at.open(t), policy, newGateway(policy)).broker(t, consume.Workers{}, chance, chance)
+				guarded(at.open(t), policy, newGateway(policy)).broker(t, consume.Workers{}, storeFails, effectFails)
 			})
 		}
 	}

@@ -25,7 +25,7 @@ func (s shelf) consumer() build {
 	return func(tb testing.TB, _ oncetest.Plan, effect func(context.Context, string, func() error) error) *shipping {
 		tb.Helper()
 		c, err := consume.NewNatural(consume.NaturalSpec[order]{
-			Consumer: "shipping", Key: byTenant,
+			Consumer: "shipping", Key: byTenant, Retry: retry,
 			Handle: func(ctx context.Context, m *consume.Message, o order) (first bool, err error) {
 				if err := refused(o); err != nil {
 					return false, err
@@ -108,7 +108,7 @@ func TestNaturalConsumerOfAnUnrulyBroker(t *testing.T) {
 	for _, at := range shelves {
 		t.Run(at.name, func(t *testing.T) {
 			t.Parallel()
-			at.open(t).consumer().broker(t, consume.Workers{}, 0, chance)
+			at.open(t).consumer().broker(t, consume.Workers{}, 0, effectFails)
 		})
 	}
 }

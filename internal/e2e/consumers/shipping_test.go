@@ -27,6 +27,9 @@ type order struct{ Amount int }
 // byTenant is the key of an order: the tenant's own, and the producer's ID.
 var byTenant = consume.Composite("Order", consume.Header("tenant"), consume.ProducerID())
 
+// retry never gives a message up: so much fails here that by chance one would.
+var retry = consume.Backoff{Limit: 1000, Min: time.Millisecond, Max: 10 * time.Millisecond}
+
 // nameOf names a shipment in a ledger.
 func nameOf(m *consume.Message) string { return m.Headers["tenant"] + "/" + m.ID }
 
@@ -105,17 +108,18 @@ func practice(t *testing.T, world func(testing.TB) build, s oncetest.Subject) {
 
 const (
 	orders = 40
-	chance = 0.1 // of a call to fail
+	// The chances of a call to fail, as in the practice list's chaos.
+	storeFails, effectFails = 0.3, 0.2
 
 	refusedID = "order-refused"
 )
 
 // broker delivers orders through an unruly broker, while calls fail with the given chances, and counts in the ledger. A
 // dead letter of unknown outcome is replayed.
-func (b build) broker(t *testing.T, w consume.Workers, storeFails, effectFails float64) {
+func (b build) broker(t *testing.T, w consume.Workers, storeFailing, effectFailing float64) {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
-	store, effects := oncetest.Seeded(seed, storeFails), oncetest.Seeded(seed, effectFails)
+	store, effects := oncetest.Seeded(seed, storeFailing), oncetest.Seeded(seed, effectFailing)
 	plan := func(c oncetest.Call) oncetest.Fault {
 		if c.Op == oncetest.OpEffect {
 			return effects(c)

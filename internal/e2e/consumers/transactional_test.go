@@ -42,7 +42,7 @@ func (l ledger[Tx]) over(change func(*everonce.Options), wrap func(everonce.TxSt
 		recv, err := everonce.NewTxReceiver(wrap(l.store, plan), opts)
 		noErr(tb, err)
 		c, err := consume.NewTx(recv, consume.TxSpec[order, Tx]{
-			Consumer: "shipping", Key: byTenant,
+			Consumer: "shipping", Key: byTenant, Retry: retry,
 			Handle: func(ctx context.Context, tx Tx, m *consume.Message, o order) error {
 				if err := refused(o); err != nil {
 					return err
@@ -148,7 +148,7 @@ func TestTransactionalConsumer(t *testing.T) {
 
 func unruly[Tx any](t *testing.T, l ledger[Tx]) {
 	t.Helper()
-	l.consumer(nil).broker(t, consume.Workers{}, chance, chance)
+	l.consumer(nil).broker(t, consume.Workers{}, storeFails, effectFails)
 }
 
 // TestTransactionalConsumerOfAnUnrulyBroker: whatever the broker repeats, mixes up and forgets, and though statements,
@@ -163,12 +163,12 @@ func TestTransactionalConsumerOfAnUnrulyBroker(t *testing.T) {
 
 func inBatches[Tx any](t *testing.T, l ledger[Tx]) {
 	t.Helper()
-	l.consumer(nil).broker(t, consume.Workers{Concurrency: 4, Batch: 8}, chance/2, chance/2)
+	l.consumer(nil).broker(t, consume.Workers{Concurrency: 4, Batch: 8}, storeFails/3, effectFails/2)
 }
 
 func inWholeBatches[Tx any](t *testing.T, l ledger[Tx]) {
 	t.Helper()
-	l.asItIs().broker(t, consume.Workers{Concurrency: 4, Batch: 8}, 0, chance/2)
+	l.asItIs().broker(t, consume.Workers{Concurrency: 4, Batch: 8}, 0, effectFails/2)
 }
 
 // TestBatchesOfAnUnrulyBroker: the same for messages that share a transaction.
