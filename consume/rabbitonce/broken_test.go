@@ -35,6 +35,8 @@ func TestCancelledByTheBroker(t *testing.T) {
 func TestAReturnedCopyIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.declare()
+	b.queue.Topology = rabbitonce.Check // it may not declare what is missing
 	ran := atomic.Int64{}
 	complaints := make(chan string, 1000)
 	opts := &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complaints)}}
@@ -55,6 +57,7 @@ func TestAReturnedCopyIsAFailure(t *testing.T) {
 	if n := ran.Load(); n != 1 {
 		t.Errorf("handled %d times", n)
 	}
+	b.queue.Topology = rabbitonce.Declare
 	b.declare()
 	r.wants(everonce.Executed)
 }

@@ -50,7 +50,7 @@ func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*C
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	c := &Consumer{queue: q, handler: handler, opts: o, dialing: d, out: &publisher{dialing: d}}
+	c := &Consumer{queue: q, handler: handler, opts: o, dialing: d, out: newPublisher(d)}
 	if c.first, err = c.connect(context.Background()); err != nil {
 		return nil, err
 	}

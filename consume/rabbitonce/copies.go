@@ -39,8 +39,9 @@ func original(d *amqp.Delivery) amqp.Publishing {
 	}
 }
 
-// copyOf is original with where the message came from.
-func copyOf(d *amqp.Delivery, m *consume.Message, now time.Time) amqp.Publishing {
+// copyOf is original with where the message came from. The queue is the one that it was consumed from, whatever a header of the
+// message's says: a replay puts it there.
+func copyOf(d *amqp.Delivery, m *consume.Message, queue string, now time.Time) amqp.Publishing {
 	msg := original(d)
 	if _, known := msg.Headers[headerRoutingKey]; !known {
 		msg.Headers[headerRoutingKey], msg.Headers[headerExchange] = d.RoutingKey, d.Exchange
@@ -52,13 +53,13 @@ func copyOf(d *amqp.Delivery, m *consume.Message, now time.Time) amqp.Publishing
 		}
 		msg.Headers[headerFirst] = timeText(t)
 	}
-	msg.Headers[headerQueue] = m.Source
+	msg.Headers[headerQueue] = queue
 	return msg
 }
 
 // retryCopy is what comes again later.
-func retryCopy(d *amqp.Delivery, m *consume.Message, retries int, now time.Time) amqp.Publishing {
-	msg := copyOf(d, m, now)
+func retryCopy(d *amqp.Delivery, m *consume.Message, queue string, retries int, now time.Time) amqp.Publishing {
+	msg := copyOf(d, m, queue, now)
 	delete(msg.Headers, headerRetries)
 	if retries > 0 {
 		msg.Headers[headerRetries] = int64(retries)
@@ -71,8 +72,8 @@ func retryCopy(d *amqp.Delivery, m *consume.Message, retries int, now time.Time)
 const maxDetail = 2048
 
 // deadLetter is the copy among the dead letters.
-func deadLetter(d *amqp.Delivery, m *consume.Message, l *consume.DeadLetter) amqp.Publishing {
-	msg := copyOf(d, m, l.Last)
+func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.DeadLetter) amqp.Publishing {
+	msg := copyOf(d, m, queue, l.Last)
 	delete(msg.Headers, headerRetries)
 	if msg.MessageId != "" {
 		msg.Headers[headerMessageID] = msg.MessageId

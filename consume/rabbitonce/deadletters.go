@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ import (
 //
 // AMQP has no look at a message that leaves it alone: each method takes letters in hand, one after the other, and gives
 // back what is to stay when it returns. Meanwhile nobody else sees them; afterwards they are flagged as
-// redelivered, and may be in another order. What came after a call had begun is not looked at by it.
+// redelivered, and may be in another order. What came after a call had begun is not looked at by it. A call whose context
+// ends cuts the connection, by which the broker gets back what was in hand; open them again then.
 type DeadLetters struct {
 	queue Queue
 	conn  *link
@@ -40,6 +42,8 @@ type Letter struct {
 type Filter struct {
 	// Reasons are those of the letters meant; with none, any.
 	Reasons []consume.Reason
+	// Queue is where a replay puts the letter: several queues may share their dead letters. Empty means any.
+	Queue string
 	// KeyHash is the letter's, or its beginning.
 	KeyHash string
 	// Before and After bound when it became a dead letter; the zero time is no bound.
@@ -51,7 +55,7 @@ type Filter struct {
 // Matches reports whether l is meant; Limit does not count.
 func (f *Filter) Matches(l *Letter) bool {
 	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
-		strings.HasPrefix(l.KeyHash, f.KeyHash) &&
+		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
 		(f.Before.IsZero() || l.Last.Before(f.Before)) &&
 		(f.After.IsZero() || l.Last.After(f.After))
 }
@@ -76,7 +80,7 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 	if err != nil {
 		return nil, err
 	}
-	l := &DeadLetters{queue: q, conn: conn, out: &publisher{dialing: d}}
+	l := &DeadLetters{queue: q, conn: conn, out: newPublisher(d)}
 	if err := conn.within(askWithin, func() error {
 		return withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
 	}); err != nil {
@@ -88,14 +92,34 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 // Close closes the connections.
 func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.close()) }
 
-// List returns the letters that are meant. All stay.
+// All gives the letters that are meant, one after the other, so that there need be no room for all of them. All stay. An
+// error ends it.
+func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, error] {
+	return func(yield func(Letter, error) bool) {
+		err := l.each(ctx, filter, func(letter *Letter, _ *amqp.Delivery) error {
+			if !yield(*letter, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(Letter{}, err)
+		}
+	}
+}
+
+var errEnough = errors.New("rabbitonce: enough")
+
+// List returns the letters that are meant, with their messages. All stay.
 func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error) {
 	var found []Letter
-	err := l.each(ctx, filter, func(letter *Letter, _ *amqp.Delivery) error {
-		found = append(found, *letter)
-		return nil
-	})
-	return found, err
+	for letter, err := range l.All(ctx, filter) {
+		if err != nil {
+			return found, err
+		}
+		found = append(found, letter)
+	}
+	return found, nil
 }
 
 // Replay puts copies of the letters that are meant back into their queues, with key and headers as they were sent and
@@ -190,10 +214,13 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 		Consumer: stringOf(d.Headers, headerConsumer), Source: m.Source, KeyHash: stringOf(d.Headers, headerKeyHash),
 		Attempts: countOf(d.Headers, headerAttempts), First: m.First, Last: timeOf(d.Headers, headerLast),
 	}}
+	moved := deaths(d.Headers)
 	if q := stringOf(d.Headers, headerQueue); q != "" {
 		l.Queue = q
+	} else if len(moved) > 0 { // the broker has moved it, and no copy of ours was made
+		l.Queue = moved[0].queue
 	}
-	if moved := deaths(d.Headers); l.Reason == "" && len(moved) > 0 {
+	if l.Reason == "" && len(moved) > 0 {
 		last := moved[0]
 		l.Reason, l.Attempts, l.Last = consume.Reason("broker_"+last.reason), m.Retries+1, last.at
 		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason)

@@ -2,6 +2,7 @@ package rabbitonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,18 +42,25 @@ func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) 
 		retries++
 	}
 	delay := d.queue.delayFor(after)
-	return d.move(ctx, d.queue.retryQueue(delay), func() amqp.Publishing { return retryCopy(&d.d, d.m, retries, time.Now()) })
+	return d.move(ctx, d.queue.retryQueue(delay), func() amqp.Publishing { return retryCopy(&d.d, d.m, d.queue.Name, retries, time.Now()) })
 }
 
 // Bury implements [consume.Delivery].
 func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
-	return d.move(ctx, d.queue.DeadLetters, func() amqp.Publishing { return deadLetter(&d.d, d.m, &letter) })
+	return d.move(ctx, d.queue.DeadLetters, func() amqp.Publishing { return deadLetter(&d.d, d.m, d.queue.Name, &letter) })
 }
 
 // move puts a copy into another queue, and acknowledges the message once the copy is there.
 func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Publishing) error {
 	if !d.copied {
-		if err := d.out.publish(ctx, queue, copied()); err != nil {
+		err := d.out.publish(ctx, queue, copied())
+		if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // somebody has deleted it
+			if err := d.out.declare(ctx, d.queue); err != nil {
+				return err
+			}
+			err = d.out.publish(ctx, queue, copied())
+		}
+		if err != nil {
 			return err
 		}
 		d.copied = true

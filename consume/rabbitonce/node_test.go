@@ -141,7 +141,8 @@ func (n *node) blocked(t *testing.T) {
 	close(good)
 	r.wants(everonce.Executed)
 	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
-	r.wants(everonce.Executed)
+	for r.verdict().Outcome != everonce.Executed { // of a copy that was on its way before, nobody knew that it had arrived: there may be two
+	}
 	b.wantLength(b.queue.Name, 0)
 }
 

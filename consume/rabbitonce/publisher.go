@@ -15,12 +15,26 @@ import (
 type publisher struct {
 	dialing dialing
 
-	mu      sync.Mutex
+	turn    chan struct{} // holds one while somebody has what follows
 	conn    *link
 	blocked *blockade
 	free    []*publishing
 	closed  bool
 }
+
+func newPublisher(d dialing) *publisher { return &publisher{dialing: d, turn: make(chan struct{}, 1)} }
+
+// lock waits for its turn, and not longer than ctx: whoever has it may be waiting for a broker that does not answer.
+func (p *publisher) lock(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNotTaken, context.Cause(ctx))
+	}
+}
+
+func (p *publisher) unlock() { <-p.turn }
 
 // publishing is a channel with one message on its way at most: so a message that comes back is that one.
 type publishing struct {
@@ -48,8 +62,11 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 		go c.ch.Close() //nolint:errcheck // it may be closed already
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if p.lock(ctx) != nil { // the message is there: what is left of the time is not for keeping a channel
+		go c.ch.Close() //nolint:errcheck // as above
+		return nil
+	}
+	defer p.unlock()
 	if p.closed || c.ch.IsClosed() {
 		return nil
 	}
@@ -57,10 +74,26 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 	return nil
 }
 
+// declare declares the queues once more.
+func (p *publisher) declare(ctx context.Context, q *Queue) error {
+	if err := p.lock(ctx); err != nil {
+		return err
+	}
+	defer p.unlock()
+	if p.conn == nil || p.conn.IsClosed() {
+		return errNotTaken
+	}
+	stop := context.AfterFunc(ctx, p.conn.cut)
+	defer stop()
+	return q.establish(p.conn)
+}
+
 // channel returns a channel that nobody else uses.
 func (p *publisher) channel(ctx context.Context) (*publishing, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer p.unlock()
 	for len(p.free) > 0 {
 		last := len(p.free) - 1
 		c := p.free[last]
@@ -153,8 +186,8 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 }
 
 func (p *publisher) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.turn <- struct{}{}
+	defer p.unlock()
 	p.closed = true
 	if p.conn == nil || p.conn.IsClosed() {
 		return nil

@@ -30,13 +30,15 @@ type Queue struct {
 	// DeadLetters is the queue of the dead letters, which several queues may share. Default Name + ".dead".
 	DeadLetters string
 	// Delays are the delays that a message can be given before it comes again, each a queue of its own: a message gets the
-	// first that is long enough, or the last. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// first that is long enough, or the last. They are fixed, and so what [consume.Backoff] leaves to chance is less here than
+	// elsewhere. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology
 	// DeliveryLimit is how often the broker delivers one message that ends the process, or the connection, each time,
 	// before it makes it a dead letter by itself; those that were sent ahead with it each time count too, and are dead
-	// letters like it then: replay them. Only where the queue is declared. Default 20.
+	// letters like it then: replay them. What is kept in hand because the store is away counts once for each AckTimeout: with
+	// the defaults, after ten hours. Only where the queue is declared. Default 20.
 	DeliveryLimit int
 }
 

@@ -1,0 +1,160 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// Dead letters that several queues share are told apart by the queue that they came from, those too that the broker has
+// made: what is meant for one queue never gets into another.
+func TestSharedDeadLetters(t *testing.T) {
+	t.Parallel()
+	b, other := newBench(t), newBench(t)
+	own := other.queue.DeadLetters
+	other.queue.DeadLetters = b.queue.DeadLetters
+	b.buryInBoth(other)
+	other.queue.DeadLetters = own
+	expires := amqp.Table{"x-message-ttl": int64(1), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": b.queue.DeadLetters}
+	if _, err := b.ch.QueueDeclare(own, true, false, false, false, expires); err != nil {
+		t.Fatal(err)
+	}
+	b.sendTo(own, message("m-3"))
+	b.wantLength(b.queue.DeadLetters, 3)
+
+	l := b.letters()
+	for queue, want := range map[string]consume.Reason{b.queue.Name: consume.NoKey, other.queue.Name: consume.NoKey, own: "broker_expired"} {
+		found, err := l.List(t.Context(), rabbitonce.Filter{Queue: queue})
+		if err != nil || len(found) != 1 || found[0].Queue != queue || found[0].Reason != want {
+			t.Errorf("of %s: %+v, %v", queue, found, err)
+		}
+	}
+	if n, err := l.Replay(t.Context(), rabbitonce.Filter{Queue: other.queue.Name}); n != 1 || err != nil {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	b.wantLength(other.queue.Name, 1)
+	b.wantLength(b.queue.Name, 0)
+	if n, err := l.Discard(t.Context(), rabbitonce.Filter{Queue: b.queue.Name}); n != 1 || err != nil {
+		t.Errorf("discarded %d, %v", n, err)
+	}
+	b.wantLength(b.queue.DeadLetters, 1)
+}
+
+// buryInBoth has a message without a key buried by a consumer of each queue.
+func (b *bench) buryInBoth(other *bench) {
+	b.t.Helper()
+	for i, queue := range []*bench{b, other} {
+		r := queue.run(specOf(nothing), nil)
+		queue.send(message(""))
+		r.verdict()
+		r.stop()
+		b.wantLength(b.queue.DeadLetters, i+1)
+	}
+}
+
+// A header of the producer's does not say where a replay puts a letter: who may write to one queue would write to any by it.
+func TestAForgedQueueIsNotReplayedTo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(nothing), nil)
+	msg := message("")
+	msg.Headers = amqp.Table{"x-everonce-queue": "payments"}
+	b.send(msg)
+	b.whenBuried(r, 1)
+	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+	if err != nil || len(found) != 1 || found[0].Queue != b.queue.Name {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// Who has seen enough leaves all letters where they are.
+func TestLettersAreLookedAtOneByOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(nothing), nil)
+	b.send(message(""), message(""), message(""))
+	b.whenBuried(r, 3)
+	l := b.letters()
+	for letter, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil || letter.Reason != consume.NoKey {
+			t.Errorf("%+v, %v", letter, err)
+		}
+		break
+	}
+	count := 0
+	for _, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil {
+			t.Error(err)
+		}
+		count++
+	}
+	if count != 3 {
+		t.Errorf("%d letters, want 3", count)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, err := range l.All(ended, rabbitonce.Filter{}) {
+		if err == nil {
+			t.Error("a letter after the end")
+		}
+	}
+}
+
+// A delay that somebody has deleted is declared again: nothing waits for a restart.
+func TestADeletedDelayIsDeclaredAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	failed := false
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error {
+		if failed {
+			return nil
+		}
+		failed = true
+		return everonce.NotDone(errClosed)
+	}), nil)
+	b.deleteQueue(b.queue.Name + ".retry.100ms")
+	b.deleteQueue(b.queue.DeadLetters)
+	b.send(message("m-1"))
+	r.wants(everonce.Failed, everonce.Executed)
+	b.send(message(""))
+	b.letter()
+}
+
+// Whoever waits for another's connection to a broker that does not answer waits no longer than its own time.
+func TestAPublisherWaitsForItsTurnAsLongAsItMay(t *testing.T) {
+	t.Parallel()
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close() //nolint:errcheck // the test is over
+	publish := rabbitonce.PublisherOf("amqp://" + silent.Addr().String())
+	first, endFirst := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- publish(first) }()
+	conn, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // as above
+	second, endSecond := context.WithCancel(t.Context())
+	endSecond()
+	if err := publish(second); err == nil {
+		t.Error("published to a broker that does not answer")
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the first has ended: %v", err)
+	default:
+	}
+	endFirst()
+	if err := <-ended; err == nil {
+		t.Error("published to a broker that does not answer")
+	}
+}
