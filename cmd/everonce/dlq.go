@@ -21,7 +21,8 @@ discards them.
 --broker names the broker: amqp://user:password@host/vhost, or amqps://… Where it is not
 given it is taken from ` + brokerVariable + `, which keeps a password out of the list of
 processes. --queue is the queue that is consumed; its dead letters are in the queue of
-that name with ".dead" behind it, or in --dead-letters. Nothing is declared.
+that name with ".dead" behind it, or in --dead-letters, which other queues may share: theirs
+are not looked at. Nothing is declared.
 
 AMQP has no look at a message that leaves it alone: while a command runs, nobody else sees
 the letters that it looks at, and afterwards they are flagged as redelivered.`
@@ -102,8 +103,8 @@ func (w *which) anything() bool {
 	return w.key == "" && len(w.reasons) == 0 && w.olderThan == 0 && w.newerThan == 0
 }
 
-func (w *which) filter(limit int) (rabbitonce.Filter, error) {
-	f := rabbitonce.Filter{KeyHash: w.key, Limit: limit}
+func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
+	f := rabbitonce.Filter{Queue: b.queue, KeyHash: w.key, Limit: limit}
 	if _, err := hex.DecodeString(w.key + map[bool]string{true: "0"}[len(w.key)%2 == 1]); err != nil {
 		return f, usagef("--key is a key's hash, in hexadecimal digits, and not the key")
 	}

@@ -14,36 +14,60 @@ type letterList struct {
 	Letters []letters.Letter `json:"letters"`
 }
 
+// letterCount is what a count writes as JSON.
+type letterCount struct {
+	Letters int            `json:"letters"`
+	Reasons map[string]int `json:"reasons"`
+}
+
 func (a *app) dlqList(b *brokerFlags) *cobra.Command {
 	var w which
 	var limit int
+	var count bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List dead letters, by reason, key and age",
+		Short: "List or count dead letters, by reason, key and age",
 		Long: `list writes the dead letters of a queue, one a line: why, the hash of the key, how often
 it was tried, when it became a dead letter, and what is said of it. All stay where they are.`,
 		Example: "  everonce dlq list --broker amqp://localhost --queue orders\n" +
-			"  everonce dlq list --queue orders --reason unknown,exhausted --older-than 24h --json",
+			"  everonce dlq list --queue orders --reason unknown,exhausted --older-than 24h --json\n" +
+			"  everonce dlq list --queue orders --count",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > maxPage {
 				return usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
 			}
-			f, err := w.filter(limit)
+			f, err := w.filter(b, limit)
 			if err != nil {
 				return err
 			}
-			found, err := a.list(cmd, b, f)
+			if count {
+				f.Limit = 0
+				return a.count(cmd, b, f)
+			}
+			l := letterList{Letters: []letters.Letter{}}
+			err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, false)) })
 			if err != nil {
 				return err
 			}
-			l := letterList{Letters: letters.Of(found, false)}
 			return a.write(b.json, l, func() error { return letters.WriteList(a.out, l.Letters) })
 		}),
 	}
 	w.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at the most")
+	cmd.Flags().BoolVar(&count, "count", false, "only how many there are, by reason")
 	return cmd
+}
+
+func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) error {
+	c := letterCount{Reasons: map[string]int{}}
+	if err := a.each(cmd, b, f, func(letter *rabbitonce.Letter) {
+		c.Letters++
+		c.Reasons[string(letter.Reason)]++
+	}); err != nil {
+		return err
+	}
+	return a.write(b.json, c, func() error { return letters.WriteCount(a.out, c.Letters, c.Reasons) })
 }
 
 func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
@@ -61,18 +85,18 @@ be private: they are written only with --data.`,
 				return usagef("which letter? Give --key and the key's hash, as \"dlq list\" writes it")
 			}
 			w := which{key: key}
-			f, err := w.filter(0)
+			f, err := w.filter(b, 0)
 			if err != nil {
 				return err
 			}
-			found, err := a.list(cmd, b, f)
+			var l letterList
+			err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
 			if err != nil {
 				return err
 			}
-			if len(found) == 0 {
+			if len(l.Letters) == 0 {
 				return fmt.Errorf("%w with the key %s", errNoLetter, key)
 			}
-			l := letterList{Letters: letters.Of(found, data)}
 			return a.write(b.json, l, func() error { return letters.Write(a.out, l.Letters) })
 		}),
 	}
@@ -81,12 +105,18 @@ be private: they are written only with --data.`,
 	return cmd
 }
 
-// list asks for letters, and leaves.
-func (a *app) list(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) ([]rabbitonce.Letter, error) {
+// each looks at the letters that are meant, one after the other, and leaves.
+func (a *app) each(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, fn func(*rabbitonce.Letter)) error {
 	l, err := b.open(cmd)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer l.Close() //nolint:errcheck // it was only read
-	return l.List(cmd.Context(), f)
+	for letter, err := range l.All(cmd.Context(), f) {
+		if err != nil {
+			return err
+		}
+		fn(&letter)
+	}
+	return nil
 }

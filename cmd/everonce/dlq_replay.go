@@ -83,7 +83,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 	var dryRun, yes, all bool
 	cmd.Args = noArgs
 	cmd.RunE = a.run(func(cmd *cobra.Command, _ []string) error {
-		f, err := w.filter(limit)
+		f, err := w.filter(b, limit)
 		switch {
 		case err != nil:
 			return err
@@ -97,22 +97,26 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		defer l.Close() //nolint:errcheck // what the broker has confirmed is done
-		found, err := l.List(cmd.Context(), f)
-		if err != nil {
-			return err
+		found, list := 0, moved{DryRun: dryRun}
+		for letter, err := range l.All(cmd.Context(), f) {
+			if err != nil {
+				return err
+			}
+			if found++; dryRun {
+				list.Letters = append(list.Letters, letters.Of(&letter, false))
+			}
 		}
-		if dryRun || len(found) == 0 {
-			list := moved{Letters: letters.Of(found, false), DryRun: dryRun}
+		if dryRun || found == 0 {
 			return a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) })
 		}
-		if err := a.confirmed(yes, fmt.Sprintf(m.ask, len(found))); err != nil {
+		if err := a.confirmed(yes, fmt.Sprintf(m.ask, found)); err != nil {
 			return err
 		}
-		f.Limit = len(found) // those that were asked about, and none that came since
+		f.Limit = found // those that were asked about, and none that came since
 		n, err := m.act(cmd.Context(), l, f)
 		a.auditMove(cmd.Context(), b, m, n, err)
 		if err != nil {
-			return fmt.Errorf("%d of %d were %s, and then: %w", n, len(found), m.done, err)
+			return fmt.Errorf("%d of %d were %s, and then: %w", n, found, m.done, err)
 		}
 		return a.write(b.json, moved{Done: n}, func() error {
 			_, err := fmt.Fprintf(a.out, "%s %d dead letters\n", m.done, n)

@@ -38,28 +38,25 @@ type Letter struct {
 	BodyBase64  *string           `json:"body_base64,omitempty"`
 }
 
-// Of returns the letters, with their messages if data is set.
-func Of(found []rabbitonce.Letter, data bool) []Letter {
-	out := make([]Letter, 0, len(found))
-	for i := range found {
-		l, m := &found[i], found[i].Message
-		o := Letter{
-			Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
-			Attempts: l.Attempts, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
-		}
-		if data {
-			o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.Odd
-			body := string(m.Body)
-			if utf8.ValidString(body) {
-				o.Body = &body
-			} else {
-				body = base64.StdEncoding.EncodeToString(m.Body)
-				o.BodyBase64 = &body
-			}
-		}
-		out = append(out, o)
+// Of returns a letter, with its message if data is set.
+func Of(l *rabbitonce.Letter, data bool) Letter {
+	m := l.Message
+	o := Letter{
+		Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
+		Attempts: l.Attempts, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
 	}
-	return out
+	if !data {
+		return o
+	}
+	o.MessageID, o.ContentType, o.Headers, o.OddHeaders = m.ID, m.ContentType, m.Headers, m.Odd
+	body := string(m.Body)
+	if utf8.ValidString(body) {
+		o.Body = &body
+	} else {
+		body = base64.StdEncoding.EncodeToString(m.Body)
+		o.BodyBase64 = &body
+	}
+	return o
 }
 
 func timeOf(t time.Time) *time.Time {
@@ -92,6 +89,16 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// WriteCount writes how many there are for each reason, and in all.
+func WriteCount(w io.Writer, all int, reasons map[string]int) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		fmt.Fprintf(t, "%s\t%d\n", oneLine(orDash(name), 40), reasons[name])
+	}
+	fmt.Fprintf(t, "all\t%d\n", all)
+	return t.Flush()
 }
 
 // WriteList writes one line for each.
