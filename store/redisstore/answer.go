@@ -34,37 +34,25 @@ func (a *answer) number(i int) int64 {
 	return n
 }
 
-// record reads a part that is a record.
-func (a *answer) record(id *everonce.RecordID, i int, now time.Time, rec *everonce.Record) error {
+// text reads a part that is a record, and returns what follows it.
+func (a *answer) text(id *everonce.RecordID, i int, now time.Time, rec *everonce.Record) (data []byte, err error) {
 	if len(a.parts) <= i {
-		return errAnswer
+		return nil, errAnswer
 	}
-	text, err := bytesOf(&a.parts[i])
+	if data, err = saved(id, &a.parts[i], rec); err == nil {
+		fade(rec, now)
+	}
+	return data, err
+}
+
+// saved reads a record, and returns the data of its result, where it is a result that is read.
+func saved(id *everonce.RecordID, msg *rueidis.RedisMessage, rec *everonce.Record) (data []byte, err error) {
+	text, err := bytesOf(msg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := decode(id, view(text), rec); err != nil {
-		return err
-	}
-	fade(rec, now)
-	return nil
-}
-
-// result reads a part that is the data of a result.
-func (a *answer) result(i int, rec *everonce.Record) error {
-	if len(a.parts) <= i || a.parts[i].IsNil() {
-		missing(rec)
-		return nil
-	}
-	return saved(&a.parts[i], rec)
-}
-
-func saved(msg *rueidis.RedisMessage, rec *everonce.Record) error {
-	data, err := bytesOf(msg)
-	if err == nil && rec.Result.Kind != everonce.ResultElided {
-		rec.Result.Data = data
-	}
-	return err
+	rest, err := decode(id, view(text), rec)
+	return text[len(text)-len(rest):], err
 }
 
 // bytesOf returns a text as it came in: nobody else has it, and nobody writes to it.

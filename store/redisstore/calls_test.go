@@ -89,7 +89,10 @@ func everyCall(ctx context.Context, s *redisstore.Store, rec *everonce.Record) m
 	_, errs["Health"] = s.Health(ctx)
 	errs["KeepIdentity"] = s.KeepIdentity(ctx, [32]byte{1})
 	_, _, errs["ReadIdentity"] = s.ReadIdentity(ctx)
-	_, errs["Watch"] = s.Watch(ctx, everonce.WatchRequest{ID: rec.ID})
+	w, err := s.Watch(ctx, everonce.WatchRequest{ID: rec.ID})
+	if errs["Watch"] = err; err == nil {
+		w.Stop()
+	}
 	return errs
 }
 

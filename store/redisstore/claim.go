@@ -86,13 +86,18 @@ func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis
 	if res.Decision == everonce.DecideAbsent || res.Decision == everonce.DecideNewer {
 		return nil
 	}
-	if err := a.record(&req.ID, 2, res.Now, &res.Record); err != nil {
+	data, err := a.text(&req.ID, 2, res.Now, &res.Record)
+	switch {
+	case err != nil:
 		return err
+	case res.Decision != everonce.DecideReplay:
+		return a.steps(3, &res.Record)
+	case len(a.parts) > 3:
+		missing(&res.Record)
+	default:
+		res.Record.Result.Data = data
 	}
-	if res.Decision == everonce.DecideReplay {
-		return a.result(3, &res.Record)
-	}
-	return a.steps(3, &res.Record)
+	return nil
 }
 
 // recall answers a claim by a plain read of the saved result, if there is one.

@@ -16,7 +16,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	good := append([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00"), fr.append(nil)...)
 	var rec everonce.Record
-	if err := decode(&id, string(good), &rec); err != nil || rec.Scope != "tenant/charge" || rec.Name != "order-7" || rec.Owner != "host:1" || rec.Token != 1 {
+	if _, err := decode(&id, string(good), &rec); err != nil || rec.Scope != "tenant/charge" || rec.Name != "order-7" || rec.Owner != "host:1" || rec.Token != 1 {
 		f.Fatalf("%+v, %v", rec, err)
 	}
 	f.Add(string(good))
@@ -25,7 +25,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("\x02\x01\x00\x00\x00")
 	f.Fuzz(func(t *testing.T, s string) {
 		var rec everonce.Record
-		if err := decode(&id, s, &rec); err != nil && !errors.Is(err, everonce.ErrCorruptRecord) {
+		if _, err := decode(&id, s, &rec); err != nil && !errors.Is(err, everonce.ErrCorruptRecord) {
 			t.Errorf("decode: %v", err)
 		}
 		if _, _, err := decodeStep(&id, "step", s); err != nil && !errors.Is(err, everonce.ErrCorruptRecord) {

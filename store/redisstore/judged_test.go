@@ -15,11 +15,16 @@ import (
 // backdate makes a record one that was written so long ago. The server does not know, and keeps it.
 func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID, by time.Duration) {
 	t.Helper()
-	text, err := command(t, client, "GETRANGE", redisstore.KeyOf(s, id), "0", "7").ToString()
-	noErr(t, err)
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], binary.LittleEndian.Uint64([]byte(text))-uint64(by.Microseconds()))
-	command(t, client, "SETRANGE", redisstore.KeyOf(s, id), "0", string(b[:]))
+	for _, part := range []string{"", ":v"} {
+		text, err := command(t, client, "GETRANGE", redisstore.KeyOf(s, id)+part, "0", "7").ToString()
+		noErr(t, err)
+		if text == "" {
+			continue // there is no result
+		}
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], binary.LittleEndian.Uint64([]byte(text))-uint64(by.Microseconds()))
+		command(t, client, "SETRANGE", redisstore.KeyOf(s, id)+part, "0", string(b[:]))
+	}
 }
 
 // A record whose time is over is judged by the server's TIME in each script, and not by whether the server has removed it

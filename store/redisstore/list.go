@@ -48,7 +48,7 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 				continue
 			}
 			var rec everonce.Record
-			if err := decode(&ids[i], *text, &rec); err != nil {
+			if _, err := decode(&ids[i], *text, &rec); err != nil {
 				rec = everonce.Record{ID: ids[i]} // it must be found to be dealt with
 			}
 			if wanted(&rec) {

@@ -125,8 +125,9 @@ func (p *process) restart(t testing.TB) {
 
 func (p *process) addr() string { return fmt.Sprintf("127.0.0.1:%d", p.port) }
 
+// option has one connection, of which reconnected can tell that it is new.
 func (p *process) option() rueidis.ClientOption {
-	return rueidis.ClientOption{InitAddress: []string{p.addr()}, ForceSingleClient: true, DisableCache: true}
+	return rueidis.ClientOption{InitAddress: []string{p.addr()}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1}
 }
 
 func (p *process) client(t testing.TB) rueidis.Client {

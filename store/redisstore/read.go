@@ -19,20 +19,14 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 	if passed == 0 {
 		return false, nil
 	}
-	// Not the builder's own MGET: a client that sends reads to replicas would send it to one that is behind.
-	both, err := s.client.Do(ctx, s.client.B().Arbitrary("MGET").Keys(k.record, k.saved).Build()).ToArray()
-	if err != nil {
-		return false, failed("read", err)
-	}
-	if len(both) != 2 {
-		return false, failed("read", errAnswer)
-	}
-	if both[0].IsNil() || both[1].IsNil() {
+	// Not the builder's own GET: a client that sends reads to replicas would send it to one that is behind.
+	msg, err := s.client.Do(ctx, s.client.B().Arbitrary("GET").Keys(k.saved).Build()).ToMessage()
+	if rueidis.IsRedisNil(err) {
 		return false, nil
 	}
-	text, err := bytesOf(&both[0])
+	var data []byte
 	if err == nil {
-		err = decode(id, view(text), rec)
+		data, err = saved(id, &msg, rec)
 	}
 	if err != nil {
 		return false, failed("read", err)
@@ -41,7 +35,8 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.Sub(at(s.clock.atMost())) < lookMargin {
 		return false, nil
 	}
-	return true, failed("read", saved(&both[1], rec))
+	rec.Result.Data = data
+	return true, nil
 }
 
 // Get implements [everonce.Store]: one call of the server. One that is brief is a plain read where there is a result to
@@ -81,12 +76,15 @@ func (s *Store) got(id *everonce.RecordID, sent time.Time, msg *rueidis.RedisMes
 		return nil
 	}
 	res.Found = true
-	if err := a.record(id, 1, res.Now, &res.Record); err != nil {
+	data, err := a.text(id, 1, res.Now, &res.Record)
+	if err != nil {
 		return err
 	}
 	if res.Record.StateAt(res.Now) == everonce.StateCompleted && res.Record.Format <= everonce.FormatVersion {
-		if err := a.result(2, &res.Record); err != nil {
-			return err
+		if len(a.parts) > 2 && !a.parts[2].IsNil() {
+			res.Record.Result.Data = data
+		} else {
+			missing(&res.Record)
 		}
 	}
 	return a.steps(3, &res.Record)

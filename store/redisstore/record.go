@@ -28,7 +28,8 @@ import (
 //	127  texts, each after its length in 2: fingerprint's algorithm, scope, name, owner, owner before; class of the error;
 //	     unknown step, codec, summary
 //
-// The data of the result have a name of their own, and end before the record does. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and
+// A result has a name of its own, and ends before the record does: it is the record, so that a replay reads nothing else, and
+// then the data. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and
 // summary (each after its length in 2), and data.
 const (
 	lenHead = 59 // up to what Health does not need
@@ -147,14 +148,14 @@ func (r *reader) summary() []byte {
 	return nil
 }
 
-// decode reads a record.
-func decode(id *everonce.RecordID, s string, rec *everonce.Record) error {
+// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read.
+func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
 	r := reader{b: s}
 	*rec = everonce.Record{ID: *id}
 	ends := r.head(rec)
 	if rec.Format > everonce.FormatVersion { // it is not judged by what this version knows
 		*rec = everonce.Record{ID: *id, Format: rec.Format, State: rec.State}
-		return nil
+		return "", nil
 	}
 	rec.Previous.State = everonce.State(r.byte())
 	r.take(3)
@@ -176,15 +177,15 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) error {
 	rec.CreatedAt, rec.ClaimedAt, rec.Previous.ClaimedAt = at(created), at(claimed), at(before)
 	switch {
 	case r.short || !ends:
-		return corrupt(id, "it is too short")
+		return "", corrupt(id, "it is too short")
 	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
-		return corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
+		return "", corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
 	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
-		return corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
+		return "", corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
 	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted:
-		return corrupt(id, "a number is out of its range")
+		return "", corrupt(id, "a number is out of its range")
 	}
-	return nil
+	return r.b, nil
 }
 
 // head reads what tells how a record stands. It reports false where there is not so much.

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
@@ -89,20 +90,25 @@ func (s *Store) listen(ctx context.Context, id everonce.RecordID, w *watch) {
 			close(w.ready)
 		})
 	}
+	told := sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop(&id, w)
+	})
+	var subscribed atomic.Bool
 	heard := rueidis.WithOnSubscriptionHook(ctx, func(e rueidis.PubSubSubscription) {
-		if e.Kind == "subscribe" {
-			ready(nil)
+		if e.Kind != "subscribe" {
+			return
 		}
+		if subscribed.Swap(true) { // again, on another connection: what was said in between is lost
+			told()
+		}
+		ready(nil)
 	})
 	heard = rueidis.WithOnReceiveReturnHook(heard, func(err error, c rueidis.CommandClient) error {
 		// The connection is shared, and would go on with the subscription.
 		c.Do(context.WithoutCancel(ctx), c.B().Unsubscribe().Channel(channel).Build()) // fails where there is none to end
 		return err
-	})
-	told := sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.drop(&id, w)
 	})
 	err := s.client.Receive(heard, s.client.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) { told() })
 	told()

@@ -42,28 +42,46 @@ func TestWaitersWithoutChannels(t *testing.T) {
 	wg.Wait()
 }
 
-// A server that restarts takes its subscriptions with it: those who watch are let go, or watch on, and are told at the
-// next end.
+// A server that restarts takes its subscriptions with it. Who watched before is let go when the subscription is made anew,
+// for word may have been lost in between, as it is here; who watches afterwards is told.
 func TestWatchOverARestart(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
-	s := newStore(t, p.client(t), &redisstore.Options{})
+	client := p.client(t)
+	s := newStore(t, client, &redisstore.Options{})
 	rec := claimed(t, s, testKey)
 	w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
 	noErr(t, err)
 	defer w.Stop()
+	other := claimed(t, s, everonce.Key{Scope: "watch", ID: "other"})
 	p.kill(t)
 	p.restart(t)
-	again, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	_, err = newStore(t, p.client(t), &redisstore.Options{}).Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
-	defer again.Stop()
-	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
-	noErr(t, err)
-	select {
-	case <-again.Ended:
-	case <-t.Context().Done():
-	case <-time.After(time.Minute):
-		t.Error("no word after a restart")
+	reconnected(t, client)
+	let := time.After(time.Minute)
+	for what, ended := range map[string]func() <-chan struct{}{
+		"who watched before": func() <-chan struct{} { return w.Ended },
+		"who watches a finished attempt": func() <-chan struct{} {
+			again, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+			noErr(t, err)
+			t.Cleanup(again.Stop)
+			return again.Ended
+		},
+		"who watches afterwards": func() <-chan struct{} {
+			next, err := s.Watch(t.Context(), everonce.WatchRequest{ID: other.ID})
+			noErr(t, err)
+			t.Cleanup(next.Stop)
+			_, err = s.Complete(t.Context(), completionOf(&other, "v"))
+			noErr(t, err)
+			return next.Ended
+		},
+	} {
+		select {
+		case <-ended():
+		case <-let:
+			t.Errorf("%s is not told", what)
+		}
 	}
 }
 

@@ -1,16 +1,18 @@
 -- Claims a record. Answers the time, a number, where there was none and the claim has it now; else the decision, the
--- time, the record as it stands, and its result or its steps where they are asked about.
+-- time, the record as it stands, and its steps where they are asked about. With a replay the data of the result follow
+-- the record in the same text; where they are missing, nil comes after it.
 -- ARGV: 1 the new record from its nonce on, 2 take over, 3 the longer of lease and lifetime (absent: it has no end).
-local r = redis.call('GET', KEYS[1])
+local saved = redis.call('GET', KEYS[2])
 --include time
-if r then -- what most duplicates find
-  local known, stands = string.byte(r, 33, 34)
-  if stands == 4 and known == 1 and now < struct.unpack('<i8', r) + struct.unpack('<i8', r, 44) and
-    string.sub(r, 92, 123) == string.sub(ARGV[1], 76, 107) then
-    return {2, now, r, redis.call('GET', KEYS[2])}
+if saved then -- what most duplicates find
+  local known, stands = string.byte(saved, 33, 34)
+  if stands == 4 and known == 1 and now < struct.unpack('<i8', saved) + struct.unpack('<i8', saved, 44) and
+    string.sub(saved, 92, 123) == string.sub(ARGV[1], 76, 107) then
+    return {2, now, saved}
   end
 end
 
+local r = redis.call('GET', KEYS[1])
 --include keep
 local settle = ARGV[2] > '1'
 local till = ARGV[3] and now + ARGV[3]
@@ -40,7 +42,8 @@ if sum ~= asked_sum and asked ~= '' and asked == struct.unpack('<Hc0', r, 128) t
 
 if state == 4 then
   if now >= updated + result then return {3, now, r} end
-  return {2, now, r, redis.call('GET', KEYS[2])}
+  if saved then return {2, now, saved} end
+  return {2, now, r, false}
 end
 
 local function answer(decision)

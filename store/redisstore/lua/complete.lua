@@ -23,7 +23,8 @@ end
 local low, high = string.byte(r, 126, 127)
 local kept = ends(now + ARGV[4])
 if few + many > 0 then redis.call('PEXPIREAT', KEYS[1] .. ':s', kept) end
-if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], ARGV[3], 'PXAT', kept) end
-redis.call('SET', KEYS[1], struct.pack('<i8', now) .. ARGV[1] .. string.sub(r, 60, 127 + low + 256 * high) .. ARGV[2], 'PXAT', ends(now + ARGV[5]))
+r = struct.pack('<i8', now) .. ARGV[1] .. string.sub(r, 60, 127 + low + 256 * high) .. ARGV[2]
+if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], r .. ARGV[3], 'PXAT', kept) end
+redis.call('SET', KEYS[1], r, 'PXAT', ends(now + ARGV[5]))
 if watched > 0 then redis.pcall('PUBLISH', KEYS[1], '') end
 return 0
