@@ -306,7 +306,9 @@ func TestProxyBrokenAnswerOutsideOfAServer(t *testing.T) {
 // An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off can not be seen,
 // unless the connection was reset. What came is the answer.
 func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
-	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return "HTTP/1.1 201 Created\r\nConnection: close\r\n\r\nwhole, or half", true })
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
+		return "HTTP/1.1 201 Created\r\nConnection: close\r\n\r\nwhole, or half", true
+	})
 	srv := newProxy(t, u.url, nil, nil)
 	for _, mark := range []string{"", "true"} {
 		status, header, body := post(t, srv, "/", "k", "amount=1")
