@@ -32,6 +32,15 @@ func failed(what string, err error) error {
 	return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStore, err)
 }
 
+// judged makes a corrupt record of one whose steps are missing for good. In a cluster they may be on their way to another node: there
+// it stays a failure, which passes.
+func (s *Store) judged(err error) error {
+	if err != nil && strings.Contains(err.Error(), "STEPS are missing") && s.client.Mode() != rueidis.ClientModeCluster {
+		return fmt.Errorf("%w: %w", everonce.ErrCorruptRecord, err)
+	}
+	return err
+}
+
 // tooLong refuses what has no place in a record.
 func tooLong(what string) error {
 	return fmt.Errorf("redisstore: %s: %w: a result has at most %d bytes, and a record's texts %d", what, everonce.ErrTooLarge, MaxResult, maxTexts)

@@ -77,7 +77,8 @@ func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) 
 	if isNoScript(res.Error()) {
 		res = s.client.Do(ctx, c.byText(s.client.B()))
 	}
-	return res.ToMessage()
+	msg, err := res.ToMessage()
+	return msg, s.judged(err)
 }
 
 func (c *call) byHash(b rueidis.Builder) rueidis.Completed {
