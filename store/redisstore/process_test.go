@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -21,6 +23,7 @@ type process struct {
 	args []string
 	env  []string
 	cmd  *exec.Cmd
+	over <-chan struct{} // closed when it has ended, and its children have
 }
 
 // startServer starts a server with an append-only file that is synced before each answer, unless args say otherwise.
@@ -47,12 +50,20 @@ func startServerIn(t testing.TB, env []string, args ...string) *process {
 	return nil
 }
 
+// freePort returns a port below those that the system gives to outgoing connections, which could else have it while a
+// server is dead.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noErr(t, err)
-	noErr(t, l.Close())
-	return l.Addr().(*net.TCPAddr).Port
+	const first, end = 10_000, 32_000
+	for range 1000 {
+		port := first + rand.IntN(end-first) //nolint:gosec // no secret
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			noErr(t, l.Close())
+			return port
+		}
+	}
+	t.Fatal("there is no free port")
+	return 0
 }
 
 // start starts the server, with the data that it had, and reports whether it answers.
@@ -90,26 +101,22 @@ func (p *process) launch(t testing.TB) <-chan struct{} {
 	}
 	p.cmd = exec.Command("redis-server", append(args, p.args...)...) //nolint:gosec // the test's own arguments
 	p.cmd.Env = append(os.Environ(), p.env...)
+	p.cmd.Stdout = io.Discard // its children have it too: a dump that is being written outlives the server
 	noErr(t, p.cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = p.cmd.Wait() //nolint:errcheck // it is killed
 		close(ended)
 	}()
+	p.over = ended
 	return ended
 }
 
 // kill is a crash: SIGKILL.
 func (p *process) kill(t testing.TB) {
 	t.Helper()
-	if err := p.cmd.Process.Kill(); err == nil {
-		for gone := false; !gone; { // its port is free again
-			conn, err := net.Dial("tcp", p.addr())
-			if gone = err != nil; !gone {
-				_ = conn.Close() //nolint:errcheck // it only looks
-			}
-		}
-	}
+	_ = p.cmd.Process.Kill() //nolint:errcheck // it may be dead
+	<-p.over
 }
 
 // restart starts a server that was killed.
