@@ -35,8 +35,8 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // the call itself wraps [ErrInvalidArgument] or [ErrIdentity], or is the store's at the first use, and nothing
 // ran then.
 //
-// An operation that fails does not fail its neighbours. The work runs without savepoints, for all at once. If it
-// fails, all is rolled back, and it is run again for parts: for the failing item alone if [EachItem] tells which it
+// An operation that fails does not fail its neighbours. The work runs without savepoints, for all at once. If it, or
+// the commit, fails, all is rolled back, and it is run again for parts: for the failing item alone if [EachItem] tells which it
 // is, and for halves if not, until what fails is alone. Alone an operation is what it is in Transact: a permanent
 // failure is saved, any other is Failed. So the work may run several times for one item, with effect once, and
 // must have no effects outside of tx. Deadlocks, serialization failures and lost commits are as in Transact.
