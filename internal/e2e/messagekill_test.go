@@ -55,7 +55,7 @@ func TestMessagesRestartedBroker(t *testing.T) {
 	broker.writeDown()
 	got := s.run(trouble{
 		strike: func(*messageProcess) { broker.kill() },
-		mend:   func(*messageProcess) { broker.start() },
+		mend:   func(*messageProcess) { broker.revive() },
 		felt:   s.referee.redelivered, feltAfter: true,
 	})
 	got.wantOnce(t)
@@ -84,6 +84,8 @@ func (s *stream) run(tr trouble) *messageAudit {
 	for range messageWorkers {
 		s.workers = append(s.workers, s.startWorker())
 	}
+	// One that finds no broker when it starts ends, and is started again by whoever runs it.
+	s.must(s.referee.wait(s.ctx, func() bool { return s.referee.up == messageWorkers }), "the workers do not start")
 	var inFlight []string
 	at, phases := points(s.rng, s.messages)
 	for i := range at {

@@ -32,6 +32,7 @@ const ahead = 20
 // and it is the gateway of the guarded consumers.
 type referee struct {
 	mu      sync.Mutex
+	up      int           // workers that have begun to consume
 	changed chan struct{} // closed at every change that somebody may wait for, and made anew
 	ways    map[string]*way
 	open    map[holder]int            // messages in hand
@@ -107,13 +108,17 @@ func (r *referee) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if req.URL.Path == "/charge" {
+	switch req.URL.Path {
+	case "/up":
+		r.up++
+		r.notify()
+	case "/charge":
 		of := charge{q.Get("way"), number(q, "op")}
 		if r.charges[of] == nil {
 			r.charges[of] = map[string]int{}
 		}
 		r.charges[of][q.Get("key")]++
-	} else {
+	default:
 		r.enter(req.Context(), q)
 	}
 	w.WriteHeader(http.StatusNoContent)

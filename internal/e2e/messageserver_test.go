@@ -81,8 +81,29 @@ func (s *server) kill() {
 // leaves it with queues that have no leader for ever: a defect of its own (rabbitmq/ra#443), which is not what is tested here.
 func (s *server) writeDown() {
 	s.t.Helper()
-	const script = `dir=$EVERONCE_SERVICES_DIR/rabbitmq; . ../../scripts/services.d/rabbitmq.sh; native_find && node rabbitmqctl eval "$1" || { tail -n 5 "$dir/log" >&2; exit 1; }`
-	s.run(exec.Command("bash", "-c", script, "rabbitmqctl", "[] = [T || T <- dets:all(), dets:sync(T) =/= ok]."))
+	s.node(`node rabbitmqctl eval '[] = [T || T <- dets:all(), dets:sync(T) =/= ok].'`)
+}
+
+// revive starts a broker that was killed. The script does that too, and asks it twice whether it runs, each time by a program
+// that takes as long as the broker itself.
+func (s *server) revive() {
+	s.t.Helper()
+	s.node(`rm -f "$dir/pid" && node rabbitmq-server -detached`)
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if conn, err := dialBroker(s.url); err == nil {
+			conn.cut()
+			break
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	s.start() // what it does where that did not help, or where it is
+}
+
+// node runs a command with the functions of the broker's own script.
+func (s *server) node(command string) {
+	s.t.Helper()
+	script := `dir=$EVERONCE_SERVICES_DIR/rabbitmq; . ../../scripts/services.d/rabbitmq.sh; native_find && ` + command + ` || { tail -n 5 "$dir/log" >&2; exit 1; }`
+	s.run(exec.Command("bash", "-c", script))
 }
 
 var servicesScript = filepath.Join("..", "..", "scripts", "services")

@@ -103,7 +103,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opts := &everonce.Options{Lease: e2eLease}
+	opts := &everonce.Options{Lease: e2eLease, CompletionLimit: 3 * time.Second} // less than a store is away for, at times
 	tx, err := everonce.NewTxReceiver[pgx.Tx](store, opts)
 	if err != nil {
 		return err
@@ -135,6 +135,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 		g.Go(func() error { return c.Run(ctx) })
 	}
 	g.Go(func() error { return w.ackFirst(ctx) })
+	g.Go(func() error { return w.call("/up", url.Values{}) })
 	return g.Wait()
 }
 
