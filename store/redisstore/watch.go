@@ -18,12 +18,13 @@ type watch struct {
 	err     error         // why it never will; read after ready
 	cancel  context.CancelFunc
 	waiters int
+	over    bool // nobody joins it any more; under the lock, as waiters
 }
 
 // Watch implements [everonce.ChangeWaiter]. It holds no connection of its own.
 func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res everonce.WatchResult, err error) {
 	w := s.join(&req.ID)
-	stop := sync.OnceFunc(func() { s.leave(&req.ID, w) })
+	stop := sync.OnceFunc(func() { s.leave(w) })
 	select {
 	case <-w.ready:
 		err = w.err
@@ -54,34 +55,37 @@ func (s *Store) join(id *everonce.RecordID) *watch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.watches[*id]
-	if w == nil {
+	if w == nil || w.over {
+		before := w
 		ctx, cancel := context.WithCancel(context.Background())
 		w = &watch{ready: make(chan struct{}), ended: make(chan struct{}), cancel: cancel}
 		s.watches[*id] = w
-		go s.listen(ctx, *id, w)
+		go s.listen(ctx, *id, w, before)
 	}
 	w.waiters++
 	return w
 }
 
-func (s *Store) leave(id *everonce.RecordID, w *watch) {
+func (s *Store) leave(w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if w.waiters--; w.waiters == 0 {
-		s.drop(id, w)
+		w.drop()
 	}
 }
 
 // drop ends the subscription. The lock is held.
-func (s *Store) drop(id *everonce.RecordID, w *watch) {
-	if s.watches[*id] == w {
-		delete(s.watches, *id)
-	}
+func (w *watch) drop() {
+	w.over = true
 	w.cancel()
 }
 
-// listen waits for the first word.
-func (s *Store) listen(ctx context.Context, id everonce.RecordID, w *watch) {
+// listen waits for the first word. The subscription before it must have ended: its end is one of the channel, whoever
+// has subscribed to it.
+func (s *Store) listen(ctx context.Context, id everonce.RecordID, w, before *watch) {
+	if before != nil {
+		<-before.ended
+	}
 	channel := s.keys(&id).record
 	var once sync.Once
 	ready := func(err error) {
@@ -93,7 +97,7 @@ func (s *Store) listen(ctx context.Context, id everonce.RecordID, w *watch) {
 	told := sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.drop(&id, w)
+		w.drop()
 	})
 	var subscribed atomic.Bool
 	heard := rueidis.WithOnSubscriptionHook(ctx, func(e rueidis.PubSubSubscription) {
@@ -116,5 +120,10 @@ func (s *Store) listen(ctx context.Context, id everonce.RecordID, w *watch) {
 		err = context.Canceled
 	}
 	ready(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watches[id] == w {
+		delete(s.watches, id)
+	}
 	close(w.ended)
 }
