@@ -42,7 +42,7 @@ var policies = map[everonce.Policy]oncetest.Mode{
 }
 
 // guarded is a consumer that ships through a gateway.
-func guarded(store everonce.Store, policy everonce.Policy, gateway *oncetest.Gateway) build {
+func guarded(store everonce.Store, policy everonce.Policy, lease time.Duration, gateway *oncetest.Gateway) build {
 	return func(tb testing.TB, plan oncetest.Plan, _ func(context.Context, string, func() error) error) *shipping {
 		tb.Helper()
 		recv, err := everonce.NewReceiver(oncetest.FaultStore(store, plan), policy, &everonce.Options{Lease: lease})
@@ -88,18 +88,23 @@ func TestGuardedConsumer(t *testing.T) {
 		for policy, mode := range policies {
 			t.Run(at.name+"/"+policy.String(), func(t *testing.T) {
 				t.Parallel()
-				subject := oncetest.Subject{
-					Mode: mode, Lease: lease, Bubble: at.bubble,
-					Capabilities: oncetest.Capabilities{Fingerprints: true, StoreFaults: true, Settlement: policy == everonce.Refuse},
-				}
 				open := at.open
-				if at.bubble {
-					subject.Redelivery = 7 * 24 * time.Hour
-				} else {
+				if !at.bubble {
 					store := at.open(t)
 					open = func(testing.TB) everonce.Store { return store }
 				}
-				practice(t, func(tb testing.TB) build { return guarded(open(tb), policy, newGateway(policy)) }, subject)
+				run := func(name string, lease time.Duration, c oncetest.Capabilities) {
+					c.Fingerprints, c.Settlement = true, policy == everonce.Refuse
+					subject := oncetest.Subject{Mode: mode, Lease: lease, Bubble: at.bubble, Capabilities: c}
+					if at.bubble && c.Restarts { // time passes there
+						subject.Redelivery = 7 * 24 * time.Hour
+					}
+					t.Run(name, func(t *testing.T) {
+						practice(t, func(tb testing.TB) build { return guarded(open(tb), policy, lease, newGateway(policy)) }, subject)
+					})
+				}
+				run("at once", longLease, oncetest.Capabilities{Concurrency: true})
+				run("one by one", lease, oncetest.Capabilities{StoreFaults: true, Restarts: true})
 			})
 		}
 	}
@@ -118,7 +123,7 @@ func TestGuardedConsumerOfAnUnrulyBroker(t *testing.T) {
 		for _, policy := range []everonce.Policy{everonce.Reexecute, everonce.Reconcile} {
 			t.Run(at.name+"/"+policy.String(), func(t *testing.T) {
 				t.Parallel()
-				guarded(at.open(t), policy, newGateway(policy)).broker(t, consume.Workers{}, storeFails, effectFails)
+				guarded(at.open(t), policy, lease, newGateway(policy)).broker(t, consume.Workers{}, storeFails, effectFails)
 			})
 		}
 	}

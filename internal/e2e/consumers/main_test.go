@@ -9,7 +9,7 @@ import (
 // TestMain runs more tests at a time than there are processors: most of their time they wait until a lease has run out.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

@@ -97,7 +97,9 @@ func TestNaturalConsumer(t *testing.T) {
 		t.Run(at.name, func(t *testing.T) {
 			t.Parallel()
 			b := at.open(t).consumer()
-			practice(t, func(testing.TB) build { return b }, oncetest.Subject{Mode: oncetest.Transactional, Lease: lease})
+			practice(t, func(testing.TB) build { return b }, oncetest.Subject{
+				Mode: oncetest.Transactional, Capabilities: oncetest.Capabilities{Concurrency: true, Restarts: true},
+			})
 		})
 	}
 }

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// lease is short, for the tests wait until that of a consumer that "died" has run out; and long enough for a claim
+	// lease is short, for the tests wait until that of a consumer that "died" has run out; and long enough for one claim
 	// on a machine that has much else to do.
-	lease = 2 * time.Second
+	lease = 3 * time.Second
+	// longLease is for many claims at once there. Nothing waits until it has run out.
+	longLease = time.Minute
 	// operations of the chaos: time is real here.
 	operations = 4
 )
@@ -95,13 +97,20 @@ type build func(tb testing.TB, plan oncetest.Plan, effect func(ctx context.Conte
 func practice(t *testing.T, world func(testing.TB) build, s oncetest.Subject) {
 	t.Helper()
 	c := &s.Capabilities
-	c.Marks, c.Keys, c.Clients, c.Rejections, c.Concurrency, c.EffectFaults, c.Restarts = true, true, true, true, true, true, true
+	c.Marks, c.Keys, c.Clients, c.Rejections, c.EffectFaults = true, true, true, true, true
 	s.Operations = operations
 	s.New = func(tb testing.TB, f *oncetest.Faults) oncetest.System {
 		tb.Helper()
 		b := world(tb)
 		again := func(f *oncetest.Faults) *shipping { return b(tb, f.Plan(), f.Effect) }
-		return again(f).system(again)
+		sys := again(f).system(again)
+		if !c.Restarts {
+			sys.Restart = nil
+		}
+		if s.Lease == longLease {
+			sys.Elapse = func(time.Duration) {} // no process dies whose lease would have to run out
+		}
+		return sys
 	}
 	oncetest.Run(t, s)
 }

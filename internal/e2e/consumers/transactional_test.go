@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -35,7 +36,7 @@ func (l ledger[Tx]) asItIs() build {
 func (l ledger[Tx]) over(change func(*everonce.Options), wrap func(everonce.TxStore[Tx], oncetest.Plan) everonce.TxStore[Tx]) build {
 	return func(tb testing.TB, plan oncetest.Plan, effect func(context.Context, string, func() error) error) *shipping {
 		tb.Helper()
-		opts := &everonce.Options{Lease: lease, TxRetries: 4}
+		opts := &everonce.Options{TxRetries: 4}
 		if change != nil {
 			change(opts)
 		}
@@ -127,8 +128,8 @@ func onMongoDB(t *testing.T) ledger[*mongo.Session] {
 func transactional(t *testing.T, b build) {
 	t.Helper()
 	practice(t, func(testing.TB) build { return b }, oncetest.Subject{
-		Mode: oncetest.Transactional, Lease: lease,
-		Capabilities: oncetest.Capabilities{Fingerprints: true, StoreFaults: true},
+		Mode: oncetest.Transactional, Lease: time.Second, // a transaction has none: it is how long to wait where one is in the way
+		Capabilities: oncetest.Capabilities{Fingerprints: true, StoreFaults: true, Concurrency: true, Restarts: true},
 	})
 }
 
