@@ -143,7 +143,8 @@ type ClaimResult struct {
 	// DecideAbandoned. It is the zero Record where the decision is DecideAbsent, and may be where it is
 	// DecideInProgress and the holder is a transaction that has not committed.
 	Record Record
-	// Now is the store's time of the decision.
+	// Now is the store's time of the decision; where that is DecideReplay it may be any time of the store's at which the
+	// result stood so.
 	Now time.Time
 }
 

@@ -25,6 +25,15 @@ func (c *clock) saw(us int64, sent time.Time) {
 	}
 }
 
+// tickFor is how long a tick stands for the server's clock: two clocks that drift apart are hardly a millisecond off by then.
+const tickFor = time.Minute
+
+// stale reports whether there is no tick, or an old one.
+func (c *clock) stale() bool {
+	t := c.latest.Load()
+	return t == nil || time.Since(t.answered) > tickFor
+}
+
 // passed returns a time that the server's clock has passed, as far as the two run alike; zero where nothing is known.
 func (c *clock) passed() int64 {
 	t := c.latest.Load()

@@ -47,5 +47,10 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
+	if s.readFirst {
+		if err := s.readClock(ctx); err != nil {
+			return nil, failed("check", err)
+		}
+	}
 	return s, nil
 }
