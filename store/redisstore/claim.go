@@ -85,9 +85,7 @@ func (s *Store) replayed(id *everonce.RecordID, msg *rueidis.RedisMessage, res *
 		return err
 	}
 	res.Record.Result.Data = data
-	if res.Now = res.Record.UpdatedAt; s.clock.passed() > res.Now.UnixMicro() {
-		res.Now = at(s.clock.passed())
-	}
+	res.Now = at(max(s.clock.passed(), res.Record.UpdatedAt.UnixMicro()))
 	return nil
 }
 
@@ -105,18 +103,14 @@ func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis
 	if res.Decision == everonce.DecideAbsent || res.Decision == everonce.DecideNewer {
 		return nil
 	}
-	data, err := a.text(&req.ID, 2, res.Now, &res.Record)
-	switch {
-	case err != nil:
+	if _, err := a.text(&req.ID, 2, res.Now, &res.Record); err != nil {
 		return err
-	case res.Decision != everonce.DecideReplay:
-		return a.steps(3, &res.Record)
-	case len(a.parts) > 3:
-		missing(&res.Record)
-	default:
-		res.Record.Result.Data = data
 	}
-	return nil
+	if res.Decision == everonce.DecideReplay { // of which there is a record alone: see replayed
+		missing(&res.Record)
+		return nil
+	}
+	return a.steps(3, &res.Record)
 }
 
 // recall answers a claim by a plain read of the saved result, if there is one.

@@ -1,13 +1,13 @@
 -- Claims a record. Answers the time, a number, where there was none and the claim has it now; a text, the record with the
 -- data of its result after it, where that is a replay; else the decision, the time, the record as it stands, and its steps
--- where they are asked about. With a replay of which the data are missing, nil comes after it.
+-- where they are asked about. Of a replay whose data are missing it is the record.
 -- ARGV: 1 the new record from its nonce on, 2 take over, 3 the longer of lease and lifetime (absent: it has no end).
 local saved = redis.call('GET', KEYS[2])
 --include time
 if saved then -- what most duplicates find
   local known, stands = string.byte(saved, 33, 34)
   if stands == 4 and known == 1 and now < struct.unpack('<i8', saved) + struct.unpack('<i8', saved, 44) and
-    string.find(saved, string.sub(ARGV[1], 76, 107), 92, true) == 92 then
+    string.sub(saved, 92, 123) == string.sub(ARGV[1], 76, 107) then
     return saved
   end
 end
@@ -43,7 +43,7 @@ if sum ~= asked_sum and asked ~= '' and asked == struct.unpack('<Hc0', r, 128) t
 if state == 4 then
   if now >= updated + result then return {3, now, r} end
   if saved then return saved end
-  return {2, now, r, false}
+  return {2, now, r}
 end
 
 local function answer(decision)
