@@ -106,12 +106,8 @@ func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
 			}
 		}
 	}()
-	ctx := s.work
-	if s.HandleWithin > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.HandleWithin, errTooLong)
-		defer cancel()
-	}
+	ctx, cancel := s.handling()
+	defer cancel()
 	verdicts = s.c.HandleBatch(ctx, ms)
 	for _, v := range verdicts {
 		if p, ok := errors.AsType[*panicError](v.Err); ok {

@@ -190,13 +190,17 @@ func (s *server) verdict(m *Message) (v Verdict) {
 			v = s.c.gaveUp(m, errPanicked)
 		}
 	}()
-	ctx := s.work
-	if s.HandleWithin > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.HandleWithin, errTooLong)
-		defer cancel()
-	}
+	ctx, cancel := s.handling()
+	defer cancel()
 	return s.c.Handle(ctx, m)
+}
+
+// handling returns the context of one call of the consumer.
+func (s *server) handling() (context.Context, context.CancelFunc) {
+	if s.HandleWithin > 0 {
+		return context.WithTimeoutCause(s.work, s.HandleWithin, errTooLong)
+	}
+	return s.work, func() {}
 }
 
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
