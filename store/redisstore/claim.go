@@ -25,14 +25,16 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 		nonce: &req.Nonce, state: everonce.StateClaimed, attempt: 1, lease: req.Lease, fingerprint: &req.Fingerprint,
 		scope: req.Scope, name: req.Name, owner: req.Owner,
 	}
-	c.n = 2
+	c.n = 1 // what is absent costs nothing
+	if req.Take != 0 || req.ExpireUnsettled {
+		c.args[1], c.n = digit(req.Take), 2
+	}
 	if req.ExpireUnsettled {
 		f.life = req.Lifetime.Total()
-		c.args[2] = micros(max(f.life, f.lease))
-		c.n = 3
+		c.args[2], c.n = micros(max(f.life, f.lease)), 3
 	}
 	var stack [512]byte
-	c.args[0], c.args[1] = string(f.append(stack[:0])), digit(req.Take)
+	c.args[0] = string(f.append(stack[:0]))
 	sent := time.Now()
 	msg, err := s.write(ctx, &c)
 	if err != nil {

@@ -37,14 +37,12 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	b = appendMicros(b, 0)
 	b = appendMicros(b, req.Lifetime.Retention)
 	b = appendMicros(b, req.Lifetime.Total())
-	n := len(b)
 	b = append(b, 0, 0) // no unknown step
 	b = appendText(b, r.Codec)
 	b = appendText(b, r.Summary)
-	both := string(b)
-	c.with(both[:n], both[n:], view(r.Data), micros(req.Lifetime.Retention), micros(req.Lifetime.Total()))
+	c.with(string(b), view(r.Data))
 	if s.waits() {
-		c.args[5], c.n = "1", 6
+		c.args[2], c.n = "1", 3
 	}
 	return res, s.attempt(ctx, "complete", &c)
 }

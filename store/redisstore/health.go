@@ -45,10 +45,9 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 }
 
 // add counts a record by its head.
-func add(h *everonce.Health, head string) {
-	r := reader{b: head}
+func add(h *everonce.Health, text string) {
 	var rec everonce.Record
-	if !r.head(&rec) || rec.Format > everonce.FormatVersion || rec.GoneAt(h.Now) {
+	if !head(text, &rec) || rec.Format > everonce.FormatVersion || rec.GoneAt(h.Now) {
 		return
 	}
 	switch rec.StateAt(h.Now) {

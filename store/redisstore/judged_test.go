@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// backdate makes a record one that was written so long ago. The server does not know, and keeps it.
+// backdate makes a record one that was written so long ago. The server does not know, and keeps it; but its result, whose
+// end it is asked for.
 func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID, by time.Duration) {
 	t.Helper()
 	for _, part := range []string{"", ":v"} {
@@ -24,6 +27,9 @@ func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id evero
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], binary.LittleEndian.Uint64([]byte(text))-uint64(by.Microseconds()))
 		command(t, client, "SETRANGE", redisstore.KeyOf(s, id)+part, "0", string(b[:]))
+	}
+	if end, err := command(t, client, "PEXPIRETIME", redisstore.KeyOf(s, id)+":v").ToInt64(); err == nil && end > 0 {
+		command(t, client, "PEXPIREAT", redisstore.KeyOf(s, id)+":v", strconv.FormatInt(end-by.Milliseconds(), 10))
 	}
 }
 
@@ -160,12 +166,17 @@ func TestRetentionAndLeaseAreJudged(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	for name, opts := range map[string]redisstore.Options{"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}} {
+	for name, opts := range map[string]redisstore.Options{
+		"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}, "claim of a result that the server keeps for ever": {Prefix: prefix},
+	} {
 		s := newStore(t, client, &opts)
 		done := everonce.Key{Scope: "retention", ID: name}
 		rec := claimed(t, s, done)
 		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
+		if strings.HasSuffix(name, "for ever") {
+			command(t, client, "PERSIST", redisstore.KeyOf(s, rec.ID)+":v")
+		}
 		backdate(t, client, s, rec.ID, life.Retention)
 		res, err := s.Claim(t.Context(), claimOf(done))
 		if got := decided(t, res, err, everonce.DecideExpired).Record.Result; len(got.Data) != 0 || string(got.Summary) != "summary" {

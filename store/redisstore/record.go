@@ -32,7 +32,9 @@ import (
 // then the data. A step is, by its name in a hash: its state (1 byte), attempt (4), place in the order (2), beginning and end (8 each), and then kind (1), codec and
 // summary (each after its length in 2), and data.
 const (
-	lenHead = 59 // up to what Health does not need
+	offFormat = 32
+	lenHead   = 59  // up to what Health does not need
+	lenFixed  = 127 // up to the texts
 )
 
 // keys are the names of one record and of its saved result. The braces put them, and the steps, into one slot of a
@@ -107,18 +109,88 @@ func appendMicros(b []byte, d time.Duration) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(d.Microseconds())) //nolint:gosec // two's complement
 }
 
-// reader reads what a script has answered, and remembers whether it was too short.
+// number reads a number at a place, where there is one.
+func number(s string, at int) int64 {
+	return int64(binary.LittleEndian.Uint64([]byte(s[at : at+8]))) //nolint:gosec // two's complement
+}
+
+// head reads what tells how a record stands. It reports false where there is not so much.
+func head(s string, rec *everonce.Record) bool {
+	if len(s) > offFormat+1 {
+		rec.Format, rec.State = int(s[offFormat]), everonce.State(s[offFormat+1])
+	}
+	if len(s) < lenHead {
+		return false
+	}
+	updated := number(s, 0)
+	rec.Token = everonce.Token(number(s, 8))
+	copy(rec.Nonce[:], s[16:])
+	rec.Result.Kind = everonce.ResultKind(s[34])
+	rec.UpdatedAt = at(updated)
+	switch rec.State {
+	case everonce.StateClaimed:
+		rec.LeaseUntil = at(updated + number(s, 35))
+	case everonce.StateCompleted:
+		rec.CompletedAt, rec.ResultUntil = rec.UpdatedAt, at(updated+number(s, 43))
+	}
+	if life := number(s, 51); life != 0 {
+		rec.PurgeAt = at(updated + life)
+	}
+	return true
+}
+
+// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read.
+func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
+	*rec = everonce.Record{ID: *id}
+	whole := head(s, rec) && len(s) >= lenFixed
+	switch {
+	case rec.Format > everonce.FormatVersion: // it is not judged by what this version knows
+		*rec = everonce.Record{ID: *id, Format: rec.Format, State: rec.State}
+		return "", nil
+	case !whole:
+		return "", corrupt(id, "it is too short")
+	}
+	rec.Previous.State = everonce.State(s[59])
+	rec.Attempt = int(binary.LittleEndian.Uint32([]byte(s[63:67])))
+	created, claimed, before := number(s, 67), number(s, 75), number(s, 83)
+	copy(rec.Fingerprint.Sum[:], s[91:])
+	r := reader{b: s[lenFixed:]}
+	rec.Fingerprint.Alg = r.text()
+	rec.Scope, rec.Name = everonce.Scope(r.text()), r.text()
+	rec.Owner, rec.Previous.Owner = r.text(), r.text()
+	rec.LastError, rec.UnknownStep = r.text(), r.text()
+	rec.Result.Codec, rec.Result.Summary = r.text(), r.summary()
+	if created == 0 {
+		created = int64(rec.Token)
+	}
+	if claimed == 0 && rec.Attempt > 0 {
+		claimed = int64(rec.Token)
+	}
+	rec.CreatedAt, rec.ClaimedAt, rec.Previous.ClaimedAt = at(created), at(claimed), at(before)
+	switch {
+	case r.short:
+		return "", corrupt(id, "it is too short")
+	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
+		return "", corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
+	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
+		return "", corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
+	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted:
+		return "", corrupt(id, "a number is out of its range")
+	}
+	return r.b, nil
+}
+
+// reader reads what is not at a fixed place, and remembers whether it was too short.
 type reader struct {
 	b     string
 	short bool
 }
 
-func (r *reader) take(n int) string {
+func (r *reader) take(n int) (s string) {
 	if r.short || n > len(r.b) {
 		r.short = true
 		return ""
 	}
-	var s string
 	s, r.b = r.b[:n], r.b[n:]
 	return s
 }
@@ -138,7 +210,18 @@ func (r *reader) byte() uint8 {
 
 func (r *reader) time() time.Time { return at(r.number(8)) }
 
-func (r *reader) text() string { return r.take(int(r.number(2))) }
+func (r *reader) text() (s string) {
+	if r.short || len(r.b) < 2 {
+		r.short = true
+		return ""
+	}
+	n := int(r.b[0]) | int(r.b[1])<<8
+	r.b = r.b[2:]
+	if n == 0 {
+		return ""
+	}
+	return r.take(n)
+}
 
 // summary keeps an empty summary and none apart as little as the format does: both are none.
 func (r *reader) summary() []byte {
@@ -146,68 +229,6 @@ func (r *reader) summary() []byte {
 		return []byte(s)
 	}
 	return nil
-}
-
-// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read.
-func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
-	r := reader{b: s}
-	*rec = everonce.Record{ID: *id}
-	ends := r.head(rec)
-	if rec.Format > everonce.FormatVersion { // it is not judged by what this version knows
-		*rec = everonce.Record{ID: *id, Format: rec.Format, State: rec.State}
-		return "", nil
-	}
-	rec.Previous.State = everonce.State(r.byte())
-	r.take(3)
-	rec.Attempt = int(r.number(4))
-	created, claimed, before := r.number(8), r.number(8), r.number(8)
-	copy(rec.Fingerprint.Sum[:], r.take(len(rec.Fingerprint.Sum)))
-	r.take(4)
-	rec.Fingerprint.Alg = r.text()
-	rec.Scope, rec.Name = everonce.Scope(r.text()), r.text()
-	rec.Owner, rec.Previous.Owner = r.text(), r.text()
-	rec.LastError, rec.UnknownStep = r.text(), r.text()
-	rec.Result.Codec, rec.Result.Summary = r.text(), r.summary()
-	if created == 0 {
-		created = int64(rec.Token)
-	}
-	if claimed == 0 && rec.Attempt > 0 {
-		claimed = int64(rec.Token)
-	}
-	rec.CreatedAt, rec.ClaimedAt, rec.Previous.ClaimedAt = at(created), at(claimed), at(before)
-	switch {
-	case r.short || !ends:
-		return "", corrupt(id, "it is too short")
-	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
-		return "", corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
-	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
-		return "", corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
-	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted:
-		return "", corrupt(id, "a number is out of its range")
-	}
-	return r.b, nil
-}
-
-// head reads what tells how a record stands. It reports false where there is not so much.
-func (r *reader) head(rec *everonce.Record) bool {
-	updated := r.number(8)
-	rec.Token = everonce.Token(r.number(8))
-	copy(rec.Nonce[:], r.take(len(rec.Nonce)))
-	rec.Format = int(r.byte())
-	rec.State = everonce.State(r.byte())
-	rec.Result.Kind = everonce.ResultKind(r.byte())
-	lease, result, life := r.number(8), r.number(8), r.number(8)
-	rec.UpdatedAt = at(updated)
-	switch rec.State {
-	case everonce.StateClaimed:
-		rec.LeaseUntil = at(updated + lease)
-	case everonce.StateCompleted:
-		rec.CompletedAt, rec.ResultUntil = rec.UpdatedAt, at(updated+result)
-	}
-	if life != 0 {
-		rec.PurgeAt = at(updated + life)
-	}
-	return !r.short
 }
 
 // decodeStep reads a step, and its place in the order.

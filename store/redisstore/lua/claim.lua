@@ -3,19 +3,17 @@
 -- where they are asked about. Of a replay whose data are missing it is the record.
 -- ARGV: 1 the new record from its nonce on, 2 take over, 3 the longer of lease and lifetime (absent: it has no end).
 local saved = redis.call('GET', KEYS[2])
---include time
-if saved then -- what most duplicates find
-  local known, stands = string.byte(saved, 33, 34)
-  if stands == 4 and known == 1 and now < struct.unpack('<i8', saved) + struct.unpack('<i8', saved, 44) and
-    string.sub(saved, 92, 123) == string.sub(ARGV[1], 76, 107) then
-    return saved
-  end
+if saved and string.byte(saved, 33) == 1 and string.sub(saved, 92, 123) == string.sub(ARGV[1], 76, 107) and
+  redis.call('PTTL', KEYS[2]) > 3 then -- what most duplicates find
+  return saved
 end
 
-local r = redis.call('GET', KEYS[1])
+--include time
 --include keep
-local settle = ARGV[2] > '1'
+local take = ARGV[2] or '0'
+local settle = take > '1'
 local till = ARGV[3] and now + ARGV[3]
+local r = redis.call('GET', KEYS[1])
 if not r then
   if settle then return {8, now} end
   put(struct.pack('<i8i8', now, now) .. ARGV[1], till)
@@ -66,8 +64,8 @@ local algorithm, scope, name, owner, before, class, unknown = struct.unpack('<Hc
 if found == 2 then
   if settle then return {9, now, r} end
 elseif found == 1 then
-  if ARGV[2] ~= '3' then return {4, now, r} end
-elseif not (settle or ARGV[2] == '1' and unknown == '') then
+  if take ~= '3' then return {4, now, r} end
+elseif not (settle or take == '1' and unknown == '') then
   return answer(5)
 end
 

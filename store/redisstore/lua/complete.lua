@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Saves a result. Answers 0, 1 (lease lost) or 2 (newer format).
--- ARGV: 1 token, nonce, format, state, kind, and the lengths of lease, retention and lifetime, 2 the record's end from the
--- unknown step on, 3 data, 4 retention, 5 lifetime, 6 (may be absent) that a repetition must write something too.
+-- ARGV: 1 token, nonce, format, state, kind, and the lengths of lease, retention and lifetime; and then the record's end from
+-- the unknown step on, 2 data, 3 (may be absent) that a repetition must write something too.
 local r = redis.call('GET', KEYS[1])
 if not r then return 1 end
 local format, state = string.byte(r, 33, 34)
@@ -17,14 +17,15 @@ if purge ~= 0 then
 end
 if state ~= 1 then
   if state ~= 4 then return 1 end
-  if ARGV[6] then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
+  if ARGV[3] then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
   return 0
 end
 local low, high = string.byte(r, 126, 127)
-local kept = ends(now + ARGV[4])
+local retention, lifetime = struct.unpack('<i8i8', ARGV[1], 36)
+local kept = ends(now + retention)
 if few + many > 0 then redis.call('PEXPIREAT', KEYS[1] .. ':s', kept) end
-r = struct.pack('<i8', now) .. ARGV[1] .. string.sub(r, 60, 127 + low + 256 * high) .. ARGV[2]
-if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], r .. ARGV[3], 'PXAT', kept) end
-redis.call('SET', KEYS[1], r, 'PXAT', ends(now + ARGV[5]))
+r = struct.pack('<i8', now) .. string.sub(ARGV[1], 1, 51) .. string.sub(r, 60, 127 + low + 256 * high) .. string.sub(ARGV[1], 52)
+if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], r .. ARGV[2], 'PXAT', kept) end
+redis.call('SET', KEYS[1], r, 'PXAT', ends(now + lifetime))
 if watched > 0 then redis.pcall('PUBLISH', KEYS[1], '') end
 return 0
