@@ -87,7 +87,7 @@ func (s *Store) replayed(id *everonce.RecordID, msg *rueidis.RedisMessage, res *
 		return err
 	}
 	res.Record.Result.Data = data
-	res.Now = at(max(s.clock.passed(), res.Record.UpdatedAt.UnixMicro()))
+	res.Now = at(max(s.clock.read().passed, res.Record.UpdatedAt.UnixMicro()))
 	return nil
 }
 
@@ -117,12 +117,14 @@ func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis
 
 // recall answers a claim by a plain read of the saved result, if there is one.
 func (s *Store) recall(ctx context.Context, k *keys, req *everonce.ClaimRequest, res *everonce.ClaimResult) (done bool, err error) {
-	if s.clock.stale() { // replays do not tell the time
+	clock := s.clock.read()
+	if clock.stale { // replays do not tell the time
 		if err := s.readClock(ctx); err != nil {
 			return false, failed("claim", err)
 		}
+		clock = s.clock.read()
 	}
-	if done, err = s.look(ctx, k, &req.ID, &res.Record, &res.Now); !done || err != nil {
+	if done, err = s.look(ctx, k, &req.ID, clock, &res.Record, &res.Now); !done || err != nil {
 		return false, err
 	}
 	switch res.Decision = everonce.Decide(&res.Record, *req, res.Now); res.Decision {

@@ -28,23 +28,23 @@ func (c *clock) saw(us int64, sent time.Time) {
 // tickFor is how long a tick stands for the server's clock: two clocks that drift apart are hardly a millisecond off by then.
 const tickFor = time.Minute
 
-// stale reports whether there is no tick, or an old one.
-func (c *clock) stale() bool {
-	t := c.latest.Load()
-	return t == nil || time.Since(t.answered) > tickFor
+// reading is the server's time as far as the two clocks run alike; zero where nothing is known.
+type reading struct {
+	passed int64 // it has passed this
+	atMost int64 // and not this
+	stale  bool  // what is known is old
 }
 
-// passed returns a time that the server's clock has passed, as far as the two run alike; zero where nothing is known.
-func (c *clock) passed() int64 {
+// read estimates the server's time.
+func (c *clock) read() reading {
 	t := c.latest.Load()
 	if t == nil {
-		return 0
+		return reading{stale: true}
 	}
-	return t.server + time.Since(t.answered).Microseconds()
-}
-
-// atMost returns a time that the server's clock has not passed, as far as the two run alike.
-func (c *clock) atMost() int64 {
-	t := c.latest.Load()
-	return t.server + time.Since(t.sent).Microseconds()
+	since := time.Since(t.answered)
+	return reading{
+		passed: t.server + since.Microseconds(),
+		atMost: t.server + (since + t.answered.Sub(t.sent)).Microseconds(),
+		stale:  since > tickFor,
+	}
 }

@@ -14,9 +14,8 @@ const lookMargin = time.Second
 
 // look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay; all
 // else a script has to judge.
-func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *everonce.Record, now *time.Time) (found bool, err error) {
-	passed := s.clock.passed()
-	if passed == 0 {
+func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, clock reading, rec *everonce.Record, now *time.Time) (found bool, err error) {
+	if clock.passed == 0 {
 		return false, nil
 	}
 	// Not the builder's own GET: a client that sends reads to replicas would send it to one that is behind.
@@ -31,8 +30,8 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 	if err != nil {
 		return false, failed("read", err)
 	}
-	*now = at(passed)
-	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.Sub(at(s.clock.atMost())) < lookMargin {
+	*now = at(max(clock.passed, rec.UpdatedAt.UnixMicro()))
+	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.UnixMicro()-clock.atMost < lookMargin.Microseconds() {
 		return false, nil
 	}
 	rec.Result.Data = data
@@ -44,7 +43,7 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, rec *e
 func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	c := call{script: getScript, keys: s.keys(&req.ID)}
 	if req.Brief {
-		if res.Found, err = s.look(ctx, &c.keys, &req.ID, &res.Record, &res.Now); err != nil || res.Found {
+		if res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now); err != nil || res.Found {
 			return res, err
 		}
 	}
