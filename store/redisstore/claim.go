@@ -12,9 +12,9 @@ import (
 
 // Claim implements [everonce.Store]: one call of the server.
 func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
-	c := call{script: claimScript, keys: s.keys(&req.ID)}
+	keys := s.keys(&req.ID)
 	if s.readFirst {
-		if done, err := s.recall(ctx, &c.keys, &req, &res); done || err != nil {
+		if done, err := s.recall(ctx, &keys, &req, &res); done || err != nil {
 			return res, err
 		}
 	}
@@ -25,7 +25,7 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 		nonce: &req.Nonce, state: everonce.StateClaimed, attempt: 1, lease: req.Lease, fingerprint: &req.Fingerprint,
 		scope: req.Scope, name: req.Name, owner: req.Owner,
 	}
-	c.n = 1 // what is absent costs nothing
+	c := call{script: claimScript, keys: keys, n: 1} // what is absent costs nothing
 	if req.Take != 0 || req.ExpireUnsettled {
 		c.args[1], c.n = digit(req.Take), 2
 	}
@@ -125,14 +125,14 @@ func (s *Store) recall(ctx context.Context, k *keys, req *everonce.ClaimRequest,
 		clock = s.clock.read()
 	}
 	if done, err = s.look(ctx, k, &req.ID, clock, &res.Record, &res.Now); !done || err != nil {
+		*res = everonce.ClaimResult{}
 		return false, err
 	}
-	switch res.Decision = everonce.Decide(&res.Record, *req, res.Now); res.Decision {
-	case everonce.DecideReplay, everonce.DecideMismatch:
-		return true, nil
+	res.Decision = everonce.DecideReplay
+	if req.Fingerprint.Conflicts(res.Record.Fingerprint) {
+		res.Decision = everonce.DecideMismatch
 	}
-	*res = everonce.ClaimResult{}
-	return false, nil
+	return true, nil
 }
 
 func digit[N ~uint8](n N) string { return strconv.Itoa(int(n)) }
