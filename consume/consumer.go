@@ -55,18 +55,14 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	}
 	c := newConsumer(common)
 	c.id = recv.RecordID
-	c.prepare = func(m *Message) (work, error) {
-		v, err := safely(common.Decode, m)
-		if err != nil {
-			return nil, err
-		}
+	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Do(ctx, recv, key, func(ctx context.Context, _ *everonce.Attempt) (struct{}, error) {
 				return struct{}{}, spec.Handle(ctx, m, v)
 			}, append([]everonce.CallOption{sum}, options...)...)
 			return res.Outcome, res.Attempt, err
-		}, nil
-	}
+		}
+	})
 	return c, nil
 }
 
@@ -94,19 +90,26 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 			items: make([]everonce.BatchItem, 0, n), received: make([]Received[T], 0, n),
 		}
 	}
-	c.prepare = func(m *Message) (work, error) {
-		v, err := safely(common.Decode, m)
-		if err != nil {
-			return nil, err
-		}
+	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Transact(ctx, recv, key, func(ctx context.Context, tx Tx) (struct{}, error) {
 				return struct{}{}, spec.Handle(ctx, tx, m, v)
 			}, sum, life, codec)
 			return res.Outcome, res.Attempt, err
-		}, nil
-	}
+		}
+	})
 	return c, nil
+}
+
+// decodes makes a message a piece of work, where it can be decoded: before its key is claimed.
+func decodes[T any](decode func(*Message) (T, error), to func(*Message, T) work) func(*Message) (work, error) {
+	return func(m *Message) (work, error) {
+		v, err := safely(decode, m)
+		if err != nil {
+			return nil, err
+		}
+		return to(m, v), nil
+	}
 }
 
 func newConsumer[T any](c common[T]) *Consumer {

@@ -2,11 +2,8 @@ package consume_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/everonce/everonce/consume"
 )
@@ -73,29 +70,6 @@ func TestKeyStrategies(t *testing.T) {
 			}
 		})
 	}
-}
-
-// No two lists of values give one composite key.
-func TestCompositeIsInjective(t *testing.T) {
-	part := rapid.StringOfN(rapid.RuneFrom([]rune("ab:%3A5")), 0, 4, -1)
-	list := rapid.SliceOfN(part, 1, 3)
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := list.Draw(t, "a"), list.Draw(t, "b")
-		join := func(values []string) string {
-			keys := make([]consume.Key, 0, len(values))
-			for _, v := range values {
-				keys = append(keys, constant(v))
-			}
-			k, err := consume.Composite("Order", keys...)(&consume.Message{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return k
-		}
-		if same := slices.Equal(a, b); same != (join(a) == join(b)) {
-			t.Errorf("%q and %q: %q and %q", a, b, join(a), join(b))
-		}
-	})
 }
 
 // The content's hash is of the body alone, and of nothing that a retry changes.

@@ -51,19 +51,15 @@ func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	}
 	c := newConsumer(common)
 	c.id = everonce.Key.RecordID
-	c.prepare = func(m *Message) (work, error) {
-		v, err := safely(common.Decode, m)
-		if err != nil {
-			return nil, err
-		}
+	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, _ everonce.Key, _ everonce.Fingerprint) (everonce.Outcome, int, error) {
 			if ctx.Err() != nil {
 				return everonce.Failed, 0, context.Cause(ctx)
 			}
 			effect, err := spec.Handle(ctx, m, v)
 			return naturally(effect, err), 1, err
-		}, nil
-	}
+		}
+	})
 	return c, nil
 }
 

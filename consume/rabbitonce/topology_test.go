@@ -120,8 +120,8 @@ func TestRefusedArguments(t *testing.T) {
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
 		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
-		"longer behind those that were sent ahead": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
-		"longer behind those of the same name":     {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Order: func(m *consume.Message) string { return m.Subject }, HandleWithin: 10 * time.Minute}}},
+		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
+		"longer behind its like":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Order: func(m *consume.Message) string { return m.Subject }, HandleWithin: 10 * time.Minute}}},
 	} {
 		_, err := rabbitonce.Dial(c.url, c.queue, c.h, &c.opts)
 		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "s3cret") {
