@@ -152,12 +152,25 @@ func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, error) {
 	c := new(call)
 	*c = r.defaults
 	for _, o := range opts {
-		if isNil(o) {
+		if noOption(o) {
 			return nil, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
 		}
 		o.applyCall(c)
 	}
 	return c, c.validate(allowed)
+}
+
+// noOption is isNil, which reflects, for the options that there are.
+func noOption(o CallOption) bool {
+	switch o := o.(type) {
+	case callOption:
+		return o == nil
+	case *Fingerprint:
+		return o == nil
+	case Fingerprint:
+		return false
+	}
+	return isNil(o)
 }
 
 func (c *call) validate(allowed optionSet) error {

@@ -26,7 +26,7 @@ type exchange struct {
 	stay   stay
 	told   Served
 
-	opts      [8]everonce.CallOption // room for those of a call
+	opts      [4]everonce.CallOption // room for those of a call, of most routes
 	recv      keeper                 // set when the key counts
 	pieceSize int                    // the largest part of an answer that one record keeps
 	own       *recorder              // what the handler writes; nil until it is called

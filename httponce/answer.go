@@ -89,12 +89,13 @@ func (a Answer) summary() []byte {
 func (a *Answer) fields() (fs fields) {
 	if a.saved != nil {
 		a.saved.each(func(name string, values []string, added bool) {
-			f := field{name: name, more: values, saved: true}
+			f := field{name: name, more: &values, saved: true}
 			switch {
 			case added && len(values) == 0:
 				f.removed = true
 			case added:
-				f.more, f.from = append([]string{""}, values...), 1
+				more := append([]string{""}, values...)
+				f.more, f.from = &more, 1
 			}
 			fs = append(fs, f)
 		})
@@ -102,7 +103,7 @@ func (a *Answer) fields() (fs fields) {
 	}
 	fs = fs.taken(a.Header)
 	if declared := a.declared(); len(declared) > 0 && fs.named("Trailer") == nil {
-		fs = append(fs, field{name: "Trailer", more: declared})
+		fs = append(fs, field{name: "Trailer", more: &declared})
 	}
 	var all headerFilter
 	return all.mark(fs, nil)

@@ -10,8 +10,8 @@ import (
 // costs no allocation, where net/http's Clone costs three, as long as each name has one value.
 type field struct {
 	name string
-	one  string   // the value, where there is one
-	more []string // the values, where there are none or several
+	one  string    // the value, where there is one
+	more *[]string // the values, where there are none or several
 	// saved says that the field goes into the record, and from which of its values on: those before
 	// were another's.
 	saved bool
@@ -27,7 +27,7 @@ func (f *field) len() int {
 	if f.more == nil {
 		return 1
 	}
-	return len(f.more)
+	return len(*f.more)
 }
 
 // value returns the value at an index.
@@ -35,7 +35,7 @@ func (f *field) value(i int) string {
 	if f.more == nil {
 		return f.one
 	}
-	return f.more[i]
+	return (*f.more)[i]
 }
 
 // is reports whether these are the field's values.
@@ -43,7 +43,7 @@ func (f *field) is(values []string) bool {
 	if f.more == nil {
 		return len(values) == 1 && values[0] == f.one
 	}
-	return slices.Equal(f.more, values)
+	return slices.Equal(*f.more, values)
 }
 
 // fields are a header.
@@ -56,7 +56,8 @@ func (fs fields) taken(h http.Header) fields {
 		if len(values) == 1 {
 			f.one = values[0]
 		} else {
-			f.more = append(make([]string, 0, len(values)), values...) // never nil
+			more := slices.Clone(values)
+			f.more = &more
 		}
 		fs = append(fs, f)
 	}

@@ -35,7 +35,7 @@ type recorder struct {
 	held      held
 	saved     savedAnswer
 	beforeOwn [2]field // most headers have room here
-	sentOwn   [4]field
+	sentOwn   [3]field
 }
 
 // mode is what becomes of what the handler writes.

@@ -12,7 +12,7 @@ type held struct {
 	size int64    // of the body
 
 	ops    []op
-	first  [3]op // most answers are one write
+	first  [2]op // most answers are one write
 	filled int   // how much net/http would have in its buffer
 	begun  bool  // net/http would have sent the header
 }

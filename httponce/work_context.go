@@ -12,18 +12,19 @@ import (
 // deadline. Its timer and channel are made when somebody asks for them: most handlers that are done at once do not.
 type workContext struct {
 	attempt  *everonce.Attempt
-	values   context.Context // the attempt's; never asked whether it has ended
+	parent   context.Context // the attempt's; never asked whether it has ended
 	deadline time.Time       // zero without one
 
 	mu     sync.Mutex
+	values context.Context // the parent's, without its end; nil until one is asked for
 	real   context.Context // nil until it is asked for
 	cancel context.CancelFunc
 	ended  bool
 }
 
 // begin starts a handler's context.
-func (c *workContext) begin(values context.Context, a *everonce.Attempt, limit time.Duration) {
-	c.attempt, c.values = a, context.WithoutCancel(values)
+func (c *workContext) begin(parent context.Context, a *everonce.Attempt, limit time.Duration) {
+	c.attempt, c.parent = a, parent
 	if limit > 0 {
 		c.deadline = time.Now().Add(limit)
 	}
@@ -70,9 +71,12 @@ func (c *workContext) Err() error { return c.context().Err() }
 func (c *workContext) Value(key any) any {
 	c.mu.Lock()
 	ctx := c.real
-	c.mu.Unlock()
 	if ctx == nil {
+		if c.values == nil {
+			c.values = context.WithoutCancel(c.parent)
+		}
 		ctx = c.values
 	}
+	c.mu.Unlock()
 	return ctx.Value(key)
 }
