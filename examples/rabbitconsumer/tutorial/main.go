@@ -111,7 +111,7 @@ func book(ctx context.Context, tx *sql.Tx, _ *consume.Message, o Order) error {
 	return nil
 }
 
-// publish sends an order, with its ID as the message's, and returns when the broker has it.
+// publish sends an order, with its ID as the message's, and returns when it is in the queue.
 func publish(o Order) error {
 	conn, err := amqp.Dial(os.Getenv("BROKER_URL"))
 	if err != nil {
@@ -125,6 +125,7 @@ func publish(o Order) error {
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
+	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
 	body := fmt.Appendf(nil, `{"id":%q,"customer":%q}`, o.ID, o.Customer)
 	confirm, err := ch.PublishWithDeferredConfirm("", *queue, true, false, amqp.Publishing{MessageId: o.ID, ContentType: "application/json", Body: body})
 	if err != nil {
@@ -132,6 +133,9 @@ func publish(o Order) error {
 	}
 	if !confirm.Wait() {
 		return fmt.Errorf("the broker has not taken %s", o.ID)
+	}
+	if len(returned) > 0 { // what is returned is confirmed too
+		return fmt.Errorf("there is no queue %s yet, so %s is nowhere: start a worker, and publish it again", *queue, o.ID)
 	}
 	return nil
 }

@@ -141,6 +141,12 @@ func TestFirstMessages(t *testing.T) {
 	if customer := r.says("customer", "alice"); customer != "" {
 		t.Error(customer)
 	}
+
+	// Without a queue there is nothing that could keep it: the publisher is told.
+	early := exec.CommandContext(t.Context(), r.file, "-queue", r.queue, "publish", "order-0", "alice")
+	if out, err := early.CombinedOutput(); err == nil || !strings.Contains(string(out), "start a worker") {
+		t.Errorf("published without a queue: %s, %v", out, err)
+	}
 	w := r.work()
 
 	// Once, and twice.
