@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log"
 	"os"
 	"os/signal"
@@ -22,7 +23,14 @@ type Order struct {
 	Customer string `json:"customer"`
 }
 
+// send asks a mail service for a mail. The reference is the same in every attempt: by it the service's log tells
+// whether the mail was sent.
 type send func(ctx context.Context, to, reference string) error
+
+var (
+	errNoSuchCustomer = errors.New("there is no such customer")
+	errNotReached     = errors.New("the mail service can not be reached")
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,7 +78,14 @@ func mails(broker, queue string, receiver *everonce.Receiver, mail send) (*rabbi
 		Key:      consume.ProducerID(),
 		Handle: func(ctx context.Context, m *consume.Message, o Order) error {
 			attempt, _ := everonce.AttemptFrom(ctx)
-			return mail(ctx, o.Customer, attempt.DownstreamKey("mail"))
+			err := mail(ctx, o.Customer, attempt.DownstreamKey("mail"))
+			switch {
+			case errors.Is(err, errNoSuchCustomer):
+				return everonce.Permanent("no_such_customer", err, nil) // a dead letter, at once
+			case errors.Is(err, errNotReached):
+				return everonce.NotDone(err) // no mail was sent: it is tried again
+			}
+			return err // what may have been sent or not, as after a timeout, is for the policy
 		},
 	})
 	if err != nil {

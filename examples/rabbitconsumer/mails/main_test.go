@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"maps"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +15,8 @@ import (
 
 const soon = time.Minute
 
-// Every order is sent three times: there is one mail for each.
+// Orders are sent three times: there is one mail for each. What the service was not reached for is tried again; a
+// customer who is not there, and a mail that may have been sent or not, are dead letters at once.
 func TestRun(t *testing.T) {
 	redis, broker := os.Getenv("EVERONCE_TEST_REDIS_URL"), os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
 	if redis == "" || broker == "" {
@@ -50,8 +53,11 @@ func TestRun(t *testing.T) {
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		for _, id := range []string{name + "-1", name + "-2"} { // the records are in a Redis that others use too
+	for i := range 3 {
+		for _, id := range []string{name + "-1", name + "-2", name + "-nobody", name + "-away", name + "-timeout"} { // the records are in a Redis that others use too
+			if i > 0 && id == name+"-away" {
+				continue // what comes again is a retry
+			}
 			msg := amqp.Publishing{MessageId: id, Body: []byte(`{"id":"` + id + `","customer":"` + id + `"}`)}
 			confirm, err := ch.PublishWithDeferredConfirm("", queue, true, false, msg)
 			if err != nil {
@@ -67,14 +73,25 @@ func TestRun(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	done := make(chan error, 1)
+	var tried atomic.Bool
 	go func() {
 		done <- run(ctx, redis, broker, queue, func(_ context.Context, to, reference string) error {
+			switch strings.TrimPrefix(to, name) {
+			case "-nobody":
+				return errNoSuchCustomer
+			case "-timeout":
+				return context.DeadlineExceeded
+			case "-away":
+				if !tried.Swap(true) {
+					return errNotReached
+				}
+			}
 			sent <- to + " " + reference
 			return nil
 		})
 	}()
 	mails := map[string]bool{}
-	for len(mails) < 2 {
+	for len(mails) < 3 {
 		select {
 		case mail := <-sent:
 			mails[mail] = true
@@ -83,6 +100,22 @@ func TestRun(t *testing.T) {
 		case <-time.After(soon):
 			t.Fatal("there are no mails")
 		}
+	}
+	letters, err := ch.Consume(queue+".dead", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[any]any{}
+	for len(reasons) < 2 {
+		select {
+		case letter := <-letters:
+			reasons[letter.Headers["x-everonce-message-id"]] = letter.Headers["x-everonce-reason"]
+		case <-time.After(soon):
+			t.Fatalf("the dead letters are %v", reasons)
+		}
+	}
+	if want := map[any]any{name + "-nobody": "rejected", name + "-timeout": "unknown"}; !maps.Equal(reasons, want) {
+		t.Errorf("the dead letters are %v, want %v", reasons, want)
 	}
 	for deadline := time.Now().Add(soon); ; {
 		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
@@ -101,6 +134,6 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(sent) != 0 {
-		t.Errorf("%d mails more than two", len(sent))
+		t.Errorf("%d mails more than three", len(sent))
 	}
 }

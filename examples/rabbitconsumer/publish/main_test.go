@@ -1,0 +1,40 @@
+package main
+
+import (
+	"crypto/rand"
+	"os"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A message for which there is no queue is an error, and one that is in its queue is none.
+func TestPublish(t *testing.T) {
+	broker := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
+	if broker == "" {
+		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)"`)
+	}
+	queue := "publish." + strings.ToLower(rand.Text())
+	if err := publish(t.Context(), broker, queue, "order-7", "{}"); err == nil || !strings.Contains(err.Error(), "start its consumer") {
+		t.Errorf("without a queue: %v", err)
+	}
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the queue goes with it
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(t.Context(), broker, queue, "order-7", "{}"); err != nil {
+		t.Error(err)
+	}
+	if m, ok, err := ch.Get(queue, true); err != nil || !ok || m.MessageId != "order-7" || string(m.Body) != "{}" {
+		t.Errorf("%v, %v, %v", m, ok, err)
+	}
+}
