@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/examples/internal/docs"
 )
 
@@ -127,6 +128,28 @@ func TestRecordFields(t *testing.T) {
 		}
 		sameSet(t, "record.md, "+heading, inTable, inStruct)
 	}
+}
+
+// TestVerdict compares the tables of docs/reference/consume.md with a verdict's fields and with the dispositions.
+func TestVerdict(t *testing.T) {
+	var inTable, inStruct, named, names []string
+	for _, row := range docs.Table(t, "docs/reference/consume.md", "The verdict") {
+		inTable = append(inTable, code(row.Cells[0]))
+	}
+	for f := range reflect.TypeFor[consume.Verdict]().Fields() {
+		inStruct = append(inStruct, f.Name)
+	}
+	sameSet(t, "consume.md, the verdict", inTable, inStruct)
+	for _, row := range docs.Table(t, "docs/reference/consume.md", "Dispositions") {
+		named = append(named, code(row.Cells[1]))
+		if !strings.EqualFold(code(row.Cells[0]), code(row.Cells[1])) {
+			t.Errorf("consume.md:%d: %s does not read %s", row.Line, row.Cells[0], row.Cells[1])
+		}
+	}
+	for d := consume.Ack; d.String() != consume.Disposition(0).String(); d++ {
+		names = append(names, d.String())
+	}
+	sameSet(t, "consume.md, dispositions", named, names)
 }
 
 // TestErrorClasses compares what Record.LastError may be with what its comment and record.md say: all that
