@@ -9,11 +9,21 @@ import (
 )
 
 // Key finds the key of a message: what names the one effect that it asks for, however often and by whichever
-// way it comes. The error wraps [ErrNoKey] and quotes nothing of the message.
+// way it comes. The error wraps [ErrNoKey] and quotes nothing of the message. A consumer's constructor calls it with an
+// empty message, for a key that can be found in none to be refused at once.
 type Key func(*Message) (string, error)
 
 // ErrNoKey is wrapped where a message has no key that can be used.
 var ErrNoKey = errors.New("consume: no key")
+
+// misspelled returns why a key is found in no message, or nil.
+func misspelled(key Key) error {
+	_, err := safely(key, &Message{})
+	if wrong, ok := errors.AsType[pointerError](err); ok {
+		return wrong
+	}
+	return nil
+}
 
 func noKey(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))

@@ -92,7 +92,10 @@ func TestKeysAreNeverByChance(t *testing.T) {
 			Handle: func(context.Context, *consume.Message, json.RawMessage) error { ran = true; return nil },
 		})
 		if newErr != nil {
-			t.Fatal(newErr)
+			if !errors.Is(newErr, everonce.ErrInvalidArgument) || !strings.Contains(newErr.Error(), "is no JSON pointer") {
+				t.Fatal(newErr)
+			}
+			return
 		}
 		v := c.Handle(context.Background(), &m)
 		if err != nil && (ran || v.Disposition != consume.Bury || v.Letter.Reason != consume.NoKey || v.KeyHash != "") {
@@ -115,7 +118,7 @@ func unjoin(key string) []string {
 
 // A composite can be taken apart again, its name and each of its values, nested ones too: so no two give one key.
 func TestCompositesOfAllShapesAreInjective(t *testing.T) {
-	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:%3A25")), 1, 6, -1)
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:%3A25")), 0, 6, -1)
 	join := func(t *rapid.T, name string, values []string) string {
 		keys := make([]consume.Key, 0, len(values))
 		for _, value := range values {

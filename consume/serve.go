@@ -38,7 +38,8 @@ type Workers struct {
 	DrainWithin time.Duration
 	// SettleWithin bounds one answer to the broker. Default 10 s.
 	SettleWithin time.Duration
-	// Log gets pauses, panics and answers that the broker did not take. Default [slog.Default].
+	// Log gets dead letters, pauses and answers that the broker did not take as warnings, panics as errors, failures that
+	// are tried again as information; with the hash of the key, and never the key or the body. Default [slog.Default].
 	Log *slog.Logger
 }
 
@@ -210,6 +211,7 @@ func (s *server) settle(d Delivery, v Verdict) {
 	for {
 		err := s.answer(d, v)
 		if err == nil {
+			s.answered(v)
 			return
 		}
 		if errors.Is(err, ErrGone) {
@@ -221,6 +223,20 @@ func (s *server) settle(d Delivery, v Verdict) {
 		if !gate.pass(s.ending) {
 			return
 		}
+	}
+}
+
+// answered tells what the broker has taken: nobody else says that a message has failed, or will not come again.
+func (s *server) answered(v Verdict) {
+	switch v.Disposition {
+	case Bury:
+		s.Log.WarnContext(s.work, "consume: a message is a dead letter now", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Letter.Reason,
+			"attempts", v.Letter.Attempts, "source", v.Letter.Source, "error", v.Err)
+	case Retry:
+		s.Log.InfoContext(s.work, "consume: a message has failed, and comes again", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
+	case Later:
+		s.Log.DebugContext(s.work, "consume: a message comes again later", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
+	case Ack, Keep:
 	}
 }
 

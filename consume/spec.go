@@ -117,6 +117,8 @@ func (c common[T]) checked() (common[T], error) {
 		return c, fmt.Errorf("%w: a consumer must have a name: it is the scope of its keys", everonce.ErrInvalidArgument)
 	case c.Key == nil:
 		return c, fmt.Errorf("%w: a consumer must know where the key is: see consume.ProducerID", everonce.ErrInvalidArgument)
+	case misspelled(c.Key) != nil:
+		return c, fmt.Errorf("%w: the consumer's key: %w", everonce.ErrInvalidArgument, misspelled(c.Key))
 	case c.MaxBody < 0 || c.Window < 0 || c.Retry.Min < 0 || c.Retry.Max < 0:
 		return c, fmt.Errorf("%w: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)
 	}
@@ -146,6 +148,19 @@ func (c common[T]) checked() (common[T], error) {
 	return c, nil
 }
 
+// misfit says where a body does not fit, and quotes nothing of it: names and types are the program's.
+func misfit(err error) error {
+	const text = "consume: the body's JSON does not fit the payload"
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return errors.New(text)
+	case wrong.Field == "":
+		return fmt.Errorf("%s: it is no %v", text, wrong.Type)
+	}
+	return fmt.Errorf("%s: %q is no %v", text, wrong.Field, wrong.Type)
+}
+
 // decodeJSON is the default of Common.Decode.
 func decodeJSON[T any](m *Message) (v T, err error) {
 	if m.ContentEncoding != "" && m.ContentEncoding != "identity" {
@@ -155,7 +170,7 @@ func decodeJSON[T any](m *Message) (v T, err error) {
 		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 			return v, errors.New("consume: the body is no JSON")
 		}
-		return v, errors.New("consume: the body's JSON does not fit the payload")
+		return v, misfit(err)
 	}
 	return v, nil
 }

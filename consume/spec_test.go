@@ -25,6 +25,8 @@ func TestRefusedSpecs(t *testing.T) {
 	for name, change := range map[string]func(*consume.Spec[order]){
 		"no name":             func(s *consume.Spec[order]) { s.Consumer = "" },
 		"no key":              func(s *consume.Spec[order]) { s.Key = nil },
+		"no pointer":          func(s *consume.Spec[order]) { s.Key = consume.JSONPointer("id") },
+		"no pointer, inside":  func(s *consume.Spec[order]) { s.Key = consume.FirstOf(consume.ProducerID(), consume.JSONPointer("id")) },
 		"no handler":          func(s *consume.Spec[order]) { s.Handle = nil },
 		"negative body":       func(s *consume.Spec[order]) { s.MaxBody = -1 },
 		"negative window":     func(s *consume.Spec[order]) { s.Window = -1 },

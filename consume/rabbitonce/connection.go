@@ -31,6 +31,7 @@ type dialing struct {
 var ErrUnreachable = errors.New("rabbitonce: the broker can not be reached")
 
 var (
+	errNoURL = fmt.Errorf("%w: rabbitonce: the URL is empty", everonce.ErrInvalidArgument)
 	errURL   = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
 	errPlain = fmt.Errorf("%w: rabbitonce: Options.TLS is set, and the URL is amqp://, which is not encrypted: it must be amqps://", everonce.ErrInvalidArgument)
 )
@@ -38,6 +39,8 @@ var (
 // check refuses a URL without quoting it: it may hold a password.
 func (d *dialing) check() error {
 	switch uri, err := amqp.ParseURI(d.url); {
+	case d.url == "":
+		return errNoURL
 	case err != nil:
 		return errURL
 	case d.tls != nil && uri.Scheme != "amqps": // the library would leave the configuration unused

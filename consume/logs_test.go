@@ -1,0 +1,71 @@
+package consume_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// A message that fails, or will not come again by itself, is told in the log of a consumer that nobody observes: with the
+// hash of its key, the reason and the error, and never with the key or the body.
+func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		m      *consume.Message
+		handle func() error
+		want   []string
+		silent bool
+	}{
+		"done":        {m: &consume.Message{ID: "k-secret", Body: []byte(`{"ID":"b-secret"}`)}, silent: true},
+		"no key":      {m: &consume.Message{Body: []byte(`{"ID":"b-secret"}`)}, want: []string{"WARN", "a dead letter", "reason=no_key", "has no ID"}},
+		"undecodable": {m: &consume.Message{ID: "k-secret", Body: []byte(`{"ID":17291}`)}, want: []string{"WARN", "reason=undecodable", `\"ID\" is no string`}},
+		"no object":   {m: &consume.Message{ID: "k-secret", Body: []byte(`[17291]`)}, want: []string{"WARN", "reason=undecodable", "it is no consume_test.order"}},
+		"failed": {
+			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`)}, handle: func() error { return everonce.NotDone(errors.New("no mail server")) },
+			want: []string{"INFO", "failed, and comes again", "after=", "no mail server"},
+		},
+		"failed too often": {
+			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`), Retries: 1000}, handle: func() error { return everonce.NotDone(errors.New("no mail server")) },
+			want: []string{"WARN", "reason=exhausted", "attempts=1001", "no mail server"},
+		},
+		"unknown": {
+			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`)}, handle: func() error { return errors.New("a timeout") },
+			want: []string{"WARN", "reason=unknown", "a timeout"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				consumer := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
+					if c.handle == nil {
+						return nil
+					}
+					return c.handle()
+				})
+				in := make(chan consume.Delivery, 1)
+				in <- &delivery{m: c.m}
+				close(in)
+				var logs bytes.Buffer
+				err := consumer.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: slog.New(slog.NewTextHandler(&logs, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				text := logs.String()
+				if c.silent != (text == "") || strings.Contains(text, "secret") || strings.Contains(text, "17291") {
+					t.Errorf("the log is %q", text)
+				}
+				for _, want := range c.want {
+					if !strings.Contains(text, want) {
+						t.Errorf("the log is %q, without %q", text, want)
+					}
+				}
+			})
+		})
+	}
+}
