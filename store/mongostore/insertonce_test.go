@@ -3,6 +3,7 @@ package mongostore_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,6 +208,9 @@ func TestInsertOnceEveryOtherErrorSurfaces(t *testing.T) {
 
 func TestStartWithoutTheUniqueIndexIsRefused(t *testing.T) {
 	t.Parallel()
+	hints := map[string]string{
+		"no collection": "EnsureIndex", "no index": "EnsureIndex", "not unique": "is not unique", "other keys": "has other keys", "another name": `"x": Index.Name must be`,
+	}
 	for name, prepare := range map[string]func(coll *mongo.Collection){
 		"no collection": func(*mongo.Collection) {},
 		"no index": func(coll *mongo.Collection) {
@@ -225,8 +229,14 @@ func TestStartWithoutTheUniqueIndexIsRefused(t *testing.T) {
 	} {
 		coll := database(t).Collection(newCollection(t))
 		prepare(coll)
-		if _, err := mongostore.NewInserter(t.Context(), coll, byEvent); !errors.Is(err, mongostore.ErrNoIndex) {
-			t.Errorf("%s: NewInserter: %v, want ErrNoIndex", name, err)
+		_, err := mongostore.NewInserter(t.Context(), coll, byEvent)
+		if !errors.Is(err, mongostore.ErrNoIndex) {
+			t.Fatalf("%s: NewInserter: %v, want ErrNoIndex", name, err)
+		}
+		for _, told := range []string{strconv.Quote(byEvent.Name), dbName + "." + coll.Name(), hints[name]} {
+			if !strings.Contains(err.Error(), told) {
+				t.Errorf("%s: %v, which does not tell %s", name, err, told)
+			}
 		}
 		made := name == "no collection" || name == "no index"
 		if err := mongostore.EnsureIndex(t.Context(), coll, byEvent); (err == nil) != made {

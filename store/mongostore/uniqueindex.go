@@ -43,9 +43,12 @@ func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error
 	if err := index.check(); err != nil {
 		return err
 	}
-	err := CheckIndex(ctx, coll, index)
-	if !errors.Is(err, ErrNoIndex) || errors.Is(err, errOtherIndex) {
+	why, taken, err := unfit(ctx, coll, index)
+	switch {
+	case err != nil || why == "":
 		return err
+	case taken:
+		return noIndex(coll, index, why)
 	}
 	model := mongo.IndexModel{Keys: index.Keys, Options: options.Index().SetName(index.Name).SetUnique(true).SetCollation(plain)}
 	if _, err := durable(coll).Indexes().CreateOne(ctx, model); err != nil {
@@ -57,31 +60,38 @@ func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error
 // plain compares bytes, also in a collection whose default is another collation.
 var plain = &options.Collation{Locale: "simple"}
 
-// errOtherIndex: there is an index which does not do, and can not be made.
-var errOtherIndex = errors.New("there is another one")
-
 // CheckIndex refuses with [ErrNoIndex] a collection without the unique index. It makes none: for a program that may not.
 func CheckIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
 	if err := index.check(); err != nil {
 		return err
 	}
+	why, _, err := unfit(ctx, coll, index)
+	if err != nil || why == "" {
+		return err
+	}
+	return noIndex(coll, index, why)
+}
+
+// unfit returns why a collection does not have the index, or nothing. taken is set where another one stands in its place.
+func unfit(ctx context.Context, coll *mongo.Collection, index Index) (why string, taken bool, err error) {
 	cursor, err := durable(coll).Indexes().List(ctx)
 	if hasCode(err, codeNoCollection) {
-		return noIndex(index, "there is no collection")
+		return "there is no such collection yet: mongostore.EnsureIndex makes both", false, nil
 	}
 	if err != nil {
-		return failed(ctx, "list indexes", err)
+		return "", false, failed(ctx, "list indexes", err)
 	}
 	var found []indexSpec
 	if err := cursor.All(ctx, &found); err != nil {
-		return failed(ctx, "list indexes", err)
+		return "", false, failed(ctx, "list indexes", err)
 	}
 	for i := range found {
 		if found[i].Name == index.Name || sameKeys(found[i].Keys, index.Keys) {
-			return found[i].does(index)
+			why = found[i].unfit(index)
+			return why, why != "", nil
 		}
 	}
-	return noIndex(index, "")
+	return "mongostore.EnsureIndex makes it", false, nil
 }
 
 const codeNoCollection = 26
@@ -94,25 +104,23 @@ type indexSpec struct {
 	Collation bson.Raw `bson:"collation"`
 }
 
-func (s *indexSpec) does(index Index) error {
-	other := func(what string) error {
-		return fmt.Errorf("%w: %w", noIndex(index, what), errOtherIndex)
-	}
+// unfit returns why an index is not the one that is wanted, or nothing.
+func (s *indexSpec) unfit(index Index) string {
 	switch {
 	case s.Name != index.Name:
-		return other("its keys have an index of another name")
+		return fmt.Sprintf("its keys have an index of another name, %q: Index.Name must be that name", s.Name)
 	case !sameKeys(s.Keys, index.Keys):
-		return other("the index has other keys")
+		return "the index of that name has other keys"
 	case sameKeys(s.Keys, primary.Keys): // unique without saying so
-		return nil
+		return ""
 	case !s.Unique:
-		return other("the index is not unique")
+		return "the index of that name is not unique"
 	case len(s.Partial) > 0:
-		return other("the index is partial")
+		return "the index of that name is partial"
 	case len(s.Collation) > 0 && !s.comparesBytes():
-		return other("the index has a collation")
+		return "the index of that name has a collation"
 	}
-	return nil
+	return ""
 }
 
 func (s *indexSpec) comparesBytes() bool {
@@ -120,9 +128,6 @@ func (s *indexSpec) comparesBytes() bool {
 	return ok && locale == plain.Locale
 }
 
-func noIndex(index Index, what string) error {
-	if what == "" {
-		return fmt.Errorf("%w: %s", ErrNoIndex, index.Name)
-	}
-	return fmt.Errorf("%w: %s: %s", ErrNoIndex, index.Name, what)
+func noIndex(coll *mongo.Collection, index Index, why string) error {
+	return fmt.Errorf("%w: %q of %s.%s: %s", ErrNoIndex, index.Name, coll.Database().Name(), coll.Name(), why)
 }
