@@ -3,6 +3,8 @@ package redisstore
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/everonce/everonce"
 )
 
 // clock estimates the server's time between two of its answers. Nothing is decided by it but whether a result is far
@@ -33,6 +35,19 @@ type reading struct {
 	passed int64 // it has passed this
 	atMost int64 // and not this
 	stale  bool  // what is known is old
+}
+
+// farMargin is how far from its end a result must be for no clock to be asked.
+const farMargin = time.Second
+
+// far reports whether a result is so far from its end that the server's time need not be asked.
+func (r reading) far(rec *everonce.Record) bool {
+	return !r.stale && rec.ResultUntil.UnixMicro() >= r.atMost+farMargin.Microseconds()
+}
+
+// during returns the server's time, as far as it is known, when it had a result.
+func (r reading) during(rec *everonce.Record) time.Time {
+	return at(max(r.passed, rec.UpdatedAt.UnixMicro()))
 }
 
 // read estimates the server's time.

@@ -155,8 +155,27 @@ func TestPartsThatAreMissing(t *testing.T) {
 		}
 	}
 	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
-	rec := claimed(t, s, everonce.Key{Scope: "missing", ID: "steps"})
-	_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+
+	// A result whose record is gone goes with the next record, so that no other operation is ever answered by it.
+	key := everonce.Key{Scope: "missing", ID: "record"}
+	rec := claimed(t, s, key)
+	noErr(t, complete(s, everonce.ResultValue)(&rec, false))
+	command(t, client, "DEL", redisstore.KeyOf(s, rec.ID))
+	other := claimOf(key)
+	other.Fingerprint = everonce.FingerprintOf("another")
+	res, err := s.Claim(t.Context(), other)
+	rec = decided(t, res, err, everonce.DecideClaimed).Record
+	res, err = s.Claim(t.Context(), claimOf(key))
+	decided(t, res, err, everonce.DecideMismatch)
+	noErr(t, complete(s, everonce.ResultElided)(&rec, false))
+	other.Nonce = everonce.NewNonce()
+	res, err = s.Claim(t.Context(), other)
+	if got := decided(t, res, err, everonce.DecideReplay).Record.Result; got.Kind != everonce.ResultElided || len(got.Data) != 0 {
+		t.Errorf("an elided result is told as %v, %q", got.Kind, got.Data)
+	}
+
+	rec = claimed(t, s, everonce.Key{Scope: "missing", ID: "steps"})
+	_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 	noErr(t, err)
 	command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)+":s")
 	_, err = s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})

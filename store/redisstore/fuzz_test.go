@@ -23,6 +23,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add("")
 	f.Add(string(good[:100]))
 	f.Add("\x02\x01\x00\x00\x00")
+	newer := string(good[:32]) + "\x02" // the format, and nothing behind it
+	if _, err := decode(&id, newer, &rec); err != nil || rec.Format != 2 {
+		f.Fatalf("%+v, %v", rec, err)
+	}
 	f.Fuzz(func(t *testing.T, s string) {
 		var rec everonce.Record
 		if _, err := decode(&id, s, &rec); err != nil && !errors.Is(err, everonce.ErrCorruptRecord) {

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"encoding/binary"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +13,7 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// backdate makes a record one that was written so long ago. The server does not know, and keeps it; but its result, whose
-// end it is asked for.
+// backdate makes a record one that was written so long ago. The server does not know, and keeps it.
 func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID, by time.Duration) {
 	t.Helper()
 	for _, part := range []string{"", ":v"} {
@@ -27,9 +25,6 @@ func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id evero
 		var b [8]byte
 		binary.LittleEndian.PutUint64(b[:], binary.LittleEndian.Uint64([]byte(text))-uint64(by.Microseconds()))
 		command(t, client, "SETRANGE", redisstore.KeyOf(s, id)+part, "0", string(b[:]))
-	}
-	if end, err := command(t, client, "PEXPIRETIME", redisstore.KeyOf(s, id)+":v").ToInt64(); err == nil && end > 0 {
-		command(t, client, "PEXPIREAT", redisstore.KeyOf(s, id)+":v", strconv.FormatInt(end-by.Milliseconds(), 10))
 	}
 }
 
@@ -166,17 +161,12 @@ func TestRetentionAndLeaseAreJudged(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	prefix := newPrefix(t, client)
-	for name, opts := range map[string]redisstore.Options{
-		"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}, "claim of a result that the server keeps for ever": {Prefix: prefix},
-	} {
+	for name, opts := range map[string]redisstore.Options{"claim": {Prefix: prefix}, "read first": {Prefix: prefix, ReadFirst: true}} {
 		s := newStore(t, client, &opts)
 		done := everonce.Key{Scope: "retention", ID: name}
 		rec := claimed(t, s, done)
 		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
-		if strings.HasSuffix(name, "for ever") {
-			command(t, client, "PERSIST", redisstore.KeyOf(s, rec.ID)+":v")
-		}
 		backdate(t, client, s, rec.ID, life.Retention)
 		res, err := s.Claim(t.Context(), claimOf(done))
 		if got := decided(t, res, err, everonce.DecideExpired).Record.Result; len(got.Data) != 0 || string(got.Summary) != "summary" {
@@ -250,5 +240,36 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 		_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
 		judge("a completion", &rec)
+	}
+}
+
+// A result within a second of its end is judged by the server's TIME, in a second call: the server's clock is estimated for
+// those that are farther from it.
+func TestNearItsEndAResultIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	client := p.client(t)
+	s := newStore(t, client, nil)
+	for left, want := range map[time.Duration]string{
+		10 * time.Second:       "calls=1,",
+		900 * time.Millisecond: "calls=2,", // be it over meanwhile
+		0:                      "calls=2,",
+	} {
+		key := everonce.Key{Scope: "near", ID: left.String()}
+		rec := claimed(t, s, key)
+		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+		backdate(t, client, s, rec.ID, life.Retention-left)
+		command(t, client, "CONFIG", "RESETSTAT")
+		res, err := s.Claim(t.Context(), claimOf(key))
+		noErr(t, err)
+		if d := res.Decision; d != everonce.DecideExpired && left == 0 || d != everonce.DecideReplay && left > time.Second || d != everonce.DecideReplay && d != everonce.DecideExpired {
+			t.Errorf("%v before its end the claim says %v", left, d)
+		}
+		text, err := command(t, client, "INFO", "commandstats").ToString()
+		noErr(t, err)
+		if got := redisstore.InfoOf(text)["cmdstat_evalsha"]; !strings.HasPrefix(got, want) {
+			t.Errorf("%v before its end: %s, want %s", left, got, want)
+		}
 	}
 }

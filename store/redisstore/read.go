@@ -9,13 +9,10 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// lookMargin is how far from its end a result must be for a plain read to answer for the server.
-const lookMargin = time.Second
-
 // look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay; all
 // else a script has to judge.
-func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, clock reading, rec *everonce.Record, now *time.Time) (found bool, err error) {
-	if clock.passed == 0 {
+func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, told reading, rec *everonce.Record, now *time.Time) (found bool, err error) {
+	if told.stale {
 		return false, nil
 	}
 	// Not the builder's own GET: a client that sends reads to replicas would send it to one that is behind.
@@ -30,11 +27,10 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, clock 
 	if err != nil {
 		return false, failed("read", err)
 	}
-	*now = at(max(clock.passed, rec.UpdatedAt.UnixMicro()))
-	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || rec.ResultUntil.UnixMicro()-clock.atMost < lookMargin.Microseconds() {
+	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || !told.far(rec) {
 		return false, nil
 	}
-	rec.Result.Data = data
+	rec.Result.Data, *now = data, told.during(rec)
 	return true, nil
 }
 
@@ -43,8 +39,12 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, clock 
 func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	c := call{script: getScript, keys: s.keys(&req.ID)}
 	if req.Brief {
-		if res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now); err != nil || res.Found {
-			return res, err
+		res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now)
+		switch {
+		case err != nil:
+			return everonce.GetResult{}, err
+		case res.Found:
+			return res, nil
 		}
 	}
 	res = everonce.GetResult{}

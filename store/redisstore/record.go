@@ -116,8 +116,11 @@ func number(s string, at int) int64 {
 
 // head reads what tells how a record stands. It reports false where there is not so much.
 func head(s string, rec *everonce.Record) bool {
+	if len(s) > offFormat {
+		rec.Format = int(s[offFormat])
+	}
 	if len(s) > offFormat+1 {
-		rec.Format, rec.State = int(s[offFormat]), everonce.State(s[offFormat+1])
+		rec.State = everonce.State(s[offFormat+1])
 	}
 	if len(s) < lenHead {
 		return false

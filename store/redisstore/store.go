@@ -47,10 +47,8 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	if s.readFirst {
-		if err := s.readClock(ctx); err != nil {
-			return nil, failed("check", err)
-		}
+	if err := s.readClock(ctx); err != nil { // replays do not tell the time
+		return nil, failed("check", err)
 	}
 	return s, nil
 }
