@@ -108,7 +108,11 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, ", retry after %v", e.RetryAfter)
 	}
 	if e.Cause != nil {
-		b.WriteString(": " + e.Cause.Error())
+		cause := e.Cause.Error()
+		if e.Sentinel != nil { // a store's own error may begin with the same words
+			cause = strings.TrimPrefix(cause, e.Sentinel.Error()+": ")
+		}
+		b.WriteString(": " + cause)
 	}
 	return b.String()
 }

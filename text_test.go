@@ -158,3 +158,18 @@ func FuzzUnmarshalText(f *testing.F) {
 		}
 	})
 }
+
+// What an error says it says once: a store's own error begins with the words of the sentinel that is wrapped around it.
+func TestAnErrorSaysItOnce(t *testing.T) {
+	store := fmt.Errorf("%w: %w: run the migrations", everonce.ErrStore, everonce.ErrSchema)
+	for err, want := range map[*everonce.Error]string{
+		{Outcome: everonce.StoreFailed, Sentinel: everonce.ErrStore, Cause: store}:                          "everonce: store failed: everonce: store schema: run the migrations",
+		{Outcome: everonce.StoreFailed, Sentinel: everonce.ErrStore, Cause: fmt.Errorf("claim: %w", store)}: "everonce: store failed: claim: everonce: store failed: everonce: store schema: run the migrations",
+		{Outcome: everonce.Unknown, Sentinel: everonce.ErrOutcomeUnknown, Cause: errors.New("a timeout")}:   everonce.ErrOutcomeUnknown.Error() + ": a timeout",
+		{Outcome: everonce.Failed, Cause: errors.New("x")}:                                                  "everonce: failed: x",
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
