@@ -27,7 +27,8 @@
 //
 // The server's TIME, inside of the script, is the clock. Redis takes it from its machine: keep that one's clock from
 // being set back, and the clocks of a cluster together. A failover to a machine whose clock is behind prolongs leases
-// and retentions by as much; tokens of a record that is there grow all the same.
+// and retentions by as much; tokens of a record that is there grow all the same. A result that is more than a second from
+// its end is replayed without a look at the clock: by what the server has told of it, a minute ago at most.
 //
 // Results and records end by the server's own hand, so there is nothing to purge and no janitor to start. Under Refuse
 // and Reconcile a claimed or abandoned record has no end until somebody settles it.
