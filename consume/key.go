@@ -5,25 +5,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Key finds the key of a message: what names the one effect that it asks for, however often and by whichever
-// way it comes. The error wraps [ErrNoKey] and quotes nothing of the message. A consumer's constructor calls it with an
-// empty message, for a key that can be found in none to be refused at once.
+// way it comes. The error wraps [ErrNoKey] and quotes nothing of the message. It is nil where no message can have such a
+// key, and so are those that are made of it; a consumer's constructor refuses that.
 type Key func(*Message) (string, error)
+
+func (k Key) none() bool { return k == nil }
 
 // ErrNoKey is wrapped where a message has no key that can be used.
 var ErrNoKey = errors.New("consume: no key")
-
-// misspelled returns why a key is found in no message, or nil.
-func misspelled(key Key) error {
-	_, err := safely(key, &Message{})
-	if wrong, ok := errors.AsType[pointerError](err); ok {
-		return wrong
-	}
-	return nil
-}
 
 func noKey(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))
@@ -87,6 +81,9 @@ func BrokerID() Key {
 // gives "Order:12345:msg-7". All parts must be there. ":" and "%" in a value are escaped, so that no two lists of values
 // give one key. A business key alone merges what a producer means to happen twice: put its own ID behind.
 func Composite(name string, parts ...Key) Key {
+	if slices.ContainsFunc(parts, Key.none) {
+		return nil
+	}
 	return func(m *Message) (string, error) {
 		var b strings.Builder
 		b.WriteString(escapePart(name))
@@ -110,6 +107,9 @@ func escapePart(s string) string { return partEscaper.Replace(s) }
 // FirstOf takes the first key that is found. The keys should be of different forms, for a value found by one and
 // the same value found by another are the same key; put a [Composite] around each where they are not.
 func FirstOf(keys ...Key) Key {
+	if slices.ContainsFunc(keys, Key.none) {
+		return nil
+	}
 	return func(m *Message) (string, error) {
 		var errs []error
 		for _, key := range keys {

@@ -3,7 +3,6 @@ package consume
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -14,13 +13,11 @@ import (
 
 // JSONPointer takes a value of the body (RFC 6901: "/order/id"), which must be a string or an integer; of a number
 // the digits count, however long. A body that is no JSON, that has a name twice in one object, or that goes
-// on behind its end gives no key: two readers could find two of them in it. What is no pointer is refused by the
-// consumer's constructor.
+// on behind its end gives no key: two readers could find two of them in it. It is nil, which a consumer's
+// constructor refuses, for what is no pointer to a value inside of the body: one begins with "/".
 func JSONPointer(pointer string) Key {
 	if p := jsontext.Pointer(pointer); pointer == "" || !p.IsValid() {
-		return func(*Message) (string, error) {
-			return "", fmt.Errorf("%w: %w", ErrNoKey, pointerError(pointer))
-		}
+		return nil
 	}
 	path := slices.Collect(jsontext.Pointer(pointer).Tokens())
 	return func(m *Message) (string, error) {
@@ -35,13 +32,6 @@ func JSONPointer(pointer string) Key {
 		}
 		return w.value, nil
 	}
-}
-
-// pointerError is a pointer that is none: no message has a key there.
-type pointerError string
-
-func (e pointerError) Error() string {
-	return fmt.Sprintf("%q is no JSON pointer to a value inside of the body: one begins with \"/\"", string(e))
 }
 
 // walk is the way through a JSON text, all of which is checked, to one of its values.

@@ -55,7 +55,7 @@ func drawKey(t *rapid.T, depth int) consume.Key {
 	case 1:
 		return consume.Header(name.Draw(t, "header"))
 	case 2:
-		return consume.JSONPointer(rapid.SampledFrom([]string{"/id", "/a/id", "/source", "id", ""}).Draw(t, "pointer"))
+		return consume.JSONPointer(rapid.SampledFrom([]string{"/id", "/a/id", "/source"}).Draw(t, "pointer"))
 	case 3:
 		return consume.CloudEvent()
 	case 4:
@@ -92,10 +92,7 @@ func TestKeysAreNeverByChance(t *testing.T) {
 			Handle: func(context.Context, *consume.Message, json.RawMessage) error { ran = true; return nil },
 		})
 		if newErr != nil {
-			if !errors.Is(newErr, everonce.ErrInvalidArgument) || !strings.Contains(newErr.Error(), "is no JSON pointer") {
-				t.Fatal(newErr)
-			}
-			return
+			t.Fatal(newErr)
 		}
 		v := c.Handle(context.Background(), &m)
 		if err != nil && (ran || v.Disposition != consume.Bury || v.Letter.Reason != consume.NoKey || v.KeyHash != "") {

@@ -47,8 +47,6 @@ func TestKeyStrategies(t *testing.T) {
 		"cut short":                        {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":"x"`)}, ""},
 		"no JSON":                          {consume.JSONPointer("/id"), consume.Message{Body: []byte("\x1f\x8b")}, ""},
 		"empty body":                       {consume.JSONPointer("/id"), consume.Message{}, ""},
-		"no pointer":                       {consume.JSONPointer("id"), consume.Message{Body: []byte(event)}, ""},
-		"pointer to all":                   {consume.JSONPointer(""), consume.Message{Body: []byte(`"x"`)}, ""},
 		"CloudEvent, structured":           {consume.CloudEvent(), consume.Message{ContentType: "application/cloudevents+json; charset=utf-8", Body: []byte(event)}, "/shop:a%3A1"},
 		"CloudEvent, in HTTP's headers":    {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce-source": "/shop", "ce-id": "1"}}, "/shop:1"},
 		"CloudEvent, in Kafka's headers":   {consume.CloudEvent(), consume.Message{Headers: map[string]string{"ce_source": "/shop", "ce_id": "1"}}, "/shop:1"},
@@ -69,6 +67,19 @@ func TestKeyStrategies(t *testing.T) {
 				t.Errorf("%v does not wrap ErrNoKey", err)
 			}
 		})
+	}
+}
+
+// What is no pointer is no key, and neither is what is made of it: a consumer's constructor refuses that.
+func TestWhatIsNoPointerIsNoKey(t *testing.T) {
+	for name, key := range map[string]consume.Key{
+		"no slash": consume.JSONPointer("id"), "all": consume.JSONPointer(""), "half an escape": consume.JSONPointer("/a~"),
+		"in a composite": consume.Composite("Order", consume.ProducerID(), consume.JSONPointer("id")),
+		"one of several": consume.FirstOf(consume.ProducerID(), consume.JSONPointer("id")),
+	} {
+		if key != nil {
+			t.Errorf("%s: it is a key", name)
+		}
 	}
 }
 
@@ -98,7 +109,11 @@ func FuzzJSONPointer(f *testing.F) {
 		f.Add([]byte(body), "/a/b")
 	}
 	f.Fuzz(func(t *testing.T, body []byte, pointer string) {
-		k, err := consume.JSONPointer(pointer)(&consume.Message{Body: body})
+		key := consume.JSONPointer(pointer)
+		if key == nil {
+			return
+		}
+		k, err := key(&consume.Message{Body: body})
 		if (k == "") != (err != nil) {
 			t.Errorf("%q, %v", k, err)
 		}

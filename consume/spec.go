@@ -116,9 +116,7 @@ func (c common[T]) checked() (common[T], error) {
 	case c.Consumer == "":
 		return c, fmt.Errorf("%w: a consumer must have a name: it is the scope of its keys", everonce.ErrInvalidArgument)
 	case c.Key == nil:
-		return c, fmt.Errorf("%w: a consumer must know where the key is: see consume.ProducerID", everonce.ErrInvalidArgument)
-	case misspelled(c.Key) != nil:
-		return c, fmt.Errorf("%w: the consumer's key: %w", everonce.ErrInvalidArgument, misspelled(c.Key))
+		return c, fmt.Errorf("%w: the consumer's Key is nil: there is none, see consume.ProducerID, or it is a consume.JSONPointer that is no pointer: one begins with \"/\"", everonce.ErrInvalidArgument)
 	case c.MaxBody < 0 || c.Window < 0 || c.Retry.Min < 0 || c.Retry.Max < 0:
 		return c, fmt.Errorf("%w: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)
 	}
