@@ -151,13 +151,18 @@ func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, error) {
 	}
 	c := new(call)
 	*c = r.defaults
+	return c, c.apply(opts, allowed)
+}
+
+// apply puts options over what the call has, and checks what they add up to.
+func (c *call) apply(opts []CallOption, allowed optionSet) error {
 	for _, o := range opts {
 		if noOption(o) {
-			return nil, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
+			return fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
 		}
 		o.applyCall(c)
 	}
-	return c, c.validate(allowed)
+	return c.validate(allowed)
 }
 
 // noOption is isNil, which reflects, for the options that there are.

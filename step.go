@@ -150,13 +150,7 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	// The codec is the receiver's, also where the operation has one of its own: that may be an adapter's, which can
 	// write nothing but the adapter's results.
 	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, codec: a.set.Codec, codecName: a.set.codecName}}
-	for _, o := range opts {
-		if isNil(o) {
-			return nil, s.fail(Invalid, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument), nil)
-		}
-		o.applyCall(s.call)
-	}
-	if err := s.call.validate(allowed); err != nil {
+	if err := s.call.apply(opts, allowed); err != nil {
 		return nil, s.fail(Invalid, err, nil)
 	}
 	if err := validateName("step's name", name, MaxStepNameLen); err != nil {
