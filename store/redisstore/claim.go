@@ -26,7 +26,7 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 		scope: req.Scope, name: req.Name, owner: req.Owner,
 	}
 	c := call{script: claimScript, keys: k, n: 1} // what is absent costs nothing
-	c.args[1], c.args[2] = digit(req.Take), ""
+	c.args[1] = digit(req.Take)
 	if req.Take != 0 {
 		c.n = 2
 	}
@@ -102,12 +102,9 @@ func (s *Store) replayed(ctx context.Context, id *everonce.RecordID, msg *rueidi
 		return true, corrupt(id, "its result is of another state")
 	}
 	res.Decision, res.Record.Result.Data = everonce.DecideReplay, data
-	now := s.clock.read()
-	if now.stale && s.readClock(ctx) == nil { // replays do not tell the time
-		now = s.clock.read()
-	}
-	res.Now = now.during(&res.Record)
-	return now.far(&res.Record), nil
+	told, _ := s.tell(ctx) //nolint:errcheck // then it is stale, and nothing is far by it
+	res.Now = told.during(&res.Record)
+	return told.far(&res.Record), nil
 }
 
 // claimed reads the answer of another claim that met a record.
@@ -136,14 +133,11 @@ func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis
 
 // recall answers a claim by a plain read of the saved result, if there is one.
 func (s *Store) recall(ctx context.Context, k *keys, req *everonce.ClaimRequest, res *everonce.ClaimResult) (done bool, err error) {
-	now := s.clock.read()
-	if now.stale {
-		if err := s.readClock(ctx); err != nil {
-			return false, failed("claim", err)
-		}
-		now = s.clock.read()
+	told, err := s.tell(ctx)
+	if err != nil {
+		return false, failed("claim", err)
 	}
-	if done, err = s.look(ctx, k, &req.ID, now, &res.Record, &res.Now); !done || err != nil {
+	if done, err = s.look(ctx, k, &req.ID, told, &res.Record, &res.Now); !done || err != nil {
 		*res = everonce.ClaimResult{}
 		return false, err
 	}

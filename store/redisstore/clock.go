@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -62,4 +63,18 @@ func (c *clock) read() reading {
 		atMost: t.server + (since + t.answered.Sub(t.sent)).Microseconds(),
 		stale:  since > tickFor,
 	}
+}
+
+// tell estimates the server's time, which is asked for it where what is known is old: replays do not tell it. With the error the
+// reading is as it was.
+func (s *Store) tell(ctx context.Context) (reading, error) {
+	if told := s.clock.read(); !told.stale {
+		return told, nil
+	}
+	sent := time.Now()
+	now, err := s.now(ctx)
+	if err == nil {
+		s.clock.saw(now.UnixMicro(), sent)
+	}
+	return s.clock.read(), err
 }

@@ -105,16 +105,6 @@ func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...s
 	return texts, nil
 }
 
-// readClock makes the estimate of the server's clock a fresh one.
-func (s *Store) readClock(ctx context.Context) error {
-	sent := time.Now()
-	now, err := s.now(ctx)
-	if err == nil {
-		s.clock.saw(now.UnixMicro(), sent)
-	}
-	return err
-}
-
 // now reads the server's clock.
 func (s *Store) now(ctx context.Context) (time.Time, error) {
 	parts, err := s.client.Do(ctx, s.client.B().Arbitrary("TIME").Build()).AsIntSlice()

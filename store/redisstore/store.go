@@ -47,7 +47,7 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.readClock(ctx); err != nil { // replays do not tell the time
+	if _, err := s.tell(ctx); err != nil {
 		return nil, failed("check", err)
 	}
 	return s, nil
