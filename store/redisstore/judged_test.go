@@ -273,3 +273,29 @@ func TestNearItsEndAResultIsAskedAbout(t *testing.T) {
 		}
 	}
 }
+
+// The steps of a record that is gone are not those of the next one with its key, though nobody took them away.
+func TestLeftoverStepsAreNobodys(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	key := everonce.Key{Scope: "leftover", ID: "steps"}
+	rec := claimed(t, s, key)
+	for _, name := range []string{"mail", "hook"} {
+		_, err := s.SaveStep(t.Context(), stepOf(&rec, name))
+		noErr(t, err)
+	}
+	if n, err := command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)).ToInt64(); n != 1 || err != nil {
+		t.Fatalf("DEL: %d, %v", n, err)
+	}
+	rec = claimed(t, s, key)
+	open := stepOf(&rec, "mail")
+	open.Step.State = everonce.StepOpen
+	_, err := s.SaveStep(t.Context(), open)
+	noErr(t, err)
+	got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+	noErr(t, err)
+	if steps := got.Record.Steps; len(steps) != 1 || steps[0].Name != "mail" || steps[0].State != everonce.StepOpen {
+		t.Errorf("the new record has the steps %+v", steps)
+	}
+}

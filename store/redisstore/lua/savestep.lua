@@ -4,6 +4,7 @@
 -- 8 the longer of both, 9 the limit of steps.
 --include hold
 --include keep
+if steps == 0 then redis.call('DEL', KEYS[3]) end -- of a record that was evicted, or removed by hand
 local began, ended, place = now, now, steps
 if ARGV[3] == '1' then ended = 0 end
 local stands = false
