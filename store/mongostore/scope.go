@@ -9,7 +9,10 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// DeleteScope implements [everonce.ScopeDeleter].
+// defaultBatch is the limit of a deletion that names none.
+const defaultBatch = 1000
+
+// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope, which would be everybody's, is refused.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if res, err = s.deleteScope(ctx, req); err != nil {
 		return res, failed(ctx, "delete scope", err)
@@ -18,6 +21,12 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 }
 
 func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+	if req.Scope == "" {
+		return res, everonce.Key{ID: "-"}.Validate()
+	}
+	if req.Limit <= 0 {
+		req.Limit = defaultBatch
+	}
 	now, err := s.now(ctx)
 	if err != nil {
 		return res, err

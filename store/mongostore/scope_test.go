@@ -1,0 +1,56 @@
+package mongostore_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// A deletion that names no scope forgets nobody, as it does in the other stores: it would be everybody.
+func TestDeleteScopeNeedsAScope(t *testing.T) {
+	t.Parallel()
+	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
+	noErr(t, err)
+	for _, tenant := range []string{"one", "two"} {
+		doneIn(t, s, everonce.Key{Scope: everonce.ScopeOf(tenant), ID: "x"})
+	}
+	for _, limit := range []int{0, 10} {
+		if res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Limit: limit}); res.Records != 0 || res.More || err == nil {
+			t.Errorf("without a scope, at most %d: %+v, %v; want a refusal", limit, res, err)
+		}
+	}
+	page, err := s.List(t.Context(), everonce.ListRequest{})
+	noErr(t, err)
+	if len(page.Records) != 2 {
+		t.Errorf("%d of 2 records are left", len(page.Records))
+	}
+}
+
+// A deletion without a limit has one of its own, and comes to an end.
+func TestDeleteScopeWithoutALimit(t *testing.T) {
+	t.Parallel()
+	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
+	noErr(t, err)
+	scope := everonce.ScopeOf("tenant")
+	for i := range 3 {
+		doneIn(t, s, everonce.Key{Scope: scope, ID: fmt.Sprint(i)})
+	}
+	if res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope}); res.Records != 3 || res.More || err != nil {
+		t.Errorf("%+v, %v; want 3 records, and no more", res, err)
+	}
+}
+
+// doneIn leaves a completed record.
+func doneIn(t *testing.T, s *mongostore.Store, key everonce.Key) {
+	t.Helper()
+	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	res, err := s.Claim(t.Context(), req)
+	noErr(t, err)
+	_, err = s.Complete(t.Context(), everonce.CompleteRequest{
+		ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("v")},
+	})
+	noErr(t, err)
+}
