@@ -174,3 +174,21 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		}
 	}
 }
+
+// A collection of another version is left alone: this version's indexes, which remove documents, know nothing of it.
+func TestNewLeavesAnotherLayoutAlone(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}, {Key: "layout", Value: 2}})
+	noErr(t, err)
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("another layout: %v, want ErrSchema", err)
+	}
+	specs, err := db.Collection(name).Indexes().ListSpecifications(t.Context())
+	noErr(t, err)
+	for _, spec := range specs {
+		if spec.Name != "_id_" {
+			t.Errorf("the index %s was made on it", spec.Name)
+		}
+	}
+}

@@ -81,6 +81,9 @@ func (s *Store) create(ctx context.Context) error {
 	if err != nil && !taken(err) { // two may create it at once
 		return err
 	}
+	if err := s.check(ctx); err != nil { // before this version's indexes, which remove documents
+		return err
+	}
 	return s.createIndexes(ctx)
 }
 
