@@ -311,3 +311,18 @@ func TestEnsureIndex(t *testing.T) {
 		t.Errorf("no collection: %v", err)
 	}
 }
+
+// Another index with the same keys, which a server may have under another name and collation, does not hide the one that is asked for.
+func TestTheIndexBesideAnotherOfItsKeys(t *testing.T) {
+	t.Parallel()
+	coll := database(t).Collection(newCollection(t))
+	for _, o := range []*options.IndexOptionsBuilder{
+		options.Index().SetName("caseless").SetCollation(&options.Collation{Locale: "en", Strength: 2}),
+		options.Index().SetName(byEvent.Name).SetUnique(true),
+	} {
+		_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: byEvent.Keys, Options: o})
+		noErr(t, err)
+	}
+	noErr(t, mongostore.CheckIndex(t.Context(), coll, byEvent))
+	noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -85,13 +86,15 @@ func unfit(ctx context.Context, coll *mongo.Collection, index Index) (why string
 	if err := cursor.All(ctx, &found); err != nil {
 		return "", false, failed(ctx, "list indexes", err)
 	}
-	for i := range found {
-		if found[i].Name == index.Name || sameKeys(found[i].Keys, index.Keys) {
-			why = found[i].unfit(index)
-			return why, why != "", nil
-		}
+	at := slices.IndexFunc(found, func(s indexSpec) bool { return s.Name == index.Name })
+	if at < 0 { // beside it there may be others with its keys: of another collation, or on a part of the documents
+		at = slices.IndexFunc(found, func(s indexSpec) bool { return sameKeys(s.Keys, index.Keys) })
 	}
-	return "mongostore.EnsureIndex makes it", false, nil
+	if at < 0 {
+		return "mongostore.EnsureIndex makes it", false, nil
+	}
+	why = found[at].unfit(index)
+	return why, why != "", nil
 }
 
 const codeNoCollection = 26
