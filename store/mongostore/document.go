@@ -149,7 +149,7 @@ func (d *document) record() (*everonce.Record, error) {
 		CreatedAt: at(d.Created), ClaimedAt: at(d.Claimed), UpdatedAt: at(or(d.Updated, d.Created)),
 	}
 	if copy(rec.ID[:], d.ID.Data) != len(rec.ID) || len(d.Nonce.Data) != len(rec.Nonce) || d.Created == 0 {
-		return nil, fmt.Errorf("%w: a field is missing", everonce.ErrCorruptRecord)
+		return nil, unreadable(int64(d.Format), "a field is missing")
 	}
 	if d.Format <= everonce.FormatVersion && (rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted) {
 		return nil, fmt.Errorf("%w: state %d", everonce.ErrCorruptRecord, d.State)

@@ -57,9 +57,18 @@ func (s *Store) aggregate(ctx context.Context, stages ...stage) (docs []bson.Raw
 func decode(raw bson.Raw) (*document, error) {
 	doc := new(document)
 	if err := bson.Unmarshal(raw, doc); err != nil { // its text may quote what it has read
-		return nil, fmt.Errorf("%w: a field has another type", everonce.ErrCorruptRecord)
+		format, _ := raw.Lookup("f").AsInt64OK()
+		return nil, unreadable(format, "a field has another type")
 	}
 	return doc, nil
+}
+
+// unreadable is of a document that has not what this version writes: one of a newer version need not have it.
+func unreadable(format int64, what string) error {
+	if format > everonce.FormatVersion {
+		return fmt.Errorf("%w: %s", everonce.ErrNewerRecord, what)
+	}
+	return fmt.Errorf("%w: %s", everonce.ErrCorruptRecord, what)
 }
 
 // now asks the server for its time.

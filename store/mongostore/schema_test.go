@@ -192,3 +192,43 @@ func TestNewLeavesAnotherLayoutAlone(t *testing.T) {
 		}
 	}
 }
+
+// A record of a newer version need not have this one's fields: it is refused as newer, and not as corrupt, for which a consumer would
+// bury its message in the middle of a rollout.
+func TestANewerRecordIsNotCorrupt(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	for what, change := range map[string]bson.D{
+		"no nonce":     {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "f", Value: 2}}}},
+		"another type": {{Key: "$set", Value: bson.D{{Key: "s", Value: "elsewhere"}, {Key: "f", Value: 2}}}},
+	} {
+		key := everonce.Key{Scope: "orders", ID: what}
+		id := key.RecordID()
+		req := everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+		res, err := s.Claim(t.Context(), req)
+		noErr(t, err)
+		rec := res.Record
+		_, err = db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, change)
+		noErr(t, err)
+		other := req
+		other.Nonce = everonce.NewNonce()
+		for call, err := range map[string]error{
+			"Claim": func() error { _, err := s.Claim(t.Context(), other); return err }(),
+			"Renew": func() error {
+				_, err := s.Renew(t.Context(), everonce.RenewRequest{ID: id, Token: rec.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
+				return err
+			}(),
+			"Complete": func() error {
+				_, err := s.Complete(t.Context(), everonce.CompleteRequest{ID: id, Token: rec.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultElided}})
+				return err
+			}(),
+			"Get": func() error { _, err := s.Get(t.Context(), everonce.GetRequest{ID: id}); return err }(),
+		} {
+			if !errors.Is(err, everonce.ErrNewerRecord) || errors.Is(err, everonce.ErrCorruptRecord) {
+				t.Errorf("%s, %s: %v, want ErrNewerRecord", what, call, err)
+			}
+		}
+	}
+}
