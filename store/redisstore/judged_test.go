@@ -299,3 +299,23 @@ func TestLeftoverStepsAreNobodys(t *testing.T) {
 		t.Errorf("the new record has the steps %+v", steps)
 	}
 }
+
+// Nor does the list tell them as the new record's.
+func TestLeftoverStepsAreNotListed(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	key := everonce.Key{Scope: "leftover", ID: "steps"}
+	rec := claimed(t, s, key)
+	_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+	noErr(t, err)
+	if n, err := command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)).ToInt64(); n != 1 || err != nil {
+		t.Fatalf("DEL: %d, %v", n, err)
+	}
+	claimed(t, s, key)
+	page, err := s.List(t.Context(), everonce.ListRequest{Steps: true})
+	noErr(t, err)
+	if len(page.Records) != 1 || len(page.Records[0].Steps) != 0 {
+		t.Errorf("the new record is listed with the steps of another: %+v", page.Records)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -84,19 +86,29 @@ func place(page []everonce.Record, rec everonce.Record, limit int) []everonce.Re
 	return slices.Insert(page, i, rec)
 }
 
-// listSteps reads the steps of a page.
+// listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or removed by hand.
 func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
-	all := make(rueidis.Commands, len(res.Records))
+	all := make(rueidis.Commands, 0, 2*len(res.Records))
 	for i := range res.Records {
 		k := s.keys(&res.Records[i].ID)
-		all[i] = s.client.B().Arbitrary("HGETALL").Keys(k.steps()).Build()
+		all = append(all,
+			s.client.B().Arbitrary("GETRANGE").Keys(k.record).Args(strconv.Itoa(offSteps), strconv.Itoa(offSteps+1)).Build(),
+			s.client.B().Arbitrary("HGETALL").Keys(k.steps()).Build())
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	for i, answered := range s.client.DoMulti(ctx, all...) {
+	answers := s.client.DoMulti(ctx, all...)
+	for i := range res.Records {
 		rec := &res.Records[i]
-		hash, err := answered.AsStrMap()
+		count, err := answers[2*i].ToString()
+		if err != nil {
+			return err
+		}
+		if strings.Trim(count, "\x00") == "" {
+			continue
+		}
+		hash, err := answers[2*i+1].AsStrMap()
 		if err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@ import (
 const (
 	offFormat = 32
 	lenHead   = 59  // up to what Health does not need
+	offSteps  = 61  // how many
 	lenFixed  = 127 // up to the texts
 )
 
