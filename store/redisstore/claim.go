@@ -119,6 +119,7 @@ func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis
 	}
 	s.clock.saw(a.number(1), sent)
 	if res.Decision == everonce.DecideAbsent || res.Decision == everonce.DecideNewer {
+		res.Record = everonce.Record{} // the call before may have found a result
 		return nil
 	}
 	if _, err := a.text(&req.ID, 2, res.Now, &res.Record); err != nil {

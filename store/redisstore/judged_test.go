@@ -319,3 +319,20 @@ func TestLeftoverStepsAreNotListed(t *testing.T) {
 		t.Errorf("the new record is listed with the steps of another: %+v", page.Records)
 	}
 }
+
+// A claim to settle that finds a result near its end, and then finds the record gone, is told of no record.
+func TestAbsentIsNoRecord(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	rec := claimed(t, s, testKey)
+	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	backdate(t, client, s, rec.ID, life.Total())
+	req := claimOf(testKey)
+	req.Take = everonce.TakeForced
+	res, err := s.Claim(t.Context(), req)
+	if got := decided(t, res, err, everonce.DecideAbsent).Record; got.State != 0 || got.ID != (everonce.RecordID{}) || len(got.Result.Data) != 0 {
+		t.Errorf("the absent record is %v, with the result %q", got.State, got.Result.Data)
+	}
+}
