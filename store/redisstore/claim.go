@@ -13,7 +13,7 @@ import (
 // Claim implements [everonce.Store]: one call of the server, and one more where a result is found within a second of its end.
 func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
 	k := s.keys(&req.ID)
-	if s.readFirst {
+	if s.readFirst && !s.waits() { // a result that is read by itself may be one that nobody else has yet
 		if done, err := s.recall(ctx, &k, &req, &res); done || err != nil {
 			return res, err
 		}

@@ -19,7 +19,8 @@ type Options struct {
 	// Accept names the risks that [New] does not refuse. Default none.
 	Accept Risk
 	// ReadFirst makes every claim look for a saved result by a plain GET first. Where most deliveries are duplicates
-	// that is a little cheaper; each new key costs one round trip more.
+	// that is a little cheaper; each new key costs one round trip more. With Replicas or SyncLog it makes no difference: a replay waits
+	// for them too.
 	ReadFirst bool
 	// Replicas is how many replicas must have a write before it is acknowledged (WAIT). A failover may still choose another
 	// one. Each write then takes a connection of its own for as long as it waits. Default 0.

@@ -97,6 +97,26 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	}
 }
 
+// Nor is a duplicate answered by a result that no replica has: by no kind of claim.
+func TestReplaysWaitForReplicas(t *testing.T) {
+	t.Parallel()
+	master := startServer(t, "--repl-diskless-sync-delay", "0")
+	replica := startReplica(t, master)
+	rec := claimed(t, newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute}), testKey)
+	noErr(t, replica.pause())
+	for _, first := range []bool{false, true} {
+		s := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond, ReadFirst: first})
+		_, errComplete := s.Complete(t.Context(), completionOf(&rec, "v"))
+		_, errReplay := s.Claim(t.Context(), claimOf(testKey))
+		for what, err := range map[string]error{"completion": errComplete, "replay": errReplay} {
+			if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+				t.Errorf("read first %v: a %s of what no replica has: %v", first, what, err)
+			}
+		}
+	}
+	noErr(t, replica.goOn())
+}
+
 // Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse too.
 // The doc says so, and Health.
 func TestAFailoverForgets(t *testing.T) {
