@@ -12,7 +12,13 @@ func (s *Store) identityKey() string { return s.prefix + "identity" }
 
 // KeepIdentity implements [everonce.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
-	kept, err := s.client.Do(ctx, s.client.B().Arbitrary("SET").Keys(s.identityKey()).Args(string(check[:]), "NX", "GET").Build()).ToString()
+	res, err := s.set(ctx, func(b rueidis.Builder) rueidis.Completed {
+		return b.Arbitrary("SET").Keys(s.identityKey()).Args(string(check[:]), "NX", "GET").Build()
+	})
+	if err != nil {
+		return failed("keep identity", err)
+	}
+	kept, err := res.ToString()
 	switch {
 	case rueidis.IsRedisNil(err): // it is kept now
 		return nil

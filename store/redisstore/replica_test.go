@@ -117,6 +117,26 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 	noErr(t, replica.goOn())
 }
 
+// The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every record is unknown.
+func TestTheIdentityWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	master := startServer(t, "--repl-diskless-sync-delay", "0")
+	replica := startReplica(t, master)
+	noErr(t, replica.pause())
+	s := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond})
+	for _, call := range []string{"first", "repeated"} {
+		if err := s.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("%s: an identity that no replica has: %v", call, err)
+		}
+	}
+	noErr(t, replica.goOn())
+	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
+	noErr(t, patient.KeepIdentity(t.Context(), [32]byte{1}))
+	if err := patient.KeepIdentity(t.Context(), [32]byte{2}); !errors.Is(err, everonce.ErrIdentity) {
+		t.Errorf("another identity: %v", err)
+	}
+}
+
 // Without Options.Replicas a failover forgets what the new master had not received: its operation is new, under Refuse too.
 // The doc says so, and Health.
 func TestAFailoverForgets(t *testing.T) {

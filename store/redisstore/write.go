@@ -35,6 +35,21 @@ func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMes
 	return msg, err
 }
 
+// set sends a command that writes and is no script, and waits likewise. The command's own error is in its result.
+func (s *Store) set(ctx context.Context, build func(b rueidis.Builder) rueidis.Completed) (res rueidis.RedisResult, err error) {
+	if !s.waits() {
+		return s.client.Do(ctx, build(s.client.B())), nil
+	}
+	err = s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
+		both := conn.DoMulti(ctx, build(conn.B()), s.waitCommand(conn.B()))
+		if res = both[0]; res.Error() != nil && !rueidis.IsRedisNil(res.Error()) {
+			return nil
+		}
+		return s.waited(both[1])
+	})
+	return res, err
+}
+
 func (s *Store) waitCommand(b rueidis.Builder) rueidis.Completed {
 	replicas, ms := strconv.Itoa(s.replicas), strconv.FormatInt(s.wait.Milliseconds(), 10)
 	if s.syncLog {
