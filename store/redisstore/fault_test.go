@@ -259,6 +259,23 @@ func TestNewerRecords(t *testing.T) {
 	}
 }
 
+// The list tells that it is there, and does not fail for what this version can not read of it.
+func TestNewerRecordsAreListed(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	rec := claimed(t, s, testKey)
+	_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+	noErr(t, err)
+	key := redisstore.KeyOf(s, rec.ID)
+	command(t, client, "SETRANGE", key, "32", "\x02")
+	command(t, client, "HSET", key+":s", "mail", "newer")
+	page, err := s.List(t.Context(), everonce.ListRequest{Steps: true})
+	if err != nil || len(page.Records) != 1 || page.Records[0].Format != 2 {
+		t.Errorf("%+v, %v", page.Records, err)
+	}
+}
+
 // A server that hangs, is not there, or refuses the login is a failure of the store, and within the context's time.
 func TestServersThatDoNotAnswer(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 		if err != nil {
 			return err
 		}
-		if strings.Trim(count, "\x00") == "" {
+		if strings.Trim(count, "\x00") == "" || rec.Format > everonce.FormatVersion {
 			continue
 		}
 		hash, err := answers[2*i+1].AsStrMap()
