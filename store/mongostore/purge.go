@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Purge implements [everonce.Store]. The indexes lead to what may be due; what is, is told by the server's clock, once more in the writes.
+// Purge implements [everonce.Store]. A Limit of 0 is 1000. The indexes lead to what may be due; what is, is told by the server's clock, once more in the writes.
 func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
 	if res, err = s.purge(ctx, req.Limit); err != nil {
 		return res, failed(ctx, "purge", err)
@@ -19,8 +19,11 @@ func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res evero
 }
 
 func (s *Store) purge(ctx context.Context, limit int) (res everonce.PurgeResult, err error) {
+	if limit <= 0 {
+		limit = defaultBatch
+	}
 	now, err := s.now(ctx)
-	if err != nil || limit <= 0 {
+	if err != nil {
 		return res, err
 	}
 	ids, more, err := s.due(ctx, "pk", gone, now, limit)

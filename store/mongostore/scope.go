@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// defaultBatch is the limit of a deletion that names none.
+// defaultBatch is the limit of a deletion, or a purge, that names none.
 const defaultBatch = 1000
 
 // DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope, which would be everybody's, is refused.

@@ -54,3 +54,25 @@ func doneIn(t *testing.T, s *mongostore.Store, key everonce.Key) {
 	})
 	noErr(t, err)
 }
+
+// Nor does a purge without a limit do nothing, and say that it is through.
+func TestPurgeWithoutALimit(t *testing.T) {
+	t.Parallel()
+	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
+	noErr(t, err)
+	key := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "x"}
+	_, err = s.Release(t.Context(), everonce.ReleaseRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: everonce.Lifetime{Retention: time.Millisecond},
+	})
+	noErr(t, err)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		res, err := s.Purge(t.Context(), everonce.PurgeRequest{})
+		noErr(t, err)
+		if res.Records == 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("a record that is over stays")
+		}
+	}
+}
