@@ -108,13 +108,13 @@ func cut(text string, limit int) string {
 const maxHeaders = 120 << 10
 
 // fit drops the largest headers of a producer until the rest fits, and notes their names: a copy that the broker
-// refuses would be tried for ever.
+// refuses would be tried for ever. What has one of our names, and is larger than what we write, is a producer's too.
 func fit(headers amqp.Table) {
 	size := sizeOf(headers)
 	if size <= maxHeaders {
 		return
 	}
-	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return strings.HasPrefix(name, prefix) })
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return ours[name] && sizeOf(headers[name]) <= sizeOf("")+maxDetail })
 	slices.SortFunc(names, func(a, b string) int { return sizeOf(headers[b]) - sizeOf(headers[a]) })
 	var dropped []any
 	for _, name := range names {

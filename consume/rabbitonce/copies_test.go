@@ -181,3 +181,31 @@ func TestForgedHeaders(t *testing.T) {
 		}
 	}
 }
+
+// What a producer forges makes no copy that the broker, or the library, refuses: it would be tried for ever, and hold its worker.
+func TestForgedHeadersBlockNothing(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 129_500)
+	for name, c := range map[string]struct {
+		forged amqp.Table
+		want   consume.Reason
+	}{
+		"a message ID":     {amqp.Table{"x-everonce-reason": "rejected", "x-everonce-message-id": strings.Repeat("m", 300)}, consume.NoKey},
+		"a header":         {amqp.Table{"x-everonce-large": large}, consume.Exhausted},
+		"a header of ours": {amqp.Table{"x-everonce-routing-key": large}, consume.Exhausted},
+		"a routing header": {amqp.Table{"x-everonce-cc": large}, consume.Exhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			failure := errors.New("the bank is closed: " + strings.Repeat("y", 2000))
+			b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(failure) }), nil)
+			msg := message("m-1")
+			msg.Headers = c.forged
+			b.send(msg)
+			if d := b.letter(); d.Headers["x-everonce-reason"] != string(c.want) {
+				t.Errorf("the letter is %v, want %v", d.Headers["x-everonce-reason"], c.want)
+			}
+		})
+	}
+}

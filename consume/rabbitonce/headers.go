@@ -31,6 +31,12 @@ const (
 	headerMessageID = prefix + "message-id" // the producer's
 )
 
+// ours are those of them that a copy is not without.
+var ours = map[string]bool{
+	headerRetries: true, headerFirst: true, headerQueue: true, headerRoutingKey: true, headerExchange: true, headerUser: true,
+	headerReason: true, headerDetail: true, headerAttempts: true, headerLast: true, headerConsumer: true, headerKeyHash: true, headerMessageID: true,
+}
+
 // routingHeaders would send a copy to other queues too.
 var routingHeaders = map[string]string{"CC": prefix + "cc", "BCC": prefix + "bcc"}
 

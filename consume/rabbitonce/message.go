@@ -52,12 +52,19 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 // buried reports whether a message is a dead letter of ours, in whichever queue it is now.
 func buried(d *amqp.Delivery) bool { return stringOf(d.Headers, headerReason) != "" }
 
-// producerID is the message ID that the producer has set: a dead letter has the key's hash in its place.
+// maxMessageID is the longest message ID that AMQP has.
+const maxMessageID = 255
+
+// producerID is the message ID that the producer has set: a dead letter has the key's hash in its place. A longer one than
+// AMQP has was never a producer's, and no copy can have it.
 func producerID(d *amqp.Delivery) string {
-	if buried(d) {
-		return stringOf(d.Headers, headerMessageID)
+	if !buried(d) {
+		return d.MessageId
 	}
-	return d.MessageId
+	if id := stringOf(d.Headers, headerMessageID); len(id) <= maxMessageID {
+		return id
+	}
+	return ""
 }
 
 // deliveries is how often the broker has delivered the message since it, or its copy, was published. A quorum queue
