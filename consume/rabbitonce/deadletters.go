@@ -215,10 +215,10 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 		Attempts: countOf(d.Headers, headerAttempts), First: m.First, Last: timeOf(d.Headers, headerLast),
 	}}
 	moved := deaths(d.Headers)
-	if q := stringOf(d.Headers, headerQueue); q != "" {
-		l.Queue = q
-	} else if len(moved) > 0 { // the broker has moved it, and no copy of ours was made
+	if len(moved) > 0 { // the broker has moved it, and no copy of ours was made: a header that looks like ours may be the producer's
 		l.Queue = moved[0].queue
+	} else if q := stringOf(d.Headers, headerQueue); q != "" {
+		l.Queue = q
 	}
 	if l.Reason == "" && len(moved) > 0 {
 		last := moved[0]

@@ -73,6 +73,31 @@ func TestAForgedQueueIsNotReplayedTo(t *testing.T) {
 	}
 }
 
+// Nor does it where the broker has made the letter: there is no copy of ours in which the header would have been overwritten.
+func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	for _, forged := range []amqp.Table{
+		{"x-everonce-queue": "payments"},
+		{"x-everonce-queue": "payments", "x-everonce-reason": "rejected"},
+	} {
+		msg := message("m-1")
+		msg.Headers, msg.Expiration = forged, "1"
+		b.send(msg)
+	}
+	b.wantLength(b.queue.DeadLetters, 2)
+	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%d letters, %v", len(found), err)
+	}
+	for _, l := range found {
+		if l.Queue != b.queue.Name {
+			t.Errorf("%q, for the queue %q", l.Reason, l.Queue)
+		}
+	}
+}
+
 // Who has seen enough leaves all letters where they are.
 func TestLettersAreLookedAtOneByOne(t *testing.T) {
 	t.Parallel()
