@@ -51,7 +51,7 @@ func (s *server) nextBatch(in <-chan Delivery) []Delivery {
 // handled one by one: where a handler ended the goroutine, nobody knows for which of them, and where the time of the whole
 // was too short, one of them may take all of it.
 func (w *worker) handleBatch(ds []Delivery) {
-	for len(ds) > 0 {
+	for len(ds) > 0 && w.gate.pass(w.ending) {
 		w.apart = ds
 		kept, why, late := w.settleAll(ds)
 		w.apart = nil
@@ -63,9 +63,6 @@ func (w *worker) handleBatch(ds []Delivery) {
 		}
 		pause := w.gate.shut()
 		w.Log.WarnContext(w.work, "consume: messages are kept in hand", "consumer", w.c.name, "messages", len(ds), "key", why.KeyHash, "outcome", why.Outcome, "pause", pause, "error", why.Err)
-		if !w.gate.pass(w.ending) {
-			return
-		}
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 // a pgxstore. What is written outside of transactions goes to a memstore, which nobody looks at.
 type ledger struct {
 	everonce.Store
-	down atomic.Bool
+	down  atomic.Bool
+	begun atomic.Int64 // transactions, those included that could not be
 	// fails, where it is set, is what a call answers, once it has been made; classes says what that means.
 	fails   func(method string) error
 	classes map[error]everonce.TxErrorClass
@@ -58,6 +59,7 @@ func (tx *ledgerTx) Add(name string) error {
 }
 
 func (l *ledger) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*ledgerTx], everonce.ClaimResult, error) {
+	l.begun.Add(1)
 	if l.down.Load() {
 		return nil, everonce.ClaimResult{}, errDown
 	}

@@ -158,7 +158,7 @@ func (s *server) handle(d Delivery) {
 }
 
 func (s *server) untilSettled(d Delivery) {
-	for {
+	for s.gate.pass(s.ending) { // it may have been shut while this worker waited for a message
 		v := s.verdict(d.Message())
 		if v.Disposition != Keep {
 			s.reached(v)
@@ -170,9 +170,6 @@ func (s *server) untilSettled(d Delivery) {
 		}
 		pause := s.gate.shut()
 		s.Log.WarnContext(s.work, "consume: a message is kept in hand", "consumer", s.c.name, "key", v.KeyHash, "outcome", v.Outcome, "pause", pause, "error", v.Err)
-		if !s.gate.pass(s.ending) {
-			return
-		}
 	}
 }
 

@@ -309,3 +309,63 @@ func TestOrder(t *testing.T) {
 		}
 	})
 }
+
+// Nothing is begun in the pause after the store could not be written to, by a worker neither that was waiting for a message when
+// the pause began.
+func TestNothingIsBegunInAPause(t *testing.T) {
+	for name, workers := range map[string]consume.Workers{
+		"unordered": {Concurrency: 4},
+		"ordered":   {Concurrency: 4, Order: func(m *consume.Message) string { return m.ID }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &downStore{Store: memstore.New(nil)}
+				store.down.Store(true)
+				c := serving(t, store, func(context.Context, *consume.Message, order) error { return nil })
+				nothingIsBegunInAPause(t, c, workers, store.calls.Load, func() { store.down.Store(false) })
+			})
+		})
+	}
+	t.Run("in batches", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLedger()
+			l.down.Store(true)
+			nothingIsBegunInAPause(t, booking(t, l, nil), consume.Workers{Concurrency: 4, Batch: 2}, l.begun.Load, func() { l.down.Store(false) })
+		})
+	})
+}
+
+// nothingIsBegunInAPause has a message kept in hand, and others come in the pause. begun counts what is begun, and back ends the failure.
+func nothingIsBegunInAPause(t *testing.T, c *consume.Consumer, workers consume.Workers, begun func() int64, back func()) {
+	t.Helper()
+	in := make(chan consume.Delivery)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		workers.PauseMin, workers.Log = time.Minute, quiet
+		if err := c.Serve(t.Context(), in, &workers); err != nil {
+			t.Error(err)
+		}
+	}()
+	in <- message("m-1")
+	time.Sleep(time.Second)
+	before := begun()
+	more := []*delivery{message("m-2"), message("m-3"), message("m-4"), message("m-5")}
+	go func() {
+		for _, d := range more {
+			in <- d
+		}
+		close(in)
+	}()
+	time.Sleep(10 * time.Second)
+	if n := begun() - before; n != 0 {
+		t.Errorf("%d were begun in the pause", n)
+	}
+	back()
+	<-done
+	for _, d := range more {
+		if !slices.Equal(d.how(), []string{"ack"}) {
+			t.Errorf("%s ended as %v", d.m.ID, d.how())
+		}
+	}
+}
