@@ -22,15 +22,18 @@ type Received[T any] struct {
 //
 // A handler that panics has failed: the verdict is that of a failed message, not a panic.
 func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
+	verdicts := c.handleBatch(ctx, ms)
+	for i, m := range ms {
+		c.tell(ctx, m, verdicts[i])
+	}
+	return verdicts
+}
+
+func (c *Consumer) handleBatch(ctx context.Context, ms []*Message) []Verdict {
 	verdicts := make([]Verdict, len(ms))
 	for from := 0; from < len(ms); from += everonce.MaxBatch {
 		to := min(from+everonce.MaxBatch, len(ms))
 		c.handleTogether(ctx, ms[from:to], verdicts[from:to])
-	}
-	if c.observe != nil {
-		for i, m := range ms {
-			c.observe(ctx, m, verdicts[i])
-		}
 	}
 	return verdicts
 }

@@ -92,8 +92,20 @@ func (s *server) settleAll(ds []Delivery) (kept []Delivery, why Verdict, late bo
 	return kept, why, late
 }
 
-// verdicts handles messages. What panics here is not a handler: that was caught.
+// verdicts handles messages, and tells Observe.
 func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
+	ctx, cancel := s.handling()
+	defer cancel()
+	verdicts = s.handledTogether(ctx, ms)
+	late = context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
+	for i, m := range ms {
+		s.tell(ctx, m, verdicts[i])
+	}
+	return verdicts, late
+}
+
+// handledTogether handles messages. What panics here is not a handler: that was caught.
+func (s *server) handledTogether(ctx context.Context, ms []*Message) (verdicts []Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a batch panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
@@ -103,13 +115,11 @@ func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
 			}
 		}
 	}()
-	ctx, cancel := s.handling()
-	defer cancel()
-	verdicts = s.c.HandleBatch(ctx, ms)
+	verdicts = s.c.handleBatch(ctx, ms)
 	for _, v := range verdicts {
 		if p, ok := errors.AsType[*panicError](v.Err); ok {
 			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p.value, "stack", string(p.stack))
 		}
 	}
-	return verdicts, context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
+	return verdicts
 }

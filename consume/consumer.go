@@ -155,10 +155,15 @@ var errReader = errors.New("consume: the function that reads the message panicke
 // before anything ran the verdict is Keep.
 func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
 	v := c.handle(ctx, m)
+	c.tell(ctx, m, v)
+	return v
+}
+
+// tell tells Observe of a verdict.
+func (c *Consumer) tell(ctx context.Context, m *Message, v Verdict) {
 	if c.observe != nil {
 		c.observe(ctx, m, v)
 	}
-	return v
 }
 
 func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
@@ -241,9 +246,6 @@ func (c *Consumer) gaveUp(m *Message, why error) Verdict {
 	}
 	if m.Retries >= c.retry.Limit {
 		v = c.bury(m, v.KeyHash, v.Outcome, Exhausted, why)
-	}
-	if c.observe != nil {
-		c.observe(context.Background(), m, v)
 	}
 	return v
 }

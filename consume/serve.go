@@ -150,7 +150,9 @@ func (s *server) handle(d Delivery) {
 	returned := false
 	defer func() {
 		if !returned { // by runtime.Goexit
-			s.settle(d, s.c.gaveUp(d.Message(), errExited))
+			v := s.c.gaveUp(d.Message(), errExited)
+			s.tell(s.work, d.Message(), v)
+			s.settle(d, v)
 		}
 	}()
 	s.untilSettled(d)
@@ -180,17 +182,34 @@ func (s *server) reached(v Verdict) {
 	}
 }
 
-// verdict handles a message. A handler that panics has failed: what that says of the effect, the record says.
-func (s *server) verdict(m *Message) (v Verdict) {
+// verdict handles a message, and tells Observe.
+func (s *server) verdict(m *Message) Verdict {
+	ctx, cancel := s.handling()
+	defer cancel()
+	v := s.handled(ctx, m)
+	s.tell(ctx, m, v)
+	return v
+}
+
+// handled handles a message. A handler that panics has failed: what that says of the effect, the record says.
+func (s *server) handled(ctx context.Context, m *Message) (v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
 			v = s.c.gaveUp(m, errPanicked)
 		}
 	}()
-	ctx, cancel := s.handling()
-	defer cancel()
-	return s.c.Handle(ctx, m)
+	return s.c.handle(ctx, m)
+}
+
+// tell tells Observe of a verdict. That it panics says nothing of the message, which may be handled by then.
+func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.ErrorContext(s.work, "consume: Observe panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	s.c.tell(ctx, m, v)
 }
 
 // handling returns the context of one call of the consumer.

@@ -1,11 +1,13 @@
 package consume_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -367,5 +369,42 @@ func nothingIsBegunInAPause(t *testing.T, c *consume.Consumer, workers consume.W
 		if !slices.Equal(d.how(), []string{"ack"}) {
 			t.Errorf("%s ended as %v", d.m.ID, d.how())
 		}
+	}
+}
+
+// Observe is told, and decides nothing: where it panics, what was handled is acknowledged all the same, once, and the consumer goes on.
+func TestAPanicOfObserveChangesNothing(t *testing.T) {
+	observe := func(_ context.Context, m *consume.Message, v consume.Verdict) {
+		if v.Disposition == consume.Ack || m.ID == "always" {
+			panic("no")
+		}
+	}
+	l := newLedger()
+	for name, c := range map[string]struct {
+		consumer *consume.Consumer
+		workers  consume.Workers
+	}{
+		"guarded":    {rigged(t, done, func(s *consume.Spec[order]) { s.Observe = observe }).c, consume.Workers{Concurrency: 1}},
+		"in batches": {booking(t, l, func(s *txSpec) { s.Observe = observe }), consume.Workers{Concurrency: 1, Batch: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var logs bytes.Buffer
+			c.workers.Log = slog.New(slog.NewTextHandler(&logs, nil))
+			ds := []*delivery{message("a"), message("always"), message("")}
+			in := make(chan consume.Delivery, len(ds))
+			for _, d := range ds {
+				in <- d
+			}
+			close(in)
+			if err := c.consumer.Serve(t.Context(), in, &c.workers); err != nil {
+				t.Fatal(err)
+			}
+			if a, always, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(always, a) || !slices.Equal(none, []string{"bury no_key"}) {
+				t.Errorf("they ended as %v, %v and %v", a, always, none)
+			}
+			if n := strings.Count(logs.String(), "Observe panicked"); n != 2 {
+				t.Errorf("%d panics in the log: %s", n, logs.String())
+			}
+		})
 	}
 }
