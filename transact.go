@@ -94,14 +94,19 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 		if r.retries++; r.retries > r.set.TxRetries {
 			return r.giveUp(again.cause)
 		}
-		waitCtx := ctx
-		if r.lostErr != nil { // what became of the commit is found out past the caller's end
-			waitCtx = context.WithoutCancel(ctx)
-		}
-		if pause(waitCtx, backoff(r.retries)) != nil {
+		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
 			return r.giveUp(again.cause)
 		}
 	}
+}
+
+// outliving returns the context of what is left to do. Once the work has ended that is not the caller's: what became of a commit
+// is found out, and a permanent failure is saved, past the caller's end.
+func (r *transaction[T, Tx]) outliving(ctx context.Context) context.Context {
+	if r.lostErr != nil || r.verdict != nil {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // giveUp ends the call after the last retry.
@@ -226,11 +231,8 @@ func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work 
 }
 
 func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error) {
-	caller := ctx
-	if r.lostErr != nil {
-		ctx = context.WithoutCancel(ctx)
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.set.StoreTimeout)
+	caller := r.outliving(ctx)
+	ctx, cancel := context.WithTimeout(caller, r.set.StoreTimeout)
 	defer cancel()
 	h, claim, err := r.t.txs.Begin(ctx, req)
 	switch {

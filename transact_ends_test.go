@@ -177,3 +177,20 @@ func TestTransactWaits(t *testing.T) {
 		checkOutcome(t, res, err, everonce.InProgress, context.DeadlineExceeded)
 	})
 }
+
+// A refusal for good is saved although the caller has gone meanwhile, after a failure of the store too (rule 6).
+func TestTransactSavesThePermanentFailureOfACallerThatIsGone(t *testing.T) {
+	ways(t, func(t *testing.T, o everonce.Options) {
+		s := newMapStore()
+		x := newTxReceiver(t, s, &o)
+		ctx, cancel := context.WithCancel(context.Background())
+		res, err := everonce.Transact(ctx, x, keyOf("x"), func(context.Context, *mapTx) (int, error) {
+			cancel()
+			s.on("Begin", 1, refuse(errDeadlock))
+			return 0, everonce.Permanent("declined", nil, nil)
+		})
+		checkOutcome(t, res, err, everonce.Rejected, errAny)
+		transact(t, x, s, keyOf("x"), txNever(t), everonce.Rejected, errAny)
+		s.checkIdle(t)
+	})
+}
