@@ -81,7 +81,8 @@ type Error struct {
 	RetryAfter time.Duration
 	// Step is the step that is concerned, if one is.
 	Step string
-	// Summary is what is left of an expired or elided result, and Kind what that result was.
+	// Summary is what is left of an expired or elided result, and Kind what that result was. Of a value that can not be
+	// decoded Kind says that it is one.
 	Summary []byte
 	Kind    ResultKind
 	// Sentinel is for errors.Is, and Cause what lies under it. Either may be nil.

@@ -51,7 +51,9 @@ func replay[T any](op *operation, saved *SavedResult) (v T, o Outcome, err error
 	switch saved.Kind {
 	case ResultValue:
 		if v, err = decode[T](op.call, saved); err != nil {
-			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
+			e := op.fail(StoreFailed, ErrUndecodable, err)
+			e.Kind = saved.Kind
+			return v, StoreFailed, e
 		}
 		return v, Replayed, nil
 	case ResultFailure:

@@ -225,6 +225,8 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		return c.bury(m, hash, o, Unsettled, err)
 	case everonce.StoreFailed:
 		switch {
+		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done
+			v.Outcome, v.Disposition, v.Err = everonce.Replayed, Ack, nil
 		case errors.Is(err, everonce.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
 			return c.bury(m, hash, o, BadRecord, err)
 		case errors.Is(err, everonce.ErrNewerRecord): // for a program that is being rolled out
@@ -267,6 +269,12 @@ func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason,
 func asksAgain(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
 	return ok && e.RetryAfter > 0
+}
+
+// isValue reports whether what can not be decoded is the value of an operation that was done.
+func isValue(err error) bool {
+	e, ok := errors.AsType[*everonce.Error](err)
+	return ok && errors.Is(err, everonce.ErrUndecodable) && e.Kind == everonce.ResultValue
 }
 
 func retryAfter(err error) time.Duration {

@@ -288,3 +288,26 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 	other.Headers = map[string]string{"tenant": "b"}
 	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
 }
+
+// A message that was settled as done is done, whatever the settlement says that its result is: a message has none.
+func TestAResultOfASettlementIsTakenForDone(t *testing.T) {
+	for name, s := range map[string]everonce.Settlement{
+		"a text":   {Verdict: everonce.SettleDone, Encoded: []byte(`"mail-7"`)},
+		"a number": {Verdict: everonce.SettleDone, Encoded: []byte(`7`)},
+		"raw":      {Verdict: everonce.SettleDone, Encoded: []byte(`7`), Codec: "raw"},
+		"custom":   {Verdict: everonce.SettleDone, Encoded: []byte(`7`), Codec: "custom"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rigged(t, func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }, nil)
+			r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+			key, err := r.c.KeyOf(first())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := everonce.Settle(t.Context(), r.store, key.RecordID(), s); err != nil {
+				t.Fatal(err)
+			}
+			r.wants(first(), everonce.Replayed, consume.Ack)
+		})
+	}
+}
