@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -98,9 +99,13 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		}
 		defer l.Close() //nolint:errcheck // what the broker has confirmed is done
 		found, list := 0, moved{DryRun: dryRun}
+		var newest time.Time
 		for letter, err := range l.All(cmd.Context(), f) {
 			if err != nil {
 				return err
+			}
+			if letter.Last.After(newest) {
+				newest = letter.Last
 			}
 			if found++; dryRun {
 				list.Letters = append(list.Letters, letters.Of(&letter, false))
@@ -112,7 +117,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		if err := a.confirmed(yes, fmt.Sprintf(m.ask, found)); err != nil {
 			return err
 		}
-		f.Limit = found // those that were asked about, and none that came since
+		f.Limit, f.Before = found, newest.Add(1) // those that were asked about, and none that came since, in place of one that is gone
 		n, err := m.act(cmd.Context(), l, f)
 		a.auditMove(cmd.Context(), b, m, n, err)
 		if err != nil {
