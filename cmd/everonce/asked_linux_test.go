@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +15,9 @@ import (
 	"unsafe"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlitestore"
 )
 
 // What becomes a dead letter while the question waits for its answer was not asked about: it is not discarded in place of one
@@ -74,6 +79,48 @@ func TestWhatCameAfterTheQuestionIsNotDiscarded(t *testing.T) {
 	}
 	if left := take(); left != "new" {
 		t.Errorf("%q is left", left)
+	}
+}
+
+// A verdict is on the attempt that was looked at: where another has run, and ended in the unknown too, while the question waited
+// for its answer, nobody has found out what became of that one.
+func TestAnAttemptAfterTheQuestionIsNotSettled(t *testing.T) {
+	ctx := context.Background()
+	file := filepath.Join(t.TempDir(), "records.db")
+	store, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close() //nolint:errcheck // the test is over
+	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := everonce.Key{Scope: "shop", ID: "order-1"}
+	unknown := func() {
+		_, err := everonce.Do(ctx, r, key, func(context.Context, *everonce.Attempt) (int, error) { return 0, errWork })
+		if !errors.Is(err, everonce.ErrOutcomeUnknown) {
+			t.Fatal(err)
+		}
+	}
+	unknown()
+	user, program := terminal(t)
+	asked := &question{answer: func() {
+		if err := r.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone}); err != nil { // somebody else was faster
+			t.Error(err)
+		}
+		unknown()
+		if _, err := user.WriteString("yes\n"); err != nil {
+			t.Error(err)
+		}
+	}}
+	var out bytes.Buffer
+	args := []string{"keys", "settle", "--store", "sqlite:" + file, "--scope", "shop", "--id", "order-1", "--not-done"}
+	if code := execute(ctx, args, program, &out, asked); code != exitConflict {
+		t.Errorf("%d: %s%s", code, out.String(), asked.String())
+	}
+	if _, err := everonce.Lookup[int](ctx, r, key); !errors.Is(err, everonce.ErrOutcomeUnknown) {
+		t.Errorf("the second attempt: %v", err)
 	}
 }
 
