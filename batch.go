@@ -43,7 +43,7 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 //
 // An operation that another attempt has is [ErrInProgress]: nothing is waited for. Keys are claimed in the order of
 // their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once, and the
-// second gets what the first came to. On a store without [TxBatch] the claims and records are single statements.
+// second gets what the first came to, or is a Transact of its own where their fingerprints can not be compared. On a store without [TxBatch] the claims and records are single statements.
 //
 // In the work [AttemptFrom] finds no attempt: take [TxReceiver.DownstreamKey]. The observer is told of each item, as
 // of a Transact; the work's context is the caller's, not that of an item's Start. A panic of the work rolls back, and goes on. Options: WithLifetime, WithSummary, WithCodec, for all items; at most [MaxBatch] items.
@@ -79,7 +79,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 		}()
 	}
 	b.run(ctx, b.todo())
-	b.answerSeconds()
+	b.answerSeconds(ctx)
 	return b.results, nil
 }
 
@@ -246,9 +246,14 @@ func counted[T any](values []T, want int) error {
 }
 
 // answerSeconds gives to keys that were in the batch before what those came to.
-func (b *batch[T, Tx]) answerSeconds() {
+func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 	for i, first := range b.first {
 		if first == i || b.results[i].Outcome != 0 {
+			continue
+		}
+		mine, other := b.calls[i].fingerprint, b.calls[first].fingerprint
+		if !mine.IsZero() && mine.Alg != other.Alg { // only the record tells whether it is the same request
+			b.alone(ctx, i)
 			continue
 		}
 		res, err := b.second(&b.ops[i], first)

@@ -228,6 +228,21 @@ func TestBatchTakesAKeyOnce(t *testing.T) {
 	})
 }
 
+// A fingerprint that the first of a key can not be compared with is compared with the record's (rule 8).
+func TestBatchComparesWithTheRecord(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.transact(context.Background(), items("a"))
+		all := items("a", "a", "a", "a", "new", "new", "new")
+		all[0].Fingerprint, all[4].Fingerprint = everonce.Fingerprint{}, everonce.Fingerprint{}
+		all[2].Fingerprint = everonce.FingerprintOf("another a")
+		all[3].Fingerprint = everonce.FingerprintJSON("a")
+		res := b.transact(context.Background(), all)
+		checkEqual(b, "outcomes", outcomes(res), "[replayed replayed mismatch replayed executed replayed replayed]")
+		checkEqual(b, "row a", b.row("a"), 1)
+		checkEqual(b, "row new", b.row("new"), 1)
+	})
+}
+
 // What another attempt has leaves the batch as in progress, and what is wrong as invalid; the rest goes on.
 func TestBatchAnswersEachItem(t *testing.T) {
 	batches(t, everonce.Options{Wait: time.Hour}, func(b *batchTest) {
