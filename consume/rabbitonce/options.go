@@ -18,7 +18,7 @@ type Options struct {
 	// allow for that.
 	Workers consume.Workers
 	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at
-	// a time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch is refused.
+	// a time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch is refused, and more than 65,535.
 	Prefetch int
 	// AckTimeout is the broker's consumer_timeout. A handler that may take longer, with those prefetched before it,
 	// is refused. Default 30 minutes, as is the broker's.
@@ -60,6 +60,9 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	}
 	w.Batch = orDefault(w.Batch, 1)
 	c.Prefetch = orDefault(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol can not say
+	if c.Prefetch > math.MaxUint16 {
+		return c, fmt.Errorf("%w: Prefetch is %d, and AMQP can say no more than %d", everonce.ErrInvalidArgument, c.Prefetch, math.MaxUint16)
+	}
 	if c.Prefetch < w.Batch {
 		return c, fmt.Errorf("%w: a batch has up to %d messages (Workers.Batch), and %d are sent ahead (Prefetch): none would ever be full", everonce.ErrInvalidArgument, w.Batch, c.Prefetch)
 	}

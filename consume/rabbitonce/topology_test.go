@@ -117,6 +117,7 @@ func TestRefusedArguments(t *testing.T) {
 		"no such topology":              {url, rabbitonce.Queue{Name: "orders", Topology: 9}, h, rabbitonce.Options{}},
 		"negative delivery limit":       {url, rabbitonce.Queue{Name: "orders", DeliveryLimit: -1}, h, rabbitonce.Options{}},
 		"negative prefetch":             {url, queue, h, rabbitonce.Options{Prefetch: -1}},
+		"more than AMQP can say":        {url, queue, h, rabbitonce.Options{Prefetch: 1 << 16}}, // it would be 0: without a bound
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
 		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
