@@ -84,7 +84,7 @@ func (w *Workers) checked() (Workers, error) {
 
 // Serve handles what comes through in until ctx ends or in is closed. Then it drains: it takes nothing more,
 // and returns when what it had begun has been handled and answered. What it has kept in hand because the store
-// is down is left: the adapter closes its channel, and the broker delivers it again. The error wraps
+// is down is left when ctx ends, and not before: the adapter closes its channel, and the broker delivers it again. The error wraps
 // [everonce.ErrInvalidArgument], or is nil.
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
 	w, err := c.workers(workers)
