@@ -2,6 +2,7 @@ package rabbitonce_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -207,5 +208,29 @@ func TestForgedHeadersBlockNothing(t *testing.T) {
 				t.Errorf("the letter is %v, want %v", d.Headers["x-everonce-reason"], c.want)
 			}
 		})
+	}
+}
+
+// A producer that sends milliseconds, where AMQP's timestamp has seconds, names a year that no text has: nobody has noted then when the
+// message was sent, and its letter can be written like any other.
+func TestATimestampOfMillisecondsIsNoTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if !m.First.IsZero() && m.Retries == 0 {
+			t.Errorf("first sent at %v", m.First)
+		}
+		return everonce.NotDone(errClosed)
+	}), nil)
+	msg := message("m-1")
+	msg.Timestamp = time.Unix(time.Now().UnixMilli(), 0)
+	b.send(msg)
+	b.whenBuried(r, 1)
+	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%d letters, %v", len(found), err)
+	}
+	if _, err := json.Marshal(found[0]); err != nil || time.Since(found[0].First) > time.Hour {
+		t.Errorf("first given back at %v: %v", found[0].First, err)
 	}
 }

@@ -111,7 +111,7 @@ func timeOf(headers amqp.Table, name string) time.Time {
 	if err != nil {
 		return time.Time{}
 	}
-	return t
+	return writable(t)
 }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
@@ -133,7 +133,8 @@ func deaths(headers amqp.Table) []death {
 			continue
 		}
 		d := death{queue: stringOf(t, "queue"), reason: stringOf(t, "reason")}
-		d.at, _ = t["time"].(time.Time)
+		at, _ := t["time"].(time.Time)
+		d.at = writable(at)
 		d.count, _ = integer(t["count"])
 		found = append(found, d)
 	}

@@ -79,12 +79,21 @@ func deliveries(d *amqp.Delivery) int {
 	return 1
 }
 
+// writable is a time that a text can have, and the zero time for another: of a producer that sends milliseconds where AMQP
+// has seconds, say, which is in a year of five digits.
+func writable(t time.Time) time.Time {
+	if y := t.UTC().Year(); y < 1 || y > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
 // first is when a message was first sent, first given back, or first moved by the broker, as far as anybody noted that.
 func first(d *amqp.Delivery) time.Time {
 	if t := timeOf(d.Headers, headerFirst); !t.IsZero() {
 		return t
 	}
-	t := d.Timestamp
+	t := writable(d.Timestamp)
 	if moved := deaths(d.Headers); t.IsZero() && len(moved) > 0 {
 		t = moved[len(moved)-1].at
 	}
