@@ -43,7 +43,7 @@ func original(d *amqp.Delivery) amqp.Publishing {
 // message's says: a replay puts it there.
 func copyOf(d *amqp.Delivery, m *consume.Message, queue string, now time.Time) amqp.Publishing {
 	msg := original(d)
-	if _, known := msg.Headers[headerRoutingKey]; !known {
+	if _, known := msg.Headers[headerRoutingKey]; !known || !maybeCopy(d) {
 		msg.Headers[headerRoutingKey], msg.Headers[headerExchange] = d.RoutingKey, d.Exchange
 	}
 	if msg.Headers[headerFirst] == nil {

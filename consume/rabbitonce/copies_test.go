@@ -234,3 +234,36 @@ func TestATimestampOfMillisecondsIsNoTime(t *testing.T) {
 		t.Errorf("first given back at %v: %v", found[0].First, err)
 	}
 }
+
+// Where a message was addressed to is what the broker says, who may have looked whether its producer may send there: a header
+// that looks like that of a copy does not change it, on a copy neither.
+func TestAForgedRoutingKeyIsNotTheSubject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	subjects := make(chan string, 10)
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		subjects <- m.Subject
+		return everonce.NotDone(errClosed)
+	}), nil)
+	exchange := b.queue.Name + ".events"
+	if err := b.ch.ExchangeDeclare(exchange, "topic", false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ch.QueueBind(b.queue.Name, "#", exchange, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	msg := message("m-1")
+	msg.Headers = amqp.Table{"x-everonce-routing-key": "tenant-b.order", "x-everonce-exchange": "others"}
+	if err := b.ch.Publish(exchange, "tenant-a.order", true, false, msg); err != nil {
+		t.Fatal(err)
+	}
+	b.whenBuried(r, 1)
+	for range 4 {
+		if subject := <-subjects; subject != "tenant-a.order" {
+			t.Errorf("addressed to %q", subject)
+		}
+	}
+	if d := b.letter(); d.Headers["x-everonce-routing-key"] != "tenant-a.order" || d.Headers["x-everonce-exchange"] != exchange {
+		t.Errorf("the letter: %v", d.Headers)
+	}
+}

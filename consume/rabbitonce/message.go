@@ -24,7 +24,7 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 		Retries:         countOf(d.Headers, headerRetries),
 		First:           first(d),
 	}
-	if key, ok := d.Headers[headerRoutingKey].(string); ok {
+	if key, ok := d.Headers[headerRoutingKey].(string); ok && maybeCopy(d) {
 		m.Subject = key
 	}
 	if source := stringOf(d.Headers, headerQueue); source != "" {
@@ -48,6 +48,10 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 	slices.Sort(m.Odd)
 	return m
 }
+
+// maybeCopy reports whether a message can be a copy of ours, which comes straight to its queue: what came by an exchange is none,
+// whatever its headers say.
+func maybeCopy(d *amqp.Delivery) bool { return d.Exchange == "" }
 
 // buried reports whether a message is a dead letter of ours, in whichever queue it is now.
 func buried(d *amqp.Delivery) bool { return stringOf(d.Headers, headerReason) != "" }
