@@ -2,7 +2,6 @@ package everonce
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,8 +79,13 @@ func (a *Attempt) DownstreamKey(name string) string {
 }
 
 // Lost reports whether the attempt is known to have lost its lease; its context is cancelled then, with
-// the cause [ErrLeaseLost].
-func (a *Attempt) Lost() bool { return errors.Is(context.Cause(&a.ctx), ErrLeaseLost) }
+// the cause [ErrLeaseLost], unless it had ended before.
+func (a *Attempt) Lost() bool { // not by the context's cause, which may be the caller's: another attempt's loss, where that is in its work
+	b := &a.beat
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
+}
 
 // Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has
 // written them. A step that is open in it was begun and has not been seen to end.

@@ -129,6 +129,38 @@ func TestLocalDeadlineCancelsTheWork(t *testing.T) {
 }
 
 // A late completion is accepted while its token is current (rule 3).
+// That the lease is lost is known also where the context had ended before, by the caller; and what an outer operation has lost
+// is not lost to the one inside of it.
+func TestLostIsOfTheAttemptAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 9 * time.Second})
+		inner := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Lease: 9 * time.Second})
+		s.on("Renew", 0, refuse(errNet))
+		ctx, cancel := context.WithCancel(context.Background())
+		_, err := everonce.Do(ctx, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			cancel()
+			time.Sleep(10 * time.Second)
+			if !a.Lost() || !errors.Is(context.Cause(a.Detached()), everonce.ErrLeaseLost) {
+				t.Errorf("lost: %v; %v", a.Lost(), context.Cause(a.Detached()))
+			}
+			return "", nil
+		})
+		checkErr(t, err, nil)
+		do(t, r, keyOf("y"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			res, err := everonce.Do(ctx, inner, keyOf("y"), func(ctx context.Context, b *everonce.Attempt) (string, error) {
+				time.Sleep(10 * time.Second)
+				if !a.Lost() || b.Lost() {
+					t.Errorf("lost: %v, and inside %v", a.Lost(), b.Lost())
+				}
+				return everonce.Step(ctx, b, "step", func(context.Context) (string, error) { return "v", nil })
+			})
+			checkOutcome(t, res, err, everonce.Executed, nil)
+			return res.Value, err
+		}, everonce.Executed, nil)
+	})
+}
+
 func TestLateCompletionIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
