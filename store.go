@@ -238,7 +238,7 @@ type GetResult struct {
 
 // PurgeRequest removes what time has let go.
 type PurgeRequest struct {
-	// Limit bounds how many records one call may change or remove.
+	// Limit bounds how many records one call may change or remove; 0 is the store's own bound.
 	Limit int
 }
 
@@ -316,7 +316,8 @@ type ListResult struct {
 // ScopeDeleter is an optional power of a [Store]: to forget a tenant.
 type ScopeDeleter interface {
 	// DeleteScope removes up to Limit records of the scope and all inside of it, live claims
-	// excepted; whatever was protected by them is new afterwards.
+	// excepted; whatever was protected by them is new afterwards. A Limit of 0 is the store's own bound. A request without a
+	// scope, which would be everybody's, deletes nothing.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
 }
 

@@ -122,9 +122,15 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 	return res, nil
 }
 
+// defaultLimit bounds a purge that names no limit.
+const defaultLimit = 1000
+
 // Purge removes what time has let go: see [everonce.Store]. It looks without the lock, and decides again,
 // record by record, under it.
 func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+	if req.Limit <= 0 {
+		req.Limit = defaultLimit
+	}
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return res, fmt.Errorf("filestore: %w", err)

@@ -227,8 +227,16 @@ func checkDeleteBounded(e *env) {
 	for range 5 {
 		e.claimed(claimReq(e.key())).completed("done")
 	}
+	s := e.s.(everonce.ScopeDeleter)
+	if res, _ := s.DeleteScope(e.ctx, everonce.DeleteScopeRequest{Limit: 2}); res.Records != 0 || res.More { //nolint:errcheck // it may be refused
+		e.Errorf("without a scope %d records were deleted: whose?", res.Records)
+	}
 	if got := e.deleteScope(e.scope); got != 5 {
 		e.Errorf("%d records were deleted, want 5", got)
+	}
+	e.claimed(claimReq(e.key())).completed("done")
+	if res, err := s.DeleteScope(e.ctx, everonce.DeleteScopeRequest{Scope: e.scope}); res.Records != 1 || res.More || err != nil {
+		e.Errorf("without a limit: %+v, %v, want the one record there is", res, err)
 	}
 }
 

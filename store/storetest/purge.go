@@ -141,32 +141,34 @@ func checkResultsGo(e *env) {
 }
 
 func checkPurgeBounded(e *env) {
-	const n, limit = 10, 3
-	for range n {
-		req := claimReq(e.key())
-		req.Lifetime = everonce.Lifetime{Retention: short}
-		e.claimed(req).completed("done")
-	}
-	kept := e.claimed(claimReq(e.key()))
-	e.pass(short)
-	total := 0
-	for more := true; more; {
-		res, err := e.s.Purge(e.ctx, everonce.PurgeRequest{Limit: limit})
-		if err != nil {
-			e.Fatalf("Purge: %v", err)
+	const n = 10
+	for _, limit := range []int{3, 0} { // 0 is the store's own bound
+		for range n {
+			req := claimReq(e.key())
+			req.Lifetime = everonce.Lifetime{Retention: short}
+			e.claimed(req).completed("done")
 		}
-		if res.Results+res.Records > limit {
-			e.Fatalf("purged %d at a time, want at most %d", res.Results+res.Records, limit)
+		kept := e.claimed(claimReq(e.key()))
+		e.pass(short)
+		total := 0
+		for more := true; more; {
+			res, err := e.s.Purge(e.ctx, everonce.PurgeRequest{Limit: limit})
+			if err != nil {
+				e.Fatalf("Purge: %v", err)
+			}
+			if done := res.Results + res.Records; done > limit && limit > 0 || done == 0 && res.More {
+				e.Fatalf("purged %d at a time, want at most %d, and something while there is more", done, limit)
+			}
+			if total += res.Records; total < n && !res.More && !e.caps.RemovesByItself {
+				e.Fatalf("no more after %d of %d records", total, n)
+			}
+			more = res.More
 		}
-		if total += res.Records; total < n && !res.More && !e.caps.RemovesByItself {
-			e.Fatalf("no more after %d of %d records", total, n)
+		if total != n && !e.caps.RemovesByItself {
+			e.Errorf("%d records were purged, want %d", total, n)
 		}
-		more = res.More
+		kept.completed("done")
 	}
-	if total != n && !e.caps.RemovesByItself {
-		e.Errorf("%d records were purged, want %d", total, n)
-	}
-	kept.completed("done")
 }
 
 // checkReclaimed lets purges race with claims of keys whose records are gone: a claim that was granted
