@@ -303,6 +303,33 @@ func TestProxyBrokenAnswerOutsideOfAServer(t *testing.T) {
 	}
 }
 
+// An answer that breaks off while its client is being answered is forgotten without a write to what the goroutine that
+// answers looks at. It takes the race detector to see one, and that sees one of a few.
+func TestProxyBrokenAnswerWhileTheClientIsAnswered(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
+		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
+	})
+	p, err := httponce.Proxy(u.url, &httponce.ProxyOptions{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &httponce.Options{Log: slog.New(slog.DiscardHandler), Route: httponce.Route{AnswerWithin: 10 * time.Millisecond}}
+	for i := range 20 {
+		answered, ended := make(chan struct{}), make(chan struct{})
+		srv := httptest.NewServer(protected(t, opts, func(w http.ResponseWriter, r *http.Request) {
+			defer close(ended)
+			p.ServeHTTP(w, r)
+			<-answered
+		}))
+		if status, _, body := post(t, srv, "/", "k", ""); status != http.StatusServiceUnavailable {
+			t.Errorf("%d: %d %s, want 503 still-running", i, status, body)
+		}
+		close(answered)
+		<-ended
+		srv.Close()
+	}
+}
+
 // An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off can not be seen,
 // unless the connection was reset. What came is the answer.
 func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {

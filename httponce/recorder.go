@@ -45,7 +45,7 @@ const (
 	modeHold     mode = iota // kept, to be sent when it is recorded
 	modeStream               // sent at once
 	modeHijacked             // the connection is the handler's
-	modeDrop                 // nobody gets it: it is too large to be kept, and the client has been answered
+	modeDrop                 // nobody gets it: it is a stream, or too large to be kept, and the client has been answered
 )
 
 // init makes the recorder of a handler whose answer goes to w. The header that the handler sees is w's own, unless it is
@@ -101,7 +101,7 @@ func (r *recorder) WriteHeader(status int) {
 	r.explicit = true
 	r.setStatus(status)
 	if status == http.StatusSwitchingProtocols {
-		r.stream()
+		r.switchProtocols()
 	}
 }
 
@@ -230,7 +230,10 @@ func (r *recorder) restart() bool {
 	if r.used {
 		r.before.put(r.header)
 	}
-	r.mode, r.status, r.explicit, r.declared, r.written = modeHold, 0, false, -1, 0
+	if r.mode == modeDrop { // else nothing is written here that a gate may be reading
+		r.mode = modeHold
+	}
+	r.status, r.explicit, r.declared, r.written = 0, false, -1, 0
 	r.sent = r.sent[:0]
 	r.held = held{room: r.held.room}
 	return true

@@ -37,14 +37,29 @@ func (r *recorder) forget() {
 	r.held.rest, r.held.ops = nil, nil
 }
 
+// drop makes the recorder one whose body nobody gets: it is too late to stream it.
+func (r *recorder) drop() {
+	if r.held.buf == nil {
+		r.begin(0)
+	}
+	r.mode = modeDrop
+	r.forget()
+}
+
+// switchProtocols sends a 101 at once: what follows on the connection is no answer.
+func (r *recorder) switchProtocols() {
+	if !r.enter() {
+		r.drop()
+		return
+	}
+	defer r.leave()
+	r.stream()
+}
+
 // outgrow is a write that makes the answer larger than what is kept of one.
 func (r *recorder) outgrow(p []byte, s string) (int, error) {
 	if !r.enter() {
-		if r.held.buf == nil {
-			r.begin(0)
-		}
-		r.mode = modeDrop
-		r.forget()
+		r.drop()
 		return len(p) + len(s), nil
 	}
 	r.stream()

@@ -151,6 +151,28 @@ func TestALargeAnswerThatIsLateIsElided(t *testing.T) {
 	})
 }
 
+// A handler that is late and switches protocols does not touch the ResponseWriter, which is the server's again.
+func TestA101ThatIsLateIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: time.Second}}, func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(time.Minute)
+			w.Header().Set("Upgrade", "x")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+			if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrHandlerTimeout) {
+				t.Errorf("its Hijack: %v", err)
+			}
+		})
+		w := serveOnce(h, "k")
+		time.Sleep(2 * time.Minute)
+		if n := w.late.Load(); n > 0 || w.Code != http.StatusServiceUnavailable {
+			t.Errorf("it got %d, and the ResponseWriter was used %d times after ServeHTTP had returned", w.Code, n)
+		}
+		if done := serveOnce(h, "k"); done.Code != http.StatusOK || done.ResponseRecorder.Header().Get("Idempotent-Replayed") != "elided" {
+			t.Errorf("a duplicate: %d %v", done.Code, done.ResponseRecorder.Header())
+		}
+	})
+}
+
 // A panic, the one that aborts included, and a Goexit are the serving goroutine's; and are logged, or silent, where
 // that is gone.
 func TestAPanicInAGoroutineOfItsOwn(t *testing.T) {
