@@ -13,7 +13,9 @@ func (x *exchange) failOpen(next http.Handler, cause error) {
 	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
 		"route", x.told.Route, "key", x.keyHash(), "error", cause)
 	x.echo(x.w.Header())
-	next.ServeHTTP(x.w, x.request(x.r.Context()))
+	r := x.request(x.r.Context())
+	defer x.tidy(r)
+	next.ServeHTTP(x.w, r)
 }
 
 // storeIsDown reports whether the store could not be asked, so that a route may let the request through: not

@@ -9,8 +9,15 @@ import (
 	"testing"
 )
 
-// The files of a form that a handler has read are removed, as net/http removes those of its own requests.
+// The files of a form that a handler has read are removed, as net/http removes those of its own requests: where it ran
+// unprotected too.
 func TestFormFilesAreRemoved(t *testing.T) {
+	for name, down := range map[string]bool{"protected": false, "the store is down": true} {
+		t.Run(name, func(t *testing.T) { formFilesAreRemoved(t, down) })
+	}
+}
+
+func formFilesAreRemoved(t *testing.T, down bool) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	var form bytes.Buffer
@@ -21,18 +28,24 @@ func TestFormFilesAreRemoved(t *testing.T) {
 	}
 	_, _ = part.Write(make([]byte, 10_000))
 	m.Close()
-	h := protected(t, nil, func(_ http.ResponseWriter, r *http.Request) {
+	svc := newService(t, setup{opts: openRoute(), handle: func(_ http.ResponseWriter, r *http.Request) {
 		if err := r.ParseMultipartForm(10); err != nil {
 			t.Error(err)
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 			t.Errorf("the form is not on the disk: %v, %v", files, err)
 		}
-	})
+	}})
+	if down {
+		svc.fail(everything)
+	}
 	r := httptest.NewRequest(http.MethodPost, "/", &form)
 	r.Header.Set("Content-Type", m.FormDataContentType())
 	r.Header.Set("Idempotency-Key", "k")
-	h.ServeHTTP(httptest.NewRecorder(), r)
+	svc.ServeHTTP(httptest.NewRecorder(), r)
+	if svc.ran() != 1 || svc.told().FailedOpen != down {
+		t.Errorf("the handler was called %d times, told was %+v", svc.ran(), svc.told())
+	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("%v are left, %v", files, err)
 	}
