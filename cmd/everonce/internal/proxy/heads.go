@@ -45,6 +45,7 @@ var (
 	errLengths = errors.New("Content-Length beside Transfer-Encoding, or one of them twice") // 6.3
 	errLength  = errors.New("Content-Length is no number")                                   // 6.3
 	errOld     = errors.New("Transfer-Encoding in a version of HTTP that does not know it")  // 6.1
+	errPreface = errors.New("the preface of HTTP/2, which is not spoken on this connection") // RFC 9113, 3.4
 )
 
 // headScanner follows the requests of a connection, byte by byte.
@@ -128,6 +129,9 @@ func (s *headScanner) endLine() error {
 		if len(line) > 0 { // blank lines before a request are net/http's business
 			s.begun, s.old = true, !bytes.HasSuffix(line, []byte(" HTTP/1.1"))
 		}
+		if bytes.HasSuffix(line, []byte(" HTTP/2.0")) { // of which net/http makes a request, and reads on
+			return errPreface
+		}
 		return nil
 	case len(line) == 0:
 		return s.endHead()
@@ -136,7 +140,7 @@ func (s *headScanner) endLine() error {
 	switch {
 	case bytes.EqualFold(name, []byte("Content-Length")):
 		n, err := strconv.ParseUint(string(bytes.Trim(value, " \t")), 10, 63)
-		if err != nil {
+		if err != nil || len(line) == maxLine { // cut: a number that begins with so many zeros is another one to net/http
 			return errLength
 		}
 		s.lengths++

@@ -43,6 +43,8 @@ func TestProxyRefusesSmuggling(t *testing.T) {
 		"lengths in a list":             head + "Content-Length: 1, 1\r\n\r\na",
 		"a length with a sign":          head + "Content-Length: +1\r\n\r\na",
 		"a length in hexadecimal":       head + "Content-Length: 0x1\r\n\r\na",
+		"a length of many zeros":        head + "Content-Length: " + strings.Repeat("0", 60) + "31\r\n\r\nPOST / HTTP/1.1\r\nUpgrade: x\r\n\r\n" + head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"the preface of HTTP/2":         "PRI * HTTP/2.0\r\nHost: service.test\r\nUpgrade: x\r\n\r\n" + head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"an empty length":               head + "Content-Length:\r\n\r\n",
 		"chunks twice":                  head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"another encoding":              head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
