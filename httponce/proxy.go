@@ -30,8 +30,9 @@ import (
 //   - an answer: as [Route.Save] says
 //
 // An answer to a request with a key is held until it is recorded, as any handler's is, but for
-// text/event-stream and upgrades, which pass as they come. Requests without a key flow through, both ways,
-// in bounded memory.
+// text/event-stream and upgrades, which pass as they come. A client that leaves in the middle of an answer that is not held
+// does not end it: the upstream is heard out, within [Route.Deadline], unless the route says EndWithClient. Requests
+// without a key flow through, both ways, in bounded memory.
 //
 // upstream is http or https, with or without a path, which is put before the request's. The error wraps
 // [everonce.ErrInvalidArgument].

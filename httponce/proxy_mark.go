@@ -20,6 +20,12 @@ func markUpstream(w http.ResponseWriter, f upstreamFailure) (keyHash string) {
 	return ""
 }
 
+// streams reports whether the middleware around w passes on what it is given, as it comes.
+func streams(w http.ResponseWriter) bool {
+	r, ok := unwrapped[interface{ sending() bool }](w)
+	return ok && r.sending()
+}
+
 // restart makes the middleware around w forget what was written. It returns false where that is
 // too late, and where there is no middleware.
 func restart(w http.ResponseWriter) bool {

@@ -55,7 +55,22 @@ func answered(res *http.Response) error {
 // piece; a middleware takes a flush for a stream, whose body it can not keep.
 type holding struct {
 	http.ResponseWriter
-	x *passage
+	x    *passage
+	gone bool // the client takes no more
+}
+
+// Write passes on. Where the answer is a stream, a client that has gone does not end it: ReverseProxy would panic, and close the
+// upstream's connection in mid-work, though the upstream has answered. It is read to its end, for nobody.
+func (h *holding) Write(p []byte) (int, error) {
+	if h.gone {
+		return len(p), nil
+	}
+	n, err := h.ResponseWriter.Write(p)
+	if err != nil && streams(h.ResponseWriter) {
+		h.gone = true
+		return len(p), nil
+	}
+	return n, err
 }
 
 // FlushError flushes a stream, and nothing else.

@@ -9,8 +9,11 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 )
 
@@ -292,6 +295,41 @@ func TestProxyBrokenStreamWithAKey(t *testing.T) {
 		}
 		if status, _, body := post(t, srv, "/", "k", ""); status != http.StatusConflict || !strings.Contains(body, "outcome-unknown") {
 			t.Errorf("%s: its repetition: %d %s", name, status, body)
+		}
+	}
+}
+
+// A client that leaves in the middle of an answer that is not held ends nothing: the upstream is heard out, and the key is
+// what its status says, under each policy.
+func TestProxyClientLeavesAStream(t *testing.T) {
+	for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
+		for _, kind := range []string{"text/plain", "text/event-stream"} {
+			var calls atomic.Int64
+			u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+				calls.Add(1)
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(http.StatusCreated)
+				for range 1 << 10 { // more than the connections hold
+					if _, err := io.WriteString(w, strings.Repeat("x", 32<<10)); err != nil {
+						t.Errorf("%v, %s: the upstream was cut off: %v", policy, kind, err)
+						return
+					}
+				}
+			})
+			srv := newProxy(t, u, &httponce.Options{Route: httponce.Route{Policy: policy, Wait: time.Minute}}, nil)
+			c, err := net.Dial("tcp", srv.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: "+srv.Listener.Addr().String()+"\r\nIdempotency-Key: k\r\nContent-Length: 0\r\n\r\n")
+			if _, err := io.ReadFull(c, make([]byte, 1000)); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+			status, header, body := post(t, srv, "/", "k", "")
+			if status != http.StatusCreated || header.Get("Idempotent-Replayed") != "elided" || calls.Load() != 1 {
+				t.Errorf("%v, %s: the repetition: %d %v %.200s, after %d calls", policy, kind, status, header, body, calls.Load())
+			}
 		}
 	}
 }
