@@ -205,7 +205,11 @@ func readSecret(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []byte(strings.TrimRight(string(b), "\r\n")), nil
+	secret := strings.TrimRight(string(b), "\r\n")
+	if secret == "" { // to the library no secret, and not one that is too short
+		return nil, fmt.Errorf("%s is empty", file)
+	}
+	return []byte(secret), nil
 }
 
 // listen opens the listeners.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -235,8 +236,13 @@ func TestProxyRefusesToStart(t *testing.T) {
 	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {
 		t.Errorf("there is %v", names)
 	}
+	empty := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
 		"identity-secret-file": {"--identity-secret-file=nowhere"},
+		"is empty":             {"--identity-secret-file=" + empty},
 		"store":                {"--store=mysql://localhost"},
 		"Save":                 {"--save=9xx=saved"},
 		"header":               {"--fingerprint-headers=not a header"},

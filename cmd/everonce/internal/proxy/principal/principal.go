@@ -21,6 +21,9 @@ import (
 // ErrSource: a text names no source of principals.
 var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or none")
 
+// serverTakes are the headers that net/http moves out of a request's header.
+var serverTakes = map[string]bool{"Host": true, "Transfer-Encoding": true, "Trailer": true}
+
 // anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
 const anonymous = "anonymous"
 
@@ -44,7 +47,9 @@ func New(source string, secret []byte) (httponce.Principal, error) {
 	case name == "" || strings.ContainsAny(name, " \t\r\n,;:\"()<>@[]{}\\/?="):
 		return nil, ErrSource
 	case kind == "header":
-		h.name = http.CanonicalHeaderKey(name)
+		if h.name = http.CanonicalHeaderKey(name); serverTakes[h.name] {
+			return nil, fmt.Errorf("%w; %s is none: it never arrives as a header, and everybody would be anonymous", ErrSource, h.name)
+		}
 		return h.header, nil
 	case kind == "cookie":
 		return h.cookie, nil

@@ -103,7 +103,7 @@ func TestPrincipalSecret(t *testing.T) {
 }
 
 func TestSources(t *testing.T) {
-	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization"} {
+	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization", "header:Host", "header:host", "header:transfer-encoding", "header:Trailer"} {
 		if _, err := New(source, nil); err == nil {
 			t.Errorf("%q is taken", source)
 		}
