@@ -119,15 +119,16 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	}
 	defer x.body.release()
 	v := verdict{tx: true}
+	var worked error // the handler's own, which may tell what became of another operation
 	v.err = h.recv.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
-		_, err := h.serve(ctx, x, &v, tx)
-		return err
+		_, worked = h.serve(ctx, x, &v, tx)
+		return worked
 	})
-	var e *everonce.Error
+	e, ours := v.err.(*everonce.Error) //nolint:errorlint // one inside of another error is the handler's
 	switch {
 	case v.err == nil:
 		v.res.Outcome = everonce.Executed
-	case errors.As(v.err, &e):
+	case ours && v.err != worked: //nolint:errorlint // it is not whether the one is in the other
 		v.res.Outcome = e.Outcome
 	case permanent(v.err) != nil:
 		v.res.Outcome, v.res.Attempt = everonce.Rejected, 1

@@ -137,6 +137,9 @@ func TestHandleTxGivesEveryRunTheBody(t *testing.T) {
 // Requests that need no key run in a transaction too, by the same rules.
 func TestHandleTxWithoutAKey(t *testing.T) {
 	permanent := everonce.Permanent("no_funds", errors.New("the account is empty"), nil)
+	inner := func(o everonce.Outcome, sentinel error) error { // what became of another operation, which the handler called
+		return &everonce.Error{Outcome: o, Sentinel: sentinel}
+	}
 	for _, c := range []struct {
 		name    string
 		handle  func(http.ResponseWriter, *http.Request, *dbTx) error
@@ -150,6 +153,10 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 		{name: "an error", handle: charges(0, "", errBug), want: problemOf(503, "not-done", "1")},
 		{name: "an error after a success was written", handle: charges(201, "paid", errBug), want: problemOf(503, "not-done", "1")},
 		{name: "an error after a failure was written", handle: charges(404, "none", errBug), want: got{status: 404, body: "none", location: "/payments/1"}},
+		{name: "another operation's answer is not kept", handle: charges(0, "", inner(everonce.Elided, everonce.ErrResultElided)), want: problemOf(503, "not-done", "1")},
+		{name: "another operation is unknown", handle: charges(0, "", inner(everonce.Unknown, everonce.ErrOutcomeUnknown)), want: problemOf(503, "not-done", "1")},
+		{name: "another operation is unknown, with an answer", handle: charges(502, "ask", inner(everonce.Unknown, everonce.ErrOutcomeUnknown)), want: got{status: 502, body: "ask", location: "/payments/1"}},
+		{name: "another operation was refused", handle: charges(409, "no", inner(everonce.Rejected, permanent)), want: got{status: 409, body: "no", location: "/payments/1"}},
 		{name: "permanent", handle: charges(0, "", permanent), want: got{status: 422, problem: "refused", code: "no_funds"}},
 		{name: "permanent, with an answer that says so", handle: charges(402, "no money", permanent), want: got{status: 402, body: "no money", location: "/payments/1"}},
 		{name: "not done by its own word", want: created, handle: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
