@@ -38,6 +38,9 @@ func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
 				if g := svc.post("k"); g.problem != "still-running" {
 					t.Errorf("first it got %+v", g)
 				}
+				if told := svc.told(); told.Outcome != everonce.InProgress || told.Problem != "still-running" {
+					t.Errorf("told was %+v", told)
+				}
 				running.Wait()
 				if g := svc.post("k"); g.status != c.again.status || g.problem != c.again.problem || g.mark != c.again.mark {
 					t.Errorf("when the attempt had ended it got %+v", g)

@@ -15,7 +15,7 @@ type Served struct {
 	Route string
 	// KeyHash is [everonce.RecordID.Short]; empty where the request was refused before its key counted.
 	KeyHash string
-	// Outcome is the core's; zero where the core was not asked.
+	// Outcome is the core's; zero where the core was not asked. InProgress too where the client was told still-running.
 	Outcome everonce.Outcome
 	// Status is what was sent; 0 where the connection was taken over, where the handler panicked, and where the request was
 	// let through unprotected: then nobody looked.

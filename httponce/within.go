@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/everonce/everonce"
 )
 
 // gate keeps a handler that goes on after its client has been answered away from the ResponseWriter: that is
@@ -150,6 +152,7 @@ func (x *exchange) run(a *absence, c core) {
 
 // stillRunning tells the client that its handler goes on.
 func (x *exchange) stillRunning() {
+	x.told.Outcome = everonce.InProgress // by this very request: it was not refused
 	x.echo(x.w.Header())
 	x.problem(problemStillRunning, max(x.route.AnswerWithin, time.Second))
 }
