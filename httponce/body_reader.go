@@ -43,6 +43,13 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return 0, err
 }
 
+// left returns how many bytes are still to be read.
+func (r *bodyReader) left() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.body.size - r.at
+}
+
 // Close ends the reading.
 func (r *bodyReader) Close() error {
 	r.mu.Lock()

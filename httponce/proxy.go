@@ -128,7 +128,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
 	}
 	if x.attempt != nil {
-		x.bodyErr = holdBody(pr.Out)
+		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	}
 	if x.attempt != nil || !safeMethods[pr.Out.Method] {
 		sendOnce(pr.Out)

@@ -12,10 +12,15 @@ import (
 // one packet then, and a body that came in chunks has a length.
 const heldBody = 64 << 10
 
-// holdBody gives a request with a small body that body in memory.
-func holdBody(out *http.Request) error {
+// holdBody gives a request with a small body that body in memory, and one with a larger body its length, where in is of a
+// middleware, which has read it to its end.
+func holdBody(out *http.Request, in io.Reader) error {
 	if out.Body == nil || out.Body == http.NoBody || out.ContentLength > heldBody || len(out.Trailer) > 0 {
 		return nil // nothing to hold, too much of it, or fields that only chunks can carry
+	}
+	length := out.ContentLength
+	if kept, ok := in.(*bodyReader); ok {
+		length = kept.left()
 	}
 	head := make([]byte, 0, max(out.ContentLength, bytes.MinRead))
 	b := bytes.NewBuffer(head)
@@ -24,6 +29,9 @@ func holdBody(out *http.Request) error {
 	case err != nil:
 		return err
 	case n > heldBody:
+		if length >= 0 {
+			out.ContentLength, out.TransferEncoding = length, nil
+		}
 		out.Body = &joined{Reader: io.MultiReader(b, out.Body), Closer: out.Body}
 		return nil
 	}

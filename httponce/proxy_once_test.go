@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,22 +88,26 @@ func TestProxyEmptyBodyOnTheWire(t *testing.T) {
 	}
 }
 
-// A body that came in chunks, and was read before the key was claimed, goes out with its length.
+// A body that came in chunks, and was read before the key was claimed, goes out with its length: a small one, and one that is
+// not handed over in memory.
 func TestProxyChunkedBodyHasALength(t *testing.T) {
-	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
-	srv := newProxy(t, u.url, nil, nil)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/", struct{ *strings.Reader }{strings.NewReader("amount=1")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Idempotency-Key", "k")
-	res, err := srv.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
-	if seen := u.seen(); len(seen) != 1 || seen[0].body != "amount=1" || !strings.Contains(seen[0].head, "\r\nContent-Length: 8\r\n") {
-		t.Errorf("the upstream got %q", seen)
+	for _, size := range []int{1, 8, 64 << 10, 64<<10 + 1, 200 << 10} {
+		u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
+		srv := newProxy(t, u.url, nil, nil)
+		body := strings.Repeat("x", size)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/", struct{ *strings.Reader }{strings.NewReader(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if seen := u.seen(); len(seen) != 1 || seen[0].body != body || !strings.Contains(seen[0].head, "\r\nContent-Length: "+strconv.Itoa(size)+"\r\n") {
+			t.Errorf("%d bytes: the upstream got %d requests, the last %.300q", size, len(seen), seen[len(seen)-1].head)
+		}
 	}
 }
 
