@@ -33,10 +33,15 @@ func AddFlags(fs *pflag.FlagSet) {
 type given struct {
 	pflag.Value
 	text string
+	set  bool
 }
 
+// Set keeps the last value, and of what has several all.
 func (g *given) Set(s string) error {
-	g.text = s
+	if several := g.Type() == "list" || g.Type() == "pairs"; g.set && several {
+		s = g.text + "," + s
+	}
+	g.text, g.set = s, true
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,18 @@ routes:
 	}
 	if save := other.Options().Save; save["5xx"] != httponce.Saved || save["409"] != 0 {
 		t.Errorf("%v", save)
+	}
+}
+
+// A flag that takes several values takes them one by one, too: were the last one all that counts, the others would be
+// unprotected without a word.
+func TestRepeatedFlags(t *testing.T) {
+	c, _, err := load(t, "", []string{"EVERONCE_METHODS=PATCH"}, "--methods=POST", "--methods=PUT", "--save=409=released", "--save=5xx=unknown", "--lease=1s", "--lease=2s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Route; !slices.Equal(r.Methods, []string{"POST", "PUT"}) || len(r.Save) != 2 || r.Lease != 2*time.Second {
+		t.Errorf("%v %v %v", r.Methods, r.Save, r.Lease)
 	}
 }
 
