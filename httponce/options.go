@@ -19,7 +19,7 @@ type Options struct {
 	Route
 	// Routes are settings by pattern, as [http.ServeMux] reads them ("POST /payments/{id}", "api.example.com/orders/"): for
 	// a middleware around a mux, or around anything else. A path that a mux would clean is looked for as
-	// cleaned; one that only lacks its trailing slash is another route. An entry stands alone: what it leaves out is the
+	// cleaned; one that only lacks its trailing slash is another route; letter case of a host does not count. An entry stands alone: what it leaves out is the
 	// default, not Options.Route's. Copy a Route to share settings.
 	Routes map[string]Route
 

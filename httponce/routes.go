@@ -55,8 +55,15 @@ func handlePattern(mux *http.ServeMux, rt *route) (err error) {
 			err = fmt.Errorf("%w: %s", everonce.ErrInvalidArgument, strings.Join(strings.Fields(text), " "))
 		}
 	}()
-	mux.Handle(rt.pattern, rt)
+	mux.Handle(withLowerHost(rt.pattern), rt)
 	return nil
+}
+
+// withLowerHost returns a pattern for hosts in lower case: their letter case does not count, but for a mux.
+func withLowerHost(pattern string) string {
+	path := max(strings.IndexByte(pattern, '/'), 0)
+	host := strings.LastIndexAny(pattern[:path], " \t") + 1
+	return pattern[:host] + strings.ToLower(pattern[host:path]) + pattern[path:]
 }
 
 // ServeHTTP is never called: a route is registered to be found.
@@ -101,6 +108,9 @@ func (s *settings) match(r *http.Request) *route {
 // matched returns the route whose pattern a request matches. The mux answers with handlers of its own for what it does
 // not know, and for what it redirects to its clean path or to its trailing slash.
 func (s *settings) matched(r *http.Request) *route {
+	if host := strings.ToLower(r.Host); host != r.Host {
+		r = &http.Request{Method: r.Method, Host: host, URL: r.URL}
+	}
 	h, _ := s.matcher.Handler(r)
 	rt, _ := h.(*route)
 	return rt

@@ -21,6 +21,7 @@ func TestRouteOf(t *testing.T) {
 			"/named":                          {MaxBody: 6, Name: func(r *http.Request) string { return r.URL.Query().Get("name") }},
 			"POST api.example.com/{a...}":     {MaxBody: 7},
 			"CONNECT example.com/":            {MaxBody: 8},
+			"POST Shop.example.com/B/{$}":     {MaxBody: 9},
 		},
 	}
 	s, err := opts.settings()
@@ -46,6 +47,10 @@ func TestRouteOf(t *testing.T) {
 		{"POST", "example.com", "//tree", "", 1, "/tree"},
 		{"POST", "api.example.com", "/payments/1", "", 4, "api.example.com/payments/1"},
 		{"POST", "api.example.com:443", "/payments/2", "", 7, "api.example.com/{a...}"},
+		{"POST", "API.Example.com:443", "/payments/2", "", 7, "api.example.com/{a...}"}, // it is the same host
+		{"POST", "API.Example.com", "//payments/1", "", 4, "api.example.com/payments/1"},
+		{"POST", "shop.example.com", "/B/", "", 9, "Shop.example.com/B/{$}"},
+		{"POST", "SHOP.example.com", "/b/", "", 1, "/b/"},
 		{"PATCH", "example.com", "/exact/", "", 5, "/exact/{$}"},
 		{"PATCH", "example.com", "/exact/a", "", 1, "/exact/a"},
 		{"POST", "example.com", "/named?name=n", "", 6, "n"},
