@@ -157,7 +157,8 @@ func (rt *route) published(receivers everonce.Lifetime) publishedRoute {
 // heeded returns the methods of a route that heed a key: none that its pattern leaves out.
 func (rt *route) heeded() []string {
 	methods := slices.Sorted(maps.Keys(rt.methods))
-	if method, _, ok := strings.Cut(rt.pattern, " "); ok {
+	if i := strings.IndexAny(rt.pattern, " \t"); i >= 0 {
+		method := rt.pattern[:i]
 		methods = slices.DeleteFunc(methods, func(m string) bool {
 			return m != method && (method != http.MethodGet || m != http.MethodHead)
 		})

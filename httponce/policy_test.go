@@ -86,6 +86,7 @@ func TestPolicyOfRoutes(t *testing.T) {
 			"GET /reports":   {Methods: []string{"GET", "HEAD", "POST"}},
 			"/anything":      {Methods: []string{"PUT", "POST"}, MaxBody: 5},
 			"DELETE /exempt": {},
+			"POST\t/tab":     {},
 		},
 	})
 	var doc struct {
@@ -101,7 +102,7 @@ func TestPolicyOfRoutes(t *testing.T) {
 	if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Header != "X-Request-Key" || doc.Marker != "X-Replayed" || len(doc.Routes) != 4 {
+	if doc.Header != "X-Request-Key" || doc.Marker != "X-Replayed" || len(doc.Routes) != 5 {
 		t.Fatalf("%+v", doc)
 	}
 	for i, want := range []struct {
@@ -109,6 +110,7 @@ func TestPolicyOfRoutes(t *testing.T) {
 		maxBody          int64
 	}{
 		{"", "PATCH POST", 8 << 20}, {"/anything", "POST PUT", 5}, {"DELETE /exempt", "", 8 << 20}, {"GET /reports", "GET HEAD", 8 << 20},
+		{"POST\t/tab", "POST", 8 << 20},
 	} {
 		r := doc.Routes[i]
 		if r.Pattern != want.pattern || strings.Join(r.Methods, " ") != want.methods || r.Methods == nil || r.MaxBody != want.maxBody || r.Retention != "P1D" {

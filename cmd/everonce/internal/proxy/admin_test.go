@@ -70,8 +70,8 @@ func TestProxyAdmin(t *testing.T) {
 
 // Routes are labels as they are configured, and only those.
 func TestMetricsRoutes(t *testing.T) {
-	m := newMetrics([]string{"POST /payments/{id}", "api.example.com/"})
-	for name, want := range map[string]string{"/payments/{id}": "/payments/{id}", "api.example.com/": "api.example.com/", "/payments/7": "other", "": "other"} {
+	m := newMetrics([]string{"POST /payments/{id}", "api.example.com/", "PUT\t/tab"})
+	for name, want := range map[string]string{"/tab": "/tab", "/payments/{id}": "/payments/{id}", "api.example.com/": "api.example.com/", "/payments/7": "other", "": "other"} {
 		if got := m.route(name); got != want {
 			t.Errorf("%q is counted as %q, want %q", name, got, want)
 		}

@@ -91,8 +91,8 @@ func (m *metrics) fromZero() {
 
 // withoutMethod returns the host and path of a pattern, as a route is named.
 func withoutMethod(pattern string) string {
-	if _, path, ok := strings.Cut(pattern, " "); ok {
-		return strings.TrimLeft(path, " \t")
+	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
+		return strings.TrimLeft(pattern[i:], " \t")
 	}
 	return pattern
 }
