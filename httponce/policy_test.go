@@ -109,7 +109,10 @@ func TestPolicyOfRoutes(t *testing.T) {
 		pattern, methods string
 		maxBody          int64
 	}{
-		{"", "PATCH POST", 8 << 20}, {"/anything", "POST PUT", 5}, {"DELETE /exempt", "", 8 << 20}, {"GET /reports", "GET HEAD", 8 << 20},
+		{"", "PATCH POST", 8 << 20},
+		{"/anything", "POST PUT", 5},
+		{"DELETE /exempt", "", 8 << 20},
+		{"GET /reports", "GET HEAD", 8 << 20},
 		{"POST\t/tab", "POST", 8 << 20},
 	} {
 		r := doc.Routes[i]
