@@ -18,7 +18,8 @@ type Codec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// JSON returns the default codec: encoding/json.
+// JSON returns the default codec: encoding/json. A result that would not come back as it was is elided, as far as that can be
+// seen: text that is not UTF-8, and a struct that has fields and exports none.
 func JSON() Codec { return jsonCodec{} }
 
 // Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.
@@ -27,7 +28,7 @@ func Raw() Codec { return rawCodec{} }
 type jsonCodec struct{}
 
 func (jsonCodec) Name() string                       { return "json" }
-func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return marshalJSON(v, true) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
 type rawCodec struct{}

@@ -34,7 +34,7 @@ func appendReflected(b []byte, p any) ([]byte, error) {
 			}
 		}
 	}
-	j, err := json.Marshal(p)
+	j, err := marshalJSON(p, false)
 	if err != nil {
 		return nil, err
 	}
