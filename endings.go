@@ -199,11 +199,30 @@ func readMarks(err error) ended {
 	return endedUnknown
 }
 
+// permanentIn returns the failure that readMarks has found: errors.As would find one behind a border.
+func permanentIn(err error) *PermanentError {
+	switch e := err.(type) { //nolint:errorlint // as in readMarks
+	case *PermanentError:
+		return e
+	case *notDoneError, *nestedError, *Error:
+		return nil
+	case interface{ Unwrap() error }:
+		return permanentIn(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			if readMarks(inner) != endedUnknown {
+				return permanentIn(inner)
+			}
+		}
+	}
+	return nil
+}
+
 // failureOf returns the permanent failure in an error that judgeError called rejected.
 func failureOf(err error, set *settings) *PermanentError {
-	var p *PermanentError
-	if !errors.As(err, &p) && set.Classify != nil {
-		errors.As(set.Classify(err), &p)
+	p := permanentIn(err)
+	if p == nil && set.Classify != nil {
+		p = permanentIn(set.Classify(err))
 	}
 	if p == nil {
 		p = &PermanentError{Message: err.Error()}

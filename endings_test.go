@@ -111,6 +111,31 @@ func TestNilPermanentErrorSaysNothing(t *testing.T) {
 	checkEqual(t, "its text", error(p).Error(), "everonce: a nil *PermanentError")
 }
 
+// Of an error that joins several, the failure that is saved is the one which made it final: not one of another operation, whose
+// error is in it too.
+func TestTheFailureThatCountsIsSaved(t *testing.T) {
+	var none *everonce.PermanentError
+	outer := everonce.Permanent("outer", nil, nil)
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	for name, inner := range map[string]error{
+		"of an operation inside": everonce.NotDone(everonce.Permanent("inner", nil, nil)),
+		"of another operation":   &everonce.Error{Outcome: everonce.NotRecorded, Cause: everonce.Permanent("inner", nil, nil)},
+		"nil":                    none,
+	} {
+		work := func(ctx context.Context, _ *everonce.Attempt) (string, error) {
+			if name == "of an operation inside" {
+				_, inner = everonce.Do(ctx, r, keyOf("inside"), returns("", inner))
+			}
+			return "", errors.Join(inner, outer)
+		}
+		for range 2 {
+			_, err := do(t, r, keyOf(name), work, everonce.Rejected, errAny)
+			checkEqual(t, name, asPermanent(t, err).Code, "outer")
+		}
+	}
+}
+
 func TestErrorTexts(t *testing.T) {
 	for _, c := range []struct {
 		err  everonce.Error
