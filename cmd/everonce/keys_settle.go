@@ -120,6 +120,8 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		return s, usagef("one of --result, --status and --failure")
 	case given("status") && f.step != "":
 		return s, usagef("--status is a request's answer, and not a step's")
+	case given("step") && f.step == "": // a variable that is not set, say: it would settle the whole operation
+		return s, usagef("--step is empty; without it the operation is settled")
 	case given("message") && !given("failure"):
 		return s, usagef("--message goes with --failure")
 	case given("failure") && f.failure == "":
