@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -157,7 +158,7 @@ func (d *address) byHash(ctx context.Context, store everonce.Lister) (id everonc
 			return id, err
 		}
 		for i := range page.Records {
-			if page.Records[i].ID.Short() == d.hash {
+			if strings.EqualFold(page.Records[i].ID.Short(), d.hash) {
 				return page.Records[i].ID, nil
 			}
 		}
