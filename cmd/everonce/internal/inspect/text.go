@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 )
@@ -17,7 +18,8 @@ func text(s string) string {
 	if s == "" {
 		return "-"
 	}
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) >= 0 {
+	// A byte that is not UTF-8 is read as a rune that can be shown, and to some terminals begins a command.
+	if !utf8.ValidString(s) || strings.IndexFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) }) >= 0 {
 		return strconv.QuoteToGraphic(s)
 	}
 	return s
