@@ -85,7 +85,7 @@ func Open(path string, opts *Options) (*Store, error) {
 }
 
 func (o *Options) complete(path string) error {
-	if path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") {
+	if path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0) {
 		return fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", everonce.ErrInvalidArgument, path)
 	}
 	if o.TablePrefix == "" {
