@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 )
@@ -106,7 +107,7 @@ func resultOf(res *everonce.SavedResult, withData bool) *Result {
 	r := &Result{Kind: res.Kind.String(), Codec: res.Codec, Bytes: len(res.Data), Summary: string(res.Summary)}
 	switch {
 	case !withData:
-	case json.Valid(res.Data):
+	case json.Valid(res.Data) && utf8.Valid(res.Data):
 		r.JSON = res.Data
 	default:
 		r.Data = res.Data
