@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -23,6 +24,17 @@ func text(s string) string {
 		return strconv.QuoteToGraphic(s)
 	}
 	return s
+}
+
+// plainWord is what a shell takes for one word, and for nothing else.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=-]+$`)
+
+// word is a name that somebody else chose, as a command that is there to be copied may hold it.
+func word(s string) string {
+	if s = text(s); plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // stamp is a time of the store's, and how far it is from now.

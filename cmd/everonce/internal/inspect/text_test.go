@@ -1,9 +1,11 @@
 package inspect
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 )
@@ -32,5 +34,34 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 	}
 	if got := text("Grüße, 日本"); got != "Grüße, 日本" {
 		t.Errorf("a good name is written as %s", got)
+	}
+}
+
+// A step may have the name of what somebody sent: in a command that is there to be copied it is one word, and no command itself.
+func TestASuggestedCommandNamesTheStep(t *testing.T) {
+	t.Parallel()
+	for step, want := range map[string]string{
+		"mail":               "--step mail,",
+		"item-7/a.b:c":       "--step item-7/a.b:c,",
+		"send mail":          "--step 'send mail',",
+		"x; rm -r $(echo ~)": "--step 'x; rm -r $(echo ~)',",
+		"it's":               `--step 'it'\''s',`,
+		"a\u202eb":           `--step '"a\u202eb"',`,
+	} {
+		rec := everonce.Record{State: everonce.StateAbandoned, UnknownStep: step, Format: everonce.FormatVersion}
+		x := Explain(&rec, time.Time{})
+		if notes := strings.Join(x.Notes, "\n"); !strings.Contains(notes, want) {
+			t.Errorf("%q: %s; want %s", step, notes, want)
+		}
+	}
+}
+
+// A result that is not UTF-8 is no JSON, which the output would not be any more.
+func TestDataThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	rec := everonce.Record{State: everonce.StateCompleted, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("\"\xff\"")}}
+	out, err := json.Marshal(Of(&rec, time.Time{}, true))
+	if err != nil || !utf8.Valid(out) || !strings.Contains(string(out), `"data":"Iv8i"`) {
+		t.Errorf("%q, %v", out, err)
 	}
 }
