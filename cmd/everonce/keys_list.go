@@ -100,6 +100,9 @@ func (a *app) writeList(asJSON bool, page everonce.ListResult) error {
 	l := list{Records: make([]inspect.Record, len(page.Records)), Now: page.Now}
 	for i := range page.Records {
 		l.Records[i] = inspect.Of(&page.Records[i], page.Now, false)
+		if res := l.Records[i].Result; res != nil {
+			res.Bytes = nil // its data were not read
+		}
 	}
 	if page.Next != (everonce.RecordID{}) {
 		l.Next = page.Next.String()

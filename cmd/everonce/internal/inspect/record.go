@@ -54,9 +54,10 @@ type Fingerprint struct {
 
 // Result is a saved result. Its data are there only where they were asked for.
 type Result struct {
-	Kind    string          `json:"kind"`
-	Codec   string          `json:"codec,omitempty"`
-	Bytes   int             `json:"bytes"`
+	Kind  string `json:"kind"`
+	Codec string `json:"codec,omitempty"`
+	// Bytes is how large it is; nil in a listing, which does not read it.
+	Bytes   *int            `json:"bytes,omitempty"`
 	Summary string          `json:"summary,omitempty"`
 	JSON    json.RawMessage `json:"json,omitempty"`
 	Data    []byte          `json:"data,omitempty"`
@@ -104,7 +105,8 @@ func resultOf(res *everonce.SavedResult, withData bool) *Result {
 	if res.Kind == 0 {
 		return nil
 	}
-	r := &Result{Kind: res.Kind.String(), Codec: res.Codec, Bytes: len(res.Data), Summary: string(res.Summary)}
+	size := len(res.Data)
+	r := &Result{Kind: res.Kind.String(), Codec: res.Codec, Bytes: &size, Summary: string(res.Summary)}
 	switch {
 	case !withData:
 	case json.Valid(res.Data) && utf8.Valid(res.Data):

@@ -112,8 +112,8 @@ func resultText(r *Result) string {
 		return ""
 	}
 	s := r.Kind
-	if r.Kind != everonce.ResultElided.String() {
-		s += fmt.Sprintf(", %d bytes of %s", r.Bytes, text(r.Codec))
+	if r.Kind != everonce.ResultElided.String() && r.Bytes != nil {
+		s += fmt.Sprintf(", %d bytes of %s", *r.Bytes, text(r.Codec))
 	}
 	if r.Summary != "" {
 		s += ", summary " + text(r.Summary)
