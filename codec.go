@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -19,7 +20,7 @@ type Codec interface {
 }
 
 // JSON returns the default codec: encoding/json. A result that would not come back as it was is elided, as far as that can be
-// seen: text that is not UTF-8, and a struct that has fields and exports none.
+// seen: text that is not UTF-8, and a struct that has fields and exports none. A json.RawMessage is kept as it stands.
 func JSON() Codec { return jsonCodec{} }
 
 // Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.
@@ -27,9 +28,23 @@ func Raw() Codec { return rawCodec{} }
 
 type jsonCodec struct{}
 
-func (jsonCodec) Name() string                       { return "json" }
-func (jsonCodec) Marshal(v any) ([]byte, error)      { return marshalJSON(v, true) }
-func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+func (jsonCodec) Name() string { return "json" }
+
+// Marshal leaves as it stands what is JSON already: encoding/json would compact and escape it, and a duplicate get other bytes.
+func (jsonCodec) Marshal(v any) ([]byte, error) {
+	if raw, ok := v.(json.RawMessage); ok && json.Valid(raw) {
+		return bytes.Clone(raw), nil
+	}
+	return marshalJSON(v, true)
+}
+
+func (jsonCodec) Unmarshal(data []byte, v any) error {
+	if raw, ok := v.(*json.RawMessage); ok && raw != nil && json.Valid(data) {
+		*raw = bytes.Clone(data)
+		return nil
+	}
+	return json.Unmarshal(data, v)
+}
 
 type rawCodec struct{}
 

@@ -36,6 +36,9 @@ func TestJSONKeepsTheValueOrNothing(t *testing.T) {
 	checkKept(t, "a replaced rune as such", "\uFFFD \\ufffd", true)
 	checkKept(t, "bytes", []byte("\xff"), true)
 	checkKept(t, "raw", json.RawMessage(`["\ufffd",{}]`), true)
+	checkKept(t, "raw with spaces", json.RawMessage("{\"a\": 1}\n"), true)
+	checkKept(t, "raw with what JSON escapes", json.RawMessage(`{"a":"<&>"}`), true)
+	checkKept(t, "raw null", json.RawMessage("null"), true)
 
 	checkKept(t, "fields that are not exported", price{5}, false)
 	checkKept(t, "a pointer to them", &price{5}, false)
