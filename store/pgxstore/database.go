@@ -20,14 +20,20 @@ const rollbackTimeout = 5 * time.Second
 // beginTimeout bounds a BEGIN that is sent for a method without a context.
 const beginTimeout = 5 * time.Second
 
-// exclusively are the first calls of a migration: they wait for the lock that only migrations take.
+// exclusively are the first calls of a migration: they wait for the lock that only migrations take. The transaction
+// must be at read committed: above it the snapshot is older than the lock, and does not see what the holder before has made.
 func (d *database) exclusively() []*sqlstore.Call {
-	calls := []*sqlstore.Call{{
-		Statement: &sqlstore.Statement{Name: "exclusive", Text: "SELECT pg_advisory_xact_lock($1::bigint)"},
-		Args:      []any{lockNumber("everonce/migrate/" + d.tables.record)},
-	}}
+	lock := func(name string) *sqlstore.Call {
+		return &sqlstore.Call{
+			Statement: &sqlstore.Statement{Name: "exclusive", Text: "SELECT pg_advisory_xact_lock($1::bigint)"},
+			Args:      []any{lockNumber(name)},
+		}
+	}
+	calls := []*sqlstore.Call{lock("everonce/migrate/" + d.tables.record)}
 	if text := createSchema(d.tables); text != "" {
-		calls = append(calls, &sqlstore.Call{Statement: &sqlstore.Statement{Name: "create_schema", Text: text}})
+		// Stores with other prefixes make the same schema, and the database refuses the second that does so at once.
+		calls = append(calls, lock("everonce/schema/"+d.tables.schema),
+			&sqlstore.Call{Statement: &sqlstore.Statement{Name: "create_schema", Text: text}})
 	}
 	return calls
 }

@@ -40,7 +40,7 @@ func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqlstore
 }
 
 func (d *pgxDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
-	return pgx.BeginFunc(ctx, d.pool, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		conn := pgxConn{tx}
 		for _, call := range d.exclusively() { // one after the other: the second looks at what the first waited for
 			if err := conn.Send(ctx, call); err != nil {

@@ -3,6 +3,7 @@ package pgxstore_test
 import (
 	"database/sql"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,16 +14,25 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// Several processes migrate an empty database at once, the schema included.
+// Several processes migrate an empty database at once, the schema included, whatever isolation is the database's own.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			testMigrateAtOnce(t, func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_isolation"] = level })
+		})
+	}
+}
+
+func testMigrateAtOnce(t *testing.T, config func(*pgx.ConnConfig)) {
 	schema := "t_" + random(t)
 	t.Cleanup(func() { mustExec(t, "DROP SCHEMA "+schema+" CASCADE") })
 	const processes = 8
 	errs := make([]error, processes)
 	var group sync.WaitGroup
 	for i := range processes {
-		s := setup{opts: pgxstore.Options{Schema: schema}, pending: true, conns: 2}
+		s := setup{opts: pgxstore.Options{Schema: schema}, config: config, pending: true, conns: 2}
 		var migrate func() error
 		if i%2 == 0 {
 			h := newPgx(t, s)
@@ -43,6 +53,32 @@ func TestMigrateAtOnce(t *testing.T) {
 	noErr(t, h.store.Migrate(t.Context())) // and again, over records
 	res, err = h.store.Claim(t.Context(), claimOf(testKey))
 	decided(t, res, err, everonce.DecideInProgress)
+}
+
+// Stores with prefixes of their own make the schema that they share at once.
+func TestMigrateASharedSchemaAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		schema := "t_" + random(t)
+		t.Cleanup(func() { mustExec(t, "DROP SCHEMA "+schema+" CASCADE") })
+		const processes = 8
+		errs := make([]error, processes)
+		begin := make(chan struct{})
+		var group sync.WaitGroup
+		for i := range processes {
+			pool := newPool(t, nil, 1)
+			noErr(t, pool.Ping(t.Context()))
+			store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema, Prefix: "p" + strconv.Itoa(i) + "_"})
+			noErr(t, err)
+			group.Go(func() {
+				<-begin
+				errs[i] = store.Migrate(t.Context())
+			})
+		}
+		close(begin)
+		group.Wait()
+		noErr(t, errors.Join(errs...))
+	}
 }
 
 // Without an own schema, the tables are where the search path says.

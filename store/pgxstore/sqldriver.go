@@ -39,7 +39,7 @@ func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqlstore
 }
 
 func (d *sqlDriver) Exclusive(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
-	tx, err := d.db.BeginTx(ctx, nil)
+	tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
