@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +19,7 @@ func (r *pgxRow) Scan(dest ...any) error {
 	if scanBinary(r.rows.FieldDescriptions(), r.rows.RawValues(), dest) {
 		return nil
 	}
+	dest = slices.Clone(dest) // the slice is the caller's
 	for i, d := range dest {
 		switch d := d.(type) {
 		case *int64:

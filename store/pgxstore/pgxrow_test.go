@@ -108,3 +108,19 @@ func inRow(t *testing.T, mode pgx.QueryExecMode, text string, fn func(pgx.Rows))
 	}
 	fn(rows)
 }
+
+// The destinations stay the caller's, where pgx has to read them too.
+func TestRowLeavesTheDestinations(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol} {
+		inRow(t, mode, "SELECT 7::bigint, 'x'::text, true", func(rows pgx.Rows) {
+			dest := []any{new(int64), new(string), new(bool)}
+			noErr(t, pgxstore.RowOf(rows).Scan(dest...))
+			n, isInt := dest[0].(*int64)
+			s, isText := dest[1].(*string)
+			if !isInt || !isText || *n != 7 || *s != "x" {
+				t.Errorf("%v: the destinations are now %T and %T", mode, dest[0], dest[1])
+			}
+		})
+	}
+}
