@@ -205,3 +205,37 @@ func TestWorkThatCommitsByAStatement(t *testing.T) {
 		t.Errorf("%d runs, %v", runs, err)
 	}
 }
+
+// A work that leaves rows open has surely committed nothing: that is told, and it is not run again.
+func TestWorkThatLeavesRowsOpen(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{conns: 1})
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	for name, work := range map[string]func(ctx context.Context, tx pgx.Tx) error{
+		"QueryRow, first": func(ctx context.Context, tx pgx.Tx) error {
+			tx.QueryRow(ctx, "SELECT $1::int", 1)
+			return nil
+		},
+		"QueryRow": func(ctx context.Context, tx pgx.Tx) error {
+			err := h.effect(ctx, tx, "charge")
+			tx.QueryRow(ctx, "SELECT $1::int", 1)
+			return err
+		},
+	} {
+		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
+			runs := 0
+			key := everonce.Key{Scope: "open", ID: fmt.Sprint(name, len(opts))}
+			res, err := everonce.Transact(t.Context(), receiver, key, func(ctx context.Context, tx pgx.Tx) (string, error) {
+				runs++
+				return "v", work(ctx, tx)
+			}, opts...)
+			if err == nil || res.Outcome != everonce.Failed || errors.Is(err, everonce.ErrOutcomeUnknown) || runs != 1 {
+				t.Errorf("%s: %v after %d runs, %v", key.ID, res.Outcome, runs, err)
+			}
+		}
+	}
+	if n := h.effects(t, "charge"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}

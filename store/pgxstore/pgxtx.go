@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -99,6 +100,9 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	return err
 }
 
+// errRowsOpen says why a commit could not be sent: the transaction is rolled back.
+var errRowsOpen = errors.New("pgxstore: the work left rows open that it had not read to their end, nor closed")
+
 // ending makes sure that the commit is the next thing to happen to the transaction.
 func (t *pgxTx) ending(ctx context.Context) error {
 	if t.over.Load() {
@@ -110,6 +114,8 @@ func (t *pgxTx) ending(ctx context.Context) error {
 		err = pgx.ErrTxClosed
 	case conn.IsClosed():
 		err = fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed)
+	case conn.PgConn().IsBusy(): // nothing can be sent, which must not look like a lost answer
+		err = errRowsOpen
 	case t.inner != nil && conn.PgConn().TxStatus() == 'I':
 		err = fmt.Errorf("its first statement failed, or the work ended it: %w", pgx.ErrTxClosed)
 	}
