@@ -177,15 +177,19 @@ func (s *Store[Tx]) orphans(id everonce.RecordID) *Call {
 
 // Record writes a completed record without a claim before it.
 func (h *txHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
-	call := h.store.finishCall(&txClaim{req: claim}, &complete)
+	over := &txClaim{req: claim}
+	if old, ok := h.claims[claim.ID]; ok && old.req.Nonce == claim.Nonce && old.req.Take == everonce.TakeNone {
+		over.rev = old.rev // released or gone: as it was claimed, a record that is gone may have steps
+	}
+	call := h.store.finishCall(over, &complete)
 	if err := h.conn.Send(ctx, call); err != nil {
 		return h.failed("record", err)
 	}
 	if call.Affected == 0 {
 		return everonce.ErrConflict
 	}
-	delete(h.claims, claim.ID)
-	return nil
+	defer delete(h.claims, claim.ID)
+	return h.failed("record", h.dropOrphans(ctx, claim.ID))
 }
 
 // completeCall completes what this handle has claimed, or else an attempt of the guarded mode.
