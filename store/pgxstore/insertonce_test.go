@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
@@ -213,4 +215,24 @@ func TestInsertOnceSerialization(t *testing.T) {
 	if runs != 2 || res.Value != 1 {
 		t.Errorf("%d runs found row %d", runs, res.Value)
 	}
+}
+
+// A unique constraint takes no two NULLs for the same: an insert by such a key would take effect each time.
+func TestInsertOnceRefusesAKeyOfNULL(t *testing.T) {
+	t.Parallel()
+	p := newPayments(t)
+	p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), _ func(string) error, end func() error) {
+		mustExec(t, "TRUNCATE "+p.table)
+		for i, null := range []any{nil, (*string)(nil), sql.NullString{}, pgtype.Text{}, []byte(nil)} {
+			in := p.insert(int64(i), fmt.Sprint("order-", i), 1, null)
+			in.Key = []string{"reference"}
+			if row, inserted, err := once(in); !errors.Is(err, everonce.ErrInvalidArgument) || inserted {
+				t.Errorf("a key of %#v: %+v, %v, %v; want ErrInvalidArgument", null, row, inserted, err)
+			}
+		}
+		noErr(t, end())
+		if n := number(t, "SELECT count(*) FROM "+p.table); n != 0 {
+			t.Errorf("%d rows, want none", n)
+		}
+	})
 }

@@ -2,8 +2,10 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,7 +21,8 @@ type Insert struct {
 	Columns []string
 	Values  []any // of the Columns, in their order
 	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it
-	// is. The database refuses columns that no unique constraint or index covers.
+	// is. None may be NULL, which a unique constraint takes for no duplicate of another. The database refuses columns
+	// that no unique constraint or index covers.
 	Key []string
 	// Where is the predicate of the unique index, if that is a partial one: "deleted_at IS NULL". It is SQL
 	// as it stands.
@@ -150,6 +153,9 @@ func (in *Insert) calls() (insert, read *Call, err error) {
 		if !ok {
 			return bad("the column %q of the key has no value", name)
 		}
+		if isNull(in.Values[n]) {
+			return bad("the column %q of the key is NULL, which is the same as no other: every insert of it would be a first one", name)
+		}
 		same[i], key[i] = name+" = $"+strconv.Itoa(i+1), in.Values[n]
 	}
 	where, only := "", ""
@@ -167,4 +173,22 @@ func (in *Insert) calls() (insert, read *Call, err error) {
 		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,
 	}}
 	return insert, read, nil
+}
+
+// isNull reports whether a value is NULL to the database.
+func isNull(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if r.IsNil() {
+			return true
+		}
+	}
+	valuer, ok := v.(driver.Valuer)
+	if !ok {
+		return false
+	}
+	got, err := valuer.Value()
+	return got == nil && err == nil // an error is told when the value is sent
 }
