@@ -164,3 +164,36 @@ func spoiledCalls[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], key 
 	errs["the commit of a step"] = tx.Commit(ctx, everonce.CommitRequest{SaveStep: &step})
 	return errs
 }
+
+// Nor are its steps read, which may be in a state that this version does not know. Where it is gone by time the key is
+// new, and the token grows over what the newer version wrote.
+func TestTheStepsOfANewerVersionAreNotJudged(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testNewerSteps[pgx.Tx], testNewerSteps[*sql.Tx])
+}
+
+func testNewerSteps[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	res, err := h.store.Claim(ctx, claimOf(testKey))
+	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	step := everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}
+	_, err = h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step})
+	noErr(t, err)
+	const token = 1 << 62
+	mustExec(t, "UPDATE "+h.record()+" SET format = 99, token = $1", int64(token))
+	mustExec(t, "UPDATE "+h.schema+".everonce_step SET state = 99")
+	for what, err := range spoiledCalls(ctx, t, h, testKey, &rec) {
+		if !errors.Is(err, everonce.ErrNewerRecord) {
+			t.Errorf("%s: %v, want %v", what, err, everonce.ErrNewerRecord)
+		}
+	}
+	_, err = h.store.List(ctx, everonce.ListRequest{Scope: testKey.Scope, Steps: true})
+	noErr(t, err) // it must not hide the others
+
+	mustExec(t, "UPDATE "+h.record()+" SET lease_until = 1, purge_at = 1, due_at = 1")
+	res, err = h.store.Claim(ctx, claimOf(testKey))
+	now := decided(t, res, err, everonce.DecideClaimed).Record
+	if now.Token <= token || now.Attempt != 1 || len(now.Steps) != 0 {
+		t.Errorf("claimed anew: token %d, attempt %d, %d steps", now.Token, now.Attempt, len(now.Steps))
+	}
+}

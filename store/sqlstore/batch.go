@@ -78,7 +78,7 @@ func (m *readMany) scan(r Row) error {
 func (h *txHandle[Tx]) readStepsOf(ctx context.Context, rows []*row) error {
 	var calls []*Call
 	for _, w := range rows {
-		if w != nil && w.steps > 0 && w.err == nil {
+		if w != nil && w.stepped() {
 			calls = append(calls, h.store.readSteps(&w.rec))
 		}
 	}

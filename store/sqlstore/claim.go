@@ -81,7 +81,7 @@ func (s *Store[Tx]) claim(ctx context.Context, c Conn, req *everonce.ClaimReques
 			if err = s.load(ctx, c, &req.ID, &w); err != nil {
 				return res, err
 			}
-		} else if w.steps > 0 && w.err == nil {
+		} else if w.stepped() {
 			if err = c.Send(ctx, s.readSteps(&w.rec)); err != nil {
 				return res, err
 			}

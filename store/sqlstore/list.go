@@ -63,7 +63,7 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		}
 		// A record that can not be read is listed by what can: it must be found to be dealt with.
 		res.Now = w.now
-		if w.steps > 0 {
+		if w.steps > 0 && rec.Format <= everonce.FormatVersion {
 			stepped = append(stepped, len(res.Records))
 		}
 		rec.Result.Data = nil

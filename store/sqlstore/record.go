@@ -58,6 +58,11 @@ type row struct {
 	err              error // of a record that can not be read; the row itself was
 }
 
+// stepped reports whether the record has steps that are to be read.
+func (w *row) stepped() bool {
+	return w.steps > 0 && w.err == nil && w.rec.Format <= everonce.FormatVersion
+}
+
 // scan reads the columns of an answer.
 func (w *row) scan(r Row) error {
 	var a struct { // in one piece of memory
@@ -82,7 +87,7 @@ func (w *row) scan(r Row) error {
 	}
 	if a.format > everonce.FormatVersion {
 		// what a newer version wrote is not judged by what this one knows
-		w.rec = everonce.Record{Format: int(a.format), State: everonce.State(a.state), PurgeAt: at(a.gone), LeaseUntil: at(a.lease)} //nolint:gosec // it is not judged
+		w.rec = everonce.Record{Format: int(a.format), State: everonce.State(a.state), Token: everonce.Token(a.token), PurgeAt: at(a.gone), LeaseUntil: at(a.lease)} //nolint:gosec // it is not judged
 		copy(w.rec.ID[:], a.id)
 		return nil
 	}

@@ -74,7 +74,7 @@ func (s *Store[Tx]) load(ctx context.Context, c Conn, id *everonce.RecordID, w *
 	if err := c.Send(ctx, s.readRow(s.text.Read, id, w)); err != nil {
 		return err
 	}
-	if w.steps == 0 || w.err != nil {
+	if !w.stepped() {
 		return nil
 	}
 	return c.Send(ctx, s.readSteps(&w.rec))
@@ -107,7 +107,7 @@ func (s *Store[Tx]) readOn(ctx context.Context, c Conn, first *Call, id *everonc
 		}
 		return s.load(ctx, c, id, w)
 	}
-	if w.steps == 0 || w.err != nil {
+	if !w.stepped() {
 		return nil
 	}
 	return c.Send(ctx, s.readSteps(&w.rec))
