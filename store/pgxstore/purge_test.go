@@ -189,3 +189,62 @@ func TestPurgeUsesTheIndex(t *testing.T) {
 		}
 	}
 }
+
+// A deletion passes over locked rows too, and says that there are more: who forgets a tenant must not take a record
+// for deleted that a purge, say, held just then.
+func TestDeleteScopeTellsOfLockedRows(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testDeleteScopeLocked[pgx.Tx], testDeleteScopeLocked[*sql.Tx])
+}
+
+func testDeleteScopeLocked[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	locked := finished(t, h, "locked")
+	finished(t, h, "free")
+	_, err := h.store.Claim(ctx, claimOf(everonce.Key{Scope: "purge", ID: "live"}))
+	noErr(t, err)
+	_, err = h.store.Claim(ctx, claimOf(everonce.Key{Scope: "purge2", ID: "another's"}))
+	noErr(t, err)
+	other, err := admin(t).Begin(ctx)
+	noErr(t, err)
+	defer other.Rollback(ctx) //nolint:errcheck // it only holds a lock
+	_, err = other.Exec(ctx, "SELECT FROM "+h.record()+" WHERE id = $1 FOR UPDATE", locked.ID[:])
+	noErr(t, err)
+	for _, more := range []bool{true, false} {
+		atOnce(t, "a deletion beside a locked row", func() {
+			res, err := h.store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: "purge"})
+			noErr(t, err)
+			if res.Records != 1 || res.More != more {
+				t.Errorf("deleted %+v, want one, and more: %v", res, more)
+			}
+		})
+		if more {
+			noErr(t, other.Rollback(ctx))
+		}
+	}
+}
+
+// A tenant is found and forgotten whole in a database that counts bytes where others count letters, too.
+func TestScopesInADatabaseWithoutAnEncoding(t *testing.T) {
+	t.Parallel()
+	name := "ascii_" + random(t)
+	mustExec(t, "CREATE DATABASE "+name+" ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+	t.Cleanup(func() { mustExec(t, "DROP DATABASE "+name+" WITH (FORCE)") })
+	h := newPgx(t, setup{opts: pgxstore.Options{Schema: "own"}, config: func(c *pgx.ConnConfig) { c.Database = name }})
+	for _, parts := range [][]string{{"müller", "route"}, {"müller"}, {"müllerin", "route"}} {
+		res, err := h.store.Claim(t.Context(), claimOf(everonce.Key{Scope: everonce.ScopeOf(parts...), ID: "order-7"}))
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		_, err = h.store.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+	}
+	list, err := h.store.List(t.Context(), everonce.ListRequest{Scope: "müller"})
+	noErr(t, err)
+	if len(list.Records) != 2 {
+		t.Errorf("%d records of the tenant, want 2", len(list.Records))
+	}
+	gone, err := h.store.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "müller"})
+	noErr(t, err)
+	if gone.Records != 2 || gone.More {
+		t.Errorf("deleted %+v, want 2", gone)
+	}
+}

@@ -24,8 +24,8 @@ func (w writer) skipLocked() string {
 	return " " + w.SkipLocked
 }
 
-// selected chooses records by range of IDs and by scope.
-const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND ({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, CAST({6i} AS INTEGER)) = {5t})"
+// selected chooses records by range of IDs and by scope. The length is the database's: some count bytes, not letters.
+const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND ({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, length({5t})) = {5t})"
 
 // stateBit is a record's state at the store's time as a bit, 0 for a record that is gone.
 const stateBit = "CASE WHEN {gone} THEN 0 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
@@ -44,10 +44,10 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE "+w.ripe()+" AND {gone}")
 
-	s.List = w.rows("list", 8, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+
-		" AND ({8i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {7i}")
-	s.DeleteScope = w.exec("delete_scope", 7, "DELETE FROM {record} AS r WHERE "+
-		w.among("{record} AS r WHERE "+selected+" AND NOT "+alive+" ORDER BY r.id LIMIT {7i}")+" AND NOT "+alive)
+	s.List = w.rows("list", 7, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+
+		" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
+	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
+		w.among("{record} AS r WHERE "+selected+" AND NOT "+alive+" ORDER BY r.id LIMIT {6i}")+" AND NOT "+alive)
 	s.Health = w.rows("health", 0, "SELECT {now}, count(*) FILTER (WHERE b = 2), count(*) FILTER (WHERE b = 8), count(*) FILTER (WHERE b = 4), "+
 		"count(*) FILTER (WHERE b >= 16), min(updated_at) FILTER (WHERE b = 8) FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r) AS x")
 }

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"bytes"
 	"context"
-	"unicode/utf8"
 
 	"github.com/everonce/everonce"
 )
@@ -23,8 +22,7 @@ func selection(scope everonce.Scope, after everonce.RecordID) ([]any, bool) {
 		copy(low[:], prefix[:])
 		copy(high[:], prefix[:])
 	}
-	inside := string(scope) + "/"
-	return []any{after[:], low[:], high[:], string(scope), inside, int64(utf8.RuneCountInString(inside))}, bytes.Compare(after[:], high[:]) < 0
+	return []any{after[:], low[:], high[:], string(scope), string(scope) + "/"}, bytes.Compare(after[:], high[:]) < 0
 }
 
 // List returns records in the order of their IDs, without the data of their results: see [everonce.Lister].
@@ -88,7 +86,11 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	return res, nil
 }
 
-// DeleteScope forgets a tenant: see [everonce.ScopeDeleter].
+// deletable are the states of what DeleteScope deletes, for List: all but live claims.
+const deletable = int64(1<<everonce.StateReleased | 1<<everonce.StateAbandoned | 1<<everonce.StateCompleted | 1<<everonce.StateTombstone)
+
+// DeleteScope forgets a tenant: see [everonce.ScopeDeleter]. Records that others have locked just then are passed over,
+// and counted as More.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
 	var res everonce.DeleteScopeResult // read only if the write returns nil
 	if req.Scope == "" {
@@ -105,7 +107,16 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 			return err
 		}
 		res = everonce.DeleteScopeResult{Records: int(call.Affected), More: call.Affected == limit}
-		return nil
+		if res.More {
+			return nil
+		}
+		// What others had locked was passed over, and is still to be deleted.
+		left := s.call(s.text.List, append(args, int64(1), deletable)...)
+		left.Each = func(Row) error {
+			res.More = true
+			return nil
+		}
+		return c.Send(ctx, left)
 	})
 	if err != nil {
 		return everonce.DeleteScopeResult{}, err

@@ -95,11 +95,11 @@ type Statements struct {
 	PurgeSteps   *Statement
 	PurgeRecords *Statement
 	// List answers rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data. (now)
-	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 runes in $5, $7 limit;
-	//  List: $8 states to show, as the sum of 1 << state
+	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
+	//  List: $7 states to show, as the sum of 1 << state
 	List *Statement
-	// DeleteScope removes up to $7 records that are not live claims. (now)
-	//  $1…$7 as for List
+	// DeleteScope removes up to $6 records that are not live claims. (now)
+	//  $1…$6 as for List
 	DeleteScope *Statement
 	// Health answers one row: the time, the counts of live claims, abandoned, released and completed
 	// records, and when the oldest of the abandoned was last written. (now)
