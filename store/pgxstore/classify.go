@@ -94,8 +94,11 @@ func fatal(e *pgconn.PgError) bool {
 // lost tells the SQLSTATEs that say "it may have been done": connection exceptions, which a proxy in
 // between answers with, and the two that say so by name.
 func lost(code string) bool {
-	return codeClass(code) == "08" || code == "40003" || code == "25P03" // 25P03: the session ended idle in its transaction
+	return codeClass(code) == "08" || code == "40003" || code == idleTooLong
 }
+
+// idleTooLong is the SQLSTATE of a session that the server has ended as it was idle in its transaction.
+const idleTooLong = "25P03"
 
 func codeClass(code string) string {
 	if len(code) < 2 {

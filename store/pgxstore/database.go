@@ -121,6 +121,9 @@ func commitLost(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return false
 	}
-	_, answered := errors.AsType[*pgconn.PgError](err)
+	pgErr, answered := errors.AsType[*pgconn.PgError](err)
+	if answered && pgErr.Code == idleTooLong {
+		return false // the session was ended as it waited for a statement: the commit did not come to it
+	}
 	return !answered || !classify(err).NotDone
 }
