@@ -20,12 +20,21 @@ func TestAnExpiredTransactionIsOverWhenItSaysSo(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			claim := claimOf("expired by " + what)
-			c, err := s.db.Begin(ctx, sqlstore.BeginOptions{Timeout: time.Millisecond, Key: &claim.ID})
-			if err != nil {
-				t.Fatal(err)
+			var c sqlstore.TxConn[*sql.Tx]
+			var open *openTx
+			for limit := time.Millisecond; ; limit *= 2 {
+				var err error
+				if c, err = s.db.Begin(ctx, sqlstore.BeginOptions{Timeout: limit, Key: &claim.ID}); err != nil {
+					t.Fatal(err)
+				}
+				open = c.(*txConn).open
+				open.conn.mu.Lock() // so that the end, which its time has begun, does not come to the connection
+				if !open.ended() {
+					break
+				}
+				open.conn.mu.Unlock() // it came before: once more, with more time
+				_ = c.Rollback(ctx)   //nolint:errcheck // it is over
 			}
-			open := c.(*txConn).open
-			open.conn.mu.Lock() // so that the end, which its time has begun, does not come to the connection
 			for !c.(*txConn).expired.Load() {
 				runtime.Gosched()
 			}
