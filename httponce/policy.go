@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -157,8 +156,7 @@ func (rt *route) published(receivers everonce.Lifetime) publishedRoute {
 // heeded returns the methods of a route that heed a key: none that its pattern leaves out.
 func (rt *route) heeded() []string {
 	methods := slices.Sorted(maps.Keys(rt.methods))
-	if i := strings.IndexAny(rt.pattern, " \t"); i >= 0 {
-		method := rt.pattern[:i]
+	if method, _ := cutMethod(rt.pattern); method != "" {
 		methods = slices.DeleteFunc(methods, func(m string) bool {
 			return m != method && (method != http.MethodGet || m != http.MethodHead)
 		})

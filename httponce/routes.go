@@ -61,9 +61,9 @@ func handlePattern(mux *http.ServeMux, rt *route) (err error) {
 
 // withLowerHost returns a pattern for hosts in lower case: their letter case does not count, but for a mux.
 func withLowerHost(pattern string) string {
-	path := max(strings.IndexByte(pattern, '/'), 0)
-	host := strings.LastIndexAny(pattern[:path], " \t") + 1
-	return pattern[:host] + strings.ToLower(pattern[host:path]) + pattern[path:]
+	_, rest := cutMethod(pattern)
+	host := max(strings.IndexByte(rest, '/'), 0)
+	return pattern[:len(pattern)-len(rest)] + strings.ToLower(rest[:host]) + rest[host:]
 }
 
 // ServeHTTP is never called: a route is registered to be found.
@@ -118,8 +118,14 @@ func (s *settings) matched(r *http.Request) *route {
 
 // withoutMethod returns the host and path of a pattern: the method of the request is a part of its own.
 func withoutMethod(pattern string) string {
+	_, rest := cutMethod(pattern)
+	return rest
+}
+
+// cutMethod returns the method of a pattern, empty where it names none, and its host and path.
+func cutMethod(pattern string) (method, rest string) {
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
-		return strings.TrimLeft(pattern[i:], " \t")
+		return pattern[:i], strings.TrimLeft(pattern[i:], " \t")
 	}
-	return pattern
+	return "", pattern
 }
