@@ -20,6 +20,13 @@ func markUpstream(w http.ResponseWriter, f upstreamFailure) (keyHash string) {
 	return ""
 }
 
+// markChunked tells it that the answer came in chunks, so that trailers may follow it.
+func markChunked(w http.ResponseWriter) {
+	if r, ok := unwrapped[*recorder](w); ok {
+		r.chunked = true
+	}
+}
+
 // streams reports whether the middleware around w passes on what it is given, as it comes.
 func streams(w http.ResponseWriter) bool {
 	r, ok := unwrapped[interface{ sending() bool }](w)

@@ -73,12 +73,14 @@ func (h *holding) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError flushes a stream, and nothing else.
+// FlushError flushes a stream. What is held is told that it comes in chunks: ReverseProxy flushes in the end, too, so that
+// there is room for trailers.
 func (h *holding) FlushError() error {
-	if !h.x.stream.Load() {
-		return nil
+	if h.x.stream.Load() || streams(h.ResponseWriter) {
+		return http.NewResponseController(h.ResponseWriter).Flush()
 	}
-	return http.NewResponseController(h.ResponseWriter).Flush()
+	markChunked(h.ResponseWriter)
+	return nil
 }
 
 // Unwrap is for [http.ResponseController].

@@ -26,6 +26,7 @@ type recorder struct {
 	notDone   bool
 	unknown   bool
 	upstream  upstreamFailure // why the answer is a [Proxy]'s own
+	chunked   bool            // what a [Proxy] passes on came in chunks: its trailers are sent, however short it is
 	header    http.Header
 	before    fields // what stood in the header when the handler was called
 	sent      fields // what stood there when it called WriteHeader
@@ -233,7 +234,7 @@ func (r *recorder) restart() bool {
 	if r.mode == modeDrop { // else nothing is written here that a gate may be reading
 		r.mode = modeHold
 	}
-	r.status, r.explicit, r.declared, r.written = 0, false, -1, 0
+	r.status, r.explicit, r.declared, r.written, r.chunked = 0, false, -1, 0, false
 	r.sent = r.sent[:0]
 	r.held = held{room: r.held.room}
 	return true

@@ -33,6 +33,9 @@ func (r *recorder) sendHeld() {
 	if r.x.echoed != "" { // else the header is not asked for
 		r.x.echo(r.w.Header())
 	}
+	if r.chunked {
+		putPrefixed(r.w.Header(), left)
+	}
 	if r.explicit {
 		r.w.WriteHeader(r.status)
 	}
@@ -152,7 +155,7 @@ func (r *recorder) trailers() (fs fields) {
 		return nil
 	}
 	declared := r.sent.named("Trailer")
-	late := r.held.begun || declared != nil || r.r.ProtoMajor != 1
+	late := r.chunked || r.held.begun || declared != nil || r.r.ProtoMajor != 1
 	for i := range r.sent {
 		late = late || isPrefixed(r.sent[i].name)
 	}
@@ -162,6 +165,15 @@ func (r *recorder) trailers() (fs fields) {
 		}
 	}
 	return r.route.headers.mark(fs, nil)
+}
+
+// putPrefixed adds the trailers that were not declared before the header is sent, so that net/http does not count the body.
+func putPrefixed(h, left http.Header) {
+	for name, values := range left {
+		if isPrefixed(name) {
+			h[name] = values
+		}
+	}
 }
 
 // isPrefixed reports whether a name is that of a trailer which was not declared.

@@ -1,0 +1,66 @@
+package httponce_test
+
+import (
+	"maps"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// Trailers reach the first client and every repetition, be they announced or not, and however short the body is that they
+// follow: net/http alone counts a short one, and then has no place for them.
+func TestProxyTrailers(t *testing.T) {
+	const head, body = "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n", "\r\n4\r\npaid\r\n0\r\n"
+	one := map[string]string{"X-Sum": "7"}
+	for name, tc := range map[string]struct {
+		text string
+		want map[string]string
+	}{
+		"announced":            {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n\r\n", one},
+		"not announced":        {head + body + "X-Sum: 7\r\n\r\n", one},
+		"one of two announced": {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\nX-More: 8\r\n\r\n", map[string]string{"X-Sum": "7", "X-More": "8"}},
+		"behind no body":       {head + "\r\n0\r\nX-Sum: 7\r\n\r\n", one},
+		"none":                 {head + body + "\r\n", nil},
+	} {
+		for how, route := range map[string]httponce.Route{"held": {}, "held, in a goroutine": {AnswerWithin: time.Minute}, "passed on": {MaxAnswer: 2}} {
+			u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return tc.text, false })
+			srv := newProxy(t, u.url, &httponce.Options{Route: route}, nil)
+			for _, marker := range []string{"", "true"} {
+				if marker == "true" && how == "passed on" {
+					continue // of a body that was not kept there are none
+				}
+				header, got := trailersOf(t, srv.Client(), srv.URL)
+				if header.Get("Idempotent-Replayed") != marker || !maps.Equal(got, tc.want) {
+					t.Errorf("%s, %s, marked %q: trailers %v, want %v", name, how, marker, got, tc.want)
+				}
+			}
+			if n := len(u.seen()); n != 1 {
+				t.Errorf("%s, %s: the upstream got %d requests", name, how, n)
+			}
+		}
+	}
+}
+
+// trailersOf sends a request with a key, and returns the trailers of its answer.
+func trailersOf(t *testing.T, c *http.Client, url string) (header http.Header, trailers map[string]string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	res, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodyOf(t, res)
+	for name := range res.Trailer {
+		if trailers == nil {
+			trailers = map[string]string{}
+		}
+		trailers[name] = res.Trailer.Get(name)
+	}
+	return res.Header, trailers
+}
