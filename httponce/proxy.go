@@ -109,10 +109,14 @@ func (p *proxy) brokeOff(x *passage, r *http.Request) {
 		return
 	}
 	cause := recover()
-	if cause != http.ErrAbortHandler || !restart(x.w) { //nolint:errorlint // the value of a panic
+	if cause != http.ErrAbortHandler { //nolint:errorlint // the value of a panic
 		panic(cause)
 	}
-	p.tell(x.w, r, x, fmt.Errorf("the answer broke off: %w", err))
+	own, ok := restarted(x.w)
+	if !ok {
+		panic(cause)
+	}
+	p.tell(own, r, x, fmt.Errorf("the answer broke off: %w", err))
 }
 
 // rewrite makes the request that goes out.

@@ -33,11 +33,11 @@ func streams(w http.ResponseWriter) bool {
 	return ok && r.sending()
 }
 
-// restart makes the middleware around w forget what was written. It returns false where that is
-// too late, and where there is no middleware.
-func restart(w http.ResponseWriter) bool {
-	r, ok := unwrapped[interface{ restart() bool }](w)
-	return ok && r.restart()
+// restarted makes the middleware around w forget what was written, and returns its own ResponseWriter: what is in between may
+// have seen a status, and pass on no other. It returns false where that is too late, and where there is no middleware.
+func restarted(w http.ResponseWriter) (own *recorder, ok bool) {
+	own, ok = unwrapped[*recorder](w)
+	return own, ok && own.restart()
 }
 
 // unwrapped returns the first of w, and what it wraps, that is a T.
