@@ -34,6 +34,11 @@ import (
 // does not end it: the upstream is heard out, within [Route.Deadline], unless the route says EndWithClient. Requests
 // without a key flow through, both ways, in bounded memory.
 //
+// Whatever else stands between the two must let the middleware be found: its ResponseWriter needs the method Unwrap, as for
+// [http.ResponseController]. Where one hides it, as that of [http.TimeoutHandler] does, it can not be told what is known, and a
+// request that the upstream did not answer ends as a panic does: its connection is cut, and the outcome is unknown, though nothing was
+// written.
+//
 // upstream is http or https, with or without a path, which is put before the request's. The error wraps
 // [everonce.ErrInvalidArgument].
 func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
@@ -112,11 +117,15 @@ func (p *proxy) brokeOff(x *passage, r *http.Request) {
 	if cause != http.ErrAbortHandler { //nolint:errorlint // the value of a panic
 		panic(cause)
 	}
+	err = fmt.Errorf("the answer broke off: %w", err)
 	own, ok := restarted(x.w)
-	if !ok {
+	switch {
+	case own == nil:
+		p.cut(r, err)
+	case !ok:
 		panic(cause)
 	}
-	p.tell(own, r, x, fmt.Errorf("the answer broke off: %w", err))
+	p.tell(own, r, x, err)
 }
 
 // rewrite makes the request that goes out.

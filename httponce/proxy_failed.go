@@ -47,21 +47,29 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	switch {
 	case errors.As(err, &unsent):
 		failure, retryAfter = upstreamUnreachable, time.Second
-		NotDone(w)
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded), isTimeout(err):
 		failure = upstreamTimeout
-		markUnknown(w)
-	default:
-		markUnknown(w)
+	}
+	keyHash, told := markUpstream(w, failure)
+	if x.attempt != nil && !told {
+		p.cut(r, err)
 	}
 	what, attrs := failure.problem(), []any{"method", r.Method, "path", r.URL.Path}
-	if keyHash := markUpstream(w, failure); keyHash != "" {
+	if keyHash != "" {
 		attrs = append(attrs, "key", keyHash)
 	}
 	if x.attempt != nil || !errors.Is(err, context.Canceled) { // a client that goes away is none of an operator's business
 		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", append(attrs, "problem", what.name, "error", err)...)
 	}
 	p.problems.refuse(w, what, retryAfter)
+}
+
+// cut ends the connection of an attempt whose middleware can not be told of a failure: a panic is unknown to it, whatever its Save
+// says of a status.
+func (p *proxy) cut(r *http.Request, err error) {
+	p.opts.Log.ErrorContext(r.Context(), "httponce: the upstream gave no answer, and the middleware can not be told, for a ResponseWriter in between has no Unwrap: the connection is cut, and the outcome is unknown",
+		"method", r.Method, "path", r.URL.Path, "error", err)
+	panic(http.ErrAbortHandler)
 }
 
 func isTimeout(err error) bool {

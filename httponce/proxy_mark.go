@@ -10,14 +10,19 @@ func markUnknown(w http.ResponseWriter) {
 	}
 }
 
-// markUpstream tells it what the answer of a [Proxy]'s own is, and returns how logs name the request's key: empty without a
-// middleware around w.
-func markUpstream(w http.ResponseWriter, f upstreamFailure) (keyHash string) {
-	if r, ok := unwrapped[*recorder](w); ok {
-		r.upstream = f
-		return r.x.keyHash()
+// markUpstream tells it what the answer of a [Proxy]'s own is, and what that means for the key, and returns how logs name the
+// key. It returns false where there is no middleware around w, or it is hidden.
+func markUpstream(w http.ResponseWriter, f upstreamFailure) (keyHash string, told bool) {
+	r, told := unwrapped[*recorder](w)
+	if !told {
+		return "", false
 	}
-	return ""
+	if r.upstream = f; f == upstreamUnreachable {
+		r.markNotDone()
+	} else {
+		r.markUnknown()
+	}
+	return r.x.keyHash(), true
 }
 
 // markChunked tells it that the answer came in chunks, so that trailers may follow it.

@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -63,5 +64,48 @@ func TestProxyBrokenAnswerBehindAWrapper(t *testing.T) {
 	}
 	if status, _, _ := post(t, srv, "/", "k", ""); status != http.StatusConflict {
 		t.Errorf("its repetition: %d, want 409", status)
+	}
+}
+
+// Where the middleware can not be told that the upstream gave no answer, the proxy's own is not saved in place of one, whatever a Save
+// says: the connection is cut, the outcome is unknown, and the log says why.
+func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close() // nobody listens there
+	text := func(s string) *url.URL {
+		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
+	}
+	for name, upstream := range map[string]*url.URL{
+		"nobody there":   {Scheme: "http", Host: ln.Addr().String()},
+		"no answer":      text(""),
+		"half of a body": text("HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf"),
+	} {
+		var logs strings.Builder
+		srv := wrapped(t, upstream, &logs, func(w http.ResponseWriter) http.ResponseWriter { return hiding{w} })
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		if res, err := srv.Client().Do(r); err == nil {
+			res.Body.Close()
+			t.Errorf("%s: the client got %d, want nothing", name, res.StatusCode)
+		}
+		if status, header, body := post(t, srv, "/", "k", ""); status != http.StatusConflict || !strings.Contains(body, "outcome-unknown") {
+			t.Errorf("%s: its repetition: %d %v %s, want 409 outcome-unknown", name, status, header, body)
+		}
+		srv.Close()
+		if !strings.Contains(logs.String(), "Unwrap") {
+			t.Errorf("%s: logged was %q", name, logs.String())
+		}
+	}
+	srv := wrapped(t, text(wireCreated), new(strings.Builder), func(w http.ResponseWriter) http.ResponseWriter { return hiding{w} })
+	for _, mark := range []string{"", "true"} {
+		if status, header, body := post(t, srv, "/", "k", ""); status != http.StatusCreated || body != "done" || header.Get("Idempotent-Replayed") != mark {
+			t.Errorf("an answer: %d %v %s", status, header, body)
+		}
 	}
 }

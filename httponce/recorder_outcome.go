@@ -53,7 +53,8 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 }
 
 // NotDone tells the middleware, from inside of its handler, that nothing of this request took hold, whatever
-// the status says: its key may be used again. Without a middleware around w it does nothing.
+// the status says: its key may be used again. Without a middleware around w, or where what w wraps can not be seen because it has no
+// method Unwrap, it does nothing.
 func NotDone(w http.ResponseWriter) {
 	if r, ok := unwrapped[interface{ markNotDone() }](w); ok {
 		r.markNotDone()
