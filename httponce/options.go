@@ -236,8 +236,12 @@ func (s *settings) checkNames() error {
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}
-	if u, err := url.Parse(s.problems); err != nil || u.Opaque != "" || !strings.Contains(s.problems, "/") || strings.ContainsAny(s.problems, "<>\" ") {
-		return fmt.Errorf("%w: ProblemBase: %q is no URI that a name can follow", everonce.ErrInvalidArgument, s.problems)
+	return checkProblemBase(s.problems)
+}
+
+func checkProblemBase(base string) error {
+	if u, err := url.Parse(base); err != nil || u.Opaque != "" || !strings.Contains(base, "/") || strings.ContainsAny(base, "<>\" ") {
+		return fmt.Errorf("%w: ProblemBase: %q is no URI that a name can follow", everonce.ErrInvalidArgument, base)
 	}
 	return nil
 }

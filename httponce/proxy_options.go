@@ -69,7 +69,7 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 	case c.ConnectTimeout < 0 || c.MaxIdle < 0:
 		return c, fmt.Errorf("%w: ConnectTimeout and MaxIdle must not be negative", everonce.ErrInvalidArgument)
 	}
-	return c, nil
+	return c, checkProblemBase(c.ProblemBase)
 }
 
 // transport returns what requests go out by.

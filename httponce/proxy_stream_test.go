@@ -224,7 +224,7 @@ func TestProxyRefuses(t *testing.T) {
 	}
 	ok := &url.URL{Scheme: "http", Host: "service.test"}
 	for name, opts := range map[string]httponce.ProxyOptions{
-		"KeyHeader": {KeyHeader: "no header"}, "ConnectTimeout": {ConnectTimeout: -1}, "MaxIdle": {MaxIdle: -1},
+		"KeyHeader": {KeyHeader: "no header"}, "ConnectTimeout": {ConnectTimeout: -1}, "MaxIdle": {MaxIdle: -1}, "ProblemBase": {ProblemBase: "problems"},
 	} {
 		if _, err := httponce.Proxy(ok, &opts); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

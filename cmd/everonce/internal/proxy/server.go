@@ -78,7 +78,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	}
 	opts := &httponce.ProxyOptions{
 		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
-		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, Log: s.log,
+		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Log: s.log,
 	}
 	if c.UpstreamIdle == 0 {
 		opts.IdleTimeout = -1
@@ -174,7 +174,7 @@ func (s *Server) options(secret []byte) (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
-		MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
+		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
 	if opts.Principal, err = principal.New(c.Route.Principal, secret); err != nil {

@@ -3,9 +3,11 @@ package proxy
 import (
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
@@ -14,7 +16,7 @@ import (
 func TestEveryOptionIsASetting(t *testing.T) {
 	args := []string{
 		"--required", "--key-pattern=.+", "--unknown=reexecute", "--save=409=released", "--wait=1s", "--deadline=1s", "--answer-within=1s",
-		"--end-with-client", "--fail-open", "--echo-key", "--fingerprint-headers=Content-Type", "--allow-headers=X-A",
+		"--end-with-client", "--fail-open", "--echo-key", "--problem-base=https://example.com/problems/", "--fingerprint-headers=Content-Type", "--allow-headers=X-A",
 	}
 	c := configOf(t, args...)
 	c.Routes = map[string]config.Route{"/a": c.Route}
@@ -24,10 +26,8 @@ func TestEveryOptionIsASetting(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := map[string]string{
-		"Name":        "a route is named by its pattern",
-		"Reconcile":   "there is nobody to ask",
-		"ProblemBase": "the pages are this project's",
-		"RetryAfter":  "the default",
+		"Name":      "a route is named by its pattern",
+		"Reconcile": "there is nobody to ask",
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(*opts), reflect.ValueOf(opts.Route), reflect.ValueOf(opts.Routes["/a"])} {
 		for i := range v.NumField() {
@@ -37,7 +37,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 			}
 		}
 	}
-	if opts.MaxStillRunning != 1024 || opts.MaxWaiting != 256 || opts.MaxSpool != 1<<30 {
+	if opts.MaxStillRunning != 1024 || opts.MaxWaiting != 256 || opts.MaxSpool != 1<<30 || opts.RetryAfter != 5*time.Second {
 		t.Errorf("the defaults are not the library's: %+v", opts)
 	}
 	s.conf = configOf(t, "--max-still-running=7", "--max-waiting=8", "--key-header=X-Key")
@@ -61,5 +61,22 @@ func TestProxyKeyPattern(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), "secret") {
 		t.Errorf("the log has the key: %s", p.log.String())
+	}
+}
+
+// The proxy's problems, the middleware's and those of an upstream that gives no answer, are where they are said to be; and a client is
+// told how long to wait, where it is the proxy that can not go on.
+func TestProxyProblemBaseAndRetryAfter(t *testing.T) {
+	const base = "https://example.com/problems/"
+	p := startBefore(t, "http://127.0.0.1:1", "--problem-base="+base, "--retry-after=90s", "--required")
+	for name, headers := range map[string][]string{"missing-key": nil, "upstream-unreachable": {"Idempotency-Key", "k"}} {
+		if res, body := send(t, "POST", p.url+"/", "", headers...); !strings.Contains(body, `"type":"`+base+name+`"`) || !strings.Contains(res.Header.Get("Link"), "<"+base+name+">") {
+			t.Errorf("%s: %d %v %s", name, res.StatusCode, res.Header, body)
+		}
+	}
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
+	large := strings.Repeat("x", 100<<10)
+	if res, body := send(t, "POST", p.url+"/", large, "Idempotency-Key", "k"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "90" {
+		t.Errorf("without room for a body: %d %v %s", res.StatusCode, res.Header, body)
 	}
 }

@@ -30,6 +30,8 @@ type Config struct {
 	UpstreamMaxIdle             int
 	KeyHeader, Marker           string
 	EchoKey                     bool
+	ProblemBase                 string
+	RetryAfter                  time.Duration
 	MaxWaiting                  int
 	MaxStillRunning             int
 	MaxSpool                    int64

@@ -70,6 +70,8 @@ var fields = []Field{
 	set("key-header", "Idempotency-Key", "request header that carries the key", func(c *Config) pflag.Value { return (*text)(&c.KeyHeader) }),
 	set("marker", "Idempotent-Replayed", "response header of an answer that is not the first", func(c *Config) pflag.Value { return (*text)(&c.Marker) }),
 	set("echo-key", "false", "repeat the key in the answer", func(c *Config) pflag.Value { return (*truth)(&c.EchoKey) }),
+	set("problem-base", "", "URI that the types of problems begin with, like https://example.com/problems/ (where empty: this project's pages)", func(c *Config) pflag.Value { return (*text)(&c.ProblemBase) }),
+	set("retry-after", "5s", "what a client is told to wait while the store is down, or max-spool is reached", func(c *Config) pflag.Value { return (*term)(&c.RetryAfter) }),
 	set("max-waiting", "256", "requests that may wait for another attempt, at any time", func(c *Config) pflag.Value { return (*count)(&c.MaxWaiting) }),
 	set("max-still-running", "1024", "requests that may go on upstream after answer-within, at any time", func(c *Config) pflag.Value { return (*count)(&c.MaxStillRunning) }),
 	set("max-spool", "1GiB", "bytes of request bodies in temporary files, at any time; at least the largest max-body", func(c *Config) pflag.Value { return (*size)(&c.MaxSpool) }),
