@@ -69,6 +69,9 @@ type Route struct {
 	// answered 400, by the problem invalid-key with the error's text as its detail, and nothing is claimed. A text that
 	// holds the key is not sent. It may be called concurrently; its panic goes on.
 	CheckKey func(key string) error
+	// KeyRule is what CheckKey demands, in words, like "a UUID in lower case": [Policy] publishes it, and nothing else reads it.
+	// Default: that a key is checked.
+	KeyRule string
 	// Name names the route in the scope of its keys; where it answers "" the default holds. Default: the pattern, or
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is there where a
 	// [http.ServeMux] has routed the request before it came here, and not where the middleware is around the mux. By
@@ -256,6 +259,9 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 			return nil, fmt.Errorf("%w: Methods: %q is no method", everonce.ErrInvalidArgument, m)
 		}
 		rt.methods[m] = true
+	}
+	if r.KeyRule != "" && r.CheckKey == nil {
+		return nil, fmt.Errorf("%w: KeyRule says what CheckKey demands, and there is none", everonce.ErrInvalidArgument)
 	}
 	if err := r.checkNumbers(); err != nil {
 		return nil, err

@@ -46,6 +46,7 @@ func TestBadOptions(t *testing.T) {
 		`reconcile needs Reconcile`:        {Policy: everonce.Reconcile},
 		`asked where the Policy is refuse`: {Policy: everonce.Refuse, Reconcile: ask},
 		`asked where the Policy is reexec`: {Policy: everonce.Reexecute, Reconcile: ask},
+		`KeyRule says what CheckKey`:       {KeyRule: "a UUID"},
 	} {
 		for in, opts := range map[string]*Options{
 			"":                            {Route: r},

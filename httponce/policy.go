@@ -20,7 +20,7 @@ import (
 const policyPage = "https://github.com/everonce/everonce/blob/main/docs/reference/http-policy.md"
 
 // Policy returns a handler that publishes how keys are treated, as a JSON document: the header, what a key may
-// be, and for each route its methods, how long answers are kept and keys remembered, what must be equal in a
+// be, and for each route its methods, what more it demands of a key, how long answers are kept and keys remembered, what must be equal in a
 // repetition, what is said while the first request runs, and the limits. The draft demands that a service publishes
 // these (draft-ietf-httpapi-idempotency-key-header, section 2). It names no secrets and needs no authentication.
 //
@@ -87,6 +87,7 @@ type publishedRoute struct {
 	Pattern          string               `json:"pattern,omitempty"`
 	Methods          []string             `json:"methods"`
 	Required         bool                 `json:"required"`
+	KeyRule          string               `json:"key_rule,omitempty"`
 	Retention        string               `json:"retention"`
 	RetentionSeconds json.Number          `json:"retention_seconds"`
 	Remember         string               `json:"remember"`
@@ -97,6 +98,9 @@ type publishedRoute struct {
 	MaxBodyBytes     int64                `json:"max_body_bytes"`
 	MaxAnswerBytes   int64                `json:"max_answer_bytes"`
 }
+
+// unsaidRule is what is published of a CheckKey whose rule nobody has put into words.
+const unsaidRule = "each key is checked, and one that is refused is told why"
 
 type publishedFingerprint struct {
 	Alg     string         `json:"alg"`
@@ -137,6 +141,9 @@ func (rt *route) published(receivers everonce.Lifetime) publishedRoute {
 		InFlight:     publishedInFlight{problemInProgress.status, isoDuration(rt.Wait), seconds(rt.Wait)},
 		Answers:      map[string]string{},
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
+	}
+	if rt.CheckKey != nil {
+		p.KeyRule = orDefault(rt.KeyRule, unsaidRule)
 	}
 	if !rt.sum.ignoreHost {
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")

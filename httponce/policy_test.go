@@ -50,7 +50,7 @@ func quoted(t *testing.T, page, language string, n int) string {
 func TestPolicyIsAsDocumented(t *testing.T) {
 	h := policyOf(t, everonce.ForWeb(), &httponce.Options{Routes: map[string]httponce.Route{
 		"POST /payments": {
-			Required: true, Lifetime: everonce.ForFinance(), Wait: 2500 * time.Millisecond,
+			Required: true, CheckKey: func(string) error { return nil }, KeyRule: "a UUID in lower case", Lifetime: everonce.ForFinance(), Wait: 2500 * time.Millisecond,
 			Fingerprint: httponce.Fingerprint{IgnoreHost: true, Headers: []string{"content-type"}, JSONExcept: []string{"/sentAt"}},
 			Save:        httponce.Save{"409": httponce.Released},
 		},
@@ -145,6 +145,23 @@ func TestPolicyLifetimes(t *testing.T) {
 		r := doc.Routes[0]
 		if r["retention"] != c.iso || r["retention_seconds"] != c.seconds || r["remember"] != "PT0S" || r["remember_seconds"] != 0.0 {
 			t.Errorf("%v is %v, %v; remember %v, %v", c.retention, r["retention"], r["retention_seconds"], r["remember"], r["remember_seconds"])
+		}
+	}
+}
+
+// What a route demands of a key beyond what all do is told in its own words; that it demands something, in any case.
+func TestPolicyOfKeys(t *testing.T) {
+	check := func(string) error { return errors.New("no") }
+	h := policyOf(t, everonce.Lifetime{}, &httponce.Options{Routes: map[string]httponce.Route{
+		"/a": {CheckKey: check}, "/b": {CheckKey: check, KeyRule: "a UUID"},
+	}})
+	var doc struct{ Routes []map[string]any }
+	if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []any{nil, "each key is checked, and one that is refused is told why", "a UUID"} {
+		if got := doc.Routes[i]["key_rule"]; got != want {
+			t.Errorf("%v: %v, want %v", doc.Routes[i]["pattern"], got, want)
 		}
 	}
 }

@@ -28,6 +28,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	none := map[string]string{
 		"Name":      "a route is named by its pattern",
 		"Reconcile": "there is nobody to ask",
+		"KeyRule":   "the proxy publishes no policy",
 	}
 	for _, v := range []reflect.Value{reflect.ValueOf(*opts), reflect.ValueOf(opts.Route), reflect.ValueOf(opts.Routes["/a"])} {
 		for i := range v.NumField() {
