@@ -17,6 +17,9 @@ type fileParser struct {
 // pathSeparator is in no key and no pattern.
 const pathSeparator = "\x00"
 
+// null is the tag of what has no value.
+const null = "!!null"
+
 // routesKey is where the file has its routes.
 const routesKey = "routes"
 
@@ -42,7 +45,7 @@ func (p *fileParser) errorf(n *yaml.Node, format string, args ...any) error {
 // mapping reads a mapping of settings.
 func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool) (map[string]any, error) {
 	n = behindAlias(n)
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+	if n.Tag == null {
 		return map[string]any{}, nil
 	}
 	if n.Kind != yaml.MappingNode {
@@ -59,6 +62,8 @@ func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool
 			return nil, p.errorf(key, "unknown key %q", key.Value)
 		case twice:
 			return nil, p.errorf(key, "%q is there a second time", key.Value)
+		case behindAlias(value).Tag == null: // forgotten, perhaps: none at all could be no protection at all
+			return nil, p.errorf(key, `%q has no value: leave it out for its default, or write [] or "" for none`, key.Value)
 		}
 		path := above + key.Value
 		p.lines[path] = key.Line
@@ -103,14 +108,11 @@ func (p *fileParser) value(n *yaml.Node) (string, error) {
 	n = behindAlias(n)
 	switch n.Kind {
 	case yaml.ScalarNode:
-		if n.Tag == "!!null" {
-			return "", nil
-		}
 		return n.Value, nil
 	case yaml.SequenceNode:
 		var elements []string
 		for _, e := range n.Content {
-			if e = behindAlias(e); e.Kind != yaml.ScalarNode || strings.Contains(e.Value, ",") {
+			if e = behindAlias(e); e.Kind != yaml.ScalarNode || e.Tag == null || strings.Contains(e.Value, ",") {
 				return "", p.errorf(e, "an element of a list must be a text without a comma")
 			}
 			elements = append(elements, e.Value)

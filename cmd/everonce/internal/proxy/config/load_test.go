@@ -63,7 +63,7 @@ routes:
   api.example.com/:
     required: false
     profile: stripe
-    save:
+    save: {}
     methods: []
 `, nil, "--lease=7s")
 	if err != nil {
@@ -155,6 +155,10 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:2: there must be settings here`:        "routes:\n  /a: hunter2\n",
 		`proxy.yaml:1: routes must be settings by pattern`: "routes: hunter2\n",
 		`proxy.yaml:1: an element of a list`:               "methods: [[hunter2]]\n",
+		`an element of a list must be a text`:              "methods:\n  - POST\n  -\n",
+		`proxy.yaml:2: "methods" has no value: leave it`:   "wait: 1s\nmethods:\nlease: 1s\n",
+		`proxy.yaml:3: "methods" has no value`:             "routes:\n  /a:\n    methods:\n",
+		`proxy.yaml:1: "identity-secret-file" has no`:      "identity-secret-file: ~\n",
 		`proxy.yaml: line 2`:                               "a: 1\n\tb: hunter2\n",
 	} {
 		_, _, err := load(t, file, nil)
