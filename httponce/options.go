@@ -96,7 +96,9 @@ type Route struct {
 	Wait time.Duration
 	// Policy is for requests whose outcome nobody knows. Default: the receiver's.
 	Policy everonce.Policy
-	// Reconcile is asked about such a request where the policy is [everonce.Reconcile].
+	// Reconcile is asked about such a request where the policy is [everonce.Reconcile]. The answer that it says has happened is sent
+	// as it is, and counts as done ([everonce.Executed], and then Replayed), also from 400 on, where a handler's counts as Rejected: a
+	// verdict has no refusal.
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error)
 
 	// Deadline ends the context of the handler. Default 5 minutes; negative is none.

@@ -32,6 +32,7 @@ func TestReconciledAnswers(t *testing.T) {
 		"a status": {httponce.Answer{Status: 204}, got{status: 204, mark: "true"}},
 		"nothing":  {httponce.Answer{}, got{status: 200, mark: "true"}},
 		"a body":   {httponce.Answer{Body: []byte("paid")}, got{status: 200, body: "paid", mark: "true"}},
+		"refused":  {httponce.Answer{Status: 402, Body: []byte("no money")}, got{status: 402, body: "no money", mark: "true"}}, // a value all the same
 	} {
 		t.Run(name, func(t *testing.T) {
 			svc := reconciled(t, func() (everonce.Verdict[httponce.Answer], error) { return everonce.Happened(c.answer), nil })
