@@ -223,3 +223,6 @@ func (w *txWriter) WriteHeader(status int) {
 
 // markNotDone is for [NotDone].
 func (w *txWriter) markNotDone() { w.own.markNotDone() }
+
+// markUnknown is for another protected handler inside of this one, which can not give its answer for good yet.
+func (w *txWriter) markUnknown() { w.own.markUnknown() }

@@ -53,6 +53,31 @@ func TestProtectedInsideOfAnother(t *testing.T) {
 	}
 }
 
+// So it is inside of a transaction, on another store.
+func TestProtectedInsideOfATransaction(t *testing.T) {
+	status := 500
+	inner := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { answers(status, "paid")(w, r) }})
+	outer := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		inner.ServeHTTP(w, r)
+		return tx.add("charge")
+	}})
+	outer.post("k")
+	for range 2 {
+		if g := outer.post("k"); g.status != 409 || g.problem != "outcome-unknown" || g.mark != "" {
+			t.Errorf("it got %+v", g)
+		}
+	}
+	if err := inner.recv.Settle(t.Context(), keyOf("k"), everonce.Settlement{Verdict: everonce.SettleNotDone}); err != nil {
+		t.Fatal(err)
+	}
+	status = 201
+	for _, mark := range []string{"", "true"} {
+		if g := outer.post("k"); g.status != 201 || g.mark != mark || inner.ran() != 2 || outer.db.count("charge") != 1 {
+			t.Errorf("when it was settled, it got %+v, after %d calls", g, inner.ran())
+		}
+	}
+}
+
 // A protected handler inside of a transaction on its own store would wait for itself: that is told clearly. The
 // 500 rolls the transaction back.
 func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
