@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/everonce/everonce"
 )
@@ -12,8 +13,8 @@ import (
 // Answer is what a handler answered, as it is saved. A reconciler that knows what became of a request makes
 // one: see [Route.Reconcile].
 type Answer struct {
-	Status int // 0 is 200
-	Header http.Header
+	Status int         // 0 is 200
+	Header http.Header // a Content-Length that is not the body's is left out
 	Body   []byte
 	// Trailer is sent after the body.
 	Trailer http.Header
@@ -25,10 +26,15 @@ type Answer struct {
 	saved *savedAnswer
 }
 
-// setStatus sets the status of an answer that somebody made without one: 200.
-func (a *Answer) setStatus() {
+// mend sets the status of an answer that somebody made without one, 200, and leaves a Content-Length out that is not the body's:
+// no client could read such an answer to its end.
+func (a *Answer) mend() {
 	if a.Status == 0 {
 		a.Status = http.StatusOK
+	}
+	if _, told := a.Header["Content-Length"]; told && a.Header.Get("Content-Length") != strconv.Itoa(len(a.Body)) {
+		a.Header = a.Header.Clone() // the caller's stays as it is
+		a.Header.Del("Content-Length")
 	}
 }
 
@@ -47,7 +53,7 @@ func (answerCodec) Name() string { return "http/1" }
 // Marshal encodes an Answer.
 func (answerCodec) Marshal(v any) ([]byte, error) {
 	a, ok := v.(Answer)
-	a.setStatus()
+	a.mend()
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("httponce: %T is no Answer", v)
@@ -71,7 +77,7 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // summary is what outlives the answer: all but the body and the trailers, and of the headers only Location and
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
-	a.setStatus()
+	a.mend()
 	if s := a.saved; s != nil && s.head <= everonce.MaxSummaryLen {
 		return s.summary()
 	}

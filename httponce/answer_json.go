@@ -13,7 +13,7 @@ import (
 // MarshalJSON writes an answer in the form of the status handler's document, which is also what an operator gives to
 // "everonce keys settle --result". A body that is not kept with the answer itself is an error.
 func (a Answer) MarshalJSON() ([]byte, error) {
-	a.setStatus()
+	a.mend()
 	if !a.hasStatus() {
 		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
 	}
@@ -51,7 +51,7 @@ func (a *Answer) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("httponce: an answer: %w", err)
 	}
 	got := Answer{Status: doc.Status, Header: typedFields(doc.Headers), Body: doc.BodyBase64, Trailer: typedFields(doc.Trailers)}
-	got.setStatus()
+	got.mend()
 	switch {
 	case !got.hasStatus():
 		return fmt.Errorf("httponce: %d is no status of an answer", doc.Status)

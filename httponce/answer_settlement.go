@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/everonce/everonce"
@@ -20,22 +19,17 @@ import (
 // is not the body's is left out.
 func (a Answer) Settlement() (everonce.Settlement, error) {
 	s := everonce.Settlement{Verdict: everonce.SettleDone}
-	a.setStatus()
+	a.mend()
 	if err := a.canBeSettled(); err != nil {
 		return s, err
 	}
-	kept := a
-	if length := a.Header.Get("Content-Length"); length != strconv.Itoa(len(a.Body)) {
-		kept.Header = a.Header.Clone() // the caller's stays as it is
-		kept.Header.Del("Content-Length")
-	}
 	switch {
-	case kept.Status >= http.StatusBadRequest:
-		s.Failure = &everonce.PermanentError{Code: failureCode(kept.Status), Detail: kept.encode()}
-	case kept.Elided:
-		s.Summary = kept.summary()
+	case a.Status >= http.StatusBadRequest:
+		s.Failure = &everonce.PermanentError{Code: failureCode(a.Status), Detail: a.encode()}
+	case a.Elided:
+		s.Summary = a.summary()
 	default:
-		s.Encoded, s.Codec, s.Summary = kept.encode(), answerCodec{}.Name(), kept.summary()
+		s.Encoded, s.Codec, s.Summary = a.encode(), answerCodec{}.Name(), a.summary()
 	}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,23 @@ func TestReconciledAnswers(t *testing.T) {
 				t.Errorf("the handler was called %d times", svc.ran())
 			}
 		})
+	}
+}
+
+// A length that is another body's, as it comes with the header of a gateway's answer, cuts no answer short.
+func TestReconciledWithAnotherLength(t *testing.T) {
+	theirs := http.Header{"Content-Length": {"99"}, "Location": {"/payments/1"}}
+	svc := reconciled(t, func() (everonce.Verdict[httponce.Answer], error) {
+		return everonce.Happened(httponce.Answer{Status: 201, Header: theirs, Body: []byte("paid")}), nil
+	})
+	srv := httptest.NewServer(svc)
+	t.Cleanup(srv.Close)
+	post(t, srv, "/payments", "k", "")
+	for range 2 { // asked, and saved
+		status, header, body := post(t, srv, "/payments", "k", "")
+		if status != http.StatusCreated || header.Get("Location") != "/payments/1" || body != "paid" || theirs.Get("Content-Length") != "99" {
+			t.Errorf("it got %d %v %q", status, header, body)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func (x *exchange) answer(v verdict) {
 	e := errorOf(v.err)
 	switch v.res.Outcome {
 	case everonce.Executed, everonce.Replayed, everonce.NotRecorded: // where nothing was written now, it was reconciled
-		v.res.Value.setStatus()
+		v.res.Value.mend()
 		if !v.res.Value.hasStatus() {
 			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.keyHash(), "status", v.res.Value.Status)
 			x.problem(problemUnreadable, x.retryAfter)

@@ -134,7 +134,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 	}
 	switch res.Outcome {
 	case everonce.Replayed:
-		res.Value.setStatus()
+		res.Value.mend()
 		if !res.Value.hasStatus() {
 			h.refuse(w, problemUnreadable, h.retryAfter)
 			return
