@@ -141,6 +141,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
 	}
 	if x.attempt != nil {
+		pr.Out.Header.Del("Expect") // the body is here, and waits for nobody's leave
 		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	}
 	if x.attempt != nil || !safeMethods[pr.Out.Method] {

@@ -123,3 +123,15 @@ func TestProxyLargeBodyWithAKey(t *testing.T) {
 		t.Errorf("the upstream got %d requests, or another body", len(seen))
 	}
 }
+
+// A body that has been read waits for nobody's leave: an upstream that gives none would be waited for.
+func TestProxyAsksForNoLeaveToSend(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
+	srv := newProxy(t, u.url, nil, nil)
+	if status, _, _ := post(t, srv, "/", "k", "amount=1", "Expect", "100-continue"); status != http.StatusCreated {
+		t.Errorf("%d", status)
+	}
+	if seen := u.seen(); len(seen) != 1 || seen[0].body != "amount=1" || strings.Contains(strings.ToLower(seen[0].head), "expect") {
+		t.Errorf("the upstream got %q", seen)
+	}
+}
