@@ -3,8 +3,10 @@ package httponce
 import (
 	"encoding/json"
 	"math"
+	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -48,6 +50,20 @@ type document struct {
 	Detail string `json:"detail,omitempty"`
 	// Code is a failure's own, where the application has refused.
 	Code string `json:"code,omitempty"`
+}
+
+// is reports whether a document is that problem: by its title, which may be the draft's, or by our type, wherever its page is.
+func (d *document) is(p problem) bool {
+	return strings.EqualFold(d.Title, p.title) || strings.HasSuffix(strings.TrimSuffix(d.Type, ".md"), "/"+p.name)
+}
+
+// maxProblem is the longest problem of somebody else's that is read to find out what a 409 says.
+const maxProblem = 64 << 10
+
+// isProblem reports whether an answer's body is a problem, as its header says.
+func isProblem(h http.Header) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && media == "application/problem+json"
 }
 
 // answer returns the problem as a whole answer.

@@ -1,7 +1,10 @@
 package httponce
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"mime"
 	"net/http"
 	"sync"
@@ -48,7 +51,21 @@ func answered(res *http.Response) error {
 	}
 	x.answer.ReadCloser = res.Body
 	res.Body = &x.answer
+	if res.StatusCode == http.StatusConflict && isProblem(res.Header) {
+		x.undecided(res)
+	}
 	return nil
+}
+
+// undecided looks at a conflict. A service that honours keys itself says by it that another attempt runs, or that the outcome is
+// unknown: then this request did nothing, and what its repetition gets is for the service to say.
+func (x *passage) undecided(res *http.Response) {
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem+1))
+	var d document
+	if err == nil && json.Unmarshal(text, &d) == nil && (d.is(problemInProgress) || d.is(problemUnknown)) {
+		NotDone(x.w)
+	}
+	res.Body = &joined{Reader: io.MultiReader(bytes.NewReader(text), res.Body), Closer: res.Body}
 }
 
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every

@@ -16,8 +16,6 @@ const (
 	// that its connection can be used again.
 	transportDrainBytes = 64 << 10
 	transportDrainTime  = time.Second
-	// transportProblemBytes is the longest problem that is read to find out whether a 409 says "in progress".
-	transportProblemBytes = 64 << 10
 )
 
 // transportBody is the body of an answer, or what could be read of it, in front of what is still to come.
@@ -125,28 +123,22 @@ func transportStreams(h http.Header) bool {
 // draft's), or, for servers that write no problems, by a Retry-After. A 409 of the application, or one whose outcome is
 // unknown, says neither. The error says how the answer was cut off.
 func (a *transportAttempt) inProgress() (bool, error) {
-	if media, _, err := mime.ParseMediaType(a.resp.Header.Get("Content-Type")); err == nil && media == "application/problem+json" {
-		text, whole, err := a.peek(transportProblemBytes)
+	if isProblem(a.resp.Header) {
+		text, whole, err := a.peek(maxProblem)
 		if err != nil {
 			return false, err
 		}
-		var p document
-		if whole && json.Unmarshal(text, &p) == nil {
+		var d document
+		if whole && json.Unmarshal(text, &d) == nil {
 			switch {
-			case strings.EqualFold(p.Title, problemInProgress.title), transportNames(p.Type, problemInProgress):
+			case d.is(problemInProgress):
 				return true, nil
-			case strings.EqualFold(p.Title, problemUnknown.title), transportNames(p.Type, problemUnknown):
+			case d.is(problemUnknown):
 				return false, nil
 			}
 		}
 	}
 	return a.resp.Header.Get("Retry-After") != "", nil
-}
-
-// transportNames reports whether a problem's type is ours of that name, wherever its page is.
-func transportNames(uri string, p problem) bool {
-	uri = strings.TrimSuffix(uri, ".md")
-	return strings.HasSuffix(uri, "/"+p.name)
 }
 
 // errTransportNoAnswer is what a base that keeps to no contract is told by.
