@@ -117,10 +117,15 @@ func (s *Server) checkRoutes(invalid func(string, ...any) error) error {
 	for pattern, r := range s.conf.Routes {
 		routes[pattern] = r
 	}
+	protects := false
 	for pattern, r := range routes {
+		protects = protects || len(r.Methods) > 0
 		if r.FailOpen && s.conf.UpstreamKey == config.KeyDownstream {
 			return invalid("%sfail-open with upstream-key downstream: an unprotected request would reach the upstream with another key", where(pattern))
 		}
+	}
+	if !protects {
+		return invalid("methods: no method heeds a key, here or in a route, so that nothing would be protected")
 	}
 	return nil
 }

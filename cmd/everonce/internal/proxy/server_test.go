@@ -224,6 +224,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"upstream-ca":  {"--upstream-ca=x.pem"},
 		"upstream-key": {"--upstream-key=downstream", "--fail-open"},
 		"ProblemBase":  {"--problem-base=problems"},
+		"no method":    {"--methods="},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
