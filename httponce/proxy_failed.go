@@ -45,7 +45,7 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	failure, retryAfter := upstreamLost, time.Duration(0)
 	var unsent *notSentError
 	switch {
-	case errors.As(err, &unsent):
+	case errors.As(err, &unsent), !x.asked:
 		failure, retryAfter = upstreamUnreachable, time.Second
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded), isTimeout(err):
 		failure = upstreamTimeout

@@ -54,6 +54,21 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 	}
 }
 
+// An upgrade to what is no protocol is refused before anything is sent: a client makes no operation unknown by it.
+func TestProxyReleasesAnUpgradeToNothing(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
+	srv := newProxy(t, u.url, nil, nil)
+	for range 2 {
+		status, _, body := post(t, srv, "/", "k", "", "Connection", "Upgrade", "Upgrade", "\x80")
+		if status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") || len(u.seen()) != 0 {
+			t.Errorf("%d %s, and the upstream got %q", status, body, u.seen())
+		}
+	}
+	if status, _, _ := post(t, srv, "/", "k", ""); status != http.StatusCreated {
+		t.Errorf("without it: %d", status)
+	}
+}
+
 // The log says which request the upstream did not answer, by the hash of its key, and nothing that a query may hold; whoever
 // observes the middleware is told the problem that the client got.
 func TestProxyLogsWhatHadNoAnswer(t *testing.T) {

@@ -18,6 +18,7 @@ type passage struct {
 	w       http.ResponseWriter
 	attempt *everonce.Attempt // nil for a request without a key
 	bodyErr error             // the request's body could not be read
+	asked   bool              // it came as far as the transport
 	answer  answerBody
 	stream  atomic.Bool // the answer passes as it comes
 }

@@ -24,7 +24,8 @@ var errBodyLost = errors.New("the request's body could not be read")
 
 // RoundTrip sends r.
 func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if passageOf(r).bodyErr != nil {
+	x := passageOf(r)
+	if x.asked = true; x.bodyErr != nil {
 		return nil, &notSentError{errBodyLost}
 	}
 	var s sending
