@@ -335,18 +335,20 @@ func TestSettleText(t *testing.T) {
 	}
 }
 
-func TestSettleAFailureWithASummary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(nil)
-		r := newReceiver(t, s, everonce.Refuse, nil)
-		leaveUnknown(t, r, keyOf("x"))
-		checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{
-			Verdict: everonce.SettleDone, Failure: &everonce.PermanentError{Code: "declined"}, Summary: []byte("see #7"),
-		}), nil)
-		time.Sleep(everonce.ForWeb().Retention)
-		_, err := do(t, r, keyOf("x"), never(t), everonce.Expired, everonce.ErrExpired)
-		checkEqual(t, "Summary", string(asError(t, err).Summary), "see #7")
-	})
+// What outlives a settled refusal is its summary, and where it has none its code, as of one that the work returned.
+func TestWhatOutlivesASettledFailure(t *testing.T) {
+	for want, summary := range map[string][]byte{"see #7": []byte("see #7"), "declined": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
+			leaveUnknown(t, r, keyOf("x"))
+			checkErr(t, r.Settle(context.Background(), keyOf("x"), everonce.Settlement{
+				Verdict: everonce.SettleDone, Failure: &everonce.PermanentError{Code: "declined"}, Summary: summary,
+			}), nil)
+			time.Sleep(everonce.ForWeb().Retention)
+			_, err := do(t, r, keyOf("x"), never(t), everonce.Expired, everonce.ErrExpired)
+			checkEqual(t, "Summary", string(asError(t, err).Summary), want)
+		})
+	}
 }
 
 func TestSettleAStepWhenTheStoreFails(t *testing.T) {
