@@ -49,6 +49,19 @@ func TestBatchWhoseCommitWasLost(t *testing.T) {
 	}
 }
 
+// What became of a lost commit is found out though the caller has gone.
+func TestBatchWhoseCommitWasLostWithItsCaller(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		ctx, cancel := context.WithCancel(context.Background())
+		b.s.on("Commit", 1, func(_ context.Context, call func() error) error {
+			defer cancel()
+			return errors.Join(errCommitLost, call())
+		})
+		checkEqual(b, "outcomes", outcomes(b.transact(ctx, items("a", "b"))), "[executed executed]")
+		checkEqual(b, "runs", fmt.Sprint(b.runs), "map[0:1 1:1]")
+	})
+}
+
 // Of a commit that was lost, and was not made, another may have done a part since: that is the other's, and replayed.
 func TestBatchWhoseCommitWasLostAndOvertaken(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {

@@ -302,6 +302,20 @@ func TestEffectsInSteps(t *testing.T) {
 	}
 }
 
+// Under Reexecute an open step holds nothing up: the operation runs again, and the step as its own policy says.
+func TestEffectsInStepsThatRunAgain(t *testing.T) {
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{EffectsInSteps: true})
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		_, err := everonce.Step(ctx, a, "charge", stepReturns("", errWork))
+		return "", err
+	}, everonce.Failed, errWork)
+	checkEqual(t, "state", recordIn(t, s, keyOf("x")).State, everonce.StateReleased)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		return everonce.Step(ctx, a, "charge", stepReturns("v", nil))
+	}, everonce.Executed, nil)
+}
+
 // A process that died with effects in steps may be followed, under Refuse too: the steps that it left
 // open are refused, each by its own policy.
 func TestEffectsInStepsAfterADeath(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,25 @@ func TestStepTxRunsAgain(t *testing.T) {
 			checkErr(t, err, errDeadlock)
 			checkEqual(t, "runs", runs, want)
 			checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+		})
+	}
+}
+
+// What the work has marked is its own word, whatever the database said: it is not run again.
+func TestStepTxOfAMarkedDeadlock(t *testing.T) {
+	for name, mark := range map[string]func(error) error{
+		"NotDone":   everonce.NotDone,
+		"Permanent": func(err error) error { return everonce.Permanent("busy", err, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r, x := newStepTx(t, nil)
+			runs := 0
+			_, err := inStepTx(t, r, x, s, addsThen(func(tx *mapTx) error { runs++; return mark(tx.Deadlock()) }))
+			if err == nil || !strings.Contains(err.Error(), errDeadlock.Error()) {
+				t.Errorf("%v", err)
+			}
+			checkEqual(t, "runs", runs, 1)
+			s.checkIdle(t)
 		})
 	}
 }

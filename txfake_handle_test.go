@@ -12,8 +12,9 @@ import (
 
 // mapHandle is a transaction as the engine uses it.
 type mapHandle struct {
-	tx     *mapTx
-	joined bool
+	rolledBack bool
+	tx         *mapTx
+	joined     bool
 }
 
 func (h *mapHandle) Tx() *mapTx { return h.tx }
@@ -198,6 +199,12 @@ func (h *mapHandle) Rollback(ctx context.Context) error {
 		return errors.New("the transaction is the caller's")
 	}
 	return h.tx.s.run(ctx, "Rollback", nil, func() error {
+		if h.rolledBack {
+			h.tx.s.mu.Lock()
+			h.tx.s.again++
+			h.tx.s.mu.Unlock()
+		}
+		h.rolledBack = true
 		h.tx.Rollback()
 		return nil
 	})

@@ -38,6 +38,7 @@ type mapStore struct {
 	open     []*mapTx
 	identity *[32]byte
 	begun    int
+	again    int // rollbacks of what was rolled back
 }
 
 var (
@@ -76,13 +77,17 @@ func (s *mapStore) record(key everonce.Key) everonce.Record {
 	return s.records[key.RecordID()]
 }
 
-// checkIdle reports transactions that were left open.
+// checkIdle reports transactions that were left open, or rolled back more than once: a real connection has another by then, or is
+// given up for it.
 func (s *mapStore) checkIdle(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) > 0 || len(s.locks) > 0 {
 		t.Errorf("%d transactions and %d locks were left open", len(s.open), len(s.locks))
+	}
+	if s.again > 0 {
+		t.Errorf("%d transactions were rolled back again", s.again)
 	}
 }
 
