@@ -237,10 +237,12 @@ func TestNotRecordedComesWithTheValue(t *testing.T) {
 		s.heal()
 		do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown)
 
-		// A permanent failure that could not be saved is told with it.
+		// A permanent failure that could not be saved is told, and nobody who asks for ErrNotRecorded takes it for an effect.
 		s.on("Complete", 0, refuse(errNet))
-		_, err = do(t, r, keyOf("p"), returns("", everonce.Permanent("declined", nil, nil)), everonce.NotRecorded, everonce.ErrNotRecorded)
+		_, err = do(t, r, keyOf("p"), returns("", everonce.Permanent("declined", nil, nil)), everonce.NotRecorded, everonce.ErrStore)
 		checkEqual(t, "code", asPermanent(t, err).Code, "declined")
+		checkErr(t, err, errNet)
+		checkEqual(t, "it says that the effect happened", errors.Is(err, everonce.ErrNotRecorded), false)
 	})
 }
 

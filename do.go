@@ -31,13 +31,18 @@ type Result[T any] struct {
 //   - [ErrInProgress] with a retry-after, [ErrMismatch], [ErrExpired], [ErrResultElided]: what the record says.
 //   - [ErrOutcomeUnknown]: an attempt, this one or an earlier, ended and nobody knows whether its
 //     effect happened; under Refuse and Reconcile. This attempt's own error is wrapped.
-//   - [ErrNotRecorded] with the value: the effect happened and could not be recorded.
+//   - [ErrNotRecorded] with the value: the effect happened and could not be recorded. A refusal for good that could
+//     not be recorded is [ErrStore] around its *PermanentError; the outcome is NotRecorded in both cases.
 //   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. Where it has
 //     one, that is what Do returns: the answer of the attempt that lost is dropped.
-//   - [ErrStore]: the store failed before the work was called. [ErrInvalidKey], [ErrInvalidArgument],
-//     [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
+//   - [ErrStore]: the store failed before the work was called; or the work's own error, which is wrapped too, could
+//     not be recorded.
+//   - The context's cause, Failed: ctx ended before the work was called. While it waited for another attempt it is
+//     [ErrInProgress], with the cause.
+//   - [ErrInvalidKey], [ErrInvalidArgument], [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
-// Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec, EffectsInSteps.
+// Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec, EffectsInSteps,
+// Unobserved.
 //
 // Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and
 // the attempt is ended as after an unmarked error.
@@ -239,14 +244,15 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	return res, a.bordered(cause)
 }
 
-// unrecorded is the end of an attempt whose completion was refused or never stored.
-func unrecorded[T any](a *Attempt, res Result[T], err, cause error) (Result[T], error) {
+// unrecorded is the end of an attempt whose completion was refused or never stored. failure is how it was refused
+// for good, if it was: only without one did the effect happen, which is what [ErrNotRecorded] says.
+func unrecorded[T any](a *Attempt, res Result[T], err error, failure *PermanentError) (Result[T], error) {
 	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) {
 		return superseded[T](a, nil)
 	}
 	res.Outcome = NotRecorded
-	if cause != nil {
-		err = errors.Join(cause, err)
+	if failure != nil {
+		return res, a.fail(NotRecorded, ErrStore, errors.Join(failure, err))
 	}
 	return res, a.fail(NotRecorded, ErrNotRecorded, err)
 }

@@ -23,7 +23,8 @@ const (
 	Expired
 	// Elided: it was done; the result was not kept, because of its size or encoding.
 	Elided
-	// NotRecorded: the effect happened and its record could not be saved.
+	// NotRecorded: the work ended, and that could not be saved: the effect happened ([ErrNotRecorded], with the
+	// value), or it was refused for good (a [*PermanentError] in the error).
 	NotRecorded
 	// LeaseLost: another attempt, a reconciler or a settlement took the record; its answer counts.
 	LeaseLost

@@ -19,7 +19,8 @@ import (
 // the step, until that step is settled.
 //
 // fn's errors are read as Do reads those of the work. They come back wrapped; NotDone speaks of the
-// step alone and does not mark the operation as not done. [ErrNotRecorded] comes with the value.
+// step alone and does not mark the operation as not done. [ErrNotRecorded] comes with the value: the effect
+// happened; an error of fn's that could not be recorded comes with [ErrStore].
 // [ErrStepRepeated]: the name was used before in this attempt. [ErrLeaseLost], [ErrAttemptEnded]: stop.
 // Options: WithPolicy, WithReconcile, WithCodec. Inside of an operation under Reconcile a step needs a
 // question of its own, or a policy.
@@ -215,7 +216,11 @@ func (s *stepRun) end(rec StepRecord) error {
 		return s.leaseLost()
 	}
 	s.outcome = NotRecorded
-	return s.fail(NotRecorded, ErrNotRecorded, err)
+	sentinel := ErrStore // fn's error is told beside it
+	if rec.State == StepDone && rec.Result.Kind != ResultFailure {
+		sentinel = ErrNotRecorded
+	}
+	return s.fail(NotRecorded, sentinel, err)
 }
 
 // save writes the step, under the parent's token, and renews the lease with it.

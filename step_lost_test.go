@@ -109,8 +109,9 @@ func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 				s.on("SaveStep", 1, func(_ context.Context, call func() error) error { return call() })
 				inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
 					_, err := everonce.Step(ctx, a, "s", stepReturns("", stepErr))
-					checkErr(t, err, everonce.ErrNotRecorded)
+					checkErr(t, err, everonce.ErrStore)
 					checkErr(t, err, errNet)
+					checkEqual(t, "it says that the effect happened", errors.Is(err, everonce.ErrNotRecorded), false)
 					if name == "NotDone" {
 						checkErr(t, err, errWork)
 					} else {

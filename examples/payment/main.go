@@ -49,7 +49,7 @@ func (s *service) charge(w http.ResponseWriter, r *http.Request) {
 	res, err := everonce.Do(r.Context(), s.receiver, key, func(ctx context.Context, a *everonce.Attempt) (Receipt, error) {
 		return s.gateway(ctx, c, a.DownstreamKey("charge"))
 	}, everonce.FingerprintOf(c.Card, c.Cents))
-	if err != nil && res.Outcome != everonce.NotRecorded { // there the charge is made, and here is its receipt
+	if err != nil && !errors.Is(err, everonce.ErrNotRecorded) { // there the charge is made, and here is its receipt
 		refuse(w, res.Outcome, err)
 		return
 	}
@@ -66,10 +66,12 @@ func refuse(w http.ResponseWriter, o everonce.Outcome, err error) {
 	if e, ok := errors.AsType[*everonce.Error](err); ok && e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
+	if failure, ok := errors.AsType[*everonce.PermanentError](err); ok { // rejected: the same words every time
+		http.Error(w, failure.Error(), http.StatusPaymentRequired)
+		return
+	}
 	status, text := http.StatusServiceUnavailable, "not done, try again" // failed, store_error, lease_lost
 	switch o {
-	case everonce.Rejected:
-		status, text = http.StatusPaymentRequired, err.Error() // the same words every time
 	case everonce.InProgress:
 		status, text = http.StatusConflict, "the charge is being made"
 	case everonce.Mismatch:

@@ -3,6 +3,7 @@ package temporalactivity
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -199,6 +200,23 @@ func TestNotRecorded(t *testing.T) {
 	}
 	if n := g.charges.Load(); n != 1 {
 		t.Errorf("%d charges, want 1", n)
+	}
+}
+
+// TestDeclinedAndNotRecorded: nothing was charged and the store is gone. Temporal takes no receipt.
+func TestDeclinedAndNotRecorded(t *testing.T) {
+	r, err := everonce.NewReceiver(&failing{Store: memstore.New(nil)}, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{fail: func(context.Context, string) error { return everonce.Permanent("card_declined", nil, nil) }}
+	receipts, err := run(t, (&Activities{Receiver: r, Gateway: g}).Charge, Order{ID: "7"})
+	if len(receipts) != 0 {
+		t.Errorf("receipts %v of a charge that was declined", receipts)
+	}
+	refused(t, err, "not_recorded")
+	if !strings.Contains(err.Error(), "card_declined") {
+		t.Errorf("%v does not say that the card was declined", err)
 	}
 }
 
