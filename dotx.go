@@ -20,10 +20,12 @@ import (
 //     what else it holds.
 //   - [ErrTxDoomed]: the transaction did not survive. Roll it back; every later DoTx on it refuses.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
+//   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back, and run the
+//     transaction again. So it is after any other [ErrStore].
 //
 // A replay may be of what the same transaction has recorded, and then goes with it.
 //
-// Options: a Fingerprint, WithLifetime, WithSummary, WithCodec. On SQLite the caller's transaction must have begun
+// Options: a Fingerprint, WithLifetime, WithSummary, WithCodec, Unobserved. On SQLite the caller's transaction must have begun
 // IMMEDIATE; each SQL module says how.
 func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, work func(context.Context) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil || isNil(tx) {
@@ -144,7 +146,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			}
 		}
 		if err != nil {
-			return dissolve[T](own, j, StoreFailed, conflictOr(err), err)
+			return dissolve[T](own, j, StoreFailed, ErrStore, err)
 		}
 		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 			return brokenAs[T](j, err)
@@ -172,21 +174,13 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		err = j.h.Record(own, req, complete)
 	}
 	if err != nil {
-		return dissolve[T](own, j, StoreFailed, conflictOr(err), err)
+		return dissolve[T](own, j, StoreFailed, ErrStore, err)
 	}
 	if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 		return brokenAs[T](j, err)
 	}
 	res.Outcome, res.Provisional = Rejected, true
 	return res, failure
-}
-
-// conflictOr tells a key that another transaction took in between from a failing store.
-func conflictOr(err error) error {
-	if errors.Is(err, ErrConflict) {
-		return ErrConflict
-	}
-	return ErrStore
 }
 
 // dissolve undoes everything behind the savepoint, and proves by it that the transaction is alive.

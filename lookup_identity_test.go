@@ -28,6 +28,7 @@ func TestLookupBindsNothing(t *testing.T) {
 	}
 	res, err := everonce.Lookup[string](ctx, with, keyOf("x"))
 	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrIdentity) // whether it is that store can not be told
+	checkErr(t, err, everonce.ErrStore)
 	bound(false)
 
 	checkErr(t, with.Ready(ctx), nil)

@@ -2,7 +2,6 @@ package everonce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 )
@@ -177,7 +176,7 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 
 // Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does
 // it by itself; call it at start-up to hear of a wrong secret there, and before the first DoTx on a store
-// that nobody has used yet. The error wraps [ErrIdentity] or [ErrStore].
+// that nobody has used yet. The error wraps [ErrStore], and [ErrIdentity] where that is why.
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
 // Ready is [Receiver.Ready].
@@ -202,7 +201,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.fail(StoreFailed, ErrStore, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrIdentity, errors.New("the store is not bound to a secret yet: call Ready first"))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", ErrIdentity))
 	}
 	return nil
 }
