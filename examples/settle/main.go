@@ -11,13 +11,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// settleAll settles what is unknown within a scope by what the ledger says, and returns how many.
-func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string) (int, error) {
+// settleAll settles what is unknown within a scope by what the ledger says, and returns how many. What is not in the
+// ledger counts as not done when nothing has happened to it for so long that its charge can not arrive there any more:
+// late is longer than a lease and the gateway's own timeout together.
+func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string, late time.Duration) (int, error) {
 	settled := 0
 	list := everonce.ListRequest{Scope: within, States: []everonce.State{everonce.StateAbandoned}}
 	for {
@@ -27,14 +30,24 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 		}
 		for _, rec := range page.Records {
 			s := everonce.Settlement{Verdict: everonce.SettleNotDone, By: "nightly settlement"}
-			if receipt, ok := ledger[rec.Name]; ok {
+			receipt, charged := ledger[rec.Name]
+			switch {
+			case rec.UnknownStep != "":
+				continue // only a step is unknown, and this ledger is not the step's
+			case charged:
 				s.Verdict, s.Value = everonce.SettleDone, receipt // what every duplicate will get
+			case page.Now.Sub(rec.UpdatedAt) < late:
+				continue // the charge may still arrive: next time
 			}
 			err := r.Settle(ctx, everonce.Key{Scope: rec.Scope, ID: rec.Name}, s)
-			if err != nil && !errors.Is(err, everonce.ErrNotUnknown) { // somebody else was faster
+			switch {
+			case err == nil:
+				settled++
+			case errors.Is(err, everonce.ErrNotUnknown), errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
+				// somebody else was faster, or is at it
+			default:
 				return settled, err
 			}
-			settled++
 		}
 		if page.Next == (everonce.RecordID{}) {
 			return settled, nil
@@ -78,13 +91,14 @@ func run(ctx context.Context, out io.Writer, file string) (err error) {
 	deliver("order-2", func() (string, error) { return "", errors.New("the request was lost") })
 	deliver("order-1", nil)
 
-	n, err := settleAll(ctx, store, receiver, "shop-1", ledger)
-	if err != nil {
-		return err
+	for _, late := range []time.Duration{time.Hour, 0} { // 0, as if the hour had passed
+		n, err := settleAll(ctx, store, receiver, "shop-1", ledger, late)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "settled:", n)
+		deliver("order-1", nil)
+		deliver("order-2", func() (string, error) { return "receipt-2", nil })
 	}
-	fmt.Fprintln(out, "settled:", n)
-
-	deliver("order-1", nil)
-	deliver("order-2", func() (string, error) { return "receipt-2", nil })
 	return nil
 }

@@ -10,7 +10,10 @@ const want = `
 order-1: unknown
 order-2: unknown
 order-1: unknown
-settled: 2
+settled: 1
+order-1: replayed receipt-1
+order-2: unknown
+settled: 1
 order-1: replayed receipt-1
 order-2: executed receipt-2
 `
