@@ -76,8 +76,10 @@ func status(o everonce.Outcome) int {
 		return http.StatusConflict
 	case everonce.Invalid:
 		return http.StatusBadRequest
+	case everonce.Expired, everonce.Elided:
+		return http.StatusGone // it was charged; the receipt is no longer kept
 	}
-	return http.StatusServiceUnavailable // nothing happened: send it again
+	return http.StatusServiceUnavailable // send it again, with the same key
 }
 
 func (b *bank) balance(w http.ResponseWriter, r *http.Request) {

@@ -102,8 +102,10 @@ func status(o everonce.Outcome) int {
 		return http.StatusBadRequest
 	case everonce.Unknown:
 		return http.StatusInternalServerError // until somebody settles it
+	case everonce.Expired, everonce.Elided:
+		return http.StatusGone // it was charged; the receipt is no longer kept
 	}
-	return http.StatusServiceUnavailable // send it again
+	return http.StatusServiceUnavailable // send it again, with the same key
 }
 
 func (b *bank) balance(w http.ResponseWriter, r *http.Request) {
