@@ -81,13 +81,15 @@ func (s *shop) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for _, o := range orders {
 		if err := s.pay(ctx, o); err != nil {
-			return err
+			failed = append(failed, err) // one that the API refuses holds up no other
+			continue
 		}
 		fmt.Fprintln(s.out, o.id, "is paid")
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 func (s *shop) unpaid(ctx context.Context) (orders []order, err error) {

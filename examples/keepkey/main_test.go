@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -156,5 +157,28 @@ func TestKeysOfOrders(t *testing.T) {
 	}
 	if got := a.entries(); len(got) != 4 {
 		t.Errorf("the ledger has %q, want two charges and two refunds", got)
+	}
+}
+
+// TestARefusedOrderHoldsUpNoOther: the API refuses the first of two orders, and the second is paid.
+func TestARefusedOrderHoldsUpNoOther(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || strings.Contains(string(body), "order-1") {
+			http.Error(w, "the card was declined", http.StatusPaymentRequired)
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	t.Cleanup(api.Close)
+	file := filepath.Join(t.TempDir(), "shop.db")
+	var out strings.Builder
+	for _, order := range []string{"order-1", "order-2"} {
+		if err := run(t.Context(), &out, []string{file, api.URL, order, "500"}); err == nil {
+			t.Errorf("%s: nothing was told of the order that was refused", order)
+		}
+	}
+	if out.String() != "order-2 is paid\n" {
+		t.Errorf("it wrote %q, want that order-2 is paid", out.String())
 	}
 }
