@@ -37,8 +37,8 @@ func ChargeByGORM(ctx context.Context, db *gorm.DB, r *Receiver, c Charge) (res 
 		}
 		return err
 	})
-	if failed != nil {
-		return everonce.Result[Receipt]{Outcome: res.Outcome}, failed
+	if failed != nil && keep(res.Outcome, err) { // the commit failed, so there is no result
+		return everonce.Result[Receipt]{}, failed
 	}
 	return res, err
 }

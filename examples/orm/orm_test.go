@@ -124,6 +124,36 @@ func TestFailedWorkLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestFailedCommitIsNoResult: what did not commit did not happen, and is not told as executed.
+func TestFailedCommitIsNoResult(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			db, r := newShop(t)
+			charge := way(t, db, r)
+			c := Charge{ID: "order-7", Account: "alice", Cents: 1200}
+			for _, text := range []string{
+				`CREATE TABLE allowed (cents bigint PRIMARY KEY)`,
+				`INSERT INTO allowed VALUES (5000)`,
+				`ALTER TABLE account ADD CONSTRAINT checked FOREIGN KEY (cents) REFERENCES allowed DEFERRABLE INITIALLY DEFERRED`,
+			} {
+				if _, err := db.ExecContext(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if res, err := charge(t.Context(), c); err == nil || res != (everonce.Result[Receipt]{}) {
+				t.Errorf("the commit fails: %+v, %v; want an error and no result", res, err)
+			}
+			if _, err := db.ExecContext(t.Context(), `ALTER TABLE account DROP CONSTRAINT checked`); err != nil {
+				t.Fatal(err)
+			}
+			balance(t, db, 5000)
+			if res, err := charge(t.Context(), c); err != nil || res.Outcome != everonce.Executed {
+				t.Errorf("again: %v, %v; want executed", res.Outcome, err)
+			}
+		})
+	}
+}
+
 // TestGORMOutsideOfATransaction: a handle that is in no transaction is refused, not committed statement by statement.
 func TestGORMOutsideOfATransaction(t *testing.T) {
 	db, _ := newShop(t)
