@@ -14,3 +14,9 @@ func PublisherOf(url string) func(context.Context) error {
 	p := newPublisher(dialing{url: url, heartbeat: time.Second})
 	return func(ctx context.Context) error { return p.publish(ctx, "queue", amqp.Publishing{}) }
 }
+
+// DelayFor returns the delay that a queue gives a message that is to come again after a time.
+func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
+	c, err := q.checked()
+	return c.delayFor(after), err
+}
