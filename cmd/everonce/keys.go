@@ -21,8 +21,9 @@ const storeVariable = "EVERONCE_STORE"
 
 const keysLong = `keys shows what a store knows of operations, and settles what nobody knows.
 
---store names it: sqlite:FILE, postgres://user@host/database, or mongodb://user@host/database. Where it is not given
-it is taken from ` + storeVariable + `, which keeps a password out of the list of processes.
+--store names it: sqlite:FILE, postgres://user@host/database, redis://host/0, or
+mongodb://user@host/database. Where it is not given it is taken from ` + storeVariable + `,
+which keeps a password out of the list of processes.
 Nothing is created: a SQLite file that is not there is an error.
 
 An operation is addressed by --scope and --id, as the application built its key, or by
@@ -47,7 +48,7 @@ func (a *app) keys() *cobra.Command {
 	s := &storeFlags{}
 	f := cmd.PersistentFlags()
 	f.StringVar(&s.url, "store", "", "sqlite:FILE, postgres://…, redis://… or mongodb://… (default $"+storeVariable+")")
-	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `beginning of the tables' names (default "everonce_")`)
+	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `beginning of the names of the tables (default "everonce_") or of Redis' keys ("everonce:"); of MongoDB the collection ("everonce")`)
 	f.StringVar(&s.opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
 	f.BoolVar(&s.json, "json", false, "write JSON")
 	cmd.AddCommand(a.keysList(s), a.keysShow(s), a.keysExplain(s), a.keysSettle(s), a.keysPurge(s))

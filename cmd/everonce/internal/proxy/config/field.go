@@ -50,7 +50,7 @@ var fields = []Field{
 	set("listen", "", "address that clients connect to, like :8080", func(c *Config) pflag.Value { return (*text)(&c.Listen) }),
 	set("upstream", "", "URL of the service behind the proxy, like http://127.0.0.1:9000", func(c *Config) pflag.Value { return (*text)(&c.Upstream) }),
 	set("store", "", "where answers are kept: sqlite:FILE, postgres://…, redis://…, mongodb://…, or memory: (which forgets them at its end)", func(c *Config) pflag.Value { return (*text)(&c.Store) }),
-	set("table-prefix", "", `beginning of the tables' names (where empty: everonce_)`, func(c *Config) pflag.Value { return (*text)(&c.TablePrefix) }),
+	set("table-prefix", "", `beginning of the names of the tables (where empty: everonce_) or of Redis' keys (everonce:); of MongoDB the collection (everonce)`, func(c *Config) pflag.Value { return (*text)(&c.TablePrefix) }),
 	set("schema", "", "PostgreSQL schema of the tables (where empty: by the search_path)", func(c *Config) pflag.Value { return (*text)(&c.Schema) }),
 	set("identity-secret-file", "", "file with a secret of at least 16 bytes, so that nobody can guess record IDs and hashed credentials; never to be changed", func(c *Config) pflag.Value { return (*text)(&c.Secret) }),
 
