@@ -12,12 +12,18 @@ import (
 	"github.com/everonce/everonce/examples/internal/docs"
 )
 
+// texts are the pages, and those beside the README that hold prose.
+func texts(t *testing.T) []string {
+	t.Helper()
+	return append(docs.Pages(t), "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+}
+
 var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 
 // TestLinks: a link to a file leads to one, and one to a section to a heading.
 func TestLinks(t *testing.T) {
 	seen := 0
-	for _, page := range docs.Pages(t) {
+	for _, page := range texts(t) {
 		fenced := false
 		for i, line := range strings.Split(docs.Read(t, page), "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
@@ -75,15 +81,15 @@ func anchors(text string) map[string]bool {
 }
 
 var (
-	namedTest = regexp.MustCompile(`\b(?:Test|Example|Benchmark)[A-Z]\w*`)
-	namedRule = regexp.MustCompile(`\bRule\d\d/\w+`)
-	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark)[A-Z]\w*)\(`)
-	ruleName  = regexp.MustCompile(`"(Rule\d\d/\w+)"`)
+	namedTest  = regexp.MustCompile(`\b(?:Test|Example|Benchmark|Fuzz)[A-Z]\w*`)
+	namedCheck = regexp.MustCompile("`([A-Z]\\w*)/([A-Z]\\w*)`")
+	testFunc   = regexp.MustCompile(`(?m)^func ((?:Test|Example|Benchmark|Fuzz)[A-Z]\w*)\(`)
+	checkName  = regexp.MustCompile(`name: "([A-Z]\w*)/([A-Z]\w*)"`)
 )
 
-// TestNamedTests: a test that a page names exists.
+// TestNamedTests: a test that a page names exists, and so does a check of store/storetest, "Rule13/ResultsGo", by its group.
 func TestNamedTests(t *testing.T) {
-	exists := map[string]bool{}
+	exists, groups := map[string]bool{}, map[string]bool{}
 	for _, s := range sources(t) {
 		text := strings.Join(s.lines, "\n")
 		if strings.HasSuffix(s.file, "_test.go") {
@@ -91,14 +97,21 @@ func TestNamedTests(t *testing.T) {
 				exists[found[1]] = true
 			}
 		}
-		for _, found := range ruleName.FindAllStringSubmatch(text, -1) {
-			exists[found[1]] = true
+		for _, found := range checkName.FindAllStringSubmatch(text, -1) {
+			exists[found[1]+"/"+found[2]], groups[found[1]] = true, true
 		}
 	}
-	seen := 0
-	for _, page := range docs.Pages(t) {
+	seen, checks := 0, 0
+	for _, page := range texts(t) {
 		for i, line := range strings.Split(docs.Read(t, page), "\n") {
-			for _, name := range append(namedTest.FindAllString(line, -1), namedRule.FindAllString(line, -1)...) {
+			named := namedTest.FindAllString(line, -1)
+			for _, found := range namedCheck.FindAllStringSubmatch(line, -1) {
+				if groups[found[1]] {
+					named = append(named, found[1]+"/"+found[2])
+					checks++
+				}
+			}
+			for _, name := range named {
 				seen++
 				if !exists[name] {
 					t.Errorf("%s:%d: there is no test %s", page, i+1, name)
@@ -106,8 +119,8 @@ func TestNamedTests(t *testing.T) {
 			}
 		}
 	}
-	if seen < 10 {
-		t.Errorf("the pages name %d tests only: the test looks in the wrong place", seen)
+	if seen < 10 || checks < 10 {
+		t.Errorf("the pages name %d tests and %d checks only: the test looks in the wrong place", seen, checks)
 	}
 }
 
@@ -115,7 +128,7 @@ var mode = regexp.MustCompile(`(?i)transactional|guarded|natural|reexecute|witho
 
 // TestExactlyOnceNamesTheMode: a text that says "exactly once" without naming the mode is wrong.
 func TestExactlyOnceNamesTheMode(t *testing.T) {
-	for _, page := range docs.Pages(t) {
+	for _, page := range texts(t) {
 		for i, paragraph := range paragraphs(docs.Read(t, page)) {
 			if strings.Contains(strings.ToLower(paragraph), "exactly once") && !mode.MatchString(paragraph) {
 				t.Errorf("%s, paragraph %d: says \"exactly once\" and names no mode:\n%s", page, i+1, paragraph)
