@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// charge calls a gateway, in earnest. The downstream key is the same in every attempt.
+// charge stands for a call of a gateway. The downstream key is the same in every attempt.
 func charge(_ context.Context, a *everonce.Attempt) (string, error) {
 	fmt.Println("charging, downstream key", a.DownstreamKey("charge"))
 	return "receipt-1", nil
