@@ -6,9 +6,10 @@ import (
 )
 
 // LogObserver returns an observer that writes one line per operation, step and settlement: with the
-// key's hash, never the key. What went well is at level Debug; what a person may have to look at (unknown,
-// not_recorded, lease_lost, store_error, mismatch) is at Warn, and not_recorded at Error. A nil logger is
-// slog.Default().
+// key's hash and the scope, never the ID. The outcome not_recorded is at level Error. What a person may have to look at
+// is at Warn: unknown, lease_lost, store_error, mismatch, invalid; and whatever the outcome, a result that was elided,
+// a lease that was lost, renewals that failed, steps that were not asked for again, and another Alg. All else is at
+// Debug. A nil logger is slog.Default().
 func LogObserver(l *slog.Logger) Observer {
 	if l == nil {
 		l = slog.Default()
