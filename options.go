@@ -42,7 +42,8 @@ type Options struct {
 	// one with [ErrIdentity]. At least 16 bytes. Default none.
 	IdentitySecret []byte
 
-	// TxTimeout bounds a transaction that Transact or StepTx begins. Default 30 s; a store may bound it further.
+	// TxTimeout bounds a transaction that everonce begins: of Transact, TransactBatch, StepTx and InTx. Default 30 s; a store
+	// may bound it further.
 	TxTimeout time.Duration
 	// TxRetries is how often a transaction is run again after a deadlock, a serialization failure, a
 	// busy database or a lost commit. Default 10; negative is never.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -178,6 +179,29 @@ func structFields(t *testing.T, folder, name string) (fields []*ast.Field) {
 		t.Fatalf("%s has no struct %s", folder, name)
 	}
 	return fields
+}
+
+// TestLimits compares the table of limits with the constants that it names.
+func TestLimits(t *testing.T) {
+	limits := map[string]int{
+		"MaxIDLen": everonce.MaxIDLen, "MaxScopeLen": everonce.MaxScopeLen, "MaxFingerprintAlgLen": everonce.MaxFingerprintAlgLen,
+		"MaxStepNameLen": everonce.MaxStepNameLen, "MaxSteps": everonce.MaxSteps, "MaxSummaryLen": everonce.MaxSummaryLen,
+		"MaxBatch": everonce.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
+	}
+	for _, row := range docs.Table(t, "docs/reference/options.md", "Limits") {
+		name := code(row.Cells[2])
+		if name == "" {
+			continue
+		}
+		number, _, _ := strings.Cut(strings.ReplaceAll(row.Cells[1], ";", ""), " ")
+		if limit, ok := limits[name]; !ok || strconv.Itoa(limit) != number {
+			t.Errorf("options.md:%d: %s is %d, the table says %s", row.Line, name, limit, number)
+		}
+		delete(limits, name)
+	}
+	for name := range limits {
+		t.Errorf("options.md, limits: the table lacks %s", name)
+	}
 }
 
 // TestCallOptions compares the table of call options with the functions that return one, and the calls that it

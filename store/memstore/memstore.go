@@ -22,8 +22,8 @@ const DefaultMaxRecords = 1_000_000
 type Options struct {
 	// MaxRecords bounds how many records there are. A claim beyond it is refused with
 	// [everonce.ErrStoreFull], after what is gone by time was removed; a record that still protects
-	// its key is never evicted. What a removed record took is kept for the next ones. Default [DefaultMaxRecords];
-	// at most 4 billion.
+	// its key is never evicted. What a removed record took is kept for the next ones. Default [DefaultMaxRecords], for a
+	// negative value too; at most 4 billion.
 	MaxRecords int
 	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and
 	// from there on its monotonic clock, so that a clock that is set moves no lease. Times are kept in

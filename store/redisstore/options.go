@@ -23,7 +23,7 @@ type Options struct {
 	// for them too.
 	ReadFirst bool
 	// Replicas is how many replicas must have a write before it is acknowledged (WAIT). A failover may still choose another
-	// one. Each write then takes a connection of its own for as long as it waits. Default 0.
+	// one. Each write then takes a connection of its own for as long as it waits. At most 100. Default 0.
 	Replicas int
 	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, from Redis 7.2 on),
 	// where appendfsync is everysec; with Replicas also until so many replicas have synced theirs.
