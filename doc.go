@@ -3,7 +3,7 @@
 //
 // Every reliable channel delivers more than once: HTTP clients retry, brokers redeliver, RPC frameworks
 // and sagas retry. A receiver that must not charge twice names each operation by a [Key] that the sender
-// repeats, and executes it through one of three calls:
+// repeats, and executes it through [Do], or through [Transact] or [DoTx] where the effect is in the database:
 //
 //	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 //	…
@@ -30,13 +30,14 @@
 //
 // # Where to read
 //
-// Applications: [Do], [Transact], [DoTx], [Step], [StepTx], [Policy], [Options], [Lifetime], [Outcome], the errors,
+// Applications: [Do], [Transact], [TransactBatch], [DoTx], [Step], [StepTx], [Policy], [Options], [Lifetime], [Outcome], the errors,
 // [Receiver.Settle], [StartJanitor], [LogObserver].
 //
 // Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle].
 //
 // Writers of stores: [Store], [TxStore], [Decide], [Record], the requests and results, and the optional
-// powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter].
+// powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],
+// [TxBatch].
 //
 // Stores are in store/…; a store of your own is written against [Store] and proven by store/storetest.
 package everonce

@@ -14,10 +14,11 @@ const (
 	Ack Disposition = iota + 1
 	// Retry: it comes again after a delay, and that counts. Outcome failed.
 	Retry
-	// Later: it comes again after a delay, which does not count. Outcomes in_progress, lease_lost.
+	// Later: it comes again after a delay, which does not count. Outcomes in_progress, lease_lost; and a record that a newer
+	// version wrote.
 	Later
-	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed once too often; and messages that
-	// can not be handled at all.
+	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed once too often; a record that can not
+	// be read; and messages that can not be handled at all.
 	Bury
 	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.
 	// Outcomes not_recorded and store_error, failed where the store did before the handler was called, unknown where asking again

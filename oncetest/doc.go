@@ -10,7 +10,7 @@
 // duplicate, and where its answer differs from the first, the test fails:
 //
 //	client := &http.Client{Transport: oncetest.TwiceTransport(t, http.DefaultTransport, nil)}
-//	handle := oncetest.TwiceFunc(t, consumer.Handle, nil)
+//	handle := oncetest.TwiceFunc(t, handlePayment, nil)
 //
 // # The practice list
 //
