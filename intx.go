@@ -10,7 +10,8 @@ import (
 // that are to commit together, and for what an adapter writes beside them. After a deadlock, a
 // serialization failure or a busy database the whole is run again, as in [Transact].
 //
-// An error of the work rolls back and is returned. [ErrTxTooLong] as in Transact. [ErrOutcomeUnknown]: the
+// An error of the work rolls back and is returned. Where ctx ended before the work was called it is the context's
+// cause. [ErrTxTooLong] as in Transact. [ErrOutcomeUnknown]: the
 // answer to the commit was lost; the keys inside, asked again, tell what became of it.
 func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
 	if t == nil || work == nil {
@@ -38,9 +39,11 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	beginCtx, cancel := context.WithTimeout(ctx, t.set.StoreTimeout)
 	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: t.set.TxTimeout})
 	cancel()
-	if err != nil {
-		again = ctx.Err() == nil && t.txs.ClassifyTx(err) == TxErrorRetry
-		return again, &Error{Outcome: StoreFailed, Sentinel: ErrStore, Cause: err}
+	switch {
+	case err != nil && ctx.Err() != nil: // the caller's end is not the store's failure
+		return false, &Error{Outcome: Failed, Sentinel: context.Cause(ctx), Cause: err}
+	case err != nil:
+		return t.txs.ClassifyTx(err) == TxErrorRetry, &Error{Outcome: StoreFailed, Sentinel: ErrStore, Cause: err}
 	}
 	open := true
 	defer func() {

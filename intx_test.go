@@ -136,6 +136,8 @@ func TestInTxEndings(t *testing.T) {
 		cancel()
 		err = x.InTx(ctx, func(context.Context, *mapTx) error { return errors.New("must not run") })
 		checkErr(t, err, context.Canceled)
+		checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+		checkEqual(t, "the caller's end is the store's failure", errors.Is(err, everonce.ErrStore), false)
 		s.checkIdle(t)
 	})
 }

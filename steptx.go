@@ -99,10 +99,13 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	beginCtx, cancel := context.WithTimeout(ctx, s.a.set.StoreTimeout)
 	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: s.a.set.TxTimeout})
 	cancel()
-	if err != nil {
-		if ctx.Err() == nil && t.txs.ClassifyTx(err) == TxErrorRetry {
-			return zero, false, err
-		}
+	switch {
+	case err != nil && ctx.Err() != nil: // the caller's end is not the store's failure
+		s.outcome = Failed
+		return zero, true, s.fail(Failed, context.Cause(ctx), err)
+	case err != nil && t.txs.ClassifyTx(err) == TxErrorRetry:
+		return zero, false, err
+	case err != nil:
 		s.outcome = StoreFailed
 		return zero, true, s.fail(StoreFailed, ErrStore, err)
 	}

@@ -272,6 +272,21 @@ func TestStepTxOfALostAttempt(t *testing.T) {
 	s.checkIdle(t)
 }
 
+// A step whose context has ended before it begins has not met a failing store.
+func TestStepTxAfterTheEndOfItsContext(t *testing.T) {
+	rec := &recorder{}
+	_, r, x := newStepTx(t, &everonce.Options{Observer: rec})
+	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := everonce.StepTx(ctx, a, x, "charge", txNever(t))
+		checkErr(t, err, context.Canceled)
+		checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+		checkEqual(t, "it is the store's failure", errors.Is(err, everonce.ErrStore), false)
+	})
+	checkEqual(t, "observed", rec.take(t)[0].Outcome, everonce.Failed)
+}
+
 // The commit renews the lease.
 func TestStepTxRenews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
