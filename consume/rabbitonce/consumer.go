@@ -26,9 +26,10 @@ type Consumer struct {
 	ran   bool
 }
 
-// Dial connects to a broker, and declares or checks the queues. No message is taken before [Consumer.Run]. url is amqp://user:password@host:port/vhost, or amqps://…; it is not quoted by any error.
-// opts may be nil. The error wraps [everonce.ErrInvalidArgument] where an argument can not work, and [ErrTopology] where a
-// queue is not there or is not as it must be.
+// Dial connects to a broker, and declares or checks the queues. No message is taken before [Consumer.Run]. url is
+// amqp://user:password@host:port/vhost, or amqps://…; it is not quoted by any error. opts may be nil. The error wraps
+// [everonce.ErrInvalidArgument] where an argument can not work, [ErrUnreachable] where there is no connection, and
+// [ErrTopology] where a queue is not there or is not as it must be.
 func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)

@@ -99,8 +99,8 @@ func violated(message string) (constraint, table string, columns []string) {
 
 // Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves
 // that the statement took no hold: a violated constraint, a busy, full or read-only database, a missing
-// table. It says that of the statement which failed, not of what the work had committed before.
-// Other errors are returned as they are.
+// table. It says that of the statement which failed, not of what the work had committed before, nor of a gateway that it
+// has called: do not use it for work that does either. Other errors are returned as they are.
 func Classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
 		return err
