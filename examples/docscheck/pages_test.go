@@ -149,3 +149,19 @@ func paragraphs(text string) []string {
 	}
 	return all
 }
+
+// TestMapOfTheCore: the design names every file of the root package.
+func TestMapOfTheCore(t *testing.T) {
+	_, core, _ := strings.Cut(docs.Read(t, "docs/design.md"), "\n## 5. ")
+	core, _, _ = strings.Cut(core, "\n## ")
+	files, err := filepath.Glob(filepath.Join(docs.Root(t), "*.go"))
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d files in the root package (%v): the test looks in the wrong place", len(files), err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if name != "doc.go" && !strings.HasSuffix(name, "_test.go") && !strings.Contains(core, "`"+name+"`") {
+			t.Errorf("docs/design.md does not say what %s is for", name)
+		}
+	}
+}
