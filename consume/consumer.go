@@ -194,6 +194,9 @@ func (c *Consumer) fingerprint(m *Message) everonce.Fingerprint {
 
 // dispose is the table of [Disposition].
 func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o everonce.Outcome, attempt int, err error) Verdict {
+	if refusal := expiredRefusal(o, err); refusal != nil {
+		o, err = everonce.Rejected, refusal
+	}
 	v := Verdict{Outcome: o, KeyHash: hash, Err: err}
 	switch o {
 	case everonce.Executed, everonce.Replayed, everonce.Expired, everonce.Elided:
@@ -269,6 +272,16 @@ func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason,
 func asksAgain(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
 	return ok && e.RetryAfter > 0
+}
+
+// expiredRefusal returns what is left of a refusal whose retention is over: its code. It was not done, as what else has
+// expired was; nil where it is not one.
+func expiredRefusal(o everonce.Outcome, err error) error {
+	e, ok := errors.AsType[*everonce.Error](err)
+	if o != everonce.Expired || !ok || e.Kind != everonce.ResultFailure {
+		return nil
+	}
+	return &everonce.PermanentError{Code: string(e.Summary), Truncated: true}
 }
 
 // isValue reports whether what can not be decoded is the value of an operation that was done.

@@ -10,7 +10,8 @@ import (
 type Disposition uint8
 
 const (
-	// Ack: done, now or earlier. Outcomes executed, replayed, expired, elided; and rejected under DropRejected.
+	// Ack: done, now or earlier. Outcomes executed, replayed, expired, elided; and rejected under DropRejected. A refusal that
+	// has expired is rejected.
 	Ack Disposition = iota + 1
 	// Retry: it comes again after a delay, and that counts. Outcome failed.
 	Retry

@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,23 @@ func TestRejectedIsADeadLetterAtEveryDelivery(t *testing.T) {
 	for range 3 { // the first may have been lost between the record and the broker
 		r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
 	}
+}
+
+// What was refused was not done, also when how it was refused is kept no longer.
+func TestARefusalThatHasExpiredIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rigged(t, refuses, nil)
+		now := r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
+		time.Sleep(8 * 24 * time.Hour)
+		late := r.wantsLetter(first(), everonce.Rejected, consume.Rejected)
+		if !strings.HasPrefix(now.Letter.Detail, late.Letter.Detail) {
+			t.Errorf("the late letter says %q, which is not the code of %q", late.Letter.Detail, now.Letter.Detail)
+		}
+		r = rigged(t, refuses, func(s *consume.Spec[order]) { s.DropRejected = true })
+		r.wants(first(), everonce.Rejected, consume.Ack)
+		time.Sleep(8 * 24 * time.Hour)
+		r.wants(first(), everonce.Rejected, consume.Ack)
+	})
 }
 
 func TestRejectedIsOnlyAcknowledgedUnderDropRejected(t *testing.T) {
