@@ -19,8 +19,9 @@ var (
 	ErrMismatch = errors.New("everonce: key reused with a different request")
 	// ErrOutcomeUnknown: an attempt ended and nobody knows whether its effect happened. It stays so until settled.
 	ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
-	// ErrExpired: the operation was done, and its result is no longer kept. [Error.Summary] has what is left.
-	ErrExpired = errors.New("everonce: done, result expired")
+	// ErrExpired: the operation was completed, done or refused for good, and its result is no longer kept. [Error.Kind]
+	// says which of the two, and [Error.Summary] has what is left: of a refusal its code.
+	ErrExpired = errors.New("everonce: completed, result expired")
 	// ErrResultElided: the operation was done, and its result was not kept. [Error.Summary] has what is left.
 	ErrResultElided = errors.New("everonce: done, result elided")
 	// ErrLeaseLost: another attempt, a reconciler or a settlement has the record. What the record says is the answer.

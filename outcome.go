@@ -19,7 +19,7 @@ const (
 	Mismatch
 	// Unknown: nobody knows whether the effect happened.
 	Unknown
-	// Expired: it was done; the result is no longer kept.
+	// Expired: it was done, or refused for good ([Error.Kind]); the result is no longer kept.
 	Expired
 	// Elided: it was done; the result was not kept, because of its size or encoding.
 	Elided

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
@@ -89,5 +91,29 @@ func TestExplainsTheRest(t *testing.T) {
 	got.Record.Format = everonce.FormatVersion + 1
 	if x := inspect.Explain(&got.Record, got.Now); answerUnder(t, x, everonce.Refuse) != everonce.StoreFailed.String() {
 		t.Errorf("of a newer format: %+v", x)
+	}
+}
+
+// What has expired was done, or was refused for good: an operator who takes the one for the other books a charge that there is not.
+func TestExplanationOfWhatHasExpired(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for kind, want := range map[everonce.ResultKind]string{
+		everonce.ResultValue:   "it was done",
+		everonce.ResultFailure: "it was refused for good (card_declined)",
+	} {
+		x := inspect.Explain(&everonce.Record{
+			State: everonce.StateCompleted, Attempt: 1, Format: everonce.FormatVersion,
+			Result:      everonce.SavedResult{Kind: kind, Summary: []byte("card_declined")},
+			CompletedAt: now.Add(-2 * time.Hour), ResultUntil: now.Add(-time.Hour), PurgeAt: now.Add(time.Hour),
+		}, now)
+		if len(x.Next) != 1 || x.Next[0].Outcome != "expired" || !strings.HasPrefix(x.Next[0].Why, want) {
+			t.Errorf("%v: %+v, want expired, because %s", kind, x.Next, want)
+		}
+		for _, s := range x.Story {
+			if kind == everonce.ResultFailure && strings.Contains(s, "done") {
+				t.Errorf("a refusal is told so: %s", s)
+			}
+		}
 	}
 }

@@ -53,6 +53,9 @@ func (c *consumer) handle(ctx context.Context, m Message) disposition {
 		c.booked++
 		return acknowledge
 	case everonce.Replayed, everonce.Expired, everonce.Elided:
+		if e, ok := errors.AsType[*everonce.Error](err); ok && e.Kind == everonce.ResultFailure {
+			return deadLetter // rejected, long ago
+		}
 		c.skipped++
 		return acknowledge
 	case everonce.Rejected, everonce.Mismatch, everonce.Invalid:

@@ -65,6 +65,9 @@ func (s *service) charge(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, o everonce.Outcome, err error) {
 	if e, ok := errors.AsType[*everonce.Error](err); ok && e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	} else if ok && o == everonce.Expired && e.Kind == everonce.ResultFailure { // rejected, long ago: its code is left
+		http.Error(w, string(e.Summary), http.StatusPaymentRequired)
+		return
 	}
 	if failure, ok := errors.AsType[*everonce.PermanentError](err); ok { // rejected: the same words every time
 		http.Error(w, failure.Error(), http.StatusPaymentRequired)

@@ -30,6 +30,6 @@ func ExampleNew() {
 	// Output:
 	// executed 2026-03-01 <nil>
 	// replayed 2026-03-01 <nil>
-	// expired  everonce: done, result expired (key 4d3a1f55da85094c)
+	// expired  everonce: completed, result expired (key 4d3a1f55da85094c)
 	// executed 2026-03-03 <nil>
 }

@@ -77,7 +77,7 @@ func status(o everonce.Outcome) int {
 	case everonce.Invalid:
 		return http.StatusBadRequest
 	case everonce.Expired, everonce.Elided:
-		return http.StatusGone // it was charged; the receipt is no longer kept
+		return http.StatusGone // it was answered before, and the answer is no longer kept
 	}
 	return http.StatusServiceUnavailable // send it again, with the same key
 }

@@ -103,7 +103,7 @@ func status(o everonce.Outcome) int {
 	case everonce.Unknown:
 		return http.StatusInternalServerError // until somebody settles it
 	case everonce.Expired, everonce.Elided:
-		return http.StatusGone // it was charged; the receipt is no longer kept
+		return http.StatusGone // it was answered before, and the answer is no longer kept
 	}
 	return http.StatusServiceUnavailable // send it again, with the same key
 }

@@ -142,7 +142,11 @@ func (x *explainer) next() {
 	case everonce.DecideReplay:
 		x.replay()
 	case everonce.DecideExpired:
-		x.always(everonce.Expired, "it was done, and the retention of its result ended %s; it is not done again", x.at(x.rec.ResultUntil))
+		what := "it was done"
+		if res := &x.rec.Result; res.Kind == everonce.ResultFailure {
+			what = fmt.Sprintf("it was refused for good (%s)", text(string(res.Summary)))
+		}
+		x.always(everonce.Expired, "%s, and the retention of its result ended %s; the work does not run", what, x.at(x.rec.ResultUntil))
 	case everonce.DecideInProgress:
 		x.always(everonce.InProgress, "attempt %d is running; the delivery is told to come back, or waits where the receiver has a Wait", x.rec.Attempt)
 	case everonce.DecideClaimed:
