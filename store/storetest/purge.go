@@ -110,6 +110,13 @@ func checkResultsGo(e *env) {
 	done.stepped("mail", everonce.StepDone)
 	done.req.Lifetime = everonce.Lifetime{Retention: short, Remember: long}
 	done.completed("done")
+	refused := e.claimed(claimReq(e.key()))
+	refusal := refused.completion("")
+	refusal.Result = everonce.SavedResult{Kind: everonce.ResultFailure, Codec: "failure/1", Data: []byte(`{"code":"declined"}`), Summary: []byte("declined")}
+	refusal.Lifetime = done.req.Lifetime
+	if _, err := e.s.Complete(e.ctx, refusal); err != nil {
+		e.Fatalf("Complete with a refusal: %v", err)
+	}
 	keep := e.claimed(claimReq(e.key()))
 	keep.stepped("mail", everonce.StepDone)
 	keep.completed("kept")
@@ -119,7 +126,9 @@ func checkResultsGo(e *env) {
 	}
 	e.pass(short)
 	e.decided(done.taking(everonce.TakeNone), everonce.DecideExpired)
+	checkExpiredRefusal(e, refused)
 	e.purge()
+	checkExpiredRefusal(e, refused)
 	rec := e.get(done.key())
 	if len(rec.Result.Data) > 0 || len(rec.Steps) > 0 {
 		e.Errorf("after the retention there are %d bytes and %d steps, want none", len(rec.Result.Data), len(rec.Steps))
@@ -137,6 +146,21 @@ func checkResultsGo(e *env) {
 	e.same("the record that was not due", e.get(keep.key()), before)
 	if got := e.purge(); got.Results+got.Records != 0 {
 		e.Errorf("purged again: %+v, want nothing", got)
+	}
+}
+
+// checkExpiredRefusal: what was refused is not taken for done, when how it was refused is kept no longer.
+func checkExpiredRefusal(e *env, refused *attempt) {
+	e.Helper()
+	brief, err := e.s.Get(e.ctx, everonce.GetRequest{ID: refused.req.ID, Brief: true})
+	if err != nil || !brief.Found {
+		e.Fatalf("Get, brief: %v, found %v", err, brief.Found)
+	}
+	claim := e.decided(refused.taking(everonce.TakeNone), everonce.DecideExpired)
+	for how, res := range map[string]everonce.SavedResult{"the claim": claim.Record.Result, "a brief look": brief.Record.Result} {
+		if res.Kind != everonce.ResultFailure || string(res.Summary) != "declined" {
+			e.Errorf("%s tells of a refusal that has expired %v with the summary %q, want its kind and summary", how, res.Kind, res.Summary)
+		}
 	}
 }
 
