@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -63,8 +64,16 @@ func bytesOf(msg *rueidis.RedisMessage) ([]byte, error) {
 	return msg.AsBytes()
 }
 
-// missing makes a result that was evicted, or removed by hand, one that was not kept: the operation was done.
+// missing makes a result that was evicted, or removed by hand, one that was not kept: the operation was done. Of a refusal
+// its code is left: it was not done.
 func missing(rec *everonce.Record) {
+	if rec.Result.Kind == everonce.ResultFailure {
+		failure := everonce.PermanentError{Code: string(rec.Result.Summary), Truncated: true}
+		if data, err := json.Marshal(failure); err == nil { // of texts and a bool
+			rec.Result.Data = data
+			return
+		}
+	}
 	rec.Result = everonce.SavedResult{Kind: everonce.ResultElided, Codec: rec.Result.Codec, Summary: rec.Result.Summary}
 }
 

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -156,8 +157,28 @@ func TestPartsThatAreMissing(t *testing.T) {
 	}
 	s := newStore(t, client, &redisstore.Options{Prefix: prefix})
 
+	// A refusal stays one, by its code: the operation was not done.
+	key := everonce.Key{Scope: "missing", ID: "refusal"}
+	receiver, err := everonce.NewReceiver(s, everonce.Refuse, nil)
+	noErr(t, err)
+	refuse := func() *everonce.PermanentError {
+		res, err := everonce.Do(t.Context(), receiver, key, func(context.Context, *everonce.Attempt) (string, error) {
+			return "", everonce.Permanent("declined", errors.New("no funds"), []byte("detail"))
+		})
+		failure := new(everonce.PermanentError)
+		if res.Outcome != everonce.Rejected || !errors.As(err, &failure) {
+			t.Errorf("a refusal is told as %v, %v", res.Outcome, err)
+		}
+		return failure
+	}
+	refuse()
+	command(t, client, "DEL", redisstore.KeyOf(s, key.RecordID())+":v")
+	if got := refuse(); got.Code != "declined" || !got.Truncated {
+		t.Errorf("what is left of a refusal is %+v, want its code, truncated", *got)
+	}
+
 	// A result whose record is gone goes with the next record, so that no other operation is ever answered by it.
-	key := everonce.Key{Scope: "missing", ID: "record"}
+	key = everonce.Key{Scope: "missing", ID: "record"}
 	rec := claimed(t, s, key)
 	noErr(t, complete(s, everonce.ResultValue)(&rec, false))
 	command(t, client, "DEL", redisstore.KeyOf(s, rec.ID))
