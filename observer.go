@@ -64,7 +64,7 @@ type Op struct {
 type Event struct {
 	Op
 	// Outcome is what the caller gets. Of a settlement it is Executed only where that says that the effect
-	// happened.
+	// happened, Rejected where it says that it was refused for good, and Failed where it was not done.
 	Outcome Outcome
 	Attempt int // 0 where none ran
 	// Duration is from Start to End, waiting and the work included.

@@ -103,6 +103,8 @@ func (s *Settlement) outcome(err error) Outcome {
 	switch {
 	case err == nil && s.Verdict == SettleNotDone:
 		return Failed
+	case err == nil && s.Failure != nil:
+		return Rejected
 	case err == nil:
 		return Executed
 	case errors.As(err, &e):
