@@ -27,7 +27,8 @@ import (
 //
 // The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be
 // answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
-// is not seen. A request that [HandleTx] is working on is not seen before it commits. Nothing is written, and no fingerprint is compared.
+// is not seen. A request that [HandleTx] is working on is not seen before it commits. Nothing is written, and no fingerprint is
+// compared. With an identity secret call [everonce.Receiver.Ready] at start-up, or a store that has no record yet is refused.
 //
 // The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *Options) (http.Handler, error) {
