@@ -14,7 +14,7 @@ type Tx = mapTx
 // openDB opens the examples' database. With PostgreSQL it is pgxstore.New(pool).
 func openDB() *mapStore { return newMapStore() }
 
-// The balance and the record that it was changed are one commit: exactly once, whatever crashes.
+// The balance and the record that it was changed are one commit (transactional mode): exactly once, whatever crashes.
 func ExampleTransact() {
 	ctx := context.Background()
 	db := openDB()

@@ -137,6 +137,24 @@ func TestExactlyOnceNamesTheMode(t *testing.T) {
 	}
 }
 
+// TestCommentsNameTheMode: so is a comment.
+func TestCommentsNameTheMode(t *testing.T) {
+	for _, s := range sources(t) {
+		comment := ""
+		for i, line := range append(s.lines, "") {
+			if text, ok := strings.CutPrefix(line, "//"); ok {
+				comment += text
+				continue
+			}
+			said := strings.ReplaceAll(strings.ToLower(comment), "-", " ")
+			if strings.Contains(said, "exactly once") && !mode.MatchString(comment) {
+				t.Errorf("%s:%d: says \"exactly once\" above and names no mode:%s", s.file, i+1, comment)
+			}
+			comment = ""
+		}
+	}
+}
+
 // paragraphs splits a page at blank lines, and tables at their rows.
 func paragraphs(text string) []string {
 	var all []string

@@ -24,7 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// TestHandleTx runs the exactly-once handler on real databases: on SQLite, and on PostgreSQL through pgx and
+// TestHandleTx runs the transactional handler on real databases: on SQLite, and on PostgreSQL through pgx and
 // through database/sql.
 func TestHandleTx(t *testing.T) {
 	ctx := context.Background()

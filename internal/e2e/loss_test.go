@@ -105,7 +105,7 @@ func (l *ledger) lines() map[string][]int64 {
 }
 
 // TestLossHandleTx: 10 000 operations over real connections that lose 30 % of the requests and of the answers, against
-// an exactly-once handler on SQLite: each has one line in the ledger, and every caller the answer of that line.
+// a transactional handler on SQLite: each has one line in the ledger, and every caller the answer of that line.
 func TestLossHandleTx(t *testing.T) {
 	store := openBooks(t)
 	recv, err := everonce.NewTxReceiver(store, nil)

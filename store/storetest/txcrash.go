@@ -10,7 +10,7 @@ import (
 )
 
 // txCrashChecks enumerate the crash points of transactions: after every one of them, and the retries that
-// follow, the effect has taken hold exactly once.
+// follow, the effect has taken hold once, and no more.
 func txCrashChecks[Tx any]() []check {
 	return []check{
 		{name: "TxCrashPoints/ClaimFirst", run: inTx(func(e *txEnv[Tx]) { e.crashTx(false) })},
