@@ -34,8 +34,9 @@ func (f Fingerprint) applyCall(c *call) { c.fingerprint = f; c.given |= optFinge
 // FingerprintOf hashes values by type and length, so that neither ("ab", "c") and ("a", "bc") nor 1 and
 // "1" are equal. Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they
 // are, named types of them as their underlying type; anything else as the JSON of encoding/json.
-// A value that has no JSON, or one that says nothing (a struct that has fields and exports none), makes the call
-// fail with [ErrInvalidArgument].
+// A value that has no JSON, or one that does not say what is in it, makes the call fail with [ErrInvalidArgument]: a struct that
+// has fields and exports none, or one with other fields beside an embedded type, like time.Time, whose MarshalJSON or MarshalText
+// has become its own. Give it a MarshalJSON, or the embedded field a name.
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]
@@ -50,7 +51,8 @@ func FingerprintOf(parts ...any) Fingerprint {
 
 // FingerprintJSON hashes v as encoding/json writes it: the fields of a struct in their order, map keys
 // sorted. If v is a json.RawMessage or []byte it is compacted and keeps the order of its fields and the
-// digits of its numbers. What has no JSON, or one that says nothing, makes the call fail with [ErrInvalidArgument].
+// digits of its numbers. What has no JSON, or one that does not say what is in it, makes the call fail with [ErrInvalidArgument],
+// as in [FingerprintOf].
 func FingerprintJSON(v any) Fingerprint {
 	var b []byte
 	var err error
@@ -74,7 +76,7 @@ const badFingerprint = "!"
 func (f Fingerprint) validate() error {
 	switch {
 	case f.Alg == badFingerprint:
-		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON, or has no exported fields", ErrInvalidArgument)
+		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON, or one that does not say what is in it", ErrInvalidArgument)
 	case f.IsZero():
 		return nil
 	}

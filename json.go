@@ -2,42 +2,49 @@ package everonce
 
 import (
 	"bytes"
-	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"unicode/utf8"
 )
 
 // marshalJSON is json.Marshal that refuses what JSON would leave out without a word: a struct that exports none of its
-// fields, which would come back as zero and be equal to any other. Where the value must come back as it was, it refuses text that is
-// not UTF-8 too, which JSON would change.
+// fields, or whose JSON is that of what it embeds, which would come back without them and be equal to any other. Where the value
+// must come back as it was, it refuses text that is not UTF-8 too, which JSON would change.
 func marshalJSON(v any, comesBack bool) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	if bytes.Contains(data, []byte("{}")) || comesBack && bytes.Contains(data, []byte(`\ufffd`)) { // else nothing can be missing
-		if rv := reflect.ValueOf(v); rv.IsValid() {
-			err = unsaid(rv, comesBack)
-		}
+	rv := reflect.ValueOf(v)
+	switch {
+	case !rv.IsValid():
+	case mayHide(rv.Type()), bytes.Contains(data, []byte("{}")), comesBack && bytes.Contains(data, []byte(`\ufffd`)): // else nothing can be missing
+		err = unsaid(rv, comesBack)
 	}
 	return data, err
 }
 
 // unsaid finds what the JSON of a value does not say. The value has a JSON, so it has an end.
 func unsaid(v reflect.Value, text bool) error {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return unsaid(v.Elem(), text)
+	}
 	if hasOwnJSON(v) {
+		if v.Kind() == reflect.Struct && borrowsJSON(v.Type()) && !v.IsZero() {
+			return fmt.Errorf("the JSON of a %v is that of what it embeds, and says nothing of its other fields", v.Type())
+		}
 		return nil
 	}
 	switch v.Kind() {
 	case reflect.String:
 		if text && !utf8.ValidString(v.String()) {
 			return fmt.Errorf("a %v is not UTF-8, which JSON would change", v.Type())
-		}
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			return unsaid(v.Elem(), text)
 		}
 	case reflect.Slice, reflect.Array:
 		if v.Type().Elem().Kind() == reflect.Uint8 { // in base64
@@ -63,19 +70,26 @@ func unsaid(v reflect.Value, text bool) error {
 	return nil
 }
 
-// unsaidOf is unsaid of a struct.
+// unsaidOf is unsaid of a struct whose fields JSON writes.
 func unsaidOf(v reflect.Value, text bool) error {
 	t, said := v.Type(), false
 	for i := range t.NumField() {
-		switch f := t.Field(i); {
-		case f.Anonymous, f.IsExported() && f.Tag.Get("json") == "-": // what is embedded has its fields in this one
-			said = true
-		case f.IsExported():
-			said = true
-			if err := unsaid(v.Field(i), text); err != nil {
-				return err
+		f, err := t.Field(i), error(nil)
+		switch {
+		case !isSaid(f):
+			said = said || f.IsExported() // it was left out by its tag
+			continue
+		case isSpread(f):
+			if inner := reflect.Indirect(v.Field(i)); inner.IsValid() {
+				err = unsaidOf(inner, text)
 			}
+		default:
+			err = unsaid(v.Field(i), text)
 		}
+		if err != nil {
+			return err
+		}
+		said = true
 	}
 	if !said && !v.IsZero() {
 		return fmt.Errorf("JSON says nothing of a %v: none of its fields is exported", t)
@@ -83,20 +97,22 @@ func unsaidOf(v reflect.Value, text bool) error {
 	return nil
 }
 
-var (
-	jsonType = reflect.TypeFor[json.Marshaler]()
-	textType = reflect.TypeFor[encoding.TextMarshaler]()
-)
+// isSaid reports whether JSON writes a field of a struct, or the fields of what is embedded there.
+func isSaid(f reflect.StructField) bool {
+	return f.Tag.Get("json") != "-" && (f.IsExported() || f.Anonymous && pointed(f.Type).Kind() == reflect.Struct)
+}
 
-// hasOwnJSON reports whether a value says itself how it is written, where it stands.
-func hasOwnJSON(v reflect.Value) bool {
-	t := v.Type()
-	if t.Implements(jsonType) || t.Implements(textType) {
-		return true
+// isSpread reports whether JSON writes the fields of what is embedded as those of the struct around it, whatever JSON it has
+// of its own.
+func isSpread(f reflect.StructField) bool {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return f.Anonymous && name == "" && pointed(f.Type).Kind() == reflect.Struct
+}
+
+// pointed returns what a pointer's type points to, and every other type as it is.
+func pointed(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
 	}
-	if !v.CanAddr() {
-		return false
-	}
-	p := reflect.PointerTo(t)
-	return p.Implements(jsonType) || p.Implements(textType)
+	return t
 }
