@@ -6,8 +6,9 @@ import (
 )
 
 // Observer is told of every operation, step and settlement: for logs, metrics and traces. It is used
-// concurrently and must not block. A nil observer costs nothing. It is not told of [Lookup], of [TxReceiver.InTx], nor of
-// a call that is refused for its key, its arguments or its options before it is an operation.
+// concurrently and must not block. A panic of it is logged ([slog.Default]), and changes nothing. A nil observer costs
+// nothing. It is not told of [Lookup], of [TxReceiver.InTx], nor of a call that is refused for its key, its arguments or its
+// options before it is an operation.
 //
 // Count effects on outcome Executed only, and not where Event.Provisional is set.
 type Observer interface {

@@ -138,8 +138,7 @@ type stepRun struct {
 	ev       *Event
 	kind     OpKind
 	elide    bool // the store has refused the result by its size
-	watched  context.Context
-	started  time.Time
+	watch    watch
 	finished bool
 }
 
@@ -257,17 +256,17 @@ func (s *stepRun) observe(ctx context.Context) context.Context {
 	if s.a.set.Observer == nil {
 		return ctx
 	}
-	s.started = time.Now()
-	s.ev = &Event{Op: Op{Kind: s.kind, KeyHash: s.a.id.Short(), Scope: s.a.key.Scope, Step: s.name}, Attempt: s.a.number}
-	s.watched = s.a.set.Observer.Start(ctx, s.ev.Op)
-	return s.watched
+	op := s.a.operation // the operation's own event goes on
+	s.watch = op.observe(ctx, s.kind, s.name)
+	s.ev = s.watch.ev
+	s.ev.Attempt = s.a.number
+	return s.watch.ctx
 }
 
 func (s *stepRun) finish(o Outcome, err error) error {
 	s.finished = true
 	if s.ev != nil {
-		s.ev.Outcome, s.ev.Err, s.ev.Duration = o, err, time.Since(s.started)
-		s.a.set.Observer.End(s.watched, *s.ev)
+		s.watch.end(o, err)
 	}
 	return err
 }

@@ -2,10 +2,12 @@ package everonce
 
 import (
 	"context"
+	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
-// watch is the observation of one operation, from Start to End.
+// watch is the observation of one operation, step or settlement, from Start to End.
 type watch struct {
 	observer Observer
 	ctx      context.Context
@@ -13,15 +15,22 @@ type watch struct {
 	started  time.Time
 }
 
-// observe starts the observation of the operation, or of the settlement of a step of it.
+// observe starts the observation of the operation, or of a step of it, or of its settlement.
 func (op *operation) observe(ctx context.Context, kind OpKind, step string) watch {
 	w := watch{
-		observer: op.set.Observer, started: time.Now(),
+		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
-	w.ctx = w.observer.Start(ctx, w.ev.Op)
+	w.start()
 	op.ev = w.ev
 	return w
+}
+
+func (w *watch) start() {
+	defer w.contain()
+	if ctx := w.observer.Start(w.ctx, w.ev.Op); ctx != nil {
+		w.ctx = ctx
+	}
 }
 
 // end ends it. An outcome of 0 is that of work that did not return: the event has it already.
@@ -30,5 +39,17 @@ func (w *watch) end(o Outcome, err error) {
 		w.ev.Outcome, w.ev.Err = o, err
 	}
 	w.ev.Duration = time.Since(w.started)
+	defer w.contain()
 	w.observer.End(w.ctx, *w.ev)
+}
+
+// contain ends a panic of the observer: in the work of an operation it would end the attempt, and behind it cost the caller
+// the result.
+func (w *watch) contain() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	defer func() { _ = recover() }() //nolint:errcheck // it may be the log that panics
+	slog.ErrorContext(w.ctx, "everonce: the observer panicked", "key", w.ev.KeyHash, "panic", p, "stack", string(debug.Stack()))
 }
