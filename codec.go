@@ -20,8 +20,10 @@ type Codec interface {
 }
 
 // JSON returns the default codec: encoding/json. A result that would not come back as it was is elided, as far as that can be
-// seen: text that is not UTF-8; a struct that has fields and exports none; and one with other fields beside an embedded type whose
-// MarshalJSON or MarshalText has become its own. A json.RawMessage is kept as it stands.
+// seen: text that is not UTF-8; a struct that has fields and exports none; one with other fields beside an embedded type whose
+// MarshalJSON or MarshalText has become its own; and in an interface all that encoding/json does not make of JSON there by itself:
+// bool, float64, string, []any and map[string]any come back, and an int would as a float64. A result that may hold more has a type of
+// its own, or is a json.RawMessage, which is kept as it stands.
 func JSON() Codec { return jsonCodec{} }
 
 // Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -30,8 +31,7 @@ func (s SavedResult) elided() SavedResult {
 	return SavedResult{Kind: ResultElided, Codec: s.Codec, Summary: s.Summary}
 }
 
-// marshal encodes by the codec. A codec that panics has not encoded: the effect is done, and a panic here
-// must not leave it unrecorded.
+// marshal encodes by the codec.
 func marshal[T any](c Codec, v T) (data []byte, err error) {
 	if _, raw := c.(rawCodec); raw {
 		switch v := any(v).(type) { // no trip through an interface that would copy v to the heap
@@ -41,6 +41,15 @@ func marshal[T any](c Codec, v T) (data []byte, err error) {
 			return []byte(v), nil
 		}
 	}
+	if _, ok := c.(jsonCodec); ok && reflect.TypeFor[T]().Kind() == reflect.Interface {
+		in := v
+		return marshalAny(c, &in) // with the interface, which it will be read into
+	}
+	return marshalAny(c, v)
+}
+
+// marshalAny is marshal. A codec that panics has not encoded: the effect is done, and a panic here must not leave it unrecorded.
+func marshalAny(c Codec, v any) (data []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the codec panicked: %T", p)

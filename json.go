@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // marshalJSON is json.Marshal that refuses what JSON would leave out without a word: a struct that exports none of its
 // fields, or whose JSON is that of what it embeds, which would come back without them and be equal to any other. Where the value
-// must come back as it was, it refuses text that is not UTF-8 too, which JSON would change.
+// must come back as it was, it refuses what JSON would change too: text that is not UTF-8, and in an interface what is not of the
+// types that are made of JSON there.
 func marshalJSON(v any, comesBack bool) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -27,13 +29,16 @@ func marshalJSON(v any, comesBack bool) ([]byte, error) {
 }
 
 // unsaid finds what the JSON of a value does not say. The value has a JSON, so it has an end.
-func unsaid(v reflect.Value, text bool) error {
+func unsaid(v reflect.Value, comesBack bool) error {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return nil
 		}
-		return unsaid(v.Elem(), text)
+		if comesBack && v.Kind() == reflect.Interface && !isFree(v) {
+			return fmt.Errorf("JSON would not give back a %v in a %v", v.Elem().Type(), v.Type())
+		}
+		return unsaid(v.Elem(), comesBack)
 	}
 	if hasOwnJSON(v) {
 		if v.Kind() == reflect.Struct && borrowsJSON(v.Type()) && !v.IsZero() {
@@ -43,7 +48,7 @@ func unsaid(v reflect.Value, text bool) error {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if text && !utf8.ValidString(v.String()) {
+		if comesBack && !utf8.ValidString(v.String()) {
 			return fmt.Errorf("a %v is not UTF-8, which JSON would change", v.Type())
 		}
 	case reflect.Slice, reflect.Array:
@@ -51,27 +56,39 @@ func unsaid(v reflect.Value, text bool) error {
 			return nil
 		}
 		for i := range v.Len() {
-			if err := unsaid(v.Index(i), text); err != nil {
+			if err := unsaid(v.Index(i), comesBack); err != nil {
 				return err
 			}
 		}
 	case reflect.Map:
 		for all := v.MapRange(); all.Next(); {
-			if err := unsaid(all.Key(), text); err != nil {
+			if err := unsaid(all.Key(), comesBack); err != nil {
 				return err
 			}
-			if err := unsaid(all.Value(), text); err != nil {
+			if err := unsaid(all.Value(), comesBack); err != nil {
 				return err
 			}
 		}
 	case reflect.Struct:
-		return unsaidOf(v, text)
+		return unsaidOf(v, comesBack)
 	}
 	return nil
 }
 
+// freeTypes are the types of what encoding/json reads into an interface.
+var freeTypes = [...]reflect.Type{
+	reflect.TypeFor[bool](), reflect.TypeFor[float64](), reflect.TypeFor[string](), reflect.TypeFor[[]any](), reflect.TypeFor[map[string]any](),
+}
+
+// isFree reports whether what an interface holds is read back as what it is.
+func isFree(v reflect.Value) bool {
+	held := v.Elem()
+	isNil := (held.Kind() == reflect.Map || held.Kind() == reflect.Slice) && held.IsNil() // it would come back without a type
+	return v.NumMethod() == 0 && !isNil && slices.Contains(freeTypes[:], held.Type())
+}
+
 // unsaidOf is unsaid of a struct whose fields JSON writes.
-func unsaidOf(v reflect.Value, text bool) error {
+func unsaidOf(v reflect.Value, comesBack bool) error {
 	t, said := v.Type(), false
 	for i := range t.NumField() {
 		f, err := t.Field(i), error(nil)
@@ -81,10 +98,10 @@ func unsaidOf(v reflect.Value, text bool) error {
 			continue
 		case isSpread(f):
 			if inner := reflect.Indirect(v.Field(i)); inner.IsValid() {
-				err = unsaidOf(inner, text)
+				err = unsaidOf(inner, comesBack)
 			}
 		default:
-			err = unsaid(v.Field(i), text)
+			err = unsaid(v.Field(i), comesBack)
 		}
 		if err != nil {
 			return err
