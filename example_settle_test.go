@@ -67,3 +67,39 @@ func ExampleSettle() {
 	// unknown
 	// charges order-7 <nil>
 }
+
+// What was found out is about the attempt that was looked at. Its token keeps the verdict from one that followed meanwhile.
+func ExampleSettlement() {
+	ctx := context.Background()
+	store := memstore.New(nil)
+	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		panic(err)
+	}
+	key := everonce.Key{Scope: "charges", ID: "order-7"}
+	charge := func(context.Context, *everonce.Attempt) (string, error) { return "", errors.New("timeout") }
+	res, _ := everonce.Do(ctx, r, key, charge)
+	fmt.Println(res.Outcome)
+
+	// Anna looks at the record, and asks the bank: it was not booked.
+	found, err := store.Get(ctx, everonce.GetRequest{ID: r.RecordID(key)})
+	if err != nil {
+		panic(err)
+	}
+	verdict := everonce.Settlement{Verdict: everonce.SettleNotDone, Token: found.Record.Token, By: "anna"}
+
+	// Bob was faster, and the next delivery has run since. Nobody has asked about that one.
+	err = r.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone, By: "bob"})
+	if err != nil {
+		panic(err)
+	}
+	res, _ = everonce.Do(ctx, r, key, charge)
+	fmt.Println(res.Outcome)
+
+	err = r.Settle(ctx, key, verdict)
+	fmt.Println(errors.Is(err, everonce.ErrLeaseLost))
+	// Output:
+	// unknown
+	// unknown
+	// true
+}

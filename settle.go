@@ -28,6 +28,9 @@ type Settlement struct {
 	// is settled, the operation is released: the next delivery goes on from there. Where another step did,
 	// or the operation is unknown by itself, it stays abandoned.
 	Step string
+	// Token, if it is set, says which attempt the verdict is about, by the [Record.Token] that was found. Where another one has
+	// followed, nothing is settled: [ErrLeaseLost].
+	Token Token
 	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same,
 	// as the codec named Codec (default "json") would have written it. Failure is a permanent failure
 	// instead. At most one of the three is set; with none of them the result counts as elided.
@@ -49,7 +52,7 @@ type Settlement struct {
 // Settle settles an operation whose outcome is unknown: abandoned, or with a lapsed lease. It is an
 // attempt of its own, so whatever the old attempt still does is fenced off. Errors: [ErrNotFound],
 // [ErrNotUnknown] (it is completed, released, or that step is not open), [ErrInProgress] (it is live: see
-// Force), [ErrLeaseLost] (somebody else was faster), [ErrInvalidArgument], [ErrStore].
+// Force), [ErrLeaseLost] (somebody else was faster: see Token too), [ErrInvalidArgument], [ErrStore].
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {
@@ -84,7 +87,7 @@ func (s *Settlement) encode(set *settings) error {
 	if s.Encoded != nil {
 		return errManyResults
 	}
-	data, err := marshal(set.Codec, s.Value)
+	data, err := marshalAny(set.Codec, s.Value)
 	if err != nil {
 		return fmt.Errorf("%w: the settlement's value can not be encoded: %w", ErrInvalidArgument, err)
 	}
@@ -134,7 +137,8 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleLease) // a tool's context need not end by itself
 	defer cancel()
-	if err := s.checkStep(ctx, store, op); err != nil {
+	found, err := s.look(ctx, store, op)
+	if err != nil {
 		return err
 	}
 	take := TakeToSettle
@@ -162,6 +166,10 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	default:
 		return op.fail(Failed, ErrNotUnknown, nil)
 	}
+	if s.Token != 0 && claim.Record.Attempt != found.Attempt+1 { // it began behind the look
+		s.putBack(ctx, store, id, req.Nonce)
+		return op.fail(LeaseLost, ErrLeaseLost, errFollowed)
+	}
 	if err := s.write(ctx, store, &claim.Record); err != nil {
 		s.putBack(ctx, store, id, req.Nonce)
 		switch {
@@ -187,23 +195,29 @@ func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonc
 	_, _ = store.Release(ctx, ReleaseRequest{ID: id, Nonce: nonce, State: StateAbandoned, ErrorClass: classSettle, Lifetime: s.Lifetime}) //nolint:errcheck // see above
 }
 
-// checkStep refuses, before anything is written, a settlement of a step that is not in question: a forced
-// one would have cost a live attempt its record for nothing.
-func (s *Settlement) checkStep(ctx context.Context, store Store, op *operation) error {
-	if s.Step == "" {
-		return nil
+var errFollowed = errors.New("another attempt has followed the one that the verdict is about; nothing was settled")
+
+// look refuses, before anything is written, a verdict on an attempt that another has followed, or on a step that is not in
+// question: a forced one would have cost a live attempt its record for nothing. It returns what it found, if it had to look.
+func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec Record, err error) {
+	if s.Token == 0 && s.Step == "" {
+		return rec, nil
 	}
 	got, err := store.Get(ctx, GetRequest{ID: op.id})
 	switch {
 	case err != nil:
-		return op.fail(StoreFailed, ErrStore, err)
+		return rec, op.fail(StoreFailed, ErrStore, err)
 	case !got.Found:
-		return op.fail(Failed, ErrNotFound, nil)
+		return rec, op.fail(Failed, ErrNotFound, nil)
+	case s.Token != 0 && s.Token != got.Record.Token:
+		return rec, op.fail(LeaseLost, ErrLeaseLost, errFollowed)
 	}
-	if _, err := s.openStep(&got.Record); err != nil {
-		return op.fail(Failed, err, nil)
+	if s.Step != "" {
+		if _, err := s.openStep(&got.Record); err != nil {
+			return rec, op.fail(Failed, err, nil)
+		}
 	}
-	return nil
+	return got.Record, nil
 }
 
 // openStep returns the step to settle. One that an earlier settlement wrote, which then failed, is still

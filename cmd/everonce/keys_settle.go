@@ -84,9 +84,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 			if err := a.confirm(f, &got.Record); err != nil {
 				return err
 			}
-			if err := unchanged(cmd.Context(), store, &got.Record); err != nil {
-				return err
-			}
+			settlement.Token = got.Record.Token // while the question waits for its answer, another attempt may follow
 			return a.settle(cmd.Context(), store, s, got, settlement)
 		}),
 	}
@@ -210,16 +208,6 @@ func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
 }
 
 var errUnconfirmed = errors.New("nothing was settled")
-
-// unchanged refuses a verdict on an attempt that another has followed while the question waited for its answer: nobody has found
-// out what became of that one.
-func unchanged(ctx context.Context, store everonce.Store, rec *everonce.Record) error {
-	now, err := store.Get(ctx, everonce.GetRequest{ID: rec.ID})
-	if err == nil && now.Found && now.Record.Token != rec.Token {
-		err = fmt.Errorf("%w: another attempt has followed the one that you were asked about; nothing was settled", everonce.ErrLeaseLost)
-	}
-	return err
-}
 
 // verdict is what settle writes as JSON.
 type verdict struct {

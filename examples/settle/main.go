@@ -29,7 +29,7 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 			return settled, err
 		}
 		for _, rec := range page.Records {
-			s := everonce.Settlement{Verdict: everonce.SettleNotDone, By: "nightly settlement"}
+			s := everonce.Settlement{Verdict: everonce.SettleNotDone, Token: rec.Token, By: "nightly settlement"}
 			receipt, charged := ledger[rec.Name]
 			switch {
 			case rec.UnknownStep != "":
