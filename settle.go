@@ -45,7 +45,8 @@ type Settlement struct {
 	// By names who settles, and is kept as the record's owner. Default: the receiver's owner.
 	By string
 	// Lifetime is how long the settled result is kept. Default: the receiver's; without a receiver
-	// [ForFinance], the longest of the presets.
+	// [ForFinance], the longest of the presets. The record does not know the application's own: where that is longer, give it, or
+	// the key is new again before its time.
 	Lifetime Lifetime
 }
 

@@ -35,8 +35,9 @@ it all the same; what that attempt does goes on, and its answer is dropped.
 
 What is settled is kept for --lifetime: web (a day, remembered for another), queue (7 days
 and 7), finance (90 days, remembered until a year has passed), or retention+remember, like
-48h+24h. Give the application's own; the default is the longest, so that nothing is
-forgotten too early.
+48h+24h. The record does not know the application's own: give that. The default is the
+longest of the three. Where the application remembers for longer than a year it is too
+short: the key would be new again, and run again, before its time.
 
 It asks before it writes; --yes answers. Who settled what, and when, is written to
 standard error as a line of JSON.`
