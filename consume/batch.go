@@ -61,12 +61,12 @@ func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts [
 	batch := c.gather(len(ms))
 	hashes, places := make([]string, 0, len(ms)), make([]int, 0, len(ms))
 	for i, m := range ms {
-		key, hash, refused := c.admit(m)
+		key, sum, hash, refused := c.admit(m)
 		if refused != nil {
 			verdicts[i] = *refused
 			continue
 		}
-		if err := batch.add(m, key, c.fingerprint(m)); err != nil {
+		if err := batch.add(m, key, sum); err != nil {
 			verdicts[i] = c.bury(m, hash, 0, Undecoded, err)
 			continue
 		}
@@ -82,25 +82,30 @@ func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts [
 func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
-			_, hash, _ := c.admit(m)
+			_, _, hash, _ := c.admit(m)
 			v = c.dispose(ctx, m, hash, everonce.Failed, 1, &panicError{p, debug.Stack()})
 		}
 	}()
 	return c.handle(ctx, m)
 }
 
-// admit returns the key of a message and its hash, or the verdict on one that can not be handled.
-func (c *Consumer) admit(m *Message) (key everonce.Key, hash string, refused *Verdict) {
+// admit returns the key of a message, its fingerprint and its hash, or the verdict on one that can not be handled.
+func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, refused *Verdict) {
 	if len(m.Body) > c.maxBody {
 		v := c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, and the limit is %d", len(m.Body), c.maxBody))
-		return key, "", &v
+		return key, sum, "", &v
 	}
 	key, err := c.KeyOf(m)
 	if err != nil {
 		v := c.bury(m, "", 0, NoKey, err)
-		return key, "", &v
+		return key, sum, "", &v
 	}
-	return key, c.id(key).Short(), nil
+	hash = c.id(key).Short()
+	if sum, err = c.fingerprint(m); err != nil {
+		v := c.bury(m, hash, 0, Undecoded, err)
+		return key, sum, hash, &v
+	}
+	return key, sum, hash, nil
 }
 
 // panicError is a handler's panic as the failure of its message.

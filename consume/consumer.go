@@ -167,7 +167,7 @@ func (c *Consumer) tell(ctx context.Context, m *Message, v Verdict) {
 }
 
 func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
-	key, hash, refused := c.admit(m)
+	key, sum, hash, refused := c.admit(m)
 	if refused != nil {
 		return *refused
 	}
@@ -175,21 +175,24 @@ func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
 	if err != nil {
 		return c.bury(m, hash, 0, Undecoded, err)
 	}
-	outcome, attempt, err := work(ctx, key, c.fingerprint(m))
+	outcome, attempt, err := work(ctx, key, sum)
 	return c.dispose(ctx, m, hash, outcome, attempt, err)
 }
 
 // fingerprint is of the body and the headers that were named: none that a broker or a retry adds.
-func (c *Consumer) fingerprint(m *Message) everonce.Fingerprint {
+func (c *Consumer) fingerprint(m *Message) (everonce.Fingerprint, error) {
 	if len(c.headers) == 0 {
-		return everonce.FingerprintOf("message", m.Body)
+		return everonce.FingerprintOf("message", m.Body), nil
 	}
 	parts := []any{"message", m.Body}
 	for _, name := range c.headers {
-		value, found := m.Headers[name]
+		value, found, err := m.header(name)
+		if err != nil {
+			return everonce.Fingerprint{}, fmt.Errorf("consume: of the fingerprint, %w", err)
+		}
 		parts = append(parts, name, found, value)
 	}
-	return everonce.FingerprintOf(parts...)
+	return everonce.FingerprintOf(parts...), nil
 }
 
 // dispose is the table of [Disposition].

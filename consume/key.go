@@ -39,13 +39,11 @@ func ProducerID() Key {
 // an ID. Names are compared as they stand.
 func Header(name string) Key {
 	return func(m *Message) (string, error) {
-		if v := m.Headers[name]; v != "" {
+		switch v, _, err := m.header(name); {
+		case err != nil:
+			return "", fmt.Errorf("%w: %w", ErrNoKey, err)
+		case v != "":
 			return v, nil
-		}
-		for _, odd := range m.Odd {
-			if odd == name {
-				return "", noKey("the header %q is no text", name)
-			}
 		}
 		return "", noKey("the header %q is missing or empty", name)
 	}
@@ -105,7 +103,8 @@ var partEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
 func escapePart(s string) string { return partEscaper.Replace(s) }
 
 // FirstOf takes the first key that is found. The keys should be of different forms, for a value found by one and
-// the same value found by another are the same key; put a [Composite] around each where they are not.
+// the same value found by another are the same key; put a [Composite] around each where they are not. A header whose value
+// is not there ([Message.Odd]) is not passed over: another delivery of the message may have it.
 func FirstOf(keys ...Key) Key {
 	if slices.ContainsFunc(keys, Key.none) {
 		return nil
@@ -116,6 +115,9 @@ func FirstOf(keys ...Key) Key {
 			v, err := key(m)
 			if err == nil {
 				return v, nil
+			}
+			if _, odd := errors.AsType[*oddError](err); odd {
+				return "", err
 			}
 			errs = append(errs, err)
 		}

@@ -1,6 +1,10 @@
 package consume
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Message is one delivery, as any broker gives it. A handler must not change it.
 type Message struct {
@@ -14,7 +18,8 @@ type Message struct {
 	// Subject is what it was addressed to inside of that, where there is such a thing: AMQP's routing key, NATS'
 	// subject. It does not change when the message is given back.
 	Subject string
-	// Headers are its headers, as text; Odd names those whose values have no text, such as tables and arrays.
+	// Headers are its headers, as text; Odd names those whose values are not there: they have no text, such as tables and
+	// arrays, or there was no room for them when the message was given back.
 	Headers map[string]string
 	Odd     []string
 	// ContentType and ContentEncoding say what the body is.
@@ -29,4 +34,20 @@ type Message struct {
 	Retries int
 	// First is when it was first sent, or first failed; zero where nobody has noted that.
 	First time.Time
+}
+
+// header returns the text of a header. One whose value is not there is an error, and not the same as none.
+func (m *Message) header(name string) (text string, found bool, err error) {
+	text, found = m.Headers[name]
+	if !found && slices.Contains(m.Odd, name) {
+		err = &oddError{name}
+	}
+	return text, found, err
+}
+
+// oddError names a header whose value is not there.
+type oddError struct{ name string }
+
+func (e *oddError) Error() string {
+	return fmt.Sprintf("the header %q has no text, or was too large when the message was given back", e.name)
 }

@@ -110,22 +110,24 @@ const maxHeaders = 120 << 10
 // fit drops the largest headers of a producer until the rest fits, and notes their names: a copy that the broker
 // refuses would be tried for ever. What has one of our names, and is larger than what we write, is a producer's too.
 func fit(headers amqp.Table) {
-	size := sizeOf(headers)
-	if size <= maxHeaders {
+	if sizeOf(headers) <= maxHeaders {
 		return
 	}
+	dropped, _ := headers[headerDropped].([]any) // from an earlier copy
+	if sizeOf(dropped) > maxHeaders/2 {
+		dropped = nil
+	}
+	delete(headers, headerDropped)
+	size := sizeOf(headers) + 1 + len(headerDropped) + sizeOf(dropped)
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return ours[name] && sizeOf(headers[name]) <= sizeOf("")+maxDetail })
 	slices.SortFunc(names, func(a, b string) int { return sizeOf(headers[b]) - sizeOf(headers[a]) })
-	var dropped []any
 	for _, name := range names {
 		if size <= maxHeaders {
 			break
 		}
-		size -= sizeOf(headers[name])
+		size += sizeOf(name) - (1 + len(name) + sizeOf(headers[name])) // what is noted is always less
 		delete(headers, name)
-		if len(dropped) < 64 {
-			dropped = append(dropped, name)
-		}
+		dropped = append(dropped, name)
 	}
 	headers[headerDropped] = dropped
 }

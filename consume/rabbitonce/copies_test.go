@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +149,56 @@ func TestHugeHeadersBlockNothing(t *testing.T) {
 				t.Errorf("left out: %v", dropped)
 			}
 		}
+	}
+}
+
+// A header that had no room on a copy is not the same as none: what needs it for the key or for the fingerprint makes the message a
+// dead letter, and the handler is told.
+func TestAHeaderThatHadNoRoomIsMissed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*consume.Spec[order])
+		want   consume.Reason
+	}{
+		"the key": {func(s *consume.Spec[order]) {
+			s.Key = consume.FirstOf(consume.Header("order-id"), consume.ProducerID())
+		}, consume.NoKey},
+		"a part of the key":       {func(s *consume.Spec[order]) { s.Key = consume.Composite("order", consume.Header("order-id")) }, consume.NoKey},
+		"of the fingerprint":      {func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"order-id"} }, consume.Undecoded},
+		"nothing of what matters": {func(*consume.Spec[order]) {}, consume.Exhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			odd := make(chan []string, 10)
+			spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
+				odd <- m.Odd
+				return everonce.NotDone(errClosed)
+			})
+			c.change(&spec)
+			r := b.run(spec, nil)
+			msg := message("m-1")
+			msg.Headers = amqp.Table{"order-id": strings.Repeat("7", 60)}
+			for i := range 80 { // they go first, and it after them
+				msg.Headers[fmt.Sprintf("mid-%02d", i)] = strings.Repeat("x", 61)
+			}
+			for i := range 6430 {
+				msg.Headers[fmt.Sprintf("tiny-%04d", i)] = int64(i)
+			}
+			b.send(msg)
+			b.whenBuried(r, 1)
+			if first := <-odd; len(first) != 0 {
+				t.Errorf("the first delivery has no %v", first)
+			}
+			if c.want == consume.Exhausted {
+				if second := <-odd; !slices.Contains(second, "order-id") {
+					t.Errorf("the second delivery has no %v", second)
+				}
+			}
+			if d := b.letter(); d.Headers["x-everonce-reason"] != string(c.want) {
+				t.Errorf("the letter is %v (%v), want %v", d.Headers["x-everonce-reason"], d.Headers["x-everonce-detail"], c.want)
+			}
+		})
 	}
 }
 

@@ -45,7 +45,15 @@ func messageOf(d *amqp.Delivery, queue string) *consume.Message {
 			m.Odd = append(m.Odd, name)
 		}
 	}
+	dropped, _ := d.Headers[headerDropped].([]any)
+	for _, name := range dropped {
+		name, _ := name.(string)
+		if _, there := m.Headers[name]; !there && name != "" && !strings.HasPrefix(name, prefix) {
+			m.Odd = append(m.Odd, name)
+		}
+	}
 	slices.Sort(m.Odd)
+	m.Odd = slices.Compact(m.Odd)
 	return m
 }
 

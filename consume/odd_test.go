@@ -1,0 +1,46 @@
+package consume_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// A header of the fingerprint whose value is not there can not be compared: the message is a dead letter, and neither handled nor
+// taken for one that was.
+func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant"} })
+	odd := first()
+	odd.Odd = []string{"nested", "tenant"}
+	v := r.wantsLetter(odd, 0, consume.Undecoded)
+	if !strings.Contains(v.Letter.Detail, `"tenant"`) || v.KeyHash == "" {
+		t.Errorf("the letter says %q, of the key %q", v.Letter.Detail, v.KeyHash)
+	}
+	r.wants(first(), everonce.Executed, consume.Ack)
+	r.wantsLetter(odd, 0, consume.Undecoded)
+
+	l := newLedger()
+	c := booking(t, l, func(s *txSpec) { s.FingerprintHeaders = []string{"tenant"} })
+	verdicts := c.HandleBatch(t.Context(), []*consume.Message{odd, first()})
+	if odd, other := verdicts[0], verdicts[1]; odd.Letter.Reason != consume.Undecoded || other.Outcome != everonce.Executed {
+		t.Errorf("in a batch: %+v, %+v", odd, other)
+	}
+}
+
+// A header whose value is not there may be there in another delivery: no other way to a key is taken in its place.
+func TestFirstOfDoesNotPassOverAHeaderThatIsNotThere(t *testing.T) {
+	odd := first()
+	odd.Odd = []string{"order-id"}
+	for name, key := range map[string]consume.Key{
+		"a header":       consume.FirstOf(consume.Header("order-id"), consume.ProducerID()),
+		"of a composite": consume.FirstOf(consume.Composite("order", consume.Header("order-id")), consume.ContentHash()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rigged(t, done, func(s *consume.Spec[order]) { s.Key = key })
+			r.wantsLetter(odd, 0, consume.NoKey)
+			r.wants(first(), everonce.Executed, consume.Ack)
+		})
+	}
+}
