@@ -86,6 +86,9 @@ func (s Scope) Within(outer Scope) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
+// Validate reports why no key can have the scope, as [Key.Validate] does.
+func (s Scope) Validate() error { return validateName("scope", string(s), MaxScopeLen) }
+
 // root returns the first part, still encoded.
 func (s Scope) root() string {
 	root, _, _ := strings.Cut(string(s), "/")
@@ -95,7 +98,7 @@ func (s Scope) root() string {
 // Validate reports why k can not name an operation: an error that wraps [ErrInvalidKey] and says which
 // part is empty, too long, not UTF-8, or holds a control character. It never quotes the key.
 func (k Key) Validate() error {
-	if err := validateName("scope", string(k.Scope), MaxScopeLen); err != nil {
+	if err := k.Scope.Validate(); err != nil {
 		return err
 	}
 	return validateName("ID", k.ID, MaxIDLen)

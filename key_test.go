@@ -94,6 +94,9 @@ func TestKeyValidate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.key.Validate()
+			if ofScope := c.key.Scope.Validate(); strings.HasPrefix(c.says, "scope") || ofScope != nil { // what is wrong with both is said of the scope
+				checkEqual(t, "of the scope", ofScope, err)
+			}
 			if c.says == "" {
 				checkErr(t, err, nil)
 				return

@@ -132,7 +132,7 @@ func (c common[T]) checked() (common[T], error) {
 	if c.Lifetime == (everonce.Lifetime{}) {
 		c.Lifetime = everonce.ForQueue()
 	}
-	if err := (everonce.Key{Scope: everonce.ScopeOf(c.Consumer), ID: "-"}).Validate(); err != nil {
+	if err := everonce.ScopeOf(c.Consumer).Validate(); err != nil {
 		return c, fmt.Errorf("%w: the consumer's name can be no scope: %w", everonce.ErrInvalidArgument, err)
 	}
 	if c.Lifetime.Retention <= 0 || c.Lifetime.Remember < 0 {

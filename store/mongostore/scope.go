@@ -21,8 +21,8 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 }
 
 func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
-	if req.Scope == "" {
-		return res, everonce.Key{ID: "-"}.Validate()
+	if err := req.Scope.Validate(); err != nil {
+		return res, err
 	}
 	if req.Limit <= 0 {
 		req.Limit = defaultBatch

@@ -18,8 +18,8 @@ const (
 // DeleteScope implements [everonce.ScopeDeleter]. It looks at every key of the server, as List does, until it has found
 // Limit records; a Limit of 0 is 1000.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
-	if req.Scope == "" {
-		return res, failed("delete scope", everonce.Key{ID: "-"}.Validate())
+	if err := req.Scope.Validate(); err != nil {
+		return res, failed("delete scope", err)
 	}
 	limit := req.Limit
 	if limit <= 0 {

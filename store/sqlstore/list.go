@@ -93,8 +93,8 @@ const deletable = int64(1<<everonce.StateReleased | 1<<everonce.StateAbandoned |
 // and counted as More.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
 	var res everonce.DeleteScopeResult // read only if the write returns nil
-	if req.Scope == "" {
-		return res, everonce.Key{ID: "-"}.Validate()
+	if err := req.Scope.Validate(); err != nil {
+		return res, err
 	}
 	limit := int64(req.Limit)
 	if limit <= 0 {
