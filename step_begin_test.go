@@ -2,8 +2,10 @@ package everonce_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/memstore"
@@ -58,5 +60,42 @@ func TestStepAfterTheWorkHasReturnedIsRefused(t *testing.T) {
 	case <-start:
 	default:
 		t.Error("the late step was never tried")
+	}
+}
+
+// That nobody waits any more, or that another may have the operation, is not the store's failure, also where that is how its
+// transaction did not begin.
+func TestStepTxThatDoesNotBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose bool
+		want everonce.Outcome
+		err  error
+	}{
+		"the caller is gone": {false, everonce.Failed, context.Canceled},
+		"the lease is lost":  {true, everonce.LeaseLost, everonce.ErrLeaseLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec := &recorder{}
+				s, r, x := newStepTx(t, &everonce.Options{Observer: rec, Lease: 12 * time.Second})
+				if c.lose {
+					s.on("Renew", 0, refuse(errNet))
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				_, _ = everonce.Do(ctx, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+					if !c.lose {
+						cancel()
+					}
+					<-ctx.Done()
+					_, err := everonce.StepTx(ctx, a, x, "charge", txNever(t))
+					checkErr(t, err, c.err)
+					checkEqual(t, "the store's failure", errors.Is(err, everonce.ErrStore), false)
+					return "", everonce.NotDone(err)
+				})
+				checkEqual(t, "Outcome", rec.take(t)[0].Outcome, c.want)
+				s.checkIdle(t)
+			})
+		})
 	}
 }

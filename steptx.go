@@ -99,13 +99,16 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	beginCtx, cancel := context.WithTimeout(ctx, s.a.set.StoreTimeout)
 	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: s.a.set.TxTimeout})
 	cancel()
-	switch {
-	case err != nil && ctx.Err() != nil: // the caller's end is not the store's failure
-		s.outcome = Failed
-		return zero, true, s.fail(Failed, context.Cause(ctx), err)
-	case err != nil && t.txs.ClassifyTx(err) == TxErrorRetry:
-		return zero, false, err
-	case err != nil:
+	if err != nil {
+		switch {
+		case s.a.Lost():
+			return zero, true, s.leaseLost()
+		case ctx.Err() != nil:
+			s.outcome = Failed
+			return zero, true, s.fail(Failed, context.Cause(ctx), err)
+		case t.txs.ClassifyTx(err) == TxErrorRetry:
+			return zero, false, err
+		}
 		s.outcome = StoreFailed
 		return zero, true, s.fail(StoreFailed, ErrStore, err)
 	}
