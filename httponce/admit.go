@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -165,8 +166,18 @@ func (x *exchange) end() {
 	if x.observe != nil {
 		x.told.KeyHash = x.keyHash()
 		x.told.Duration = time.Since(x.begun)
-		x.observe(x.r.Context(), x.told)
+		x.tell()
 	}
+}
+
+// tell tells Observe. A panic of it would break the connection off, and cost the client an answer that is recorded.
+func (x *exchange) tell() {
+	defer func() {
+		if p := recover(); p != nil {
+			x.log.ErrorContext(x.r.Context(), "httponce: Observe panicked", "route", x.told.Route, "key", x.told.KeyHash, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	x.observe(x.r.Context(), x.told)
 }
 
 // request returns the request that the handler gets: with its body, and with a context of its own.

@@ -51,7 +51,7 @@ type Options struct {
 	// through unprotected, panics whose client had been answered. Default [slog.Default].
 	Log *slog.Logger
 	// Observe, if set, is called once for every request with a key, and for each that was refused without one, after its
-	// answer was sent. It must not block. What becomes of a handler that goes on after its client was answered
+	// answer was sent. It must not block; a panic of it is logged. What becomes of a handler that goes on after its client was answered
 	// (AnswerWithin) is told to the receiver's Observer.
 	Observe func(context.Context, Served)
 }
