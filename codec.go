@@ -29,16 +29,21 @@ func JSON() Codec { return jsonCodec{} }
 // Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.
 func Raw() Codec { return rawCodec{} }
 
-type jsonCodec struct{}
+type jsonCodec struct {
+	typed bool // a value will be read into a type that is not known here, and that may say more than its own
+}
 
 func (jsonCodec) Name() string { return "json" }
 
 // Marshal leaves as it stands what is JSON already: encoding/json would compact and escape it, and a duplicate get other bytes.
-func (jsonCodec) Marshal(v any) ([]byte, error) {
+func (c jsonCodec) Marshal(v any) ([]byte, error) {
 	if raw, ok := v.(json.RawMessage); ok && json.Valid(raw) {
 		return bytes.Clone(raw), nil
 	}
-	return marshalJSON(v, true)
+	if c.typed {
+		return marshalJSON(v, keepText)
+	}
+	return marshalJSON(v, keepTypes)
 }
 
 func (jsonCodec) Unmarshal(data []byte, v any) error {

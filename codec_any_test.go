@@ -83,4 +83,16 @@ func TestStepsAndSettlementsOfAnInterface(t *testing.T) {
 	res, err := everonce.Do(context.Background(), r, keyOf("y"), func(context.Context, *everonce.Attempt) (int, error) { return 0, errWork })
 	checkOutcome(t, res, err, everonce.Replayed, nil)
 	checkEqual(t, "settled", res.Value, 7)
+
+	leaveUnknown(t, r, keyOf("z"))
+	verdict := everonce.Settlement{Verdict: everonce.SettleDone, Value: map[string]any{"b": 7, "a": []int{1}}}
+	checkErr(t, r.Settle(context.Background(), keyOf("z"), verdict), nil)
+	typed, err := everonce.Do(context.Background(), r, keyOf("z"), func(context.Context, *everonce.Attempt) (account, error) { return account{}, errWork })
+	checkOutcome(t, typed, err, everonce.Replayed, nil)
+	checkEqual(t, "settled", typed.Value, account{B: 7, A: []int{1}})
+	for _, lost := range []any{price{5}, "\xff", map[string]any{"a": event{noon, 1}}} {
+		leaveUnknown(t, r, keyOf("lost"))
+		checkErr(t, r.Settle(context.Background(), keyOf("lost"), everonce.Settlement{Verdict: everonce.SettleDone, Value: lost}), everonce.ErrInvalidArgument)
+		checkErr(t, r.Settle(context.Background(), keyOf("lost"), everonce.Settlement{Verdict: everonce.SettleNotDone}), nil)
+	}
 }

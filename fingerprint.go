@@ -62,7 +62,7 @@ func FingerprintJSON(v any) Fingerprint {
 	case []byte:
 		b, err = compactJSON(raw)
 	default:
-		b, err = marshalJSON(v, false)
+		b, err = marshalJSON(v, keepApart)
 	}
 	if err != nil {
 		return Fingerprint{Alg: badFingerprint}

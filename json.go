@@ -10,11 +10,20 @@ import (
 	"unicode/utf8"
 )
 
+// kept says how much of a value its JSON must keep.
+type kept uint8
+
+const (
+	keepApart kept = iota // what differs stays different
+	keepText              // and text stays as it is
+	keepTypes             // and what an interface holds is read back as what it is
+)
+
 // marshalJSON is json.Marshal that refuses what JSON would leave out without a word: a struct that exports none of its
-// fields, or whose JSON is that of what it embeds, which would come back without them and be equal to any other. Where the value
-// must come back as it was, it refuses what JSON would change too: text that is not UTF-8, and in an interface what is not of the
-// types that are made of JSON there.
-func marshalJSON(v any, comesBack bool) ([]byte, error) {
+// fields, or whose JSON is that of what it embeds, which would come back without them and be equal to any other. Where more must be
+// kept, it refuses what JSON would change too: text that is not UTF-8, and in an interface what is not of the types that are made of
+// JSON there.
+func marshalJSON(v any, must kept) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -22,23 +31,23 @@ func marshalJSON(v any, comesBack bool) ([]byte, error) {
 	rv := reflect.ValueOf(v)
 	switch {
 	case !rv.IsValid():
-	case mayHide(rv.Type()), bytes.Contains(data, []byte("{}")), comesBack && bytes.Contains(data, []byte(`\ufffd`)): // else nothing can be missing
-		err = unsaid(rv, comesBack)
+	case mayHide(rv.Type()), bytes.Contains(data, []byte("{}")), must >= keepText && bytes.Contains(data, []byte(`\ufffd`)): // else nothing can be missing
+		err = unsaid(rv, must)
 	}
 	return data, err
 }
 
 // unsaid finds what the JSON of a value does not say. The value has a JSON, so it has an end.
-func unsaid(v reflect.Value, comesBack bool) error {
+func unsaid(v reflect.Value, must kept) error {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return nil
 		}
-		if comesBack && v.Kind() == reflect.Interface && !isFree(v) {
+		if must == keepTypes && v.Kind() == reflect.Interface && !isFree(v) {
 			return fmt.Errorf("JSON would not give back a %v in a %v", v.Elem().Type(), v.Type())
 		}
-		return unsaid(v.Elem(), comesBack)
+		return unsaid(v.Elem(), must)
 	}
 	if hasOwnJSON(v) {
 		if v.Kind() == reflect.Struct && borrowsJSON(v.Type()) && !v.IsZero() {
@@ -48,7 +57,7 @@ func unsaid(v reflect.Value, comesBack bool) error {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if comesBack && !utf8.ValidString(v.String()) {
+		if must >= keepText && !utf8.ValidString(v.String()) {
 			return fmt.Errorf("a %v is not UTF-8, which JSON would change", v.Type())
 		}
 	case reflect.Slice, reflect.Array:
@@ -56,21 +65,21 @@ func unsaid(v reflect.Value, comesBack bool) error {
 			return nil
 		}
 		for i := range v.Len() {
-			if err := unsaid(v.Index(i), comesBack); err != nil {
+			if err := unsaid(v.Index(i), must); err != nil {
 				return err
 			}
 		}
 	case reflect.Map:
 		for all := v.MapRange(); all.Next(); {
-			if err := unsaid(all.Key(), comesBack); err != nil {
+			if err := unsaid(all.Key(), must); err != nil {
 				return err
 			}
-			if err := unsaid(all.Value(), comesBack); err != nil {
+			if err := unsaid(all.Value(), must); err != nil {
 				return err
 			}
 		}
 	case reflect.Struct:
-		return unsaidOf(v, comesBack)
+		return unsaidOf(v, must)
 	}
 	return nil
 }
@@ -88,7 +97,7 @@ func isFree(v reflect.Value) bool {
 }
 
 // unsaidOf is unsaid of a struct whose fields JSON writes.
-func unsaidOf(v reflect.Value, comesBack bool) error {
+func unsaidOf(v reflect.Value, must kept) error {
 	t, said := v.Type(), false
 	for i := range t.NumField() {
 		f, err := t.Field(i), error(nil)
@@ -98,10 +107,10 @@ func unsaidOf(v reflect.Value, comesBack bool) error {
 			continue
 		case isSpread(f):
 			if inner := reflect.Indirect(v.Field(i)); inner.IsValid() {
-				err = unsaidOf(inner, comesBack)
+				err = unsaidOf(inner, must)
 			}
 		default:
-			err = unsaid(v.Field(i), comesBack)
+			err = unsaid(v.Field(i), must)
 		}
 		if err != nil {
 			return err

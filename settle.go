@@ -88,7 +88,11 @@ func (s *Settlement) encode(set *settings) error {
 	if s.Encoded != nil {
 		return errManyResults
 	}
-	data, err := marshalAny(set.Codec, s.Value)
+	codec := set.Codec
+	if _, ok := codec.(jsonCodec); ok {
+		codec = jsonCodec{typed: true}
+	}
+	data, err := marshalAny(codec, s.Value)
 	if err != nil {
 		return fmt.Errorf("%w: the settlement's value can not be encoded: %w", ErrInvalidArgument, err)
 	}
