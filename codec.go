@@ -19,11 +19,15 @@ type Codec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// JSON returns the default codec: encoding/json. A result that would not come back as it was is elided, as far as that can be
-// seen: text that is not UTF-8; a struct that has fields and exports none; one with other fields beside an embedded type whose
-// MarshalJSON or MarshalText has become its own; and in an interface all that encoding/json does not make of JSON there by itself:
-// bool, float64, string, []any and map[string]any come back, and an int would as a float64. A result that may hold more has a type of
-// its own, or is a json.RawMessage, which is kept as it stands.
+// JSON returns the default codec: encoding/json. A json.RawMessage is kept as it stands. A result that would not come back as it was
+// is elided, as far as that can be seen:
+//
+//   - Text that is not UTF-8.
+//   - A struct that has fields and exports none, and one with other fields beside an embedded type, like time.Time, whose
+//     MarshalJSON or MarshalText has become its own.
+//   - Fields that encoding/json leaves out because they have one name: of two embedded types, say.
+//   - In an interface all but bool, float64, string, []any and map[string]any, which encoding/json makes of JSON by itself: an int
+//     would come back as a float64. A result that may hold more needs a type of its own.
 func JSON() Codec { return jsonCodec{} }
 
 // Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.

@@ -35,8 +35,9 @@ func (f Fingerprint) applyCall(c *call) { c.fingerprint = f; c.given |= optFinge
 // "1" are equal. Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they
 // are, named types of them as their underlying type; anything else as the JSON of encoding/json.
 // A value that has no JSON, or one that does not say what is in it, makes the call fail with [ErrInvalidArgument]: a struct that
-// has fields and exports none, or one with other fields beside an embedded type, like time.Time, whose MarshalJSON or MarshalText
-// has become its own. Give it a MarshalJSON, or the embedded field a name.
+// has fields and exports none, one with other fields beside an embedded type, like time.Time, whose MarshalJSON or MarshalText
+// has become its own, or one with fields that encoding/json leaves out because they have one name: of two embedded types, say. Give it
+// a MarshalJSON, or the embedded fields names.
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]

@@ -19,10 +19,10 @@ const (
 	keepTypes             // and what an interface holds is read back as what it is
 )
 
-// marshalJSON is json.Marshal that refuses what JSON would leave out without a word: a struct that exports none of its
-// fields, or whose JSON is that of what it embeds, which would come back without them and be equal to any other. Where more must be
-// kept, it refuses what JSON would change too: text that is not UTF-8, and in an interface what is not of the types that are made of
-// JSON there.
+// marshalJSON is json.Marshal that refuses what JSON would leave out without a word: the fields of a struct that exports none of
+// them, that has the JSON of what it embeds, or in which they clash by their names. It would come back without them, and be equal to
+// others. Where more must be kept, it refuses what JSON would change too: text that is not UTF-8, and in an interface what is not of
+// the types that are made of JSON there.
 func marshalJSON(v any, must kept) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -120,6 +120,11 @@ func unsaidOf(v reflect.Value, must kept) error {
 	if !said && !v.IsZero() {
 		return fmt.Errorf("JSON says nothing of a %v: none of its fields is exported", t)
 	}
+	for _, index := range clashing(t) {
+		if f, err := v.FieldByIndexErr(index); err == nil && !f.IsZero() { // an error is of a pointer that is nil
+			return fmt.Errorf("JSON says nothing of the field %s of a %v: another has its name", t.FieldByIndex(index).Name, t)
+		}
+	}
 	return nil
 }
 
@@ -131,8 +136,16 @@ func isSaid(f reflect.StructField) bool {
 // isSpread reports whether JSON writes the fields of what is embedded as those of the struct around it, whatever JSON it has
 // of its own.
 func isSpread(f reflect.StructField) bool {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return f.Anonymous && name == "" && pointed(f.Type).Kind() == reflect.Struct
+	_, tagged := nameOf(f)
+	return f.Anonymous && !tagged && pointed(f.Type).Kind() == reflect.Struct
+}
+
+// nameOf returns the name under which JSON writes a field, and whether it is that of a tag.
+func nameOf(f reflect.StructField) (name string, tagged bool) {
+	if name, _, _ = strings.Cut(f.Tag.Get("json"), ","); name != "" {
+		return name, true
+	}
+	return f.Name, false
 }
 
 // pointed returns what a pointer's type points to, and every other type as it is.

@@ -22,21 +22,25 @@ func hasOwnJSON(v reflect.Value) bool {
 func writesItself(t reflect.Type) bool { return t.Implements(jsonType) || t.Implements(textType) }
 
 // aboutTypes remembers what was found out of types.
-type aboutTypes struct{ known sync.Map }
+type aboutTypes[V any] struct{ known sync.Map }
 
-func (a *aboutTypes) ask(t reflect.Type, find func(reflect.Type) bool) bool {
+func (a *aboutTypes[V]) ask(t reflect.Type, find func(reflect.Type) V) V {
 	answer, ok := a.known.Load(t)
 	if !ok {
 		answer = find(t)
 		a.known.Store(t, answer)
 	}
-	return answer == true
+	found, _ := answer.(V)
+	return found
 }
 
-var hiding, borrowing aboutTypes
+var (
+	hiding, borrowing aboutTypes[bool]
+	clashes           aboutTypes[[][]int]
+)
 
-// mayHide reports whether a value of a type may hold more than its JSON shows: where a struct embeds something, or where only
-// the value tells what is in it.
+// mayHide reports whether a value of a type may hold more than its JSON shows: where a struct embeds something, where fields of it
+// clash, or where only the value tells what is in it.
 func mayHide(t reflect.Type) bool {
 	return hiding.ask(t, func(t reflect.Type) bool { return hides(t, make(map[reflect.Type]bool)) })
 }
@@ -54,6 +58,9 @@ func hides(t reflect.Type, seen map[reflect.Type]bool) bool {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return hides(t.Elem(), seen)
 	case reflect.Struct:
+		if len(clashing(t)) > 0 {
+			return true
+		}
 		for i := range t.NumField() {
 			if f := t.Field(i); f.Anonymous || isSaid(f) && hides(f.Type, seen) {
 				return true
