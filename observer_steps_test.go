@@ -110,3 +110,17 @@ func TestObserverIsToldHowLongAStepTookAndWhatWasNotKept(t *testing.T) {
 		checkEqual(t, "Elided", ev.Elided, "store")
 	})
 }
+
+// That a step's effect was found by asking is told of the step, as it is of an operation.
+func TestObserverIsToldOfAStepThatWasReconciled(t *testing.T) {
+	rec := &recorder{}
+	r := newReceiver(t, memstore.New(nil), everonce.Reexecute, &everonce.Options{Observer: rec})
+	for _, reconciled := range []bool{false, true, false} { // unknown, asked, replayed
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, _ = everonce.Step(ctx, a, "s", stepReturns("", errWork), everonce.WithPolicy(everonce.Reconcile), answer(everonce.Happened("found"), nil))
+		})
+		events := rec.take(t)
+		checkEqual(t, "of the step", events[0].Reconciled, reconciled)
+		checkEqual(t, "of the operation", events[1].Reconciled, false)
+	}
+}

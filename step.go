@@ -61,6 +61,9 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 			case verdict.kind == verdictUnknown:
 				return v, s.refuse(errStillUnknown, true)
 			case verdict.kind == verdictHappened:
+				if s.ev != nil {
+					s.ev.Reconciled = true
+				}
 				return endStep(s, verdict.value, nil)
 			}
 		}
