@@ -79,10 +79,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		}
 		if try == claimTries || ctx.Err() != nil || pause(ctx, backoff(try)) != nil {
 			op.retract(ctx, req)
-			if ctx.Err() != nil {
-				return started, op.fail(Failed, context.Cause(ctx), err)
-			}
-			return started, op.fail(StoreFailed, ErrStore, err)
+			return started, op.storeFailed(ctx, err)
 		}
 	}
 	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {

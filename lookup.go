@@ -9,9 +9,9 @@ import (
 
 // Lookup tells what is known of a key without claiming it: as Do would for a duplicate. Its outcomes are
 // Replayed, Rejected, InProgress, Unknown, Expired, Elided, Mismatch, each with Do's error; Failed with
-// [ErrNotFound] where there is no record, and with [ErrReleased] where the last attempt was released. It
-// writes nothing: so with an identity secret, on a store that nobody has used yet, it is [ErrIdentity] until
-// [Receiver.Ready] was called. Options: a Fingerprint, WithCodec.
+// [ErrNotFound] where there is no record, with [ErrReleased] where the last attempt was released, and with its cause where
+// ctx has ended. It writes nothing: so with an identity secret, on a store that nobody has used yet, it is [ErrIdentity]
+// until [Receiver.Ready] was called. Options: a Fingerprint, WithCodec.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
 		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
@@ -43,7 +43,7 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
 	got, err := op.get(ctx)
 	if err != nil {
-		return ClaimResult{}, op.fail(StoreFailed, ErrStore, err)
+		return ClaimResult{}, op.storeFailed(ctx, err)
 	}
 	if !got.Found {
 		return ClaimResult{Decision: DecideAbsent, Now: got.Now}, nil

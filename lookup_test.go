@@ -2,6 +2,7 @@ package everonce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -112,10 +113,13 @@ func TestLookupOfANewerRecord(t *testing.T) {
 
 // A look ends with the caller's deadline, and by StoreTimeout where that comes first or there is none.
 func TestLookIsBounded(t *testing.T) {
-	for name, c := range map[string]struct{ deadline, want time.Duration }{
-		"no deadline":  {0, 5 * time.Second},
-		"a late one":   {time.Minute, 5 * time.Second},
-		"an early one": {3 * time.Second, 3 * time.Second},
+	for name, c := range map[string]struct {
+		deadline, want time.Duration
+		outcome        everonce.Outcome
+	}{
+		"no deadline":  {0, 5 * time.Second, everonce.StoreFailed},
+		"a late one":   {time.Minute, 5 * time.Second, everonce.StoreFailed},
+		"an early one": {3 * time.Second, 3 * time.Second, everonce.Failed}, // the caller's end is not the store's failure
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -130,7 +134,8 @@ func TestLookIsBounded(t *testing.T) {
 				}
 				start := time.Now()
 				res, err := everonce.Lookup[string](ctx, r, keyOf("x"))
-				checkOutcome(t, res, err, everonce.StoreFailed, context.DeadlineExceeded)
+				checkOutcome(t, res, err, c.outcome, context.DeadlineExceeded)
+				checkEqual(t, "the store's failure", errors.Is(err, everonce.ErrStore), c.outcome == everonce.StoreFailed)
 				checkEqual(t, "time", time.Since(start), c.want)
 				checkEqual(t, "calls", s.count("Get"), 1)
 			})

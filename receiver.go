@@ -196,10 +196,8 @@ func (op *operation) compared(ctx context.Context) error {
 	one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
 	defer cancel()
 	switch bound, err := op.identity.compare(one); {
-	case err != nil && ctx.Err() != nil:
-		return op.fail(Failed, context.Cause(ctx), err)
 	case err != nil:
-		return op.fail(StoreFailed, ErrStore, err)
+		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
 		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", ErrIdentity))
 	}
@@ -213,11 +211,15 @@ func (op *operation) ready(ctx context.Context) error {
 	}
 	one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
 	defer cancel()
-	err := op.identity.keep(one)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil: // the caller's end is not the store's failure
+	if err := op.identity.keep(one); err != nil {
+		return op.storeFailed(ctx, err)
+	}
+	return nil
+}
+
+// storeFailed is the end of a call before anything ran. The end of the caller's context is not the store's failure.
+func (op *operation) storeFailed(ctx context.Context, err error) *Error {
+	if ctx.Err() != nil {
 		return op.fail(Failed, context.Cause(ctx), err)
 	}
 	return op.fail(StoreFailed, ErrStore, err)

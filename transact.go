@@ -252,10 +252,9 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHan
 func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T], err error) {
 	got, err := r.get(ctx)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return false, Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), err)
 	case err != nil:
-		return false, Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, err)
+		res, err = failed[T](r.storeFailed(ctx, err))
+		return false, res, err
 	case !got.Found:
 		return false, res, nil
 	}
