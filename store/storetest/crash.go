@@ -292,7 +292,7 @@ func (tr *trial) settle() {
 	if rec.UnknownStep == "hook" {
 		tr.fatalf("the step that is to be asked about has to be settled")
 	}
-	s := everonce.Settlement{Verdict: everonce.SettleNotDone, Step: rec.UnknownStep}
+	s := everonce.Settlement{Verdict: everonce.SettleNotDone, Step: rec.UnknownStep, Token: rec.Token}
 	r := tr.e.receiver(tr.e.s, tr.policy)
 	if tr.gateway.happened(r.DownstreamKey(tr.key, rec.UnknownStep)) {
 		s.Verdict, s.Value = everonce.SettleDone, rec.UnknownStep
