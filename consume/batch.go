@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 
 	"github.com/everonce/everonce"
@@ -24,7 +25,7 @@ type Received[T any] struct {
 func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
 	verdicts := c.handleBatch(ctx, ms)
 	for i, m := range ms {
-		c.tell(ctx, m, verdicts[i])
+		c.tell(ctx, slog.Default(), m, verdicts[i])
 	}
 	return verdicts
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -155,15 +157,21 @@ var errReader = errors.New("consume: the function that reads the message panicke
 // before anything ran the verdict is Keep.
 func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
 	v := c.handle(ctx, m)
-	c.tell(ctx, m, v)
+	c.tell(ctx, slog.Default(), m, v)
 	return v
 }
 
-// tell tells Observe of a verdict.
-func (c *Consumer) tell(ctx context.Context, m *Message, v Verdict) {
-	if c.observe != nil {
-		c.observe(ctx, m, v)
+// tell tells Observe of a verdict. That it panics says nothing of the message, which may be handled by then.
+func (c *Consumer) tell(ctx context.Context, log *slog.Logger, m *Message, v Verdict) {
+	if c.observe == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			log.ErrorContext(ctx, "consume: Observe panicked", "consumer", c.name, "key", v.KeyHash, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	c.observe(ctx, m, v)
 }
 
 func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {

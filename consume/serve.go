@@ -151,7 +151,7 @@ func (s *server) handle(d Delivery) {
 	defer func() {
 		if !returned { // by runtime.Goexit
 			v := s.c.gaveUp(d.Message(), errExited)
-			s.tell(s.work, d.Message(), v)
+			s.c.tell(s.work, s.Log, d.Message(), v)
 			s.settle(d, v)
 		}
 	}()
@@ -187,7 +187,7 @@ func (s *server) verdict(m *Message) Verdict {
 	ctx, cancel := s.handling()
 	defer cancel()
 	v := s.handled(ctx, m)
-	s.tell(ctx, m, v)
+	s.c.tell(ctx, s.Log, m, v)
 	return v
 }
 
@@ -200,16 +200,6 @@ func (s *server) handled(ctx context.Context, m *Message) (v Verdict) {
 		}
 	}()
 	return s.c.handle(ctx, m)
-}
-
-// tell tells Observe of a verdict. That it panics says nothing of the message, which may be handled by then.
-func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.Log.ErrorContext(s.work, "consume: Observe panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	s.c.tell(ctx, m, v)
 }
 
 // handling returns the context of one call of the consumer.
