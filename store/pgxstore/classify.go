@@ -111,7 +111,8 @@ func classOf(e *pgconn.PgError) sqlstore.ErrorClass {
 	switch e.Code {
 	case "23505":
 		return sqlstore.ClassUnique
-	case "40001", "40P01", "55P03": // serialization failure, deadlock, lock not available
+	case "40001", "40P01", "55P03", // serialization failure, deadlock, lock not available
+		"53200": // the table of locks is full, of this transaction's and others'
 		return sqlstore.ClassRetry
 	case "42P01", "42703", "3F000": // no such table, column, schema
 		return sqlstore.ClassMissingTable
