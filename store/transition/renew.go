@@ -51,7 +51,7 @@ func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now ti
 			break
 		}
 	}
-	if at == everonce.MaxSteps {
+	if at == len(rec.Steps) && at >= everonce.MaxSteps {
 		return false, fmt.Errorf("%w: an operation has at most %d steps", everonce.ErrTooLarge, everonce.MaxSteps)
 	}
 	step := req.Step

@@ -115,6 +115,14 @@ func TestSaveStepLimit(t *testing.T) {
 	last := fmt.Sprint(everonce.MaxSteps - 1)
 	rec = mustStep(t, rec, everonce.StepRecord{Name: last, State: everonce.StepDone}, t0)
 	equal(t, "the last step", rec.Steps[everonce.MaxSteps-1].State, everonce.StepDone)
+
+	// Steps that come at the same moment may be more in a store that decides by itself: each can be ended, and no other begins.
+	over := *rec
+	over.Steps = append(over.Steps[:len(rec.Steps):len(rec.Steps)], everonce.StepRecord{Name: "over", State: everonce.StepOpen})
+	rec = mustStep(t, &over, everonce.StepRecord{Name: "over", State: everonce.StepDone}, t0)
+	equal(t, "the step over the limit", rec.Steps[everonce.MaxSteps].State, everonce.StepDone)
+	_, err = transition.SaveStep(rec, stepWrite(rec, everonce.StepRecord{Name: "more", State: everonce.StepOpen}), t0)
+	isErr(t, "another one", err, everonce.ErrTooLarge)
 }
 
 func TestSaveStepInPlaceLeavesCopiesAlone(t *testing.T) {
