@@ -102,8 +102,12 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		g.fail(Failed, context.Cause(ctx), nil)
 		return nil
 	}
-	values, err := g.perform(ctx, h)
+	a := &Attempt{operation: g.whole}
+	inTx, end := a.txContext(ctx)
+	defer end()
+	values, err := g.perform(inTx, a, h)
 	if err != nil {
+		end()
 		_ = rollback() //nolint:errcheck // why it is rolled back is what counts
 		if how := readMarks(err); how == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry {
 			return &errAgain{err}
@@ -135,8 +139,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	return nil
 }
 
-func (g *group[T, Tx]) perform(ctx context.Context, h TxHandle[Tx]) ([]T, error) {
-	a := &Attempt{operation: g.whole}
+func (g *group[T, Tx]) perform(ctx context.Context, a *Attempt, h TxHandle[Tx]) ([]T, error) {
 	values, err := runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) ([]T, error) {
 		return g.work(ctx, tx, slices.Clone(g.part))
 	})

@@ -52,8 +52,11 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 		}
 	}()
 	a := &Attempt{operation: *op}
-	_, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
+	inTx, end := a.txContext(ctx)
+	defer end()
+	_, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
 	if err != nil {
+		end()
 		return t.txs.ClassifyTx(err) == TxErrorRetry && readMarks(err) == endedUnknown, err
 	}
 	open = false

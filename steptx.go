@@ -122,8 +122,11 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 			rollback()
 		}
 	}()
-	v, err = runInTx(ctx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
+	inTx, end := s.a.txContext(ctx)
+	defer end()
+	v, err = runInTx(inTx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
 	if err != nil {
+		end()
 		rollback()
 		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
 			return zero, false, err

@@ -174,8 +174,11 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
-		value, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), r.work)
+		inTx, end := a.txContext(ctx)
+		defer end()
+		value, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), r.work)
 		if err != nil {
+			end()
 			return r.undone(err, rollback())
 		}
 		s, elided := encode(r.core, r.call, value, r.summarize)
@@ -215,10 +218,14 @@ func (a *Attempt) inTx(tx any) *place {
 	return &a.ctx.place
 }
 
-// runInTx calls the work in its place: inside of a transaction, until the transaction's timeout.
+// txContext is the context of work in a transaction, until the transaction's timeout. It is not ended before the commit: that would
+// close rows which the work left open while the commit is sent, and take the connection with them.
+func (a *Attempt) txContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
+}
+
+// runInTx calls the work in its place: inside of a transaction, with a txContext.
 func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work func(context.Context, Tx) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
-	defer cancel()
 	inside := &placedContext{Context: ctx, place: at}
 	if a.ctx.parent == nil {
 		a.ctx.parent = ctx

@@ -96,6 +96,9 @@ var errNotOurs = errors.New("pgxstore: the transaction is the caller's to end")
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
+// errRowsOpen says why a commit could not be sent: the transaction is rolled back.
+var errRowsOpen = errors.New("pgxstore: the work left rows open that it had not read to their end, nor closed")
+
 // beforeCommit gives an error of what comes before the commit its meaning.
 func beforeCommit(err error) error {
 	if err != nil && classify(err).Class == sqlstore.ClassUnavailable {

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -99,9 +98,6 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	t.endFailed(ctx) // where the server has not ended it
 	return err
 }
-
-// errRowsOpen says why a commit could not be sent: the transaction is rolled back.
-var errRowsOpen = errors.New("pgxstore: the work left rows open that it had not read to their end, nor closed")
 
 // ending makes sure that the commit is the next thing to happen to the transaction.
 func (t *pgxTx) ending(ctx context.Context) error {

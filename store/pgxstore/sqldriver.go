@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"time"
@@ -108,7 +109,10 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		return t.limit.reason(sql.ErrTxDone)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
-		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
+		// database/sql calls a connection bad through which nothing can be sent. One that can be rolled back was only busy.
+		if alive := t.rollback() == nil; alive && errors.Is(err, driver.ErrBadConn) {
+			err = errRowsOpen
+		}
 		return t.limit.reason(beforeCommit(err))
 	}
 	if err := ctx.Err(); err != nil { // nothing of the commit was sent
@@ -137,16 +141,18 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 }
 
 func (t *sqlTx) Rollback(context.Context) error {
+	_ = t.rollback() //nolint:errcheck // a connection that can not roll back is closed, and the server rolls back by itself
+	return nil
+}
+
+func (t *sqlTx) rollback() error {
 	t.limit.stop()
 	defer t.end()
 	if t.over || t.inner == nil {
 		return nil
 	}
 	t.over = true
-	// Where it can not roll back on the server in time, the connection is closed, and the server rolls
-	// back by itself.
 	bound := time.AfterFunc(rollbackTimeout, t.end)
 	defer bound.Stop()
-	_ = t.inner.Rollback() //nolint:errcheck // see above
-	return nil
+	return t.inner.Rollback()
 }
