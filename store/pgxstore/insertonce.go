@@ -25,8 +25,9 @@ type Querier interface {
 //
 // Only the constraint that in.Key names makes a duplicate. Where another one is violated, the row with
 // this key is looked for, because a true retry repeats the primary key too; if there is none, the
-// violation is the error, like a full disk, a missing table or a permission. A transaction survives all
-// of these but the loss of its connection: the insert runs in a savepoint.
+// violation is the error, like a full disk, a missing table or a permission. All of it runs behind a savepoint: after any
+// error but the loss of the connection, one of scan too, a transaction is alive and as it was before. Without a
+// transaction the row stays where scan has failed.
 //
 // It waits for a transaction that has inserted the same key and is still open, and then finds its row, or
 // inserts if it was rolled back. At repeatable read and serializable it answers a serialization failure

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,6 +234,32 @@ func TestInsertOnceRefusesAKeyOfNULL(t *testing.T) {
 		noErr(t, end())
 		if n := number(t, "SELECT count(*) FROM "+p.table); n != 0 {
 			t.Errorf("%d rows, want none", n)
+		}
+	})
+}
+
+// An error of scan takes back what was inserted, and leaves the transaction as it was: what it told nobody is not there for the
+// next one to find. So does one of the row that is there.
+func TestInsertOnceWhoseScanFails(t *testing.T) {
+	t.Parallel()
+	p := newPayments(t)
+	p.through(t, func(t *testing.T, once func(sqlstore.Insert) (payment, bool, error), exec func(string) error, end func() error) {
+		if name := t.Name(); strings.HasSuffix(name, "/pgx") || strings.HasSuffix(name, "/sql.DB") {
+			return // there is no transaction
+		}
+		mustExec(t, "TRUNCATE "+p.table)
+		noErr(t, exec("INSERT INTO "+p.table+" VALUES (1, 'there', 420)"))
+		for _, order := range []string{"new", "there"} {
+			in := p.insert(2, order, 1, nil)
+			in.Returning = []string{"order_id", "order_id", "order_id"} // no numbers
+			if row, inserted, err := once(in); err == nil || inserted || row != (payment{}) {
+				t.Errorf("%s: %+v, %v, %v; want the error of scan", order, row, inserted, err)
+			}
+		}
+		noErr(t, exec("UPDATE "+p.table+" SET amount = amount + 1")) // the transaction is alive
+		noErr(t, end())
+		if n := number(t, "SELECT sum(amount) FROM "+p.table); n != 421 {
+			t.Errorf("the rows have %d, want that of the first and no other", n)
 		}
 	})
 }

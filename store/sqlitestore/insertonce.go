@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -11,10 +12,12 @@ import (
 // every record of operations. q is a *sql.DB or *sql.Tx; in a transaction of this package's Transact, say.
 //
 // Only the constraint that in.Key names makes a duplicate; a full disk, a missing table or another violated
-// constraint is an error, and the transaction survives it as far as SQLite lets it. scan reads
-// in.Returning of the row; NULL is the zero value in an *int64 or *string.
+// constraint is an error. After one the transaction is alive and as it was before, unless SQLite has ended it by itself; an
+// error of scan takes the row back too. Without a transaction the row stays. scan reads in.Returning of the row; NULL
+// is the zero value in an *int64 or *string.
 func InsertOnce[T any](ctx context.Context, q sqlstore.SQLQuerier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
-	return sqlstore.InsertOnce(ctx, querier{q}, classify, false, in, scan)
+	_, inTx := q.(*sql.Tx)
+	return sqlstore.InsertOnce(ctx, querier{q}, classify, inTx, in, scan)
 }
 
 // querier sends statements through database/sql.

@@ -174,3 +174,29 @@ func TestInsertOnceRefuses(t *testing.T) {
 		t.Errorf("a missing table: %v", err)
 	}
 }
+
+// An error of scan takes back what was inserted, and leaves the transaction as it was.
+func TestInsertOnceWhoseScanFails(t *testing.T) {
+	s := newPayments(t)
+	tx, err := s.DB().BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // committed below
+	if _, err := tx.Exec("INSERT INTO payment (id, order_id, amount) VALUES ('p1', 'there', 1)"); err != nil {
+		t.Fatal(err)
+	}
+	no := errors.New("no")
+	for _, order := range []string{"new", "there"} {
+		got, inserted, err := sqlitestore.InsertOnce(t.Context(), tx, paymentOf("p2", order, 30), func(sqlstore.Row) (payment, error) { return payment{id: "x"}, no })
+		if !errors.Is(err, no) || inserted || got.id != "" {
+			t.Errorf("%s: %+v, %v, %v; want the error of scan", order, got, inserted, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if got, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), paymentOf("p2", "new", 30), scanPayment); err != nil || !inserted || got.id != "p2" {
+		t.Errorf("afterwards: %+v, %v, %v; want it inserted now", got, inserted, err)
+	}
+}

@@ -43,45 +43,54 @@ const insertTries = 3
 // error is returned: of another constraint too, unless the row with this key is there (a true retry
 // repeats the primary key as well, and the database may name that first).
 //
-// savepoint is for a transaction that does not survive the error of a statement; with it this one does.
-func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, savepoint bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+// inTx says that c is in a transaction. After an error, of scan too, that is alive and as it was before; without one
+// the row may be there where scan has failed.
+func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	insert, read, err := in.calls()
 	if err != nil {
 		return row, false, err
 	}
-	found := false
+	var found T
+	rows := 0
 	each := func(r Row) (err error) {
-		if found {
+		if rows++; rows > 1 {
 			return fmt.Errorf("%w: more than one row has this key", everonce.ErrInvalidArgument)
 		}
-		found = true
-		row, err = scan(r)
+		found, err = scan(r)
 		return err
 	}
 	insert.Each, read.Each = each, each
-	for range insertTries {
-		failure, lost := attempt(ctx, c, insert, savepoint)
-		if lost != nil {
-			return row, false, fmt.Errorf("insert into %s: %w (and the transaction is lost: %w)", in.Table, failure, lost)
+	once := func(undo func() error) (inserted bool, err error) {
+		for range insertTries {
+			rows = 0
+			failure := c.Send(ctx, insert)
+			if failure == nil && rows > 0 {
+				return true, nil
+			}
+			if failure != nil && (classify(failure).Class != ClassUnique || undo() != nil) {
+				return false, failure
+			}
+			rows = 0
+			switch err := c.Send(ctx, read); {
+			case err != nil:
+				return false, fmt.Errorf("read it: %w", err)
+			case rows > 0:
+				return false, nil
+			case failure != nil: // of another constraint, and not by this row
+				return false, failure
+			}
 		}
-		if failure == nil && found {
-			return row, true, nil
-		}
-		if failure != nil && classify(failure).Class != ClassUnique {
-			return row, false, fmt.Errorf("insert into %s: %w", in.Table, failure)
-		}
-		found = false
-		if err := c.Send(ctx, read); err != nil {
-			return row, false, fmt.Errorf("read from %s: %w", in.Table, err)
-		}
-		switch {
-		case found:
-			return row, false, nil
-		case failure != nil: // of another constraint, and not by this row
-			return row, false, fmt.Errorf("insert into %s: %w", in.Table, failure)
-		}
+		return false, ErrInvisible
 	}
-	return row, false, fmt.Errorf("insert into %s: %w", in.Table, ErrInvisible)
+	if inTx {
+		inserted, err = behindSavepoint(ctx, c, once)
+	} else {
+		inserted, err = once(func() error { return nil })
+	}
+	if err != nil {
+		return row, false, fmt.Errorf("insert into %s: %w", in.Table, err)
+	}
+	return found, inserted, nil
 }
 
 var (
@@ -93,26 +102,30 @@ var (
 // undoTimeout bounds the way back to a savepoint.
 const undoTimeout = 10 * time.Second
 
-// attempt inserts. Its failure was undone to the savepoint, unless the transaction is lost.
-func attempt(ctx context.Context, c Conn, insert *Call, savepoint bool) (failure, lost error) {
-	if !savepoint {
-		return c.Send(ctx, insert), nil
+// behindSavepoint runs op behind a savepoint, which undo goes back to. The statements go one by one: of two that are sent together
+// the second may be done though the first has not told what it should.
+func behindSavepoint(ctx context.Context, c Conn, op func(undo func() error) (bool, error)) (inserted bool, err error) {
+	if err := c.Send(ctx, &Call{Statement: savepointInsert}); err != nil {
+		return false, err
 	}
-	// The savepoint goes first, and alone: where it rides with the insert, a client that prepares both fails
-	// in an insert that can not be prepared, and there is no savepoint then.
-	if failure = c.Send(ctx, &Call{Statement: savepointInsert}); failure != nil {
-		return failure, nil
+	past := func(st *Statement) error { // the end of the caller's context
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		return c.Send(ctx, &Call{Statement: st})
 	}
-	failure = c.Send(ctx, insert, &Call{Statement: releaseInsert})
-	if failure == nil {
-		return nil, nil
+	undo := func() error { return past(rollbackToInsert) }
+	inserted, err = op(undo)
+	var lost error
+	if err != nil {
+		lost = undo()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-	defer cancel()
-	if lost = c.Send(ctx, &Call{Statement: rollbackToInsert}); lost == nil { // by itself: a transaction that failed takes nothing else
-		lost = c.Send(ctx, &Call{Statement: releaseInsert})
+	if lost == nil {
+		lost = past(releaseInsert)
 	}
-	return failure, lost
+	if lost != nil {
+		return false, fmt.Errorf("the transaction is lost: %w", errors.Join(err, lost))
+	}
+	return inserted, err
 }
 
 var (
