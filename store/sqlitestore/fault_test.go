@@ -198,7 +198,7 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 // pragma runs a PRAGMA on the writer's own connection, and on those of transactions.
 func (s *Store) pragma(t *testing.T, text string) {
 	t.Helper()
-	s.db.turn.enterAlways()
+	s.db.turn.enterUnless(nil)
 	defer s.db.turn.leave()
 	err := s.db.group.conn.send(context.Background(), &sqlstore.Call{Statement: &sqlstore.Statement{Name: "pragma", Text: "PRAGMA " + text}})
 	if err != nil {

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
@@ -40,12 +42,15 @@ type grouper struct {
 	closed  bool
 	idle    sync.Cond // running has become false
 
+	hurry  chan struct{} // closed where the store's end has waited for the turn long enough
+	undone int           // writes that were waited for, and not done
+
 	conn    *rawConn // of the goroutine
 	commits atomic.Int64
 }
 
 func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, open func() (*rawConn, error)) *grouper {
-	g := &grouper{turn: turn, open: open, limit: limit, reads: reads}
+	g := &grouper{turn: turn, open: open, limit: limit, reads: reads, hurry: make(chan struct{})}
 	g.idle.L = &g.mu
 	return g
 }
@@ -92,7 +97,10 @@ func (g *grouper) run() {
 	var batch []*write
 	for {
 		g.gather(len(batch))
-		g.turn.enterAlways()
+		if !g.turn.enterUnless(g.hurry) {
+			g.refuse()
+			return
+		}
 		batch = g.next()
 		if batch != nil {
 			g.together(batch)
@@ -155,6 +163,22 @@ func (g *grouper) rest() bool {
 	g.running = false
 	g.idle.Broadcast()
 	return true
+}
+
+// refuse ends the goroutine, and fails what it has not written.
+func (g *grouper) refuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.queue {
+		if !w.gone.Load() {
+			g.undone++
+		}
+		w.err = errWriterBusy
+		close(w.done)
+	}
+	g.queue = nil
+	g.running = false
+	g.idle.Broadcast()
 }
 
 // together runs a batch in one transaction. If that fails, for whatever reason, each is run alone: so
@@ -224,18 +248,24 @@ func (g *grouper) discard(err error) {
 	}
 }
 
-// close ends the writer after what is in its queue.
+// close ends the writer after what is in its queue, for which it waits no longer than a transaction may wait for another.
 func (g *grouper) close() error {
+	bound := time.AfterFunc(g.turn.limit, func() { close(g.hurry) })
+	defer bound.Stop()
 	g.mu.Lock()
 	g.closed = true
 	for g.running {
 		g.idle.Wait()
 	}
 	g.mu.Unlock()
-	if g.conn == nil {
-		return nil
+	var err error
+	if g.undone > 0 {
+		err = fmt.Errorf("%w: close: %d writes were not done: %w", everonce.ErrStore, g.undone, errWriterBusy)
 	}
-	return g.conn.Close()
+	if g.conn != nil {
+		err = errors.Join(err, g.conn.Close())
+	}
+	return err
 }
 
 // groupConn is the connection as the writes of one transaction see it.

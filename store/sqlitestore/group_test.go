@@ -52,7 +52,7 @@ func (g *grouper) queued(n int) {
 func TestWritesAtTheSameTimeShareACommit(t *testing.T) {
 	s := openTest(t, nil)
 	const n = 64
-	s.db.turn.enterAlways() // as another transaction would hold up the writer
+	s.db.turn.enterUnless(nil) // as another transaction would hold up the writer
 	before := s.db.group.commits.Load()
 	var wg sync.WaitGroup
 	for i := range n {
@@ -87,7 +87,7 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 	var answered atomic.Int32
 	var wg sync.WaitGroup
 	const n = 8
-	s.db.turn.enterAlways()
+	s.db.turn.enterUnless(nil)
 	for i := range n {
 		wg.Go(func() {
 			if _, err := s.Claim(context.Background(), claimOf(fmt.Sprint(i))); err != nil {
@@ -123,7 +123,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 	broken := &sqlstore.Statement{Name: "broken", Text: "INSERT INTO nowhere VALUES (1)"}
 	refusal := errors.New("refused after a write")
 	ctx := context.Background()
-	s.db.turn.enterAlways()
+	s.db.turn.enterUnless(nil)
 	var wg sync.WaitGroup
 	write := func(name string, op func(context.Context, sqlstore.Conn) error, want func(error) bool) {
 		wg.Go(func() {
@@ -170,7 +170,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 // A caller whose context ends is told at once; the others of the group are served.
 func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 	s := openTest(t, nil)
-	s.db.turn.enterAlways()
+	s.db.turn.enterUnless(nil)
 	gone, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 2)
 	go func() { _, err := s.Claim(gone, claimOf("gone")); result <- err }()
@@ -194,7 +194,7 @@ func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 func TestTurnstileServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := newTurnstile(time.Minute)
-		turn.enterAlways()
+		turn.enterUnless(nil)
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 5 {
@@ -218,7 +218,7 @@ func TestTurnstileServesInOrder(t *testing.T) {
 func TestTurnstileWaitsNoLongerThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := newTurnstile(time.Second)
-		turn.enterAlways()
+		turn.enterUnless(nil)
 		start := time.Now()
 		if err := turn.enter(t.Context()); !errors.Is(err, errWriterBusy) || time.Since(start) != time.Second {
 			t.Errorf("%v after %v, want errWriterBusy after 1 s", err, time.Since(start))

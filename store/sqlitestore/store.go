@@ -118,7 +118,8 @@ func (o *Options) complete(path string) error {
 // waits for its turn with the store's own writes. Do not close it; close the store.
 func (s *Store) DB() *sql.DB { return s.db.db }
 
-// Close writes what is in hand and closes the database. Calls after it fail.
+// Close writes what is in hand and closes the database. Calls after it fail. What a transaction of the application holds up
+// for longer than Options.BusyTimeout is not written: that is an error, and its callers are told. End your transactions first.
 func (s *Store) Close() error { return s.db.close() }
 
 // database is the driver: one file, one writer, some readers.

@@ -35,7 +35,19 @@ func (t *turnstile) enter(ctx context.Context) error {
 	}
 }
 
-// enterAlways waits for the turn without a limit.
-func (t *turnstile) enterAlways() { t.inside <- struct{}{} }
+// enterUnless waits for the turn until it is called off, and reports whether it got it.
+func (t *turnstile) enterUnless(off <-chan struct{}) bool {
+	select {
+	case t.inside <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case t.inside <- struct{}{}:
+		return true
+	case <-off:
+		return false
+	}
+}
 
 func (t *turnstile) leave() { <-t.inside }
