@@ -34,7 +34,11 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 	for _, state := range req.States {
 		states[state] = true
 	}
-	err = s.scan(ctx, req.Scope, req.After, hide, func(rec *everonce.Record) (more bool) {
+	err = s.scan(ctx, req.Scope, req.After, hide, func(found *listed) (more bool) {
+		rec, err := found.record()
+		if err != nil { // it must be found to be dealt with
+			rec = &found.head
+		}
 		if rec.GoneAt(res.Now) || len(states) > 0 && !states[rec.StateAt(res.Now)] {
 			return true
 		}
@@ -48,8 +52,22 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 	return res, err
 }
 
-// scan calls fn with the records of a scope, all of them if it is empty, in the order of IDs, until it returns false.
-func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.RecordID, hide bson.D, fn func(*everonce.Record) bool) error {
+// listed is a document that a scan has found, and what can be read of it in any case.
+type listed struct {
+	raw  bson.Raw
+	head everonce.Record
+}
+
+func (l *listed) record() (*everonce.Record, error) {
+	doc, err := decode(l.raw)
+	if err != nil {
+		return nil, err
+	}
+	return doc.record()
+}
+
+// scan calls fn with what is there of a scope, or of all if it is empty, in the order of IDs, until it returns false.
+func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.RecordID, hide bson.D, fn func(*listed) bool) error {
 	first, last := bounds(scope)
 	from := bson.E{Key: "$gte", Value: binary(first[:])}
 	if after != (everonce.RecordID{}) && string(after[:]) >= string(first[:]) {
@@ -62,18 +80,16 @@ func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.R
 	}
 	defer cursor.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read
 	for cursor.Next(ctx) {
-		doc, err := decode(cursor.Current)
-		if err != nil {
-			return err
-		}
-		if scope != "" && !everonce.Scope(doc.Scope).Within(scope) {
+		found := listed{raw: cursor.Current}
+		of, _ := found.raw.Lookup("sc").StringValueOK()
+		if found.head.Scope = everonce.Scope(of); scope != "" && !found.head.Scope.Within(scope) {
 			continue
 		}
-		rec, err := doc.record()
-		if err != nil {
-			return err
-		}
-		if !fn(rec) {
+		_, id, _ := found.raw.Lookup("_id").BinaryOK()
+		copy(found.head.ID[:], id)
+		found.head.Name, _ = found.raw.Lookup("nm").StringValueOK()
+		format, _ := found.raw.Lookup("f").AsInt64OK()
+		if found.head.Format = int(format); !fn(&found) {
 			return nil
 		}
 	}

@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -12,7 +13,8 @@ import (
 // defaultBatch is the limit of a deletion, or a purge, that names none.
 const defaultBatch = 1000
 
-// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope, which would be everybody's, is refused.
+// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope, which would be everybody's, is refused. A record that can
+// not be read is deleted too, unless it is a claim, whose lease nobody can tell, or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if res, err = s.deleteScope(ctx, req); err != nil {
 		return res, failed(ctx, "delete scope", err)
@@ -34,28 +36,40 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if err := aMilli(ctx); err != nil {
 		return res, err
 	}
-	var ids bson.A
+	var ids, corrupt bson.A
 	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
-	err = s.scan(ctx, req.Scope, everonce.RecordID{}, hide, func(rec *everonce.Record) bool {
-		if rec.StateAt(now) == everonce.StateClaimed {
+	err = s.scan(ctx, req.Scope, everonce.RecordID{}, hide, func(found *listed) bool {
+		rec, err := found.record()
+		switch {
+		case errors.Is(err, everonce.ErrNewerRecord) || err == nil && rec.StateAt(now) == everonce.StateClaimed:
 			return true
-		}
-		if len(ids) == req.Limit {
+		case len(ids)+len(corrupt) == req.Limit:
 			res.More = true
 			return false
+		case err != nil:
+			corrupt = append(corrupt, binary(found.head.ID[:]))
+		default:
+			ids = append(ids, binary(found.head.ID[:]))
 		}
-		ids = append(ids, binary(rec.ID[:]))
 		return true
 	})
-	if err != nil || len(ids) == 0 {
-		return res, err
-	}
-	deleted, err := s.coll.DeleteMany(ctx, still(ids, all(inserted, bson.D{{Key: "$not", Value: bson.A{live}}})))
 	if err != nil {
 		return res, err
 	}
-	res.Records = int(deleted.DeletedCount)
-	return res, nil
+	remove := func(filter bson.D) error {
+		deleted, err := s.coll.DeleteMany(ctx, filter)
+		if err == nil {
+			res.Records += int(deleted.DeletedCount)
+		}
+		return err
+	}
+	if len(ids) > 0 {
+		err = remove(still(ids, all(inserted, bson.D{{Key: "$not", Value: bson.A{live}}})))
+	}
+	if len(corrupt) > 0 && err == nil { // whose times may be none: that it is no claim has to do
+		err = remove(bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: corrupt}}}, {Key: "st", Value: bson.D{{Key: "$ne", Value: int32(everonce.StateClaimed)}}}})
+	}
+	return res, err
 }
 
 // aMilli lets the server's clock, whose unit that is, go on: a record that is removed in the millisecond of its insert could be

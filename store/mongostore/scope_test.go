@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/mongostore"
 )
@@ -73,6 +75,49 @@ func TestPurgeWithoutALimit(t *testing.T) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("a record that is over stays")
+		}
+	}
+}
+
+// One record that can not be read keeps nobody from looking at the others of its tenant, nor from forgetting them all.
+func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	scope := everonce.ScopeOf("tenant")
+	change := func(id string, update bson.D) everonce.RecordID {
+		key := everonce.Key{Scope: scope, ID: id}
+		doneIn(t, s, key)
+		record := key.RecordID()
+		_, err := db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: record[:]}}}, update)
+		noErr(t, err)
+		return record
+	}
+	touched := bson.D{{Key: "$set", Value: bson.D{{Key: "o", Value: "somebody"}}}}
+	noNonce := bson.D{{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}}
+	corrupt := map[everonce.RecordID]string{
+		change("corrupt 1", noNonce): "corrupt 1",
+		change("corrupt 2", bson.D{{Key: "$set", Value: bson.D{{Key: "pm", Value: "secret"}}}}): "corrupt 2", // which no expression of the server's can read
+	}
+	for i := range 3 {
+		change(fmt.Sprint(i), touched)
+	}
+	page, err := s.List(t.Context(), everonce.ListRequest{Scope: scope})
+	noErr(t, err)
+	if len(page.Records) != 5 {
+		t.Errorf("%d of 5 records are listed", len(page.Records))
+	}
+	for _, rec := range page.Records {
+		name, is := corrupt[rec.ID]
+		if is && (rec.Name != name || rec.Scope != scope || rec.State != 0) || !is && rec.State != everonce.StateCompleted {
+			t.Errorf("listed: %+v", rec)
+		}
+	}
+	for _, want := range []int{4, 1} {
+		res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope, Limit: 4})
+		if err != nil || res.Records != want || res.More != (want == 4) {
+			t.Errorf("deleted %+v, %v; want %d", res, err, want)
 		}
 	}
 }
