@@ -36,12 +36,24 @@ func renewal(req *everonce.RenewRequest) *write {
 
 // SaveStep implements [everonce.Store]: two calls.
 func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
-	if err := fits("save step", len(req.Step.Result.Data)); err != nil {
-		return res, err
-	}
 	req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
-	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
-		return transition.SaveStep(rec, req, now)
-	})
+	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) { return saveStep(rec, req, now) })
 	return res, failed(ctx, "save step", err)
+}
+
+// saveStep is [transition.SaveStep] that leaves room in the document for what comes after: a renewal, more steps, a completion, the results of all of
+// which may be elided.
+func saveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time) (*everonce.Record, error) {
+	next, err := transition.SaveStep(rec, req, now)
+	if err != nil || len(req.Step.Result.Data) == 0 {
+		return next, err
+	}
+	size := 0
+	for i := range next.Steps {
+		size += len(next.Steps[i].Result.Data)
+	}
+	if err := fits("save step", size); err != nil {
+		return nil, err
+	}
+	return next, nil
 }

@@ -30,8 +30,8 @@ var (
 	_ everonce.IdentityReader = (*Store)(nil)
 )
 
-// MaxResult is the largest result, in bytes: what a document may have, less room for the record. Its steps share that room: what does not fit
-// beside them is refused by the server, with the same error.
+// MaxResult is the largest result, in bytes, and how many the results of all of a record's steps may have together: what a document may have, less room
+// for the record. What does not fit in beside the steps is refused by the server, with the same error, and completes as elided.
 const MaxResult = 15 << 20
 
 // layout is the version of the collection's documents and indexes.

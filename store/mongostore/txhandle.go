@@ -185,9 +185,6 @@ func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error 
 		return h.within(ctx, func(context.Context) error { return nil })
 	}
 	step := *req.SaveStep
-	if err := fits("save step", len(step.Step.Result.Data)); err != nil {
-		return err
-	}
 	step.Lease, step.Lifetime = whole(step.Lease), wholeLife(step.Lifetime)
 	return failed(ctx, "save step", h.within(ctx, func(ctx context.Context) error {
 		return h.change(ctx, &step.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
@@ -196,7 +193,7 @@ func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error 
 					return nil, everonce.ErrLeaseLost
 				}
 			}
-			return transition.SaveStep(rec, step, now)
+			return saveStep(rec, step, now)
 		})
 	}))
 }
