@@ -12,19 +12,29 @@ import (
 
 // KeepIdentity implements [everonce.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
-	res, err := s.coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: once}, {Key: "identity", Value: bson.D{{Key: "$exists", Value: false}}}},
-		bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: binary(check[:])}}}})
-	if err != nil || res.MatchedCount == 1 {
-		return failed(ctx, "keep identity", err)
+	return failed(ctx, "keep identity", s.keepIdentity(ctx, check))
+}
+
+func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
+	for wait := firstWait; ; {
+		res, err := s.coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: once}, {Key: "identity", Value: bson.D{{Key: "$exists", Value: false}}}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: binary(check[:])}}}})
+		if err != nil || res.MatchedCount == 1 {
+			return err
+		}
+		kept, bound, err := s.identity(ctx)
+		switch {
+		case err != nil:
+			return err
+		case bound && kept != check:
+			return everonce.ErrIdentity
+		case bound:
+			return nil
+		}
+		if err := pause(ctx, &wait); err != nil { // it was bound a moment ago, which is not on a majority yet
+			return err
+		}
 	}
-	kept, bound, err := s.identity(ctx)
-	switch {
-	case err != nil:
-		return failed(ctx, "keep identity", err)
-	case !bound || kept != check: // what is not bound was bound a moment ago, and is not on a majority yet
-		return failed(ctx, "keep identity", everonce.ErrIdentity)
-	}
-	return nil
 }
 
 // ReadIdentity implements [everonce.IdentityReader].

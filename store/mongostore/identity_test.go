@@ -1,0 +1,58 @@
+package mongostore_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// Who comes to bind the store while another is about it, whose write is not on a majority yet and so can not be read, waits
+// to hear what it is bound to: that it was not told is no other secret.
+func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	mine, another := [32]byte{1}, [32]byte{2}
+	for what, bound := range map[string][32]byte{"the same": mine, "another": another} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			name := newCollection(t)
+			var keeping atomic.Bool
+			read := make(chan struct{})
+			client := connect(t, serverURL(t), &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+				if e.CommandName == "find" && keeping.CompareAndSwap(true, false) {
+					close(read)
+				}
+			}})
+			coll := database(t).Collection(name)
+			_, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: name})
+			noErr(t, err)
+			bind := func(value any) {
+				_, err := coll.UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: value}}}})
+				noErr(t, err)
+			}
+			bind(nil) // there, and not to be read
+			s, err := mongostore.New(t.Context(), client.Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+			noErr(t, err)
+			keeping.Store(true)
+			kept := make(chan error, 1)
+			go func() { kept <- s.KeepIdentity(t.Context(), mine) }()
+			<-read
+			bind(bson.Binary{Data: bound[:]})
+			select {
+			case err = <-kept:
+			case <-time.After(10 * time.Second):
+				t.Fatal("it waits for ever")
+			}
+			if bound == mine && err != nil || bound != mine && !errors.Is(err, everonce.ErrIdentity) {
+				t.Errorf("bound to %s: %v", what, err)
+			}
+		})
+	}
+}
