@@ -164,3 +164,21 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 		}
 	}
 }
+
+// In a cluster, too, a record whose steps are gone is corrupt, and not a store that will answer later. While the steps are on
+// their way to another node it is that.
+func TestStepsThatAreMissingInACluster(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t)
+	client := clusterClient(t, nodes)
+	s := newStore(t, client, &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+	noErr(t, err)
+	noErr(t, client.Do(t.Context(), client.B().Del().Key(redisstore.KeyOf(s, rec.ID)+":s").Build()).Error())
+	again := claimOf(testKey)
+	again.Nonce = rec.Nonce
+	if _, err := s.Claim(t.Context(), again); !errors.Is(err, everonce.ErrCorruptRecord) {
+		t.Errorf("Claim: %v, want a corrupt record", err)
+	}
+}

@@ -32,10 +32,9 @@ func failed(what string, err error) error {
 	return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStore, err)
 }
 
-// judged makes a corrupt record of one whose steps are missing for good. In a cluster they may be on their way to another node: there
-// it stays a failure, which passes.
-func (s *Store) judged(err error) error {
-	if err != nil && strings.Contains(err.Error(), "STEPS are missing") && s.client.Mode() != rueidis.ClientModeCluster {
+// judged makes a corrupt record of one whose steps are missing. They are not on their way to another node of a cluster: see keys.
+func judged(err error) error {
+	if err != nil && strings.Contains(err.Error(), "STEPS are missing") {
 		return fmt.Errorf("%w: %w", everonce.ErrCorruptRecord, err)
 	}
 	return err

@@ -93,7 +93,7 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 		k := s.keys(&res.Records[i].ID)
 		all = append(all,
 			s.client.B().Arbitrary("GETRANGE").Keys(k.record).Args(strconv.Itoa(offSteps), strconv.Itoa(offSteps+1)).Build(),
-			s.client.B().Arbitrary("HGETALL").Keys(k.steps()).Build())
+			s.client.B().Arbitrary("HGETALL").Keys(k.steps).Build())
 	}
 	if len(all) == 0 {
 		return nil

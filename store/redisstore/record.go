@@ -38,21 +38,22 @@ const (
 	lenFixed  = 127 // up to the texts
 )
 
-// keys are the names of one record and of its saved result. The braces put them, and the steps, into one slot of a
-// cluster.
-type keys struct{ record, saved string }
+// keys are the names of one record, of its saved result and of its steps. The braces put them into one slot of a cluster. A script is
+// given all of them, whichever it will use: a node that is handing the slot over then answers TRYAGAIN where it has some of them alone,
+// and some servers run no script that uses what it was not given.
+type keys struct{ record, saved, steps string }
 
 func (s *Store) keys(id *everonce.RecordID) keys {
-	var stack [maxPrefixLen + 64]byte
+	var stack [2 * (maxPrefixLen + 64)]byte
 	b := append(stack[:0], s.prefix...)
 	b = append(b, '{')
 	b = base64.RawURLEncoding.AppendEncode(b, id[:])
-	b = append(b, "}:v"...)
-	saved := string(b)
-	return keys{record: saved[:len(saved)-2], saved: saved}
+	b = append(b, '}')
+	n := len(b)
+	b = append(append(append(b, ":v"...), b[:n]...), ":s"...)
+	all := string(b) // in one piece
+	return keys{record: all[:n], saved: all[:n+2], steps: all[n+2:]}
 }
-
-func (k *keys) steps() string { return k.record + ":s" }
 
 func at(us int64) time.Time {
 	if us == 0 {

@@ -60,7 +60,6 @@ func luaText(name string) string {
 type call struct {
 	script *script
 	keys   keys
-	three  bool // the steps' key too
 	args   [10]string
 	n      int
 }
@@ -78,21 +77,15 @@ func (s *Store) run(ctx context.Context, c *call) (rueidis.RedisMessage, error) 
 		res = s.client.Do(ctx, c.byText(s.client.B()))
 	}
 	msg, err := res.ToMessage()
-	return msg, s.judged(err)
+	return msg, judged(err)
 }
 
 func (c *call) byHash(b rueidis.Builder) rueidis.Completed {
-	if c.three {
-		return b.Evalsha().Sha1(c.script.sha).Numkeys(3).Key(c.keys.record, c.keys.saved, c.keys.steps()).Arg(c.args[:c.n]...).Build()
-	}
-	return b.Evalsha().Sha1(c.script.sha).Numkeys(2).Key(c.keys.record, c.keys.saved).Arg(c.args[:c.n]...).Build()
+	return b.Evalsha().Sha1(c.script.sha).Numkeys(3).Key(c.keys.record, c.keys.saved, c.keys.steps).Arg(c.args[:c.n]...).Build()
 }
 
 func (c *call) byText(b rueidis.Builder) rueidis.Completed {
-	if c.three {
-		return b.Eval().Script(c.script.text).Numkeys(3).Key(c.keys.record, c.keys.saved, c.keys.steps()).Arg(c.args[:c.n]...).Build()
-	}
-	return b.Eval().Script(c.script.text).Numkeys(2).Key(c.keys.record, c.keys.saved).Arg(c.args[:c.n]...).Build()
+	return b.Eval().Script(c.script.text).Numkeys(3).Key(c.keys.record, c.keys.saved, c.keys.steps).Arg(c.args[:c.n]...).Build()
 }
 
 func isNoScript(err error) bool {

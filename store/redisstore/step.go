@@ -13,7 +13,7 @@ func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {
 		return res, tooLong("save step")
 	}
-	c := call{script: saveStepScript, keys: s.keys(&req.ID), three: true}
+	c := call{script: saveStepScript, keys: s.keys(&req.ID)}
 	b := make([]byte, 0, 64+len(r.Codec)+len(r.Summary)+len(r.Data))
 	b = append(b, byte(r.Kind))
 	b = appendText(b, r.Codec)

@@ -28,7 +28,7 @@ func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMes
 			res = conn.DoMulti(ctx, c.byText(conn.B()), s.waitCommand(conn.B()))
 		}
 		if msg, err = res[0].ToMessage(); err != nil {
-			return s.judged(err)
+			return judged(err)
 		}
 		return s.waited(res[1])
 	})

@@ -16,7 +16,7 @@ local till = ARGV[4] and now + ARGV[4]
 local r = redis.call('GET', KEYS[1])
 if not r then
   if settle then return {8, now} end
-  if saved then redis.call('DEL', KEYS[2], KEYS[1] .. ':s') end -- of a record that was evicted, or removed by hand
+  if saved then redis.call('DEL', KEYS[2], KEYS[3]) end -- of a record that was evicted, or removed by hand
   put(struct.pack('<i8i8', now, now) .. ARGV[1], till)
   return now
 end
@@ -28,7 +28,7 @@ if format > 1 then return {10, now} end
 if gone then
   if settle then return {8, now} end
   token = math.max(token + 1, now)
-  redis.call('DEL', KEYS[2], KEYS[1] .. ':s')
+  redis.call('DEL', KEYS[2], KEYS[3])
   r = struct.pack('<i8i8', now, token) .. string.sub(ARGV[1], 1, 51) .. struct.pack('<i8i8', now, now) .. string.sub(ARGV[1], 68)
   put(r, till)
   return {1, now, r}

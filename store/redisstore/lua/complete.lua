@@ -23,7 +23,7 @@ end
 local low, high = string.byte(r, 126, 127)
 local retention, lifetime = struct.unpack('<i8i8', ARGV[1], 36)
 local kept = ends(now + retention)
-if few + many > 0 then redis.call('PEXPIREAT', KEYS[1] .. ':s', kept) end
+if few + many > 0 then redis.call('PEXPIREAT', KEYS[3], kept) end
 r = struct.pack('<i8', now) .. string.sub(ARGV[1], 1, 51) .. string.sub(r, 60, 127 + low + 256 * high) .. string.sub(ARGV[1], 52)
 if string.byte(ARGV[1], 27) ~= 3 then redis.call('SET', KEYS[2], r .. ARGV[2], 'PXAT', kept) end
 redis.call('SET', KEYS[1], r, 'PXAT', ends(now + lifetime))

@@ -8,5 +8,5 @@ if not r then return 0 end
 if format > 1 or live then return 0 end
 local _, scope = struct.unpack('<Hc0Hc0', r, 128)
 if scope ~= ARGV[1] and string.sub(scope, 1, #ARGV[1] + 1) ~= ARGV[1] .. '/' then return 0 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[1] .. ':s')
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 return 1

@@ -11,8 +11,8 @@ end
 local function keep(steps, till)
   if steps == 0 then return end
   if till then
-    redis.call('PEXPIREAT', KEYS[1] .. ':s', ends(till))
+    redis.call('PEXPIREAT', KEYS[3], ends(till))
   else
-    redis.call('PERSIST', KEYS[1] .. ':s')
+    redis.call('PERSIST', KEYS[3])
   end
 end

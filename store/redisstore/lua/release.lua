@@ -10,7 +10,7 @@ local by_nonce = ARGV[1] == ''
 
 -- refuse leaves a record that knows the nonce of a claim which did not arrive yet.
 local function refuse(token)
-  redis.call('DEL', KEYS[2], KEYS[1] .. ':s')
+  redis.call('DEL', KEYS[2], KEYS[3])
   put(struct.pack('<i8i8', now, token) .. string.sub(ARGV[8], 1, 51) .. struct.pack('<i8', now) .. string.sub(ARGV[8], 60), now + ARGV[6])
   return 0
 end
