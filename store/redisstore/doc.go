@@ -40,6 +40,9 @@
 // in one slot of a cluster. What a cluster, a failover or a start answers in place of an answer (MOVED, ASK, TRYAGAIN,
 // CLUSTERDOWN, READONLY, LOADING) is an error of the store, never "absent".
 //
+// A result that the server has given away counts as one that was not kept. With a record whose steps it has given away nobody goes on
+// ([everonce.ErrCorruptRecord]), for they would be done again: it can be looked at, and settled (everonce keys settle).
+//
 // A duplicate that waits is woken by a message that the end of the attempt publishes, and only where somebody waits. A
 // user without the permission for channels can do without: waiters ask again by themselves.
 //

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -133,8 +134,7 @@ func step(s *redisstore.Store) func(*everonce.Record, bool) error {
 }
 
 // A result that the server has given away, against its word, is one that was not kept: the operation is done, and never
-// runs again for that. A record whose steps are missing is corrupt: on one server they are not on their way to another node, and
-// who asks again would ask for ever.
+// runs again for that.
 func TestPartsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -194,16 +194,40 @@ func TestPartsThatAreMissing(t *testing.T) {
 	if got := decided(t, res, err, everonce.DecideReplay).Record.Result; got.Kind != everonce.ResultElided || len(got.Data) != 0 {
 		t.Errorf("an elided result is told as %v, %q", got.Kind, got.Data)
 	}
+}
 
-	rec = claimed(t, s, everonce.Key{Scope: "missing", ID: "steps"})
-	_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+// Nobody goes on with a record whose steps are missing: what they did would be done again. It can be looked at, and settled.
+func TestStepsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	r, err := everonce.NewReceiver(s, everonce.Refuse, nil)
 	noErr(t, err)
-	command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)+":s")
-	_, err = s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
-	_, again := s.Claim(t.Context(), everonce.ClaimRequest{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: rec.Nonce, Owner: "test", Lease: lease, Lifetime: life})
-	for what, err := range map[string]error{"Get": err, "Claim": again} {
+	for verdict, want := range map[everonce.SettleVerdict]everonce.Outcome{everonce.SettleDone: everonce.Elided, everonce.SettleNotDone: everonce.Executed} {
+		key := everonce.Key{Scope: "missing", ID: fmt.Sprint(verdict)}
+		rec := claimed(t, s, key)
+		for _, name := range []string{"mail", "hook"} {
+			_, err := s.SaveStep(t.Context(), stepOf(&rec, name))
+			noErr(t, err)
+		}
+		command(t, client, "HDEL", redisstore.KeyOf(s, rec.ID)+":s", "mail")
+		_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: rec.Nonce, Owner: "test", Lease: lease, Lifetime: life})
 		if !errors.Is(err, everonce.ErrCorruptRecord) {
-			t.Errorf("%s: %v, want a corrupt record", what, err)
+			t.Errorf("Claim: %v, want a corrupt record", err)
+		}
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		if err != nil || !got.Found || len(got.Record.Steps) != 1 {
+			t.Errorf("Get: %v with the steps %v, %v", got.Found, got.Record.Steps, err)
+		}
+		noErr(t, r.Settle(t.Context(), key, everonce.Settlement{Verdict: verdict, Force: true}))
+		res, err := everonce.Do(t.Context(), r, key, func(_ context.Context, a *everonce.Attempt) (int, error) {
+			if steps := a.Steps(); len(steps) != 1 || steps[0].Name != "hook" {
+				t.Errorf("it goes on from %+v", steps)
+			}
+			return 1, nil
+		})
+		if res.Outcome != want {
+			t.Errorf("settled as %v: %v, %v, want %v", verdict, res.Outcome, err, want)
 		}
 	}
 }

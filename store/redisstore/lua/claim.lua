@@ -70,6 +70,7 @@ elseif not (settle or take == '1' and unknown == '') then
   return answer(5)
 end
 
+if settle then steps = math.min(steps, redis.call('HLEN', KEYS[3])) end -- what the missing ones did is for who settles to find out
 if state == 1 then class = '' end -- its lease ended it, not an error
 if asked ~= '' then
   algorithm, sum = asked, asked_sum

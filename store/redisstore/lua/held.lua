@@ -1,4 +1,4 @@
--- The steps as the hash has them. One that lacks some is not told: it moves to another node, or was given away.
+-- The steps as the hash has them. Nobody goes on from one that lacks some: it was given away.
 local function held(steps)
   local all = redis.call('HGETALL', KEYS[3])
   if #all ~= 2 * steps then error('STEPS are missing') end
