@@ -22,8 +22,9 @@ type Options struct {
 	// that is a little cheaper; each new key costs one round trip more. With Replicas or SyncLog it makes no difference: a replay waits
 	// for them too.
 	ReadFirst bool
-	// Replicas is how many replicas must have a write before it is acknowledged (WAIT). A failover may still choose another
-	// one. Each write then takes a connection of its own for as long as it waits. At most 100. Default 0.
+	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before a duplicate, or a
+	// Lookup, is answered by it. A failover may still choose another one. List, and what an operator's tools read of one record, tell what the
+	// master has. Each write then takes a connection of its own for as long as it waits. At most 100. Default 0.
 	Replicas int
 	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, from Redis 7.2 on),
 	// where appendfsync is everysec; with Replicas also until so many replicas have synced theirs.

@@ -35,10 +35,14 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, told r
 }
 
 // Get implements [everonce.Store]: one call of the server. One that is brief is a plain read where there is a result to
-// replay, and else a second call.
+// replay, and else a second call; with Replicas or SyncLog it waits as a replay does, for it answers a duplicate.
 func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	c := call{script: getScript, keys: s.keys(&req.ID)}
+	send := s.run
 	if req.Brief {
+		send = s.write // it writes nothing, and what it finds may be one that nobody else has yet
+	}
+	if req.Brief && !s.waits() {
 		res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now)
 		switch {
 		case err != nil:
@@ -49,7 +53,7 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 	}
 	res = everonce.GetResult{}
 	sent := time.Now()
-	msg, err := s.run(ctx, &c)
+	msg, err := send(ctx, &c)
 	if err != nil {
 		return res, failed("get", err)
 	}

@@ -97,7 +97,7 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	}
 }
 
-// Nor is a duplicate answered by a result that no replica has: by no kind of claim.
+// Nor is a duplicate answered by a result that no replica has: by no kind of claim, and by no Lookup.
 func TestReplaysWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
@@ -108,13 +108,20 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 		s := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond, ReadFirst: first})
 		_, errComplete := s.Complete(t.Context(), completionOf(&rec, "v"))
 		_, errReplay := s.Claim(t.Context(), claimOf(testKey))
-		for what, err := range map[string]error{"completion": errComplete, "replay": errReplay} {
+		fresh := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond, ReadFirst: first}) // which has written nothing
+		_, errLookup := fresh.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: true})
+		for what, err := range map[string]error{"completion": errComplete, "replay": errReplay, "look": errLookup} {
 			if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 				t.Errorf("read first %v: a %s of what no replica has: %v", first, what, err)
 			}
 		}
 	}
 	noErr(t, replica.goOn())
+	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
+	got, err := patient.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: true})
+	if err != nil || string(got.Record.Result.Data) != "v" {
+		t.Errorf("what the replica has by now: %q, %v", got.Record.Result.Data, err)
+	}
 }
 
 // The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every record is unknown.
