@@ -189,6 +189,31 @@ func (c *conn) inTx(ctx context.Context) (bounded context.Context, tx *openTx, c
 	return bounded, tx, func() { stop(); end(nil) }, nil
 }
 
+// partlyDone is the error of a statement that keeps the rows which it wrote before it failed.
+type partlyDone struct{ error }
+
+func (e partlyDone) Unwrap() error { return e.error }
+
+// judged finds out what a statement that failed has left: of itself, and of its transaction.
+func (c *conn) judged(tx *openTx, err error) error {
+	if class := classify(err).Class; (class == sqlstore.ClassConstraint || class == sqlstore.ClassUnique) && c.changed() {
+		err = partlyDone{err}
+	}
+	c.proveAlive(tx, err)
+	return err
+}
+
+// changed reports whether the latest statement has written rows, and not taken them back.
+func (c *conn) changed() bool {
+	rows, err := c.baseConn.QueryContext(context.Background(), "SELECT changes()", nil)
+	if err != nil {
+		return true
+	}
+	defer rows.Close() //nolint:errcheck // it was only read
+	n := make([]driver.Value, 1)
+	return rows.Next(n) != nil || n[0] != int64(0)
+}
+
 // proveAlive finds out whether a transaction survived the error of a statement, which is not told by its
 // code: INSERT OR ROLLBACK ends it by a violated constraint. A second BEGIN is refused inside of a
 // transaction, and only there.
@@ -216,8 +241,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 		return nil, err
 	}
 	res, err := c.baseConn.ExecContext(ctx, query, args)
-	c.proveAlive(tx, err)
-	return res, err
+	return res, c.judged(tx, err)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -230,8 +254,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return &serialRow{tx: tx}, nil
 	}
 	rows, err := c.baseConn.QueryContext(ctx, query, args)
-	c.proveAlive(tx, err)
-	return rows, err
+	return rows, c.judged(tx, err)
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -271,8 +294,7 @@ func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver
 		return nil, err
 	}
 	res, err := s.baseStmt.ExecContext(ctx, args)
-	s.conn.proveAlive(tx, err)
-	return res, err
+	return res, s.conn.judged(tx, err)
 }
 
 func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
@@ -282,6 +304,5 @@ func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (drive
 		return nil, err
 	}
 	rows, err := s.baseStmt.QueryContext(ctx, args)
-	s.conn.proveAlive(tx, err)
-	return rows, err
+	return rows, s.conn.judged(tx, err)
 }

@@ -101,11 +101,15 @@ func violated(message string) (constraint, table string, columns []string) {
 // that the statement took no hold: a violated constraint, a busy, full or read-only database, a missing
 // table. It says that of the statement which failed, not of what the work had committed before, nor of a gateway that it
 // has called: do not use it for work that does either. Other errors are returned as they are.
+//
+// A statement may keep what it did before it failed: INSERT OR FAIL, ON CONFLICT FAIL, a trigger's RAISE(FAIL). That is
+// noticed on the connections of [Store.DB]. On any other its error is that of a statement which has left nothing: do
+// not use Classify there for what fails so.
 func Classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
 		return err
 	}
-	if classify(err).NotDone {
+	if _, partly := errors.AsType[partlyDone](err); !partly && classify(err).NotDone {
 		return everonce.NotDone(err)
 	}
 	return err
