@@ -1,6 +1,7 @@
 package pgxstore_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strconv"
@@ -209,5 +210,36 @@ func testHealthNotes[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, err)
 	if len(health.Notes) != 1 || !strings.Contains(health.Notes[0], "failover") {
 		t.Errorf("the notes of a server with its defaults are %q", health.Notes)
+	}
+}
+
+// Tables that are replaced under an open store, whose connections have prepared statements on the old ones, are used as they are.
+func TestTablesThatAreReplaced(t *testing.T) {
+	t.Parallel()
+	both(t, setup{conns: 1}, testReplacedTables[pgx.Tx], testReplacedTables[*sql.Tx])
+}
+
+func testReplacedTables[Tx any](t *testing.T, h *handle[Tx]) {
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	transact := func(want everonce.Outcome) {
+		t.Helper()
+		res, err := everonce.Transact(t.Context(), receiver, everonce.Key{Scope: "replaced", ID: "1"}, func(context.Context, Tx) (int, error) { return 1, nil })
+		if err != nil || res.Outcome != want {
+			t.Errorf("%v, %v, want %v", res.Outcome, err, want)
+		}
+	}
+	for range 2 {
+		res, err := h.store.Claim(t.Context(), claimOf(testKey))
+		decided(t, res, err, everonce.DecideClaimed)
+		res, err = h.store.Claim(t.Context(), claimOf(testKey))
+		decided(t, res, err, everonce.DecideInProgress)
+		transact(everonce.Executed)
+		transact(everonce.Replayed)
+		for _, table := range []string{"step", "record", "meta"} {
+			mustExec(t, "DROP TABLE "+h.schema+".everonce_"+table)
+		}
+		mustExec(t, h.store.Schema())
+		mustExec(t, "ALTER TABLE "+h.record()+" ADD COLUMN comment text") // somebody's own
 	}
 }

@@ -110,6 +110,7 @@ func checkClockBack(e *env) {
 		if e.h.Advance != nil {
 			e.h.Advance(-long / 2)
 		}
+		e.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
 		a.released(everonce.StateReleased)
 		b := e.claimed(a.taking(everonce.TakeNone))
 		e.grew(a, b)
