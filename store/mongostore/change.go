@@ -113,9 +113,20 @@ func ifNull(date, otherwise any) bson.D {
 	return bson.D{{Key: "$ifNull", Value: bson.A{date, otherwise}}}
 }
 
-// past: the date and the milliseconds after it are over.
+// past: the date and the milliseconds after it are over. What is no date, or no number, is not: an expression that can not be worked out fails
+// for all the documents that it is asked about.
 func past(date any, ms string) bson.D {
-	return bson.D{{Key: "$lte", Value: bson.A{bson.D{{Key: "$add", Value: bson.A{date, ms}}}, "$$NOW"}}}
+	over := bson.D{{Key: "$lte", Value: bson.A{bson.D{{Key: "$add", Value: bson.A{date, ms}}}, "$$NOW"}}}
+	return all(when(all(isDate(date), between(nil, ms, "")), over, false))
+}
+
+func when(cond, yes, no any) bson.D { return bson.D{{Key: "$cond", Value: bson.A{cond, yes, no}}} }
+
+// isDate, and between, tell types by the order that the server has of them: null, numbers, texts, …, booleans, dates, timestamps.
+func isDate(value any) bson.D { return between(true, value, bson.Timestamp{}) }
+
+func between(low, value, high any) bson.D {
+	return all(bson.D{{Key: "$gt", Value: bson.A{value, low}}}, bson.D{{Key: "$lt", Value: bson.A{value, high}}})
 }
 
 func all(parts ...any) bson.D { return bson.D{{Key: "$and", Value: bson.A(parts)}} }

@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"fmt"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -29,15 +28,12 @@ type group struct {
 }
 
 func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
-	when := func(cond, yes, no any) bson.D {
-		return bson.D{{Key: "$cond", Value: bson.A{cond, yes, no}}}
-	}
 	isRecord := bson.D{{Key: "$gt", Value: bson.A{"$a", nil}}}
 	state := when(isRecord,
 		when(gone, int32(0), when(all(bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed), int32(everonce.StateAbandoned), "$st")),
 		int32(0))
 	docs, err := s.aggregate(ctx,
-		stage{{Key: "$project", Value: bson.D{{Key: "state", Value: state}, {Key: "u", Value: updated}, {Key: "now", Value: "$$NOW"}}}},
+		stage{{Key: "$project", Value: bson.D{{Key: "state", Value: state}, {Key: "u", Value: when(isDate(updated), updated, nil)}, {Key: "now", Value: "$$NOW"}}}},
 		stage{{Key: "$group", Value: bson.D{
 			{Key: "_id", Value: "$state"},
 			{Key: "n", Value: bson.D{{Key: "$sum", Value: int64(1)}}},
@@ -49,8 +45,8 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 	}
 	for _, raw := range docs {
 		var g group
-		if err := bson.Unmarshal(raw, &g); err != nil {
-			return h, fmt.Errorf("%w: a field has another type", everonce.ErrCorruptRecord)
+		if bson.Unmarshal(raw, &g) != nil { // of records whose state is none
+			continue
 		}
 		if now := at(g.Now); now.After(h.Now) {
 			h.Now = now

@@ -121,3 +121,39 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 		}
 	}
 }
+
+// Nor does it keep a purge from removing the others, nor anybody from counting them.
+func TestACorruptRecordHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	ctx := t.Context()
+	for i, field := range []string{"", "pm", "u", "st", "rt", "c"} {
+		key := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: fmt.Sprint(i)}
+		_, err := s.Release(ctx, everonce.ReleaseRequest{
+			ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: everonce.Lifetime{Retention: time.Millisecond},
+		})
+		noErr(t, err)
+		if field != "" {
+			id := key.RecordID()
+			_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: "secret"}}}})
+			noErr(t, err)
+		}
+	}
+	removed := 0
+	for deadline := time.Now().Add(10 * time.Second); removed == 0; {
+		res, err := s.Purge(ctx, everonce.PurgeRequest{})
+		noErr(t, err)
+		if removed += res.Records; time.Now().After(deadline) {
+			t.Fatal("a record that is over stays")
+		}
+	}
+	live := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "live"}
+	_, err = s.Claim(ctx, everonce.ClaimRequest{ID: live.RecordID(), Scope: live.Scope, Name: live.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	noErr(t, err)
+	h, err := s.Health(ctx)
+	if err != nil || h.Claimed != 1 {
+		t.Errorf("%+v, %v; want one claim", h, err)
+	}
+}
