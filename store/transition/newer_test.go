@@ -51,6 +51,11 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 				t.Errorf("%s of a record that is %v: %v, %v, want ErrNewerRecord", what, state, next, err)
 			}
 		}
+		rec.ResultUntil = t0
+		rec.Result = everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")}
+		if got := transition.Purge(rec, t0); got != transition.Keep {
+			t.Errorf("a purge of one that is %v: %v, want to keep it whole", state, got)
+		}
 		rec.LeaseUntil = rec.PurgeAt
 		if next, _, err := transition.Claim(rec, req, rec.PurgeAt); err != nil || next == nil || next.Format != everonce.FormatVersion {
 			t.Errorf("a claim when it is gone: %v, %v", next, err)

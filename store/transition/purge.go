@@ -25,7 +25,7 @@ func Purge(rec *everonce.Record, now time.Time) Action {
 	switch {
 	case rec.GoneAt(now):
 		return Remove
-	case rec.StateAt(now) == everonce.StateTombstone && !dropped(rec):
+	case rec.StateAt(now) == everonce.StateTombstone && !dropped(rec) && rec.Format <= everonce.FormatVersion:
 		return DropResult
 	}
 	return Keep
