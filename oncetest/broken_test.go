@@ -73,6 +73,14 @@ var broken = []struct {
 			return a
 		}
 	}), []string{"DuplicateGetsTheSameResult", "DuplicateAfterRestartIsReplayed"}},
+	{"a seen flag in place of the result", altered(Refuse, everonce.Refuse, func(p *payments) {
+		p.tell = func(a Answer) Answer {
+			if a.Outcome == everonce.Replayed {
+				return Answer{Outcome: everonce.Elided, Err: everonce.ErrResultElided}
+			}
+			return a
+		}
+	}), []string{"DuplicateGetsTheSameResult", "DuplicateIsMarkedAsReplay"}},
 	{"marks nothing", altered(Refuse, everonce.Refuse, func(p *payments) {
 		p.tell = func(a Answer) Answer {
 			if a.Outcome == everonce.Replayed {

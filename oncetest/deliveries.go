@@ -25,7 +25,12 @@ func sameResult(t *trial) {
 		firsts = append(firsts, t.first(op))
 	}
 	for i, op := range ops {
-		t.again(op, firsts[i])
+		a, _ := t.deliver(op)
+		t.wantSame(op, firsts[i], a)
+		t.wantMarked(op, a)
+		if a.Outcome == everonce.Expired || a.Outcome == everonce.Elided {
+			t.Errorf("%s: a duplicate was answered %v (%v) right after the first: that it is done was kept, and not its result", op.Key, a.Outcome, a.Err)
+		}
 	}
 }
 
