@@ -1,6 +1,10 @@
 package oncetest
 
-import "github.com/everonce/everonce"
+import (
+	"sync/atomic"
+
+	"github.com/everonce/everonce"
+)
 
 // The tests in which the process dies.
 
@@ -33,18 +37,17 @@ func crashAfterSave(t *trial)  { t.crash(savesRecord, dieAfter, (*trial).wantSto
 func (t *trial) crash(at func(Op) bool, how Fault, wired func(*trial)) {
 	t.Helper()
 	op := t.operation()
-	reached := false
+	var reached atomic.Bool // a system may work on when it has answered
 	t.world.run(func(c Call) Fault {
-		if reached || !at(c.Op) {
+		if !at(c.Op) || reached.Swap(true) {
 			return Pass
 		}
-		reached = true
 		return how
 	})
-	a, faulted := t.reach(op, func() bool { return reached })
+	a, faulted := t.reach(op, reached.Load)
 	wired(t)
 	switch {
-	case !reached:
+	case !reached.Load():
 		t.Fatalf("%s: answered %v (%v) without coming to where the process should die", op.Key, a.Outcome, a.Err)
 	case a.isSuccess() && how == dieBefore:
 		t.Errorf("%s: answered %v, and its record was not saved: the sender will not come again", op.Key, a.Outcome)
