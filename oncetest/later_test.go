@@ -2,6 +2,7 @@ package oncetest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,17 @@ func TestCrashOfASystemThatAnswersFirst(t *testing.T) {
 			if tc.name == name {
 				synctest.Test(t, func(t *testing.T) { tc.run(newTrial(t, &s, tc.name)) })
 			}
+		}
+	}
+}
+
+// Every test that fails says what was sent and what failed, not the chaos alone.
+func TestFailurePrintsItsTrace(t *testing.T) {
+	s := altered(Refuse, everonce.Reexecute, func(p *payments) { p.gateway = NewGateway(nil) })
+	got, _ := runRecorded(t, s)
+	for _, name := range []string{"CrashBetweenWorkAndRecord", "FailureAfterTheEffect", "ChaosOfTheEffect"} {
+		if text := got[name].text(); !got[name].Failed() || strings.Count(text, "what was sent and what failed") != 1 || !strings.Contains(text, "effect 1:") {
+			t.Errorf("%s does not say what was sent and what failed:\n%s", name, text)
 		}
 	}
 }

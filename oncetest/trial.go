@@ -29,6 +29,7 @@ func newTrial(tb testing.TB, s *Subject, name string) *trial {
 	t.rng = rand.New(rand.NewPCG(s.Seed, 1)) //nolint:gosec // chance is what is wanted, not secrecy
 	tb.Cleanup(func() {
 		if tb.Failed() {
+			t.tell(nil)
 			tb.Logf("replay with: %s=%d go test -run '^%s$'", SeedVariable, s.Seed, strings.ReplaceAll(tb.Name(), "/", "$/^"))
 		}
 	})
