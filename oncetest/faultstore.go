@@ -11,7 +11,9 @@ import (
 // only their answer is lost; or that hang until their context ends. It forwards those of the optional
 // powers [everonce.Lister], [everonce.ScopeDeleter], [everonce.HealthChecker] and
 // [everonce.IdentityKeeper] that store has, and fails them too. [everonce.Recaller] is not forwarded:
-// it can not fail, and a duplicate would be answered past the plan. It is safe for concurrent use.
+// it can not fail, and a duplicate would be answered past the plan; nor are [everonce.ChangeWaiter] and
+// [everonce.IdentityReader]: waiters ask again and again, and DoTx and Lookup do not compare the identity secret. It is
+// safe for concurrent use.
 func FaultStore(store everonce.Store, plan Plan) everonce.Store {
 	n := &numbered{plan: plan}
 	return withPowers(&faultStore{store, n}, powersOf(store, n))

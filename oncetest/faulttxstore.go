@@ -9,7 +9,8 @@ import (
 
 // FaultTxStore is [FaultStore] for a store with transactions: begin and commit fail too, and every
 // statement of everonce's inside of them. The application's own statements go past it; give those to
-// [Faults.Effect].
+// [Faults.Effect]. Where the store's transactions are an [everonce.TxBatch] these are too: a plan is asked about a claim of
+// many keys as about one (OpTxClaim), and about the commit that records them as about any (OpCommit).
 //
 // A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back,
 // as the database does when it loses the connection; a rollback is always made. A commit that failed,
@@ -42,7 +43,16 @@ func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest)
 	if err != nil || b.handle == nil {
 		return nil, b.claim, err
 	}
-	return &faultTxHandle[Tx]{TxHandle: b.handle, n: s.n}, b.claim, nil
+	return s.handle(b.handle), b.claim, nil
+}
+
+// handle returns a transaction with statements that can fail, and with the power that it has.
+func (s *faultTxStore[Tx]) handle(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] {
+	f := &faultTxHandle[Tx]{TxHandle: h, n: s.n}
+	if many, ok := h.(everonce.TxBatch); ok {
+		return &faultTxBatch[Tx]{f, many}
+	}
+	return f
 }
 
 func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
@@ -50,7 +60,7 @@ func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &faultTxHandle[Tx]{TxHandle: h, n: s.n}, nil
+	return s.handle(h), nil
 }
 
 func (s *faultTxStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
@@ -103,10 +113,14 @@ func (h *faultTxHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) e
 }
 
 func (h *faultTxHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	return h.commit(ctx, func() error { return h.TxHandle.Commit(ctx, req) })
+}
+
+func (h *faultTxHandle[Tx]) commit(ctx context.Context, call func() error) error {
 	made := false
 	err := h.write(ctx, OpCommit, func() error {
 		made = true
-		return h.TxHandle.Commit(ctx, req)
+		return call()
 	})
 	if !made { // the connection is lost: what was open on it is undone
 		err = errors.Join(err, h.TxHandle.Rollback(context.WithoutCancel(ctx)))
@@ -127,4 +141,18 @@ func (h *faultTxHandle[Tx]) write(ctx context.Context, op Op, call func() error)
 	c, f := h.n.next(op, "")
 	_, err := suffer(ctx, c, f, func() (struct{}, error) { return struct{}{}, call() })
 	return err
+}
+
+// faultTxBatch is one that takes many keys at once.
+type faultTxBatch[Tx any] struct {
+	*faultTxHandle[Tx]
+	many everonce.TxBatch
+}
+
+func (h *faultTxBatch[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) ([]everonce.ClaimResult, error) {
+	return faulty(ctx, h.n, OpTxClaim, h.many.ClaimAll, reqs)
+}
+
+func (h *faultTxBatch[Tx]) CommitAll(ctx context.Context, reqs []everonce.CompleteRequest) error {
+	return h.commit(ctx, func() error { return h.many.CommitAll(ctx, reqs) })
 }
