@@ -115,7 +115,7 @@ func (e *env) oneWinner(request func() everonce.ClaimRequest, attempt int) {
 	}
 	results := make([]everonce.ClaimResult, len(reqs))
 	errs := make([]error, len(reqs))
-	each(len(reqs), func(i int) { results[i], errs[i] = e.s.Claim(e.ctx, reqs[i]) })
+	each(len(reqs), func(i int) { results[i], errs[i] = e.handle(i).Claim(e.ctx, reqs[i]) })
 	winner := -1
 	for i, res := range results {
 		switch {
@@ -153,7 +153,7 @@ func checkManyOnOne(e *env) {
 	each(e.caps.Callers, func(i int) {
 		for try := 0; e.ctx.Err() == nil; try++ {
 			req := claimReq(k)
-			res, err := e.s.Claim(e.ctx, req)
+			res, err := e.handle(i).Claim(e.ctx, req)
 			if err != nil {
 				e.Errorf("Claim: %v", err)
 				return
@@ -213,6 +213,7 @@ func checkManyOnMany(e *env) {
 		keys[i] = e.key()
 	}
 	each(len(keys), func(i int) {
+		e := e.to(e.reporter, e.handle(i))
 		req := claimReq(keys[i])
 		res, err := e.s.Claim(e.ctx, req)
 		if err != nil || res.Decision != everonce.DecideClaimed {

@@ -26,11 +26,7 @@ func checkManyDeliveries(e *env) {
 	key := e.key()
 	var effects atomic.Int64
 	each(e.caps.Callers, func(i int) {
-		s := e.s
-		if i%2 == 1 {
-			s = e.h.Peer
-		}
-		r := e.receiver(s, everonce.Refuse)
+		r := e.receiver(e.handle(i), everonce.Refuse)
 		for {
 			res, err := everonce.Do(e.ctx, r, key, func(context.Context, *everonce.Attempt) (string, error) {
 				if n := effects.Add(1); n > 1 {

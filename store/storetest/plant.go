@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,17 +15,24 @@ import (
 // planted is a store with a mistake: what it does not get wrong it passes on.
 type planted struct{ everonce.Store }
 
+// both plants a mistake into both handles of a store.
+func both(plant func(s everonce.Store) everonce.Store) func(h Harness) Harness {
+	return func(h Harness) Harness {
+		if h.Peer == nil {
+			h.Peer = h.Store
+		}
+		h.Store, h.Peer = plant(h.Store), plant(h.Peer)
+		return h
+	}
+}
+
+// allBugs are those of every store.
+func allBugs() []bug {
+	return slices.Concat(storeBugs(), raceBugs(), engineBugs())
+}
+
 // storeBugs are mistakes of a store.
 func storeBugs() []bug {
-	both := func(plant func(s everonce.Store) everonce.Store) func(h Harness) Harness {
-		return func(h Harness) Harness {
-			if h.Peer == nil {
-				h.Peer = h.Store
-			}
-			h.Store, h.Peer = plant(h.Store), plant(h.Peer)
-			return h
-		}
-	}
 	return []bug{
 		{
 			name: "check-then-act", caught: "Rule01/OneWinnerOfMany",

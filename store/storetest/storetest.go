@@ -101,7 +101,7 @@ func Run(t *testing.T, factory Factory, caps Capabilities) {
 	}
 	caps = caps.withDefaults()
 	runChecks(t, factory, caps, storeChecks())
-	runBugs(t, factory, caps, storeChecks(), slices.Concat(storeBugs(), engineBugs()))
+	runBugs(t, factory, caps, storeChecks(), allBugs())
 }
 
 func runChecks(t *testing.T, factory Factory, caps Capabilities, checks []check) {

@@ -13,7 +13,7 @@ func TestNamesAreUniqueAndBugsNameAnExistingCheck(t *testing.T) {
 		checks []check
 		bugs   []bug
 	}{
-		{storeChecks(), slices.Concat(storeBugs(), engineBugs())},
+		{storeChecks(), allBugs()},
 		{allTxChecks[int](), txBugs[int]()},
 	} {
 		var names []string
