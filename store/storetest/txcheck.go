@@ -47,6 +47,7 @@ func txChecks[Tx any]() []check {
 			e.claimed(claimReq(k)).completed("guarded")
 		})},
 		{name: "Rule01/ATransactionsClaimExcludesOthers", run: inTx(checkTxExclusive[Tx])},
+		{name: "Rule20/AClaimInATransactionIsDecidedAsSpecified", run: inTx(checkTxDecisions[Tx])},
 		{name: "Rule16/AnOpenTransactionIsNotMistakenForNone", run: inTx(checkTxOpen[Tx])},
 		{name: "Tx/OneWinnerOfMany", run: inTx(checkTxWinner[Tx])},
 		{name: "Tx/ARefusedClaimHoldsNoConnection", run: inTx(func(e *txEnv[Tx]) {
@@ -97,6 +98,13 @@ func txChecks[Tx any]() []check {
 			forged := *o.completion("forged")
 			forged.Token++
 			e.is("Commit by another token", o.Commit(e.ctx, everonce.CommitRequest{Complete: &forged}), everonce.ErrConflict)
+			e.counted(k.ID, 0)
+			e.absent(k)
+			o = e.begin(txClaimReq(k))
+			o.apply(k.ID)
+			forged = *o.completion("forged")
+			forged.Nonce = everonce.NewNonce()
+			e.is("Commit by another nonce", o.Commit(e.ctx, everonce.CommitRequest{Complete: &forged}), everonce.ErrConflict)
 			e.counted(k.ID, 0)
 			e.absent(k)
 		})},
@@ -275,6 +283,17 @@ func checkTxConflict[Tx any](e *txEnv[Tx]) {
 		e.counted(a.req.Name, 0)
 		e.same("the "+name+" record", e.get(a.key()), before)
 	}
+	// What is released is free, but not for another request.
+	a := e.claimed(claimReq(e.key()))
+	a.released(everonce.StateReleased)
+	before := e.get(a.key())
+	o := e.begin(nil)
+	o.req = *txClaimReq(a.key())
+	o.req.Fingerprint = fingerprintB
+	o.apply(a.req.Name)
+	e.is("Commit over a released record of another fingerprint", o.Commit(e.ctx, everonce.CommitRequest{Record: &o.req, Complete: o.completion("mine")}), everonce.ErrConflict)
+	e.counted(a.req.Name, 0)
+	e.same("the released record", e.get(a.key()), before)
 	if e.caps.OneWriter {
 		return // nobody comes in between
 	}

@@ -43,6 +43,27 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
+			name: "answers of a batch in another order", caught: "Rule20/ManyClaimsAreDecidedAsOneIs",
+			plant: func(h Harness) Harness {
+				h.Store = &shuffledStore[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
+			name: "a lapsed claim is free in a transaction", caught: "Rule20/AClaimInATransactionIsDecidedAsSpecified",
+			plant: func(h Harness) Harness {
+				h.Store = &lapsedIsFree[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
+			name: "a record over that of another request", caught: "Tx/ConflictRollsBack",
+			plant: func(h Harness) Harness {
+				h.Store = &recordUnasked[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
 			name: "a late commit of a done step", caught: "Rule18/AStepCommitsOnce",
 			plant: func(h Harness) Harness {
 				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}

@@ -51,3 +51,27 @@ func (h *greedyHandle[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRe
 	}
 	return all, err
 }
+
+// shuffledStore tells each key of a batch what the next one is.
+type shuffledStore[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *shuffledStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if many, ok := h.(everonce.TxBatch); ok {
+		return &shuffledHandle[Tx]{h, many}, res, err
+	}
+	return h, res, err
+}
+
+type shuffledHandle[Tx any] struct {
+	everonce.TxHandle[Tx]
+	everonce.TxBatch
+}
+
+func (h *shuffledHandle[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) ([]everonce.ClaimResult, error) {
+	all, err := h.TxBatch.ClaimAll(ctx, reqs)
+	if len(all) > 1 {
+		all = append(all[1:], all[0])
+	}
+	return all, err
+}

@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"github.com/everonce/everonce"
+)
+
+// checkTxDecisions claims keys in every state inside of transactions, of everonce's own and of the caller's, and
+// compares with Decide: what an attempt outside of transactions has, did or left unknown is no more free there.
+func checkTxDecisions[Tx any](e *txEnv[Tx]) {
+	gone := claimReq(e.key())
+	gone.Lifetime = everonce.Lifetime{Retention: short}
+	attempts := e.states()
+	attempts["gone"] = e.claimed(gone)
+	attempts["gone"].stepped("mail", everonce.StepDone)
+	attempts["gone"].completed("before")
+	attempts["released"] = e.claimed(claimReq(e.key()))
+	attempts["released"].stepped("mail", everonce.StepDone)
+	attempts["released"].released(everonce.StateReleased)
+	e.pass(short)
+	for name, a := range attempts {
+		for _, sum := range []everonce.Fingerprint{fingerprintA, fingerprintB, otherAlg, {}} {
+			got := e.look(a.req.ID)
+			var rec *everonce.Record
+			if got.Found {
+				rec = &got.Record
+			}
+			decide := func(how string, claim func(req everonce.ClaimRequest) everonce.ClaimResult) {
+				req := *txClaimReq(a.key())
+				req.Fingerprint = sum
+				res, want := claim(req), everonce.Decide(rec, req, got.Now)
+				if res.Decision != want {
+					e.Errorf("%s, a claim of the %s record is decided as %v, want %v", how, name, res.Decision, want)
+					return
+				}
+				switch res.Decision {
+				case everonce.DecideClaimed:
+					attempt, steps := 1, 0
+					if rec != nil {
+						attempt, steps = rec.Attempt+1, len(rec.Steps)
+					}
+					if r := res.Record; r.Token <= a.rec.Token || r.Nonce != req.Nonce || r.Attempt != attempt || len(r.Steps) != steps {
+						e.Errorf("%s, the %s record is granted with the token %d after %d, as attempt %d with %d steps, want growth, %d and %d",
+							how, name, r.Token, a.rec.Token, r.Attempt, len(r.Steps), attempt, steps)
+					}
+				case everonce.DecideReplay:
+					e.same(how+", the answer's record", res.Record, *rec)
+				}
+			}
+			decide("in a transaction of its own", func(req everonce.ClaimRequest) everonce.ClaimResult {
+				h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: &req, Timeout: hung})
+				e.ok("Begin", err)
+				if h != nil {
+					e.ok("Rollback", h.Rollback(e.ctx))
+				}
+				if granted := res.Decision == everonce.DecideClaimed; granted != (h != nil) {
+					e.Errorf("Begin: %v, with a handle: %v", res.Decision, h != nil)
+				}
+				return res
+			})
+			decide("in the caller's transaction", func(req everonce.ClaimRequest) everonce.ClaimResult {
+				tx := e.own()
+				res, err := e.join(tx).Claim(e.ctx, req)
+				e.ok("Claim", err)
+				e.ok("the application's rollback", tx.Rollback(e.ctx))
+				return res
+			})
+		}
+	}
+}

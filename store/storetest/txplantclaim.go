@@ -1,0 +1,43 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/everonce/everonce"
+)
+
+// lapsedIsFree takes a claim whose lease ran out for one that has ended.
+type lapsedIsFree[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *lapsedIsFree[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if err != nil || res.Decision != everonce.DecideAbandoned || res.Record.State != everonce.StateClaimed {
+		return h, res, err
+	}
+	res.Decision = everonce.DecideClaimed
+	req.Claim = nil
+	h, _, err = s.TxStore.Begin(ctx, req)
+	return h, res, err
+}
+
+// recordUnasked records without a look at the fingerprint.
+type recordUnasked[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *recordUnasked[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if h == nil {
+		return nil, res, err
+	}
+	return &unaskedHandle[Tx]{h}, res, err
+}
+
+type unaskedHandle[Tx any] struct{ everonce.TxHandle[Tx] }
+
+func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+	if req.Record != nil {
+		claim := *req.Record
+		claim.Fingerprint = everonce.Fingerprint{}
+		req.Record = &claim
+	}
+	return h.TxHandle.Commit(ctx, req)
+}
