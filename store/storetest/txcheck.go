@@ -122,6 +122,7 @@ func txChecks[Tx any]() []check {
 			o.rollback()
 			a.completed("done")
 		})},
+		{name: "Rule16/ARenewalWaitsForThatOfAnotherTransaction", run: inTx(checkRenewLocks[Tx]), needs: func(c Capabilities) bool { return !c.OneWriter }},
 		{name: "Rule17/JoinedTransactionsAreTheCallers", run: inTx(checkTxJoin[Tx])},
 		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx]), needs: hasSavepoints},
 		{name: "Rule19/ATransactionEndsAtItsTimeout", run: inTx(checkTxTimeout[Tx])},

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/everonce/everonce"
 )
 
@@ -66,4 +68,28 @@ func checkTxDecisions[Tx any](e *txEnv[Tx]) {
 			})
 		}
 	}
+}
+
+// checkRenewLocks renews one attempt in two transactions: the second one is told when the first one has ended, and
+// so knows what became of it.
+func checkRenewLocks[Tx any](e *txEnv[Tx]) {
+	a := e.claimed(claimReq(e.key()))
+	first, second := e.begin(nil), e.begin(nil)
+	e.ok("Renew", first.Renew(e.ctx, a.renewal()))
+	renewed := make(chan error, 1)
+	go func() { renewed <- second.Renew(e.ctx, a.renewal()) }()
+	select {
+	case err := <-renewed:
+		if err == nil {
+			e.Errorf("the token was renewed while another transaction that had renewed it was open: it is not locked")
+		}
+		renewed <- err
+	case <-time.After(100 * time.Millisecond): // it waits, or has not come so far: either is fine
+	}
+	first.commit(everonce.CommitRequest{})
+	if err := <-renewed; err != nil && e.txs.ClassifyTx(err) != everonce.TxErrorRetry {
+		e.Errorf("Renew after the other transaction has ended: %v", err)
+	}
+	second.rollback()
+	a.completed("done")
 }

@@ -64,6 +64,13 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
+			name: "a renewal in a transaction locks nothing", caught: "Rule16/ARenewalWaitsForThatOfAnotherTransaction",
+			plant: func(h Harness) Harness {
+				h.Store = &renewUnlocked[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
 			name: "a late commit of a done step", caught: "Rule18/AStepCommitsOnce",
 			plant: func(h Harness) Harness {
 				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}

@@ -41,3 +41,27 @@ func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req everonce.CommitReque
 	}
 	return h.TxHandle.Commit(ctx, req)
 }
+
+// renewUnlocked looks whether the token holds, and leaves it to others.
+type renewUnlocked[Tx any] struct{ everonce.TxStore[Tx] }
+
+func (s *renewUnlocked[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if h == nil {
+		return nil, res, err
+	}
+	return &unlockedHandle[Tx]{h}, res, err
+}
+
+type unlockedHandle[Tx any] struct{ everonce.TxHandle[Tx] }
+
+func (h *unlockedHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
+	got, err := h.Get(ctx, everonce.GetRequest{ID: req.ID})
+	if err != nil {
+		return err
+	}
+	if got.Record.Token != req.Token || got.Record.Nonce != req.Nonce || got.Record.State != everonce.StateClaimed {
+		return everonce.ErrLeaseLost
+	}
+	return nil
+}
