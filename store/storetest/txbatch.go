@@ -88,6 +88,7 @@ func checkClaimAll[Tx any](e *txEnv[Tx]) {
 		}
 		if want := everonce.Decide(rec, reqs[i], got.Now); res.Decision != want {
 			e.Errorf("a claim is decided as %v, want %v", res.Decision, want)
+			continue
 		}
 		switch {
 		case res.Decision == everonce.DecideClaimed && (res.Record.Nonce != reqs[i].Nonce || res.Record.Token == 0 || rec != nil && (res.Record.Token <= rec.Token || res.Record.Attempt != rec.Attempt+1)):
