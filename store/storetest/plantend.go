@@ -1,0 +1,92 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// endBugs are mistakes about the end of records: too early, too late, or of too many; and about what is read of them.
+func endBugs() []bug {
+	return []bug{
+		{
+			name: "an expired result is replayed", caught: "Rule13/ResultsGoAtRetentionRecordsAfterRemember",
+			plant: both(func(s everonce.Store) everonce.Store { return &replayExpired{planted{s}} }),
+		},
+		{
+			name: "token reset by a purge", caught: "Rule03/TokenGrowsAcrossPurge",
+			plant: both(func(s everonce.Store) everonce.Store { return &firstTokenAgain{planted{s}} }),
+		},
+		{
+			name: "a purge takes what is abandoned", caught: "Rule13/NothingUnsettledIsEverRemoved",
+			plant: both(func(s everonce.Store) everonce.Store {
+				return &purgeOf{planted: planted{s}, state: everonce.StateAbandoned}
+			}),
+		},
+	}
+}
+
+// replayExpired replays for as long as the record is there.
+type replayExpired struct{ planted }
+
+func (s *replayExpired) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if res.Decision == everonce.DecideExpired {
+		res.Decision = everonce.DecideReplay
+	}
+	return res, err
+}
+
+// firstTokenAgain begins a new record with the token 1.
+type firstTokenAgain struct{ planted }
+
+func (s *firstTokenAgain) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if res.Decision == everonce.DecideClaimed && res.Record.Attempt == 1 {
+		res.Record.Token = 1
+	}
+	return res, err
+}
+
+// real returns the token that the store gave.
+func (s *firstTokenAgain) real(ctx context.Context, id everonce.RecordID, token everonce.Token) everonce.Token {
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: id}); err == nil && got.Found && token == 1 {
+		return got.Record.Token
+	}
+	return token
+}
+
+func (s *firstTokenAgain) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	req.Token = s.real(ctx, req.ID, req.Token)
+	return s.Store.Complete(ctx, req)
+}
+
+// purgeOf removes all records of a state, whatever their lifetime.
+type purgeOf struct {
+	planted
+	state   everonce.State
+	claimed sync.Map
+	removed sync.Map
+}
+
+func (s *purgeOf) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	s.claimed.Store(req.ID, true)
+	res, err := s.Store.Claim(ctx, req)
+	if _, gone := s.removed.Load(req.ID); gone && err == nil {
+		res.Decision = everonce.DecideClaimed
+		res.Record.Attempt, res.Record.Steps = 1, nil
+	}
+	return res, err
+}
+
+func (s *purgeOf) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	s.claimed.Range(func(id, _ any) bool {
+		got, err := s.Get(ctx, everonce.GetRequest{ID: id.(everonce.RecordID)})
+		if err == nil && got.Found && got.Record.StateAt(got.Now) == s.state {
+			s.removed.Store(id, true)
+		}
+		return true
+	})
+	return s.Store.Purge(ctx, req)
+}

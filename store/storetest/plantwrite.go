@@ -1,0 +1,118 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// writeBugs are writes that are accepted and should not be, or that change more, or less, than they should.
+func writeBugs() []bug {
+	return []bug{
+		{
+			name: "a release by any nonce", caught: "Rule03/WrongTokenOrNonce",
+			plant: both(func(s everonce.Store) everonce.Store { return &releaseByAnyNonce{planted{s}} }),
+		},
+		{
+			name: "a step under an old token", caught: "Rule03/PausedOwnerWritesAfterATakeover",
+			plant: both(func(s everonce.Store) everonce.Store { return &stepWithoutToken{planted{s}} }),
+		},
+		{
+			name: "a renewal of what another has completed", caught: "Rule03/PausedOwnerWritesAfterATakeover",
+			plant: both(func(s everonce.Store) everonce.Store { return &renewTheCompleted{planted{s}} }),
+		},
+		{
+			name: "steps lost by a takeover", caught: "Rule18/StepsSurviveTheirAttempt",
+			plant: both(func(s everonce.Store) everonce.Store { return &takeoverWithoutSteps{planted{s}} }),
+		},
+		{
+			name: "lifetime moved by a replay", caught: "Rule04/DelayedClaimAfterCompletion",
+			plant: both(func(s everonce.Store) everonce.Store {
+				return &touched{planted: planted{s}, by: everonce.DecideReplay, change: func(rec *everonce.Record, req *everonce.ClaimRequest) {
+					rec.PurgeAt = rec.PurgeAt.Add(req.Lifetime.Total())
+				}}
+			}),
+		},
+		{
+			name: "fingerprint overwritten by a claim that is not granted", caught: "Rule08/AnotherAlgIsNoMismatch",
+			plant: both(func(s everonce.Store) everonce.Store {
+				return &touched{planted: planted{s}, by: everonce.DecideInProgress, change: func(rec *everonce.Record, req *everonce.ClaimRequest) {
+					rec.Fingerprint = req.Fingerprint
+				}}
+			}),
+		},
+	}
+}
+
+// releaseByAnyNonce releases whatever attempt has the record.
+type releaseByAnyNonce struct{ planted }
+
+func (s *releaseByAnyNonce) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+	got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+	if err == nil && got.Record.Token == req.Token {
+		req.Nonce = got.Record.Nonce
+	}
+	return s.Store.Release(ctx, req)
+}
+
+// stepWithoutToken writes a step to the record, whosever it is.
+type stepWithoutToken struct{ planted }
+
+func (s *stepWithoutToken) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
+	got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+	if err == nil && got.Found {
+		req.Token, req.Nonce = got.Record.Token, got.Record.Nonce
+	}
+	return s.Store.SaveStep(ctx, req)
+}
+
+// renewTheCompleted tells an owner that it holds what somebody else has settled.
+type renewTheCompleted struct{ planted }
+
+func (s *renewTheCompleted) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	res, err := s.Store.Renew(ctx, req)
+	if errors.Is(err, everonce.ErrLeaseLost) {
+		if got, _ := s.Get(ctx, everonce.GetRequest{ID: req.ID}); got.Record.State == everonce.StateCompleted { //nolint:errcheck // nothing is found then
+			return res, nil
+		}
+	}
+	return res, err
+}
+
+// takeoverWithoutSteps tells who takes over nothing of the steps.
+type takeoverWithoutSteps struct{ planted }
+
+func (s *takeoverWithoutSteps) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if res.Record.Previous.State == everonce.StateAbandoned {
+		res.Record.Steps = nil
+	}
+	return res, err
+}
+
+// touched writes to a record though the claim is not granted.
+type touched struct {
+	planted
+	by     everonce.Decision
+	change func(rec *everonce.Record, req *everonce.ClaimRequest)
+	claims sync.Map
+}
+
+func (s *touched) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if res.Decision == s.by {
+		s.claims.Store(req.ID, req)
+	}
+	return res, err
+}
+
+func (s *touched) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	got, err := s.Store.Get(ctx, req)
+	if claim, ok := s.claims.Load(req.ID); ok && got.Found {
+		req := claim.(everonce.ClaimRequest)
+		s.change(&got.Record, &req)
+	}
+	return got, err
+}
