@@ -24,6 +24,12 @@ func endBugs() []bug {
 				return &purgeOf{planted: planted{s}, state: everonce.StateAbandoned}
 			}),
 		},
+		{
+			name: "a purge takes what is released", caught: "Rule13/NothingUnsettledIsEverRemoved",
+			plant: both(func(s everonce.Store) everonce.Store {
+				return &purgeOf{planted: planted{s}, state: everonce.StateReleased}
+			}),
+		},
 	}
 }
 

@@ -72,8 +72,14 @@ func checkUnsettledStay(e *env) {
 	}
 	kept[0].lapse()
 	kept[1].released(everonce.StateAbandoned)
+	released := e.claimed(claimReq(e.key()))
+	released.stepped("mail", everonce.StepDone)
+	released.released(everonce.StateReleased)
 	e.pass(4 * short)
 	e.purge()
+	if again := e.claimed(released.taking(everonce.TakeNone)); again.rec.Attempt != 2 || len(again.rec.Steps) != 1 {
+		e.Errorf("after a purge a released record is claimed as attempt %d with %d steps, want 2 and 1: its lifetime is not over", again.rec.Attempt, len(again.rec.Steps))
+	}
 	for _, a := range kept {
 		res := e.decided(a.taking(everonce.TakeNone), everonce.DecideAbandoned)
 		if len(res.Record.Steps) != 1 {
