@@ -24,6 +24,10 @@ func writeBugs() []bug {
 			plant: both(func(s everonce.Store) everonce.Store { return &renewTheCompleted{planted{s}} }),
 		},
 		{
+			name: "a repeated completion counts", caught: "Rule04/CompleteRepeatedWithAnotherResult",
+			plant: both(func(s everonce.Store) everonce.Store { return &lastCompletion{planted: planted{s}} }),
+		},
+		{
 			name: "steps lost by a takeover", caught: "Rule18/StepsSurviveTheirAttempt",
 			plant: both(func(s everonce.Store) everonce.Store { return &takeoverWithoutSteps{planted{s}} }),
 		},
@@ -77,6 +81,28 @@ func (s *renewTheCompleted) Renew(ctx context.Context, req everonce.RenewRequest
 		if got, _ := s.Get(ctx, everonce.GetRequest{ID: req.ID}); got.Record.State == everonce.StateCompleted { //nolint:errcheck // nothing is found then
 			return res, nil
 		}
+	}
+	return res, err
+}
+
+// lastCompletion replays what came last of the completions that were accepted.
+type lastCompletion struct {
+	planted
+	results sync.Map
+}
+
+func (s *lastCompletion) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	res, err := s.Store.Complete(ctx, req)
+	if err == nil {
+		s.results.Store(req.ID, req.Result)
+	}
+	return res, err
+}
+
+func (s *lastCompletion) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if last, ok := s.results.Load(req.ID); ok && res.Decision == everonce.DecideReplay {
+		res.Record.Result = last.(everonce.SavedResult)
 	}
 	return res, err
 }

@@ -48,6 +48,16 @@ func repeatChecks() []check {
 			e.is("Complete, repeated after a purge of the result", a.complete("done"), nil)
 			e.decided(a.taking(everonce.TakeNone), everonce.DecideExpired)
 		}},
+		{name: "Rule04/CompleteRepeatedWithAnotherResult", run: func(e *env) {
+			a := e.claimed(claimReq(e.key()))
+			a.completed("done")
+			first := e.get(a.key())
+			e.is("Complete, repeated", a.complete("done again"), nil)
+			e.same("the record", e.get(a.key()), first)
+			if res := e.decided(a.taking(everonce.TakeNone), everonce.DecideReplay); string(res.Record.Result.Data) != "done" {
+				e.Errorf("after a repeated completion its result is replayed, want the first one's")
+			}
+		}},
 		{name: "Rule04/ReleaseRepeated", run: func(e *env) {
 			for _, state := range []everonce.State{everonce.StateReleased, everonce.StateAbandoned} {
 				a := e.claimed(claimReq(e.key()))
