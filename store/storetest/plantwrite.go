@@ -28,6 +28,16 @@ func writeBugs() []bug {
 			plant: both(func(s everonce.Store) everonce.Store { return &lastCompletion{planted: planted{s}} }),
 		},
 		{
+			name: "a step's result cut at 64 KiB", caught: "Rule11/StepResultsByteForByte",
+			plant: both(func(s everonce.Store) everonce.Store { return &shortSteps{planted{s}} }),
+			pointless: func(_ Harness, c Capabilities) string {
+				if c.MaxResult <= shortStep {
+					return "the store takes no result of that size"
+				}
+				return ""
+			},
+		},
+		{
 			name: "steps lost by a takeover", caught: "Rule18/StepsSurviveTheirAttempt",
 			plant: both(func(s everonce.Store) everonce.Store { return &takeoverWithoutSteps{planted{s}} }),
 		},
@@ -105,6 +115,16 @@ func (s *lastCompletion) Claim(ctx context.Context, req everonce.ClaimRequest) (
 		res.Record.Result = last.(everonce.SavedResult)
 	}
 	return res, err
+}
+
+// shortSteps keeps results of steps in a column that has room for a little.
+type shortSteps struct{ planted }
+
+const shortStep = 1 << 16
+
+func (s *shortSteps) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
+	req.Step.Result.Data = req.Step.Result.Data[:min(len(req.Step.Result.Data), shortStep)]
+	return s.Store.SaveStep(ctx, req)
 }
 
 // takeoverWithoutSteps tells who takes over nothing of the steps.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 func stepChecks() []check {
 	return []check{
 		{name: "Rule18/AStepBeginsAndEnds", run: checkStep},
+		{name: "Rule11/StepResultsByteForByte", run: checkStepResults},
 		{name: "Rule18/StepsSurviveTheirAttempt", run: func(e *env) {
 			a := e.claimed(claimReq(e.key()))
 			names := []string{"third", "first", "second"}
@@ -135,5 +137,32 @@ func checkStep(e *env) {
 	rec = e.get(a.key())
 	if len(rec.Steps) != 1 || rec.Steps[0].State != everonce.StepDone {
 		e.Errorf("the completed record has %d steps, want 1", len(rec.Steps))
+	}
+}
+
+// checkStepResults saves results of steps of every kind and size: what the next attempt is told equals what was saved.
+func checkStepResults(e *env) {
+	large := make([]byte, min(e.caps.MaxResult, 1<<17)) // more than a column of 64 KiB has room for
+	for i := range large {
+		large[i] = byte(i * 131 >> 3)
+	}
+	a := e.claimed(claimReq(e.key()))
+	saved := append(results(), everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: large, Summary: large[:min(len(large), everonce.MaxSummaryLen)]})
+	for i, res := range saved {
+		req := a.stepping(fmt.Sprint("step ", i), everonce.StepDone)
+		req.Step.Result = res
+		e.is(fmt.Sprintf("SaveStep with %v of %d bytes", res.Kind, len(res.Data)), a.step(req), nil)
+	}
+	a.released(everonce.StateReleased)
+	b := e.claimed(a.taking(everonce.TakeNone))
+	for what, rec := range map[string]everonce.Record{"told to the next attempt": b.rec, "read": e.get(a.key())} {
+		if len(rec.Steps) != len(saved) {
+			e.Fatalf("%d steps are %s, want %d", len(rec.Steps), what, len(saved))
+		}
+		for i, step := range rec.Steps {
+			if got, want := normalResult(step.Result), normalResult(saved[i]); !reflect.DeepEqual(got, want) {
+				e.Errorf("as it is %s, the result of a step %s", what, diffResult(got, want))
+			}
+		}
 	}
 }
