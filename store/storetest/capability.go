@@ -17,6 +17,7 @@ func capabilityChecks() []check {
 		{name: "Lister/SelectsByScope", run: checkListScope, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "Lister/SelectsByState", run: checkListStates, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "ScopeDeleter/ForgetsATenantAndNobodyElse", run: checkDeleteScope, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "ScopeDeleter/ForgetsAPartOfATenantAndNoMore", run: checkDeletePart, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
@@ -220,6 +221,35 @@ func checkDeleteScope(e *env) {
 	}
 	for name, a := range outside {
 		e.same("the "+name+" record of another tenant", e.get(a.key()), before[name])
+	}
+}
+
+// checkDeletePart forgets one scope of a tenant: not the tenant's others, nor one whose name begins alike or is like a
+// pattern of it.
+func checkDeletePart(e *env) {
+	tenant := string(e.scope)
+	kept := make(map[everonce.Scope]*attempt)
+	add := func(parts ...string) (everonce.Scope, *attempt) {
+		scope := everonce.ScopeOf(parts...)
+		a := e.claimed(claimReq(everonce.Key{Scope: scope, ID: "x"}))
+		a.completed("done")
+		return scope, a
+	}
+	for _, parts := range [][]string{{tenant}, {tenant, "charge"}, {tenant, "charges"}, {tenant, "charge_"}, {tenant, "Charge"}, {tenant + "x", "charg_"}} {
+		scope, a := add(parts...)
+		kept[scope] = a
+	}
+	part, inside := add(tenant, "charg_")
+	_, deeper := add(tenant, "charg_", "card")
+	if got := e.deleteScope(part); got != 2 {
+		e.Errorf("%d records were deleted, want the 2 of the scope", got)
+	}
+	e.absent(inside.key())
+	e.absent(deeper.key())
+	for scope, a := range kept {
+		if res := e.claim(a.taking(everonce.TakeNone)); res.Decision != everonce.DecideReplay {
+			e.Errorf("after the deletion of %q, a duplicate in %q is %v, want replay: its operation is forgotten, and runs again", part, scope, res.Decision)
+		}
 	}
 }
 

@@ -30,6 +30,10 @@ func endBugs() []bug {
 				return &purgeOf{planted: planted{s}, state: everonce.StateReleased}
 			}),
 		},
+		{
+			name: "a scope is deleted with its tenant", caught: "ScopeDeleter/ForgetsAPartOfATenantAndNoMore",
+			plant: both(func(s everonce.Store) everonce.Store { return &deleteTenant{planted{s}} }),
+		},
 	}
 }
 
@@ -95,4 +99,14 @@ func (s *purgeOf) Purge(ctx context.Context, req everonce.PurgeRequest) (everonc
 		return true
 	})
 	return s.Store.Purge(ctx, req)
+}
+
+// deleteTenant deletes by the first part of a scope.
+type deleteTenant struct{ planted }
+
+func (s *deleteTenant) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
+	if parts := req.Scope.Parts(); len(parts) > 0 {
+		req.Scope = everonce.ScopeOf(parts[0])
+	}
+	return s.Store.(everonce.ScopeDeleter).DeleteScope(ctx, req)
 }
