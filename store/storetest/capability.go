@@ -21,6 +21,7 @@ func capabilityChecks() []check {
 		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
+		{name: "IdentityKeeper/ReadsWhatItKeeps", run: checkReadIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
 		{name: "Recaller/OnlyWhatAClaimWouldReplay", run: checkRecall, needs: func(c Capabilities) bool { return c.Recaller }},
 		{name: "ChangeWaiter/WordComesWhenAnAttemptEnds", run: checkWatch, needs: func(c Capabilities) bool { return c.ChangeWaiter }},
 		{name: "ChangeWaiter/AWaiterOfAnotherProcessIsWoken", run: checkWatchWakes, needs: func(c Capabilities) bool { return c.ChangeWaiter }},
@@ -342,6 +343,27 @@ func checkIdentity(e *env) {
 	e.is("KeepIdentity of the first", keep(e.h.Peer, winner), nil)
 	e.is("KeepIdentity of another", keep(e.s, loser), everonce.ErrIdentity)
 	e.is("KeepIdentity of none", keep(e.s, [32]byte{}), everonce.ErrIdentity)
+}
+
+// checkReadIdentity reads what the store is bound to, where it can be read: that is all that DoTx compares.
+func checkReadIdentity(e *env) {
+	read := func(when string, want [32]byte, is bool) {
+		for _, s := range []everonce.Store{e.s, e.h.Peer} {
+			r, can := s.(everonce.IdentityReader)
+			if !can {
+				continue
+			}
+			if check, bound, err := r.ReadIdentity(e.ctx); err != nil || bound != is || check != want {
+				e.Errorf("%s, what is read is bound: %v, equal: %v, %v; want %v", when, bound, check == want, err, is)
+			}
+		}
+	}
+	read("before an identity is kept", [32]byte{}, false)
+	k := e.s.(everonce.IdentityKeeper)
+	e.is("KeepIdentity", k.KeepIdentity(e.ctx, [32]byte{1}), nil)
+	read("when one is kept", [32]byte{1}, true)
+	e.is("KeepIdentity of another", k.KeepIdentity(e.ctx, [32]byte{2}), everonce.ErrIdentity)
+	read("when another was refused", [32]byte{1}, true)
 }
 
 func checkNoIdentity(e *env) {

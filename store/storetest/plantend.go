@@ -34,6 +34,10 @@ func endBugs() []bug {
 			name: "a scope is deleted with its tenant", caught: "ScopeDeleter/ForgetsAPartOfATenantAndNoMore",
 			plant: both(func(s everonce.Store) everonce.Store { return &deleteTenant{planted{s}} }),
 		},
+		{
+			name: "an identity that is not read", caught: "IdentityKeeper/ReadsWhatItKeeps",
+			plant: both(func(s everonce.Store) everonce.Store { return &unboundIdentity{planted{s}} }),
+		},
 	}
 }
 
@@ -109,4 +113,15 @@ func (s *deleteTenant) DeleteScope(ctx context.Context, req everonce.DeleteScope
 		req.Scope = everonce.ScopeOf(parts[0])
 	}
 	return s.Store.(everonce.ScopeDeleter).DeleteScope(ctx, req)
+}
+
+// unboundIdentity keeps an identity, and never finds it again.
+type unboundIdentity struct{ planted }
+
+func (s *unboundIdentity) KeepIdentity(ctx context.Context, check [32]byte) error {
+	return s.Store.(everonce.IdentityKeeper).KeepIdentity(ctx, check)
+}
+
+func (s *unboundIdentity) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
+	return check, false, nil
 }

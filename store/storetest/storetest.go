@@ -47,7 +47,7 @@ type Harness struct {
 // that is not declared, or the other way around, is a failure.
 type Capabilities struct {
 	// Lister, ScopeDeleter, HealthChecker, IdentityKeeper, Recaller and ChangeWaiter: the store implements the
-	// interface of that name.
+	// interface of that name. An IdentityKeeper that is an everonce.IdentityReader too is tested as one.
 	Lister         bool
 	ScopeDeleter   bool
 	HealthChecker  bool
