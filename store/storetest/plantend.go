@@ -35,6 +35,10 @@ func endBugs() []bug {
 			plant: both(func(s everonce.Store) everonce.Store { return &deleteTenant{planted{s}} }),
 		},
 		{
+			name: "a brief read without the fingerprint", caught: "Rule20/ABriefReadTellsADuplicateAsMuch",
+			plant: both(func(s everonce.Store) everonce.Store { return &briefWithoutFingerprint{planted{s}} }),
+		},
+		{
 			name: "an identity that is not read", caught: "IdentityKeeper/ReadsWhatItKeeps",
 			plant: both(func(s everonce.Store) everonce.Store { return &unboundIdentity{planted{s}} }),
 		},
@@ -113,6 +117,17 @@ func (s *deleteTenant) DeleteScope(ctx context.Context, req everonce.DeleteScope
 		req.Scope = everonce.ScopeOf(parts[0])
 	}
 	return s.Store.(everonce.ScopeDeleter).DeleteScope(ctx, req)
+}
+
+// briefWithoutFingerprint reads too little for a duplicate of another request to be told.
+type briefWithoutFingerprint struct{ planted }
+
+func (s *briefWithoutFingerprint) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	got, err := s.Store.Get(ctx, req)
+	if req.Brief {
+		got.Record.Fingerprint = everonce.Fingerprint{}
+	}
+	return got, err
 }
 
 // unboundIdentity keeps an identity, and never finds it again.

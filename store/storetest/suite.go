@@ -5,7 +5,7 @@ import "slices"
 // storeChecks are the checks of every store.
 func storeChecks() []check {
 	return slices.Concat(
-		claimChecks(), fenceChecks(), raceChecks(), repeatChecks(), clockChecks(), purgeChecks(), stepChecks(), limitChecks(), contextChecks(),
+		claimChecks(), fenceChecks(), raceChecks(), repeatChecks(), briefChecks(), clockChecks(), purgeChecks(), stepChecks(), limitChecks(), contextChecks(),
 		durableChecks(), capabilityChecks(), generatedChecks(), engineChecks(), crashChecks(), historyChecks(),
 	)
 }
