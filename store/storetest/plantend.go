@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -41,6 +42,17 @@ func endBugs() []bug {
 		{
 			name: "an identity that is not read", caught: "IdentityKeeper/ReadsWhatItKeeps",
 			plant: both(func(s everonce.Store) everonce.Store { return &unboundIdentity{planted{s}} }),
+		},
+		{
+			name: "word of an end at every write", caught: "ChangeWaiter/WordComesWhenAnAttemptEnds",
+			plant: func(h Harness) Harness {
+				if h.Peer == nil {
+					h.Peer = h.Store
+				}
+				w := &words{ends: make(map[everonce.RecordID][]func())}
+				h.Store, h.Peer = &wordAtWrites{planted{h.Store}, w}, &wordAtWrites{planted{h.Peer}, w}
+				return h
+			},
 		},
 	}
 }
@@ -139,4 +151,45 @@ func (s *unboundIdentity) KeepIdentity(ctx context.Context, check [32]byte) erro
 
 func (s *unboundIdentity) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
 	return check, false, nil
+}
+
+// wordAtWrites sends word of an end with every renewal too. Word takes its time.
+type wordAtWrites struct {
+	planted
+	words *words
+}
+
+// words are the watches of a store, by all of its handles.
+type words struct {
+	mu   sync.Mutex
+	ends map[everonce.RecordID][]func()
+}
+
+func (s *wordAtWrites) Watch(ctx context.Context, req everonce.WatchRequest) (everonce.WatchResult, error) {
+	res, err := s.Store.(everonce.ChangeWaiter).Watch(ctx, req)
+	if err != nil {
+		return res, err
+	}
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	end := sync.OnceFunc(func() { close(ended) })
+	go func() {
+		select {
+		case <-res.Ended:
+			time.AfterFunc(20*time.Millisecond, end)
+		case <-stopped:
+		}
+	}()
+	s.words.mu.Lock()
+	defer s.words.mu.Unlock()
+	s.words.ends[req.ID] = append(s.words.ends[req.ID], end)
+	return everonce.WatchResult{Ended: ended, Stop: sync.OnceFunc(func() { res.Stop(); close(stopped) })}, nil
+}
+
+func (s *wordAtWrites) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	s.words.mu.Lock()
+	defer s.words.mu.Unlock()
+	for _, end := range s.words.ends[req.ID] {
+		time.AfterFunc(10*time.Millisecond, end)
+	}
+	return s.Store.Renew(ctx, req)
 }

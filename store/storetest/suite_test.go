@@ -3,6 +3,7 @@ package storetest
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -45,4 +46,17 @@ func TestARecorderKeepsFailuresToItself(t *testing.T) {
 	if got := watch(t, func(*recorder) {}); got != nil {
 		t.Errorf("recorded %q where nothing failed", got)
 	}
+}
+
+// runPart runs the checks of a group, and plants the bugs that they must find.
+func runPart(t *testing.T, group string, factory Factory, caps Capabilities) {
+	t.Helper()
+	caps = caps.withDefaults()
+	checks := slices.DeleteFunc(storeChecks(), func(c check) bool { return !strings.HasPrefix(c.name, group) })
+	bugs := slices.DeleteFunc(allBugs(), func(b bug) bool { return !strings.HasPrefix(b.caught, group) })
+	if len(checks) == 0 || len(bugs) == 0 {
+		t.Fatalf("%s: %d checks, %d planted bugs", group, len(checks), len(bugs))
+	}
+	runChecks(t, factory, caps, checks)
+	runBugs(t, factory, caps, checks, bugs)
 }

@@ -31,6 +31,15 @@ func (e *env) told(what string, w everonce.WatchResult) {
 	w.Stop()
 }
 
+// otherWord waits for word of another key, so that word which was sent before it has come too.
+func (e *env) otherWord() {
+	e.Helper()
+	a := e.claimed(claimReq(e.key()))
+	w := e.watch(a.req.ID)
+	a.completed("done")
+	e.told("the end of another attempt", w)
+}
+
 // checkWatch lets attempts end while others, of the same handle and of another, wait for word of it.
 func checkWatch(e *env) {
 	peer := e.to(e.reporter, e.h.Peer)
@@ -49,6 +58,8 @@ func checkWatch(e *env) {
 		stopped.Stop()
 		e.is("Renew", a.renew(a.renewal()), nil)
 		a.stepped("hook", everonce.StepDone)
+		e.otherWord()
+		peer.otherWord()
 		for _, w := range watches {
 			select {
 			case <-w.Ended:
