@@ -42,6 +42,8 @@ type env struct {
 	caps  Capabilities
 	scope everonce.Scope
 	keys  *atomic.Int64
+	// after runs a function when the check has ended, however it did.
+	after func(func())
 }
 
 func newEnv(t testing.TB, h Harness, caps Capabilities) *env {
@@ -54,7 +56,7 @@ func newEnv(t testing.TB, h Harness, caps Capabilities) *env {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hung)
 	t.Cleanup(cancel)
-	return &env{reporter: t, ctx: ctx, h: h, s: h.Store, caps: caps, scope: everonce.Scope("suite-" + random()), keys: new(atomic.Int64)}
+	return &env{reporter: t, ctx: ctx, h: h, s: h.Store, caps: caps, scope: everonce.Scope("suite-" + random()), keys: new(atomic.Int64), after: t.Cleanup}
 }
 
 // to returns the same world, reporting to r and calling the store s.

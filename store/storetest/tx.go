@@ -98,6 +98,9 @@ func (e *txEnv[Tx]) begin(req *everonce.ClaimRequest) *open[Tx] {
 	if err != nil {
 		e.Fatalf("Begin: %v", err)
 	}
+	if h != nil { // what a check that fails leaves open would hold up the cleaning
+		e.after(func() { _ = h.Rollback(context.Background()) }) //nolint:errcheck // after a commit it does nothing
+	}
 	o := &open[Tx]{TxHandle: h, e: e, res: res}
 	if req != nil {
 		o.req = *req
@@ -177,6 +180,7 @@ func (e *txEnv[Tx]) own() CallerTx[Tx] {
 	if err != nil {
 		e.Fatalf("the application's Begin: %v", err)
 	}
+	e.after(func() { _ = tx.Rollback(context.Background()) }) //nolint:errcheck // it has ended, unless the check has failed
 	return tx
 }
 
