@@ -77,7 +77,7 @@ func TestConformanceTxSQL(t *testing.T) {
 		store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: schema})
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
-		peer, err := pgxstore.New(admin(t), &pgxstore.Options{Schema: schema})
+		peer, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: schema})
 		noErr(t, err)
 		exec := func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
 			_, err := tx.ExecContext(ctx, text, args...)

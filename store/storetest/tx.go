@@ -13,7 +13,8 @@ type TxFactory[Tx any] func(t testing.TB) TxHarness[Tx]
 
 // TxHarness is a transactional store under test, and an application's data in the same database.
 type TxHarness[Tx any] struct {
-	// Harness holds the store, which implements everonce.TxStore[Tx].
+	// Harness holds the store, which implements everonce.TxStore[Tx]. If its Peer does too, it begins transactions as
+	// another process does.
 	Harness
 	// Apply has an effect of that name through the transaction, of the kind that doubles when it is done
 	// twice: it adds a row, or to a balance. It needs no check of its own.
@@ -59,6 +60,18 @@ type txEnv[Tx any] struct {
 	*env
 	app TxHarness[Tx]
 	txs everonce.TxStore[Tx]
+}
+
+// process returns the world as one of two processes has it: as this one, where the peer has no such transactions, or
+// would wait for those of the store.
+func (e *txEnv[Tx]) process(i int) *txEnv[Tx] {
+	txs, ok := e.h.Peer.(everonce.TxStore[Tx])
+	if i%2 == 0 || !ok || e.caps.OneWriter {
+		return e
+	}
+	c := *e
+	c.env, c.txs = e.to(e.reporter, e.h.Peer), txs
+	return &c
 }
 
 // inTx makes a check of one that needs transactions.

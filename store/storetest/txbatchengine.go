@@ -118,7 +118,7 @@ func checkManyBatches[Tx any](e *txEnv[Tx]) {
 	executed := make([]atomic.Int64, len(keys))
 	each(min(e.caps.Callers, 12), func(caller int) {
 		rng := rand.New(rand.NewPCG(7, uint64(caller))) //nolint:gosec // a seeded choice
-		t := e.txReceiver(e.txs)
+		t := e.txReceiver(e.process(caller).txs)
 		left := rng.Perm(len(keys))[:8]
 		for len(left) > 0 && e.ctx.Err() == nil {
 			mine := make([]everonce.Key, len(left))

@@ -146,7 +146,8 @@ func checkTxExclusive[Tx any](e *txEnv[Tx]) {
 	o := e.begin(txClaimReq(k))
 	o.apply(k.ID)
 	began := time.Now()
-	for range 3 {
+	for i := range 3 {
+		e := e.process(i)
 		e.told(txClaimReq(k), everonce.DecideInProgress)
 		e.decided(claimReq(k), everonce.DecideInProgress)
 		settle := claimReq(k)
@@ -193,6 +194,7 @@ func checkTxWinner[Tx any](e *txEnv[Tx]) {
 	k := e.key()
 	granted := make([]bool, min(e.caps.Callers, 16))
 	each(len(granted), func(i int) {
+		e := e.process(i)
 		for e.ctx.Err() == nil {
 			req := txClaimReq(k)
 			h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: hung})

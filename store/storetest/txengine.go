@@ -41,8 +41,8 @@ func (e *txEnv[Tx]) manyTransactions(opts ...everonce.CallOption) {
 	e.Helper()
 	key := e.key()
 	var executed atomic.Int64
-	each(min(e.caps.Callers, 32), func(int) {
-		t := e.txReceiver(e.txs)
+	each(min(e.caps.Callers, 32), func(i int) {
+		t := e.txReceiver(e.process(i).txs)
 		for {
 			res, err := everonce.Transact(e.ctx, t, key, func(ctx context.Context, tx Tx) (string, error) {
 				return "receipt", e.app.Apply(ctx, tx, key.ID)

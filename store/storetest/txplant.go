@@ -50,6 +50,20 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
+			name: "a transaction's key is locked in its own process alone", caught: "Rule01/ATransactionsClaimExcludesOthers",
+			plant: func(h Harness) Harness {
+				h.Store = &keysOfItsOwn[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				h.Peer = &keysOfItsOwn[Tx]{TxStore: h.Peer.(everonce.TxStore[Tx])}
+				return h
+			},
+			pointless: func(h Harness, c Capabilities) string {
+				if _, ok := h.Peer.(everonce.TxStore[Tx]); !ok || c.OneWriter {
+					return "no other process has such transactions at the same time"
+				}
+				return ""
+			},
+		},
+		{
 			name: "a lapsed claim is free in a transaction", caught: "Rule20/AClaimInATransactionIsDecidedAsSpecified",
 			plant: func(h Harness) Harness {
 				h.Store = &lapsedIsFree[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
