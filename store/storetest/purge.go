@@ -58,6 +58,7 @@ func purgeChecks() []check {
 			e.same("the new record", e.get(a.key()), want)
 		}},
 		{name: "Rule13/AReclaimedKeySurvivesAPurge", run: checkReclaimed},
+		{name: "Rule13/ALateCompletionSurvivesAPurge", run: checkCompletionMeetsPurge},
 	}
 }
 
@@ -244,6 +245,44 @@ func checkReclaimed(e *env) {
 				e.Fatalf("a purge removed a record that had been claimed anew")
 			}
 			a.completed(fmt.Sprint("again ", i))
+		}
+	}
+}
+
+// checkCompletionMeetsPurge lets purges race with completions of attempts whose records are gone by time: one that was
+// accepted stands, whatever a purge had seen before it.
+func checkCompletionMeetsPurge(e *env) {
+	for range 5 {
+		late := make([]*attempt, 8)
+		for i := range late {
+			req := claimReq(e.key())
+			req.Lifetime, req.ExpireUnsettled = everonce.Lifetime{Retention: short}, true
+			late[i] = e.claimed(req)
+			late[i].lapse()
+			late[i].req.Lifetime = forLong
+		}
+		e.pass(short)
+		errs := make([]error, len(late)+2)
+		each(len(errs), func(i int) {
+			if i < len(late) {
+				_, errs[i] = e.s.Complete(e.ctx, late[i].completion("late"))
+			} else {
+				_, errs[i] = e.handle(i).Purge(e.ctx, everonce.PurgeRequest{Limit: 1000})
+			}
+		})
+		for i, a := range late {
+			if errs[i] != nil {
+				e.is("Complete of a record that is gone, under a purge", errs[i], everonce.ErrLeaseLost)
+				e.absent(a.key())
+				continue
+			}
+			if rec := e.look(a.req.ID); !rec.Found || rec.Record.State != everonce.StateCompleted {
+				e.Fatalf("a purge removed a result that had been accepted")
+			}
+			e.decided(a.taking(everonce.TakeNone), everonce.DecideReplay)
+		}
+		for _, err := range errs[len(late):] {
+			e.ok("Purge", err)
 		}
 	}
 }

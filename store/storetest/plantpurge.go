@@ -1,0 +1,77 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+
+	"github.com/everonce/everonce"
+)
+
+// removalBugs are removals that look first and remove later, what was not to be removed any more. Each has its race run.
+func removalBugs() []bug {
+	return []bug{
+		{
+			name: "a purge that compares the token alone", caught: "Rule13/ALateCompletionSurvivesAPurge",
+			plant: func(h Harness) Harness {
+				s := &purgeByToken{planted: planted{h.Store}, selected: new(meeting), completed: new(meeting)}
+				h.Store, h.Peer = s, s
+				return h
+			},
+			pointless: func(_ Harness, c Capabilities) string {
+				if c.RemovesByItself {
+					return "what is gone by time is not there any more, for a purge or a completion"
+				}
+				return ""
+			},
+		},
+	}
+}
+
+// purgeByToken selects what is gone, and later removes what has the same token still: its own attempt may have
+// completed it since.
+type purgeByToken struct {
+	planted
+	selected, completed *meeting
+	claims              sync.Map // tokens, by their record's ID
+	removed             sync.Map
+}
+
+func (s *purgeByToken) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if err == nil && res.Decision == everonce.DecideClaimed {
+		s.claims.Store(req.ID, res.Record.Token)
+	}
+	return res, err
+}
+
+func (s *purgeByToken) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	got, err := s.Store.Get(ctx, req)
+	if _, gone := s.removed.Load(req.ID); gone && err == nil {
+		return everonce.GetResult{Now: got.Now}, nil
+	}
+	return got, err
+}
+
+func (s *purgeByToken) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID}); err == nil && !got.Found {
+		s.selected.wait(req.ID)
+		defer s.completed.tell(req.ID)
+	}
+	return s.Store.Complete(ctx, req)
+}
+
+func (s *purgeByToken) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	s.claims.Range(func(key, token any) bool {
+		id := key.(everonce.RecordID)
+		if got, err := s.Get(ctx, everonce.GetRequest{ID: id}); err != nil || got.Found {
+			return true
+		}
+		s.selected.tell(id)
+		s.completed.wait(id)
+		if got, err := s.Get(ctx, everonce.GetRequest{ID: id}); err == nil && got.Found && got.Record.Token == token.(everonce.Token) {
+			s.removed.Store(id, true)
+		}
+		return true
+	})
+	return s.Store.Purge(ctx, req)
+}
