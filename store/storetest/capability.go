@@ -18,6 +18,7 @@ func capabilityChecks() []check {
 		{name: "Lister/SelectsByState", run: checkListStates, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "ScopeDeleter/ForgetsATenantAndNobodyElse", run: checkDeleteScope, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/ForgetsAPartOfATenantAndNoMore", run: checkDeletePart, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "ScopeDeleter/SparesAClaimThatComesMeanwhile", run: checkDeleteMeets, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
@@ -251,6 +252,40 @@ func checkDeletePart(e *env) {
 		if res := e.claim(a.taking(everonce.TakeNone)); res.Decision != everonce.DecideReplay {
 			e.Errorf("after the deletion of %q, a duplicate in %q is %v, want replay: its operation is forgotten, and runs again", part, scope, res.Decision)
 		}
+	}
+}
+
+// checkDeleteMeets lets deletions race with claims of released keys: a claim that was granted is live, and stands.
+func checkDeleteMeets(e *env) {
+	for range 5 {
+		released := make([]*attempt, 8)
+		for i := range released {
+			released[i] = e.claimed(claimReq(e.key()))
+			released[i].released(everonce.StateReleased)
+		}
+		e.pass(short) // tokens grow by the clock, where a record is gone
+		results := make([]everonce.ClaimResult, len(released))
+		errs := make([]error, len(released)+1)
+		reqs := make([]everonce.ClaimRequest, len(released))
+		each(len(errs), func(i int) {
+			if i < len(released) {
+				reqs[i] = released[i].taking(everonce.TakeNone)
+				results[i], errs[i] = e.s.Claim(e.ctx, reqs[i])
+			} else {
+				_, errs[i] = e.h.Peer.(everonce.ScopeDeleter).DeleteScope(e.ctx, everonce.DeleteScopeRequest{Scope: e.scope, Limit: 100})
+			}
+		})
+		for i, a := range released {
+			if errs[i] != nil || results[i].Decision != everonce.DecideClaimed {
+				e.Fatalf("Claim under a deletion: %v, %v; want claimed", results[i].Decision, errs[i])
+			}
+			b := attemptOf(e, reqs[i], results[i])
+			if !a.live(b) {
+				e.Fatalf("a deletion removed a record that had been claimed meanwhile: another attempt runs beside it")
+			}
+			b.completed("done")
+		}
+		e.ok("DeleteScope", errs[len(released)])
 	}
 }
 

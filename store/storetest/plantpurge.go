@@ -24,6 +24,14 @@ func removalBugs() []bug {
 				return ""
 			},
 		},
+		{
+			name: "a deletion of what was claimed meanwhile", caught: "ScopeDeleter/SparesAClaimThatComesMeanwhile",
+			plant: func(h Harness) Harness {
+				s := &deleteSelected{planted: planted{h.Store}, selected: new(meeting), claimed: new(meeting)}
+				h.Store, h.Peer = s, s
+				return h
+			},
+		},
 	}
 }
 
@@ -74,4 +82,46 @@ func (s *purgeByToken) Purge(ctx context.Context, req everonce.PurgeRequest) (ev
 		return true
 	})
 	return s.Store.Purge(ctx, req)
+}
+
+// deleteSelected selects what is not live, and later removes what it has selected.
+type deleteSelected struct {
+	planted
+	selected, claimed *meeting
+	keys, removed     sync.Map
+}
+
+func (s *deleteSelected) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if _, known := s.keys.LoadOrStore(req.ID, true); known {
+		s.selected.wait(req.ID)
+		defer s.claimed.tell(req.ID)
+	}
+	return s.Store.Claim(ctx, req)
+}
+
+func (s *deleteSelected) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	got, err := s.Store.Get(ctx, req)
+	if _, gone := s.removed.Load(req.ID); gone && err == nil {
+		return everonce.GetResult{Now: got.Now}, nil
+	}
+	return got, err
+}
+
+func (s *deleteSelected) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
+	var ids []everonce.RecordID
+	s.keys.Range(func(key, _ any) bool {
+		got, err := s.Get(ctx, everonce.GetRequest{ID: key.(everonce.RecordID)})
+		if err == nil && got.Found && got.Record.Scope.Within(req.Scope) && got.Record.StateAt(got.Now) != everonce.StateClaimed {
+			ids = append(ids, got.Record.ID)
+		}
+		return true
+	})
+	for _, id := range ids {
+		s.selected.tell(id)
+	}
+	for _, id := range ids {
+		s.claimed.wait(id)
+		s.removed.Store(id, true)
+	}
+	return s.Store.(everonce.ScopeDeleter).DeleteScope(ctx, req)
 }
