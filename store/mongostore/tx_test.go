@@ -48,7 +48,7 @@ func TestConformanceTx(t *testing.T) {
 			return err
 		}
 		return storetest.TxHarness[*mongo.Session]{
-			Harness: storetest.Harness{Store: newTxStore(t, db, name), Peer: newTxStore(t, otherDatabase(t), name)},
+			Harness: storetest.Harness{Store: newTxStore(t, db, name), Peer: newTxStore(t, db, name)},
 			Apply: func(ctx context.Context, tx *mongo.Session, name string) error {
 				return apply(ctx, tx, bson.D{{Key: "name", Value: name}})
 			},

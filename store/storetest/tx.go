@@ -14,7 +14,7 @@ type TxFactory[Tx any] func(t testing.TB) TxHarness[Tx]
 // TxHarness is a transactional store under test, and an application's data in the same database.
 type TxHarness[Tx any] struct {
 	// Harness holds the store, which implements everonce.TxStore[Tx]. If its Peer does too, it begins transactions as
-	// another process does.
+	// another process does, and Apply is given those too.
 	Harness
 	// Apply has an effect of that name through the transaction, of the kind that doubles when it is done
 	// twice: it adds a row, or to a balance. It needs no check of its own.
