@@ -19,7 +19,8 @@ const (
 	// version wrote.
 	Later
 	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed once too often; a record that can not
-	// be read; and messages that can not be handled at all.
+	// be read; and messages that can not be handled at all. Where the dead letters take no more, it comes again after the
+	// longest delay instead, to be handled and buried then.
 	Bury
 	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.
 	// Outcomes not_recorded and store_error, failed where the store did before the handler was called, unknown where asking again

@@ -211,18 +211,23 @@ func (s *server) handling() (context.Context, context.CancelFunc) {
 }
 
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
-// Nobody else waits for it: a queue of dead letters that is full must not stop what needs none.
+// A dead letter that is refused comes again later: those that wait in hand would soon be all that there may be in hand.
 func (s *server) settle(d Delivery, v Verdict) {
 	gate := newGate(s.PauseMin, s.PauseMax)
 	for {
 		err := s.answer(d, v)
-		if err == nil {
+		switch {
+		case err == nil:
 			s.answered(v)
 			return
-		}
-		if errors.Is(err, ErrGone) {
+		case errors.Is(err, ErrGone):
 			s.Log.InfoContext(s.work, "consume: the broker will deliver a message again", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
 			return
+		case v.Disposition == Bury && errors.Is(err, ErrRefused):
+			v.Disposition, v.After = Later, s.c.retry.Max
+			s.Log.WarnContext(s.work, "consume: the dead letters take no more: a message comes again later", "consumer", s.c.name, "key", v.KeyHash,
+				"reason", v.Letter.Reason, "after", v.After, "error", err)
+			continue
 		}
 		pause := gate.shut()
 		s.Log.WarnContext(s.work, "consume: the broker did not take an answer", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "pause", pause, "error", err)

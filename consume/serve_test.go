@@ -220,7 +220,7 @@ func TestAnswersAreRepeated(t *testing.T) {
 	})
 }
 
-// A message whose dead letter the broker does not take, because its queue is full, waits in hand, and those behind it do not.
+// A message whose dead letter the broker does not take, because it is short of memory, waits in hand, and those behind it do not.
 func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
@@ -256,6 +256,32 @@ func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 		}
 		if !slices.Equal(poison.ended, []string{"bury no_key"}) {
 			t.Errorf("the poison ended as %v", poison.ended)
+		}
+	})
+}
+
+// A dead letter that its queue refuses comes again later, without counting, and at once: nobody waits for that.
+func TestARefusedDeadLetterComesAgainLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), done)
+		refused := fmt.Errorf("%w: it is full", consume.ErrRefused)
+		poison, again, behind := message(""), message(""), message("m-1")
+		poison.fails = []error{refused}
+		again.fails = []error{refused, refused, refused} // and then the queue of its delay is full
+		in := make(chan consume.Delivery, 3)
+		for _, d := range []*delivery{poison, again, behind} {
+			in <- d
+		}
+		close(in)
+		began := time.Now()
+		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(poison.ended, []string{"retry false"}) || !slices.Equal(again.ended, []string{"retry false"}) || !slices.Equal(behind.ended, []string{"ack"}) {
+			t.Errorf("they ended as %v, %v and %v", poison.ended, again.ended, behind.ended)
+		}
+		if took := time.Since(began); took != 3*time.Second { // for the full queue of the second's delay
+			t.Errorf("it took %v", took)
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
 )
 
 // publisher publishes to queues, and returns when the broker has taken the message over. It has a connection of its
@@ -46,7 +48,8 @@ type publishing struct {
 var (
 	errBlocked         = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
 	errNotTaken        = errors.New("rabbitonce: the broker did not take a message over")
-	errUnroutable      = errors.New("rabbitonce: there is no such queue")
+	errUnroutable      = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
+	errFull            = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
 	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
 )
 
@@ -179,10 +182,13 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 		}
 	default:
 	}
-	if !confirm.Acked() {
+	switch {
+	case confirm.Acked():
+		return nil
+	case c.ch.IsClosed(): // the library says no to what waits then
 		return errNotTaken
 	}
-	return nil
+	return fmt.Errorf("%w: %q", errFull, queue)
 }
 
 func (p *publisher) close() error {

@@ -1,0 +1,94 @@
+package rabbitonce_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// poisoned runs a consumer whose dead letters take no more, for which spoil sees. It sends more messages that can not be handled
+// than may be in hand, with a good one behind them, and wants that one to be handled, and the log to tell of the others.
+func (b *bench) poisoned(spoil func(), why string) (poison int) {
+	b.t.Helper()
+	log := &lines{}
+	opts := &rabbitonce.Options{Prefetch: 4, Workers: consume.Workers{Concurrency: 2, Log: slog.New(slog.NewTextHandler(log, nil))}}
+	r := b.run(specOf(nothing), opts)
+	spoil()
+	poison = 2*opts.Prefetch + 1
+	for i := range poison {
+		b.send(amqp.Publishing{MessageId: fmt.Sprint("poison-", i), Body: []byte("no json")})
+	}
+	b.send(message("good"))
+	for r.verdict().Outcome != everonce.Executed {
+	}
+	text := log.String()
+	for _, want := range []string{"level=WARN", "the dead letters take no more", "reason=undecodable", b.queue.DeadLetters, why} {
+		if !strings.Contains(text, want) {
+			b.t.Errorf("the log is without %q: %s", want, text)
+		}
+	}
+	return poison
+}
+
+// A queue of dead letters that is full, and rejects what comes, holds up nothing: what can not be buried comes again later,
+// without counting, and is buried when there is room.
+func TestFullDeadLettersBlockNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, full); err != nil {
+		t.Fatal(err)
+	}
+	poison := b.poisoned(func() {}, "it is full")
+	buried := map[string]bool{}
+	for range poison {
+		d := b.letter() // and there is room for the next one
+		id, _ := d.Headers["x-everonce-message-id"].(string)
+		if buried[id] || d.Headers["x-everonce-retries"] != nil || d.Headers["x-everonce-attempts"] != int64(1) {
+			t.Errorf("%s came twice, or was counted: %v", id, d.Headers)
+		}
+		buried[id] = true
+	}
+	for _, name := range b.queues() {
+		b.wantLength(name, 0)
+	}
+}
+
+// A queue of dead letters that is gone, and may not be declared, holds up nothing either.
+func TestMissingDeadLettersBlockNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	b.queue.Topology = rabbitonce.Check
+	poison := b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "there is no such queue")
+	b.queue.Topology = rabbitonce.Declare
+	b.declare()
+	b.wantLength(b.queue.DeadLetters, poison)
+}
