@@ -24,6 +24,7 @@ type Consumer struct {
 	observe func(context.Context, *Message, Verdict)
 
 	id      func(everonce.Key) everonce.RecordID
+	ready   func(context.Context) error // of the receiver; nil where there is none
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
 }
@@ -56,7 +57,7 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 		options = append(options, everonce.EffectsInSteps())
 	}
 	c := newConsumer(common)
-	c.id = recv.RecordID
+	c.id, c.ready = recv.RecordID, recv.Ready
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Do(ctx, recv, key, func(ctx context.Context, _ *everonce.Attempt) (struct{}, error) {
@@ -84,7 +85,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 		}
 	}
 	c := newConsumer(common)
-	c.id = recv.RecordID
+	c.id, c.ready = recv.RecordID, recv.Ready
 	life, codec := everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{

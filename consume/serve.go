@@ -84,11 +84,16 @@ func (w *Workers) checked() (Workers, error) {
 
 // Serve handles what comes through in until ctx ends or in is closed. Then it drains: it takes nothing more,
 // and returns when what it had begun has been handled and answered. What it has kept in hand because the store
-// is down is left when ctx ends, and not before: the adapter closes its channel, and the broker delivers it again. The error wraps
-// [everonce.ErrInvalidArgument], or is nil.
+// is down is left when ctx ends, and not before: the adapter closes its channel, and the broker delivers it again.
+//
+// A store that is away is waited for. One that no waiting makes usable is an error, before anything is taken: it wraps
+// [everonce.ErrSchema] or [everonce.ErrIdentity]. Any other error wraps [everonce.ErrInvalidArgument].
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
 	w, err := c.workers(workers)
 	if err != nil {
+		return err
+	}
+	if err := c.usable(ctx); err != nil {
 		return err
 	}
 	s := &server{Workers: w, c: c, ending: ctx, gate: newGate(w.PauseMin, w.PauseMax), collecting: make(chan struct{}, 1)}
@@ -101,6 +106,18 @@ func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Worke
 	})
 	defer forget()
 	s.serve(in)
+	return nil
+}
+
+// usable says what is wrong with the store that its coming back would not mend: its tables are missing, or it is bound to another
+// identity secret. Each message would be kept in hand for that, for ever.
+func (c *Consumer) usable(ctx context.Context) error {
+	if c.ready == nil {
+		return nil
+	}
+	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrIdentity) {
+		return fmt.Errorf("consume: the consumer %q can not begin: %w", c.name, err)
+	}
 	return nil
 }
 

@@ -63,8 +63,8 @@ var errRan = fmt.Errorf("%w: rabbitonce: a consumer runs once; it ran already, o
 // Run handles messages until ctx ends. Then it drains: the broker sends nothing more, what had been sent ahead is
 // given back, what is being handled is finished and acknowledged within [consume.Workers.DrainWithin], and the
 // connections are closed, by which the broker gets back what was kept in hand. A connection that is lost is made
-// again, for as long as that takes. Run is called once. The error wraps [everonce.ErrInvalidArgument], or is of
-// closing.
+// again, for as long as that takes. Run is called once. The error wraps [everonce.ErrInvalidArgument], is that of
+// [consume.Consumer.Serve] where the store can not be used, or is of closing.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.ran {
@@ -76,9 +76,14 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.first = nil
 	c.mu.Unlock()
 
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	in := make(chan consume.Delivery)
 	served := make(chan error, 1)
-	go func() { served <- c.handler.Serve(ctx, in, &c.opts.Workers) }()
+	go func() {
+		defer end() // it may refuse to begin
+		served <- c.handler.Serve(ctx, in, &c.opts.Workers)
+	}()
 	s = c.feed(ctx, s, in)
 	if s != nil {
 		s.leave()

@@ -1,0 +1,73 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// boundStore has an answer to the first question of a receiver.
+type boundStore struct {
+	everonce.Store
+	answer atomic.Pointer[error]
+}
+
+func (s *boundStore) KeepIdentity(context.Context, [32]byte) error {
+	if err := s.answer.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// A store without its tables, or that is bound to another identity secret, can not be waited for: the consumer says so at its
+// start, and takes nothing.
+func TestAStoreThatNoWaitingMendsIsTold(t *testing.T) {
+	for _, why := range []error{everonce.ErrSchema, everonce.ErrIdentity} {
+		store := &boundStore{Store: memstore.New(nil)}
+		answer := fmt.Errorf("%w: %w: run Migrate", everonce.ErrStore, why)
+		store.answer.Store(&answer)
+		in := make(chan consume.Delivery, 1)
+		in <- message("m-1")
+		close(in)
+		err := serving(t, store, done).Serve(t.Context(), in, &consume.Workers{Log: quiet})
+		if !errors.Is(err, why) || !strings.Contains(err.Error(), "billing") || !strings.Contains(err.Error(), "run Migrate") {
+			t.Errorf("%v: it ended with %v", why, err)
+		}
+		if len(in) != 1 {
+			t.Errorf("%v: a message was taken", why)
+		}
+	}
+}
+
+// A store that is away at the start is waited for.
+func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &boundStore{Store: memstore.New(nil)}
+		store.answer.Store(&errDown)
+		in := make(chan consume.Delivery, 1)
+		d := message("m-1")
+		in <- d
+		close(in)
+		served := make(chan error, 1)
+		go func() { served <- serving(t, store, done).Serve(t.Context(), in, &consume.Workers{Log: quiet}) }()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if how := d.how(); len(how) != 0 {
+			t.Errorf("it ended as %v while the store was away", how)
+		}
+		store.answer.Store(nil)
+		if err := <-served; err != nil || !slices.Equal(d.ended, []string{"ack"}) {
+			t.Errorf("it ended as %v, %v", d.ended, err)
+		}
+	})
+}
