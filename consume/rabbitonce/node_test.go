@@ -3,9 +3,6 @@ package rabbitonce_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,69 +12,23 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/ownserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // node is a broker of a test's own, which it may ill-treat.
-type node struct {
-	t   *testing.T
-	dir string
-	url string
-}
-
-func newNode(t *testing.T) *node {
-	t.Helper()
-	n := &node{t: t, dir: t.TempDir()}
-	t.Cleanup(func() { n.services("down", "rabbitmq") })
-	n.services("up", "rabbitmq")
-	for line := range strings.Lines(n.services("env", "rabbitmq")) {
-		if _, value, ok := strings.Cut(strings.TrimSpace(line), "EVERONCE_TEST_RABBITMQ_URL="); ok {
-			n.url = strings.Trim(value, `'"`)
-		}
-	}
-	if n.url == "" {
-		t.Fatal("these tests start a broker of their own: they need rabbitmq-server on this machine (scripts/services up rabbitmq installs it on Debian, for root)")
-	}
-	return n
-}
-
-// services runs the repository's script on the node's own folder.
-func (n *node) services(args ...string) string {
-	n.t.Helper()
-	return n.run(exec.Command(filepath.Join("..", "..", "scripts", "services"), args...))
-}
+type node struct{ *ownserver.Server }
 
 // ctl runs rabbitmqctl on the node.
-func (n *node) ctl(args ...string) {
-	n.t.Helper()
-	script := `dir=$EVERONCE_SERVICES_DIR/rabbitmq; . ../../scripts/services.d/rabbitmq.sh; native_find && node rabbitmqctl "$@" || { tail -n 5 "$dir/log" >&2; exit 1; }`
-	n.run(exec.Command("bash", append([]string{"-c", script, "ctl"}, args...)...))
-}
-
-func (n *node) run(cmd *exec.Cmd) string {
-	n.t.Helper()
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "EVERONCE_") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+n.dir, "EVERONCE_NO_DOCKER=1")
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		n.t.Fatalf("%v: %v: %s", cmd.Args, err, said.String())
-	}
-	return string(out)
-}
+func (n *node) ctl(args ...string) { n.Run(`node rabbitmqctl "$@"`, args...) }
 
 // A broker that is ill-treated: one node for all, since it takes seconds to start.
 func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	n := &node{ownserver.Start(t, "rabbitmq")}
 	// Declared first: a broker that is killed within a second after it has declared a quorum queue has not written its name
 	// down (https://github.com/rabbitmq/ra/pull/443 mends that). It starts it as a new member, without its messages, which nobody elects.
-	b := newBenchOn(t, n.url)
+	b := newBenchOn(t, n.URL)
 	b.declare()
 	t.Run("TLS", n.tls)
 	t.Run("AcknowledgementTimeout", n.acknowledgementTimeout)
@@ -91,11 +42,11 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 func (n *node) acknowledgementTimeout(t *testing.T) {
 	n.ctl("eval", "application:set_env(rabbit, consumer_timeout, 1000), application:set_env(rabbit, channel_tick_interval, 500).")
 	defer n.ctl("eval", "application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
-	b := newBenchOn(t, n.url)
+	b := newBenchOn(t, n.URL)
 	opts, again := connections(nil)
 	ran := 0
 	end := make(chan struct{})
-	r := b.runOn(memstore.New(nil), n.url, specOf(func(context.Context, *consume.Message, order) error { ran++; <-end; return nil }), opts)
+	r := b.runOn(memstore.New(nil), n.URL, specOf(func(context.Context, *consume.Message, order) error { ran++; <-end; return nil }), opts)
 	b.send(message("m-1"))
 	wait(t, "the broker to close the channel", again)
 	r.wants(everonce.InProgress)
@@ -114,12 +65,12 @@ func (n *node) acknowledgementTimeout(t *testing.T) {
 // While the broker is short of memory it blocks whoever publishes: messages go on being handled and acknowledged, and
 // those that are to come later wait in hand until it takes them.
 func (n *node) blocked(t *testing.T) {
-	b := newBenchOn(t, n.url)
+	b := newBenchOn(t, n.URL)
 	complained := make(chan string, 10_000)
 	good, failing := make(chan struct{}), make(chan struct{})
 	failed := false
 	opts := &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained), Concurrency: 2}}
-	r := b.runOn(memstore.New(nil), n.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+	r := b.runOn(memstore.New(nil), n.URL, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.ID == "good" {
 			<-good
 			return nil
@@ -149,8 +100,8 @@ func (n *node) blocked(t *testing.T) {
 // A quorum queue without a leader, as after the loss of most of its nodes: the broker answers nothing that is asked of it.
 // That is told, and the consumer goes on once there is one.
 func (n *node) withoutLeader(t *testing.T) {
-	b := newBenchOn(t, n.url)
-	w := newWire(t, n.url)
+	b := newBenchOn(t, n.URL)
+	w := newWire(t, n.URL)
 	complained := make(chan string, 10_000)
 	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained)}})
 	b.send(message("m-1"))
@@ -178,7 +129,7 @@ func (n *node) restart(t *testing.T, b *bench) {
 	var mu sync.Mutex
 	ran := map[string]int{}
 	halfway := make(chan struct{})
-	r := b.runOn(memstore.New(nil), n.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+	r := b.runOn(memstore.New(nil), n.URL, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if ran[m.ID]++; len(ran) == messages/2 {
@@ -190,7 +141,7 @@ func (n *node) restart(t *testing.T, b *bench) {
 		return nil
 	}), nil)
 	wait(t, "half of them", halfway)
-	n.services("restart", "rabbitmq")
+	n.Restart()
 	for done := map[string]bool{}; len(done) < messages; {
 		if v := r.verdict(); v.Outcome == everonce.Executed {
 			if done[v.KeyHash] {
@@ -200,7 +151,7 @@ func (n *node) restart(t *testing.T, b *bench) {
 		}
 	}
 	var err error
-	if b.conn, err = amqp.Dial(n.url); err != nil {
+	if b.conn, err = amqp.Dial(n.URL); err != nil {
 		t.Fatal(err)
 	}
 	if b.ch, err = b.conn.Channel(); err != nil {

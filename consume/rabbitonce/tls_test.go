@@ -94,14 +94,14 @@ func (a *authority) write(name string, cert *x509.Certificate, key *ecdsa.Privat
 
 // listen makes the node listen for TLS too, with a certificate for 127.0.0.1 and broker.test, and returns the URL.
 func (n *node) listen(a *authority, more string) string {
-	n.t.Helper()
-	u, err := url.Parse(n.url)
+	a.t.Helper()
+	u, err := url.Parse(n.URL)
 	if err != nil {
-		n.t.Fatal("the node's URL is none")
+		a.t.Fatal("the node's URL is none")
 	}
 	plain, err := strconv.Atoi(u.Port())
 	if err != nil {
-		n.t.Fatal(err)
+		a.t.Fatal(err)
 	}
 	port := plain + 4000 // below what outgoing connections are given, as the node's own are
 	for ; ; port++ {
@@ -111,7 +111,7 @@ func (n *node) listen(a *authority, more string) string {
 			break
 		}
 		if port > plain+4100 {
-			n.t.Fatal("no port is free")
+			a.t.Fatal("no port is free")
 		}
 	}
 	n.ctl("eval", fmt.Sprintf(`{ok, _} = application:ensure_all_started(ssl),
@@ -155,13 +155,13 @@ func (n *node) tls(t *testing.T) {
 			"AnotherHost":          {strings.Replace(anybody, "127.0.0.1", "localhost", 1), &tls.Config{RootCAs: a.pool}, "not localhost"},
 			"AnotherName,InTheURL": {anybody + "?cacertfile=" + a.file("authority") + "&server_name_indication=other.test", nil, "not other.test"},
 			"NoFile":               {anybody + "?cacertfile=" + a.file("none"), nil, "no such file"},
-			"NotEncrypted":         {strings.Replace(n.url, "amqp", "amqps", 1), &tls.Config{RootCAs: a.pool}, "does not look like a TLS handshake"},
+			"NotEncrypted":         {strings.Replace(n.URL, "amqp", "amqps", 1), &tls.Config{RootCAs: a.pool}, "does not look like a TLS handshake"},
 			"OnlyEncrypted":        {encryptedOnly, nil, ""},
 			// From TLS 1.3 on a broker refuses a client after its handshake, which shows as a cut connection as well.
 			"NoClientCertificate":   {known, &tls.Config{RootCAs: a.pool, MaxVersion: tls.VersionTLS12}, "remote error: tls: "},
 			"NoClientCertificate13": {known, &tls.Config{RootCAs: a.pool}, ""},
 			"ForeignClient":         {known, &tls.Config{RootCAs: a.pool, MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{foreign(t)}}, "remote error: tls: "},
-			"ConfigurationNotUsed!": {n.url, &tls.Config{RootCAs: a.pool}, "amqps://"},
+			"ConfigurationNotUsed!": {n.URL, &tls.Config{RootCAs: a.pool}, "amqps://"},
 		} {
 			_, err := rabbitonce.OpenDeadLetters(t.Context(), tc.url, rabbitonce.Queue{Name: "any"}, &rabbitonce.Options{TLS: tc.tls})
 			wrong := rabbitonce.ErrUnreachable
@@ -171,7 +171,7 @@ func (n *node) tls(t *testing.T) {
 			if !errors.Is(err, wrong) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s: %v, want it to say %q", name, err, tc.says)
 			}
-			if u, _ := url.Parse(n.url); err != nil {
+			if u, _ := url.Parse(n.URL); err != nil {
 				if password, _ := u.User.Password(); strings.Contains(err.Error(), password) {
 					t.Errorf("%s: the error has the password", name)
 				}
@@ -190,7 +190,7 @@ func (n *node) tls(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBenchOn(t, n.url)
+			b := newBenchOn(t, n.URL)
 			r := b.runOn(memstore.New(nil), tc.url, specOf(nothing), &rabbitonce.Options{TLS: tc.tls})
 			b.send(message("m-1"))
 			r.wants(everonce.Executed)
@@ -210,7 +210,7 @@ func foreign(t *testing.T) tls.Certificate {
 // encrypted: messages, retries, dead letters, and the connection that is made again, all by TLS.
 func (n *node) encrypted(t *testing.T, address string, a *authority) {
 	t.Helper()
-	b := newBenchOn(t, n.url)
+	b := newBenchOn(t, n.URL)
 	opts, again := connections(&rabbitonce.Options{TLS: &tls.Config{RootCAs: a.pool}})
 	failed := false
 	r := b.runOn(memstore.New(nil), address, specOf(func(_ context.Context, m *consume.Message, _ order) error {

@@ -51,7 +51,7 @@ func TestMessagesKilledWorkers(t *testing.T) {
 func TestMessagesRestartedBroker(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "rabbitmq")
-	s := newStream(t, broker.url, named(t, "EVERONCE_TEST_POSTGRES_URL"))
+	s := newStream(t, broker.URL, named(t, "EVERONCE_TEST_POSTGRES_URL"))
 	broker.writeDown()
 	got := s.run(trouble{
 		strike: func(*messageProcess) { broker.kill() },
@@ -66,10 +66,10 @@ func TestMessagesRestartedBroker(t *testing.T) {
 func TestMessagesKilledStore(t *testing.T) {
 	t.Parallel()
 	store := startServer(t, "postgres")
-	s := newStream(t, named(t, "EVERONCE_TEST_RABBITMQ_URL"), store.url)
+	s := newStream(t, named(t, "EVERONCE_TEST_RABBITMQ_URL"), store.URL)
 	got := s.run(trouble{
 		strike: func(*messageProcess) { store.kill() },
-		mend:   func(*messageProcess) { store.start() },
+		mend:   func(*messageProcess) { store.Up() },
 		felt:   s.referee.failed,
 	})
 	got.wantOnce(t)

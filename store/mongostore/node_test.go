@@ -1,64 +1,25 @@
 package mongostore_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/ownserver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 // node is a server of a test's own, which it may kill.
 type node struct {
-	t   *testing.T
-	dir string
-	url string
-}
-
-func newNode(t *testing.T) *node {
-	t.Helper()
-	n := &node{t: t, dir: t.TempDir()}
-	t.Cleanup(func() { n.services("down") })
-	n.services("up")
-	for line := range strings.Lines(n.services("env")) {
-		if _, value, ok := strings.Cut(strings.TrimSpace(line), variable+"="); ok {
-			n.url = strings.Trim(value, `'"`)
-		}
-	}
-	if n.url == "" {
-		t.Fatal("this test starts a server of its own: it needs Java and Maven on this machine (scripts/services up mongodb installs them on Debian, for root)")
-	}
-	return n
-}
-
-// services runs the repository's script on the node's own folder.
-func (n *node) services(what string) string {
-	n.t.Helper()
-	cmd := exec.Command(filepath.Join("..", "..", "scripts", "services"), what, "mongodb") //nolint:gosec // the arguments are this file's
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "EVERONCE_") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+n.dir, "EVERONCE_NO_DOCKER=1")
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		n.t.Fatalf("%v: %v: %s", cmd.Args, err, said.String())
-	}
-	return string(out)
+	*ownserver.Server
+	t *testing.T
 }
 
 func (n *node) store() (*mongostore.Store, *mongo.Database) {
 	n.t.Helper()
-	db := connect(n.t, n.url, nil).Database(dbName)
+	db := connect(n.t, n.URL, nil).Database(dbName)
 	s, err := mongostore.New(n.t.Context(), db, nil)
 	noErr(n.t, err)
 	return s, db
@@ -68,7 +29,7 @@ func (n *node) store() (*mongostore.Store, *mongo.Database) {
 // and events.
 func TestKillOfTheServer(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	n := &node{ownserver.Start(t, "mongodb"), t}
 	ctx := t.Context()
 	s, db := n.store()
 	coll := db.Collection("event")
@@ -89,7 +50,7 @@ func TestKillOfTheServer(t *testing.T) {
 		_, err = mongostore.InsertOnce(ctx, coll, eventOf(key.ID, key.ID), byEvent)
 		noErr(t, err)
 	}
-	n.services("restart")
+	n.Restart()
 	s, db = n.store()
 	for _, c := range done {
 		res, err := s.Get(ctx, everonce.GetRequest{ID: c.Record.ID})
