@@ -14,6 +14,8 @@ type gateway struct {
 	rng      *rand.Rand
 	inFlight map[int]bool   // operations begun and not ended by the living worker
 	outcomes map[int]string // the latest answer that the worker got for an operation
+	done     map[int]bool   // operations of which a worker has heard that they are done
+	undone   []int          // those of them that were executed again after that, or unknown
 	calls    map[string]int // effects per key of a gateway that does not deduplicate
 	once     map[string]int // effects per key of one that does
 	free     int            // calls that pass before the gate closes
@@ -27,7 +29,7 @@ type gateway struct {
 
 func newGateway(seed uint64) *gateway {
 	return &gateway{
-		rng: rand.New(rand.NewPCG(seed, 1)), inFlight: map[int]bool{}, outcomes: map[int]string{},
+		rng: rand.New(rand.NewPCG(seed, 1)), inFlight: map[int]bool{}, outcomes: map[int]string{}, done: map[int]bool{},
 		calls: map[string]int{}, once: map[string]int{}, gate: make(chan struct{}), changed: make(chan struct{}),
 	}
 }
@@ -67,6 +69,7 @@ func (g *gateway) state() (inFlight, held int, changed <-chan struct{}) {
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	op, _ := strconv.Atoi(q.Get("op"))
+	g.remember(r.URL.Path, op, q.Get("outcome"))
 	switch r.URL.Path {
 	case "/begin":
 		g.mu.Lock()
@@ -88,6 +91,18 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.charge(q.Get("key"))
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// remember holds the service to its word: what it has called done is done.
+func (g *gateway) remember(path string, op int, outcome string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.done[op] && (path == "/touch" || path == "/charge" || outcome == "unknown"):
+		g.undone = append(g.undone, op)
+	case outcome == "executed" || outcome == "replayed":
+		g.done[op] = true
+	}
 }
 
 // charge takes effect before it is held, or after: which, is drawn.

@@ -302,6 +302,9 @@ func judge(t *testing.T, g *gateway, got audited, ops int) {
 			}
 		}
 	}
+	if len(g.undone) > 0 {
+		t.Errorf("operations that were done were executed again, or unknown: %v", g.undone)
+	}
 	if got.balance != -charged {
 		t.Errorf("the balance is %d, want %d", got.balance, -charged)
 	}

@@ -21,6 +21,7 @@ type audit struct {
 	// redoubled are those of doubled that were sent once: what doubled them is not their publisher.
 	redoubled int
 	foreign   int // effects of messages that were never sent
+	undone    int // messages that were done, and then handled again, or unknown
 }
 
 // audit counts, and tells what it has counted.
@@ -46,6 +47,7 @@ func (s *stream) audit() *messageAudit {
 			delete(effects[way], op)
 		}
 		a.foreign = len(effects[way])
+		a.undone = len(s.referee.ways[way].undone)
 		got.ways[way] = a
 	}
 	for op := range s.messages {
@@ -98,8 +100,8 @@ func (s *stream) effects() map[string]map[int]int {
 func (a *messageAudit) wantOnce(t *testing.T) {
 	t.Helper()
 	for _, way := range rightWays {
-		if w := a.ways[way]; w.lost > 0 || w.doubled > 0 || w.foreign > 0 {
-			t.Errorf("%s: %d messages lost, %d doubled, %d effects of messages that were never sent", way, w.lost, w.doubled, w.foreign)
+		if w := a.ways[way]; w.lost > 0 || w.doubled > 0 || w.foreign > 0 || w.undone > 0 {
+			t.Errorf("%s: %d messages lost, %d doubled, %d effects of messages that were never sent; %d were done, and handled again or unknown", way, w.lost, w.doubled, w.foreign, w.undone)
 		}
 	}
 }

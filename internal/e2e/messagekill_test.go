@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,7 +86,7 @@ func (s *stream) run(tr trouble) *messageAudit {
 		s.workers = append(s.workers, s.startWorker())
 	}
 	// One that finds no broker when it starts ends, and is started again by whoever runs it.
-	s.must(s.referee.wait(s.ctx, func() bool { return s.referee.up == messageWorkers }), "the workers do not start")
+	s.until(func() bool { return s.referee.up == messageWorkers }, "the workers do not start")
 	var inFlight []string
 	at, phases := points(s.rng, s.messages)
 	for i := range at {
@@ -96,7 +97,7 @@ func (s *stream) run(tr trouble) *messageAudit {
 			victim = tr.victim()
 			name = victim.name
 		}
-		s.must(s.referee.stopped(s.ctx, name), "message %d does not come to its kill", at[i])
+		s.until(s.referee.stopped(name), "message %d does not come to its kill", at[i])
 		n := s.referee.inFlight(name)
 		if n < len(messageWays) {
 			s.t.Errorf("%d messages in flight at message %d", n, at[i])
@@ -108,7 +109,7 @@ func (s *stream) run(tr trouble) *messageAudit {
 		if tr.feltAfter {
 			tr.mend(victim)
 		}
-		s.must(s.referee.wait(s.ctx, felt), "nothing comes of the kill at message %d", at[i])
+		s.until(felt, "nothing comes of the kill at message %d", at[i])
 		if !tr.feltAfter {
 			tr.mend(victim)
 		}
@@ -119,6 +120,14 @@ func (s *stream) run(tr trouble) *messageAudit {
 	s.must(<-published, "the stream was not published")
 	s.finish()
 	return s.audit()
+}
+
+// until waits for what comes soon, or not at all.
+func (s *stream) until(holds func() bool, format string, args ...any) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, 2*time.Minute)
+	defer cancel()
+	s.must(s.referee.wait(ctx, holds), format, args...)
 }
 
 func (s *stream) must(err error, format string, args ...any) {
@@ -137,7 +146,7 @@ func (s *stream) must(err error, format string, args ...any) {
 func (s *stream) finish() {
 	s.t.Helper()
 	for {
-		s.must(s.referee.wait(s.ctx, s.settled), "the stream does not come to its end")
+		s.until(s.settled, "the stream does not come to its end")
 		s.untilEmpty()
 		if s.settleUnknown() {
 			continue

@@ -59,6 +59,8 @@ type charge struct {
 type way struct {
 	seen     map[int]bool // messages that were received
 	settled  map[int]bool // messages that were acknowledged, or became dead letters, or were about to
+	done     map[int]bool // messages that were done, as their verdict says
+	undone   []int        // those of them that were handled again after that, or unknown
 	received int          // deliveries, and what was handled again in hand
 	again    int          // deliveries that the broker flagged as redelivered
 	outcomes map[string]int
@@ -70,7 +72,7 @@ func newReferee(ways []string) *referee {
 		charges: map[charge]map[string]int{}, point: -1, dead: map[string]bool{},
 	}
 	for _, name := range ways {
-		r.ways[name] = &way{seen: map[int]bool{}, settled: map[int]bool{}, outcomes: map[string]int{}}
+		r.ways[name] = &way{seen: map[int]bool{}, settled: map[int]bool{}, done: map[int]bool{}, outcomes: map[string]int{}}
 	}
 	return r
 }
@@ -151,8 +153,19 @@ func (r *referee) enter(ctx context.Context, q url.Values) {
 		if r.until(ctx, func() bool { return r.closed || !r.isAhead(w) }) != nil {
 			return // it was killed
 		}
+	case phaseWorking:
+		if w.done[op] {
+			w.undone = append(w.undone, op)
+		}
 	case phaseRecorded:
-		w.outcomes[q.Get("outcome")]++
+		outcome := q.Get("outcome")
+		w.outcomes[outcome]++
+		switch {
+		case acked:
+			w.done[op] = true
+		case w.done[op] && outcome == "unknown":
+			w.undone = append(w.undone, op)
+		}
 		if acked || q.Get("buried") != "" {
 			w.settled[op] = true
 		}
@@ -218,9 +231,9 @@ func (r *referee) arm(point int, phase string) {
 	r.notify()
 }
 
-// stopped waits until calls of every way are held: those of one worker, if it is named.
-func (r *referee) stopped(ctx context.Context, worker string) error {
-	return r.wait(ctx, func() bool {
+// stopped tells whether calls of every way are held: those of one worker, if it is named. It is called with r.mu held.
+func (r *referee) stopped(worker string) func() bool {
+	return func() bool {
 		for name := range r.ways {
 			n := 0
 			for h, held := range r.held {
@@ -233,7 +246,7 @@ func (r *referee) stopped(ctx context.Context, worker string) error {
 			}
 		}
 		return true
-	})
+	}
 }
 
 // inFlight is how many messages are in hand: in one worker's, if it is named.
