@@ -131,7 +131,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
 		err := l.out.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) {
-			gone = errors.Join(gone, fmt.Errorf("the letter %s stays: %w", letter.KeyHash, err))
+			gone = errors.Join(gone, fmt.Errorf("the letter %q stays: %w", letter.KeyHash, err))
 			return nil
 		}
 		if err == nil {

@@ -1,0 +1,96 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// letterFor is a dead letter as a consumer makes it.
+func letterFor(queue, id string) amqp.Publishing {
+	msg := message(id)
+	msg.Headers = amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue, "x-everonce-message-id": id}
+	return msg
+}
+
+// drained takes what is in a queue, and counts it by its ID.
+func (b *bench) drained(queue string, ids map[string]int) {
+	b.t.Helper()
+	for {
+		d, ok, err := b.ch.Get(queue, true)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if !ok {
+			return
+		}
+		ids[d.MessageId]++
+	}
+}
+
+// A replay that is interrupted loses nothing: what is not in its queue is a letter, and what was on its way may be both.
+func TestAnInterruptedReplayLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	const n = 200
+	for i := range n {
+		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
+	}
+	l := b.letters()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	replayed := 0
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		replayed, err = l.Replay(ctx, rabbitonce.Filter{})
+		ended <- err
+	}()
+	for copies := 0; copies < n/4; {
+		q, err := b.ch.QueueDeclarePassive(b.queue.Name, true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copies = q.Messages
+	}
+	interrupt()
+	if err := <-ended; !errors.Is(err, context.Canceled) || replayed == 0 || replayed >= n {
+		t.Fatalf("%d were replayed: %v", replayed, err)
+	}
+	copies, letters, found := map[string]int{}, map[string]int{}, map[string]bool{}
+	for len(found) < n { // the broker takes back what was in hand when it has seen the end of the connection
+		b.drained(b.queue.Name, copies)
+		b.drained(b.queue.DeadLetters, letters)
+		for _, ids := range []map[string]int{copies, letters} {
+			for id, times := range ids {
+				if found[id] = true; times != 1 {
+					t.Fatalf("%s is there %d times", id, times)
+				}
+			}
+		}
+	}
+	if len(copies) < replayed {
+		t.Errorf("%d were replayed, and there are %d copies", replayed, len(copies))
+	}
+	t.Logf("%d were replayed; %d copies, %d letters", replayed, len(copies), len(letters))
+}
+
+// What a letter says of its key is a stranger's: in an error it is quoted.
+func TestALetterThatStaysIsQuoted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	forged := letterFor("gone."+b.queue.Name, "m-1")
+	forged.Headers["x-everonce-key-hash"] = "\x1b[2J"
+	b.sendTo(b.queue.DeadLetters, forged)
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 0 || err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("replayed %d, %q", n, err)
+	}
+}
