@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -82,7 +85,30 @@ func (a *app) write(asJSON bool, v any, text func() error) error {
 	if !asJSON {
 		return text()
 	}
-	return json.NewEncoder(a.out).Encode(v)
+	encoded, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(append(graphic(encoded), '\n'))
+	return err
+}
+
+// graphic is the same JSON, in which a terminal finds no command: encoding/json leaves the controls of 8 bits, and what hides or
+// turns round a text, as they are.
+func graphic(text []byte) []byte {
+	safe := make([]byte, 0, len(text)+1)
+	for _, r := range string(text) {
+		switch {
+		case unicode.IsGraphic(r):
+			safe = utf8.AppendRune(safe, r)
+		case r < 1<<16:
+			safe = fmt.Appendf(safe, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			safe = fmt.Appendf(safe, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return safe
 }
 
 // address is how a command is told which operation is meant.

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"os"
+	"strings"
+	"testing"
+	"unicode"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// deadQueue makes a queue of dead letters, which is gone after the test, and returns what publishes to it.
+func deadQueue(t *testing.T) (url, queue string, publish func(amqp.Publishing)) {
+	t.Helper()
+	url = os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
+	if url == "" {
+		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)", or set EVERONCE_TEST_RABBITMQ_URL`)
+	}
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	queue = "cli." + strings.ToLower(rand.Text())
+	letters, err := ch.QueueDeclare(queue+".dead", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := ch.QueueDelete(letters.Name, false, false, false); err != nil {
+			t.Error(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	return url, queue, func(msg amqp.Publishing) {
+		c, err := ch.PublishWithDeferredConfirm("", letters.Name, true, false, msg)
+		if err != nil || !c.Wait() {
+			t.Fatalf("not published: %v", err)
+		}
+	}
+}
+
+// dlqOut runs dlq, and returns what it wrote.
+func dlqOut(t *testing.T, args ...string) (out, said string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	if code := execute(context.Background(), append([]string{"dlq"}, args...), strings.NewReader(""), &o, &e); code != 0 {
+		t.Fatalf("%v: %d: %s", args, code, e.String())
+	}
+	return o.String(), e.String()
+}
+
+// A letter is a stranger's: nothing in it, wherever it stands, is a command to the terminal that it is shown on.
+func TestALetterIsNoCommandToATerminal(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	hostile := "\x1b]0;title\a\x1b[2J\u009b2J\u202e\u2066\x7f\r\b\t\n\u200b" + string(rune(0xe0001)) // 7-bit, 8-bit, bidirectional, invisible
+	for _, body := range []string{hostile, "\x9b2J\xff\x1b[2J"} {
+		publish(amqp.Publishing{MessageId: "m" + hostile, ContentType: hostile, Body: []byte(body), Headers: amqp.Table{
+			"x-everonce-reason": "exhausted", "x-everonce-queue": queue, "x-everonce-key-hash": "ab" + hostile, "x-everonce-detail": hostile,
+			"x-everonce-consumer": hostile, "x-everonce-routing-key": hostile, "x-everonce-message-id": hostile,
+			"name " + hostile: hostile, "odd " + hostile: amqp.Table{},
+		}})
+	}
+	at := []string{"--broker", url, "--queue", queue}
+	for _, args := range [][]string{
+		{"list"},
+		{"list", "--json"},
+		{"list", "--count"},
+		{"list", "--count", "--json"},
+		{"show", "--key", "ab"},
+		{"show", "--key", "ab", "--data"},
+		{"show", "--key", "ab", "--data", "--json"},
+		{"replay", "--dry-run"},
+		{"replay", "--dry-run", "--json"},
+	} {
+		out, said := dlqOut(t, append(args, at...)...)
+		for _, line := range strings.Split(out+said, "\n") {
+			if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsGraphic(r) || r == unicode.ReplacementChar }); i >= 0 {
+				t.Errorf("%v wrote %q", args, line[i:])
+			}
+		}
+	}
+}
