@@ -50,7 +50,12 @@ it was tried, when it became a dead letter, and what is said of it. All stay whe
 			if err != nil {
 				return err
 			}
-			return a.write(b.json, l, func() error { return letters.WriteList(a.out, l.Letters) })
+			return a.write(b.json, l, func() error {
+				if len(l.Letters) == limit {
+					fmt.Fprintln(a.err, "There may be more: --limit, or --count")
+				}
+				return letters.WriteList(a.out, l.Letters)
+			})
 		}),
 	}
 	w.flags(cmd)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -89,6 +91,20 @@ func TestALetterIsNoCommandToATerminal(t *testing.T) {
 			if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsGraphic(r) || r == unicode.ReplacementChar }); i >= 0 {
 				t.Errorf("%v wrote %q", args, line[i:])
 			}
+		}
+	}
+}
+
+// A list that is not all of them says so.
+func TestAListOfLettersSaysThatThereAreMore(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	for range 3 {
+		publish(amqp.Publishing{Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue, "x-everonce-last": time.Now().UTC().Format(time.RFC3339Nano)}})
+	}
+	for limit, more := range map[int]bool{2: true, 4: false} {
+		out, said := dlqOut(t, "list", "--broker", url, "--queue", queue, "--limit", strconv.Itoa(limit))
+		if n := strings.Count(out, "exhausted"); n != min(limit, 3) || strings.Contains(said, "There may be more") != more {
+			t.Errorf("--limit %d: %d letters, and %q", limit, n, said)
 		}
 	}
 }
