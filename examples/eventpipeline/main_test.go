@@ -12,8 +12,14 @@ import (
 	"testing"
 )
 
-// TestMain lets the test's own program be the workers.
+// programVariable makes the test's own program the one that is tested.
+const programVariable = "EVENTPIPELINE_TEST_PROGRAM"
+
+// TestMain lets the test's own program be the workers, and the program.
 func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+	}
 	if len(os.Args) == 2 && os.Args[1] == workerFlag {
 		if err := runWorker(os.Stdin, os.Stdout); err != nil {
 			log.Fatal(err)
@@ -112,6 +118,23 @@ func TestArguments(t *testing.T) {
 		code, err := program(t.Context(), args, func(string) string { return "somewhere" }, &said, &said)
 		if code != 2 || err == nil && said.Len() == 0 {
 			t.Errorf("%v: exit code %d, %v", args, code, err)
+		}
+	}
+}
+
+// A broker or a database that is not there is told by its name, and its password by nothing.
+func TestServersThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	rabbit, mongo := os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), os.Getenv("EVERONCE_TEST_MONGODB_URL")
+	for want, urls := range map[string][2]string{
+		"the broker can not be reached": {"amqp://u:s3cret@127.0.0.1:1/", mongo},
+		"MongoDB can not be reached":    {rabbit, "mongodb://127.0.0.1:1/"},
+	} {
+		var said bytes.Buffer
+		getenv := func(name string) string { return urls[map[string]int{rabbitVariable: 0, mongoVariable: 1}[name]] }
+		code, err := program(t.Context(), []string{"-restart=false"}, getenv, &said, &said)
+		if code != 1 || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error()+said.String(), "s3cret") {
+			t.Errorf("exit code %d: %v", code, err)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // The variables that name servers that run already. Without both of them the program starts its own.
@@ -57,8 +58,11 @@ func startServers(ctx context.Context) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := func(ctx context.Context, command, server string) (string, error) {
-		cmd := exec.CommandContext(ctx, script, command, server) //nolint:gosec // found above
+	// What the script has begun it brings to its end, also after Ctrl-C: a start that was cut off would go on behind a
+	// stop, and leave a server.
+	call := func(command, server string) (string, error) {
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), script, command, server) //nolint:gosec // found above
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		for _, v := range os.Environ() {
 			if !strings.HasPrefix(v, "EVERONCE_") {
 				cmd.Env = append(cmd.Env, v)
@@ -67,26 +71,26 @@ func startServers(ctx context.Context) (*servers, error) {
 		cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+filepath.Join(dir, server), "EVERONCE_NO_DOCKER=1")
 		return output(cmd)
 	}
-	both := func(ctx context.Context, command string) (rabbit, mongo string, err error) {
+	both := func(command string) (rabbit, mongo string, err error) {
 		var rabbitErr, mongoErr error
 		var calls sync.WaitGroup
-		calls.Go(func() { rabbit, rabbitErr = call(ctx, command, "rabbitmq") })
-		calls.Go(func() { mongo, mongoErr = call(ctx, command, "mongodb") })
+		calls.Go(func() { rabbit, rabbitErr = call(command, "rabbitmq") })
+		calls.Go(func() { mongo, mongoErr = call(command, "mongodb") })
 		calls.Wait()
 		return rabbit, mongo, errors.Join(rabbitErr, mongoErr)
 	}
 	s := &servers{
-		restart: func(ctx context.Context) error { _, err := call(ctx, "restart", "rabbitmq"); return err },
+		restart: func(context.Context) error { _, err := call("restart", "rabbitmq"); return err },
 		down: func() error {
-			_, _, err := both(context.WithoutCancel(ctx), "down")
+			_, _, err := both("down")
 			return errors.Join(err, os.RemoveAll(dir))
 		},
 	}
-	if _, _, err := both(ctx, "up"); err != nil {
+	if _, _, err := both("up"); err != nil {
 		return nil, errors.Join(err, s.down())
 	}
-	rabbit, mongo, err := both(ctx, "env")
-	if err != nil {
+	rabbit, mongo, err := both("env")
+	if err = errors.Join(err, context.Cause(ctx)); err != nil {
 		return nil, errors.Join(err, s.down())
 	}
 	s.rabbitURL, s.mongoURL = exported(rabbit, "EVERONCE_TEST_RABBITMQ_URL"), exported(mongo, "EVERONCE_TEST_MONGODB_URL")
