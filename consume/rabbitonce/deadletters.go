@@ -24,6 +24,7 @@ type DeadLetters struct {
 	queue Queue
 	conn  *link
 	ch    *amqp.Channel
+	held  int // letters in hand
 	out   *publisher
 }
 
@@ -135,7 +136,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 			return nil
 		}
 		if err == nil {
-			err = d.Ack(false)
+			err = l.remove(d)
 		}
 		if err == nil {
 			replayed++
@@ -148,13 +149,21 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 // Discard removes the letters that are meant, for good, and returns how many.
 func (l *DeadLetters) Discard(ctx context.Context, filter Filter) (discarded int, err error) {
 	err = l.each(ctx, filter, func(_ *Letter, d *amqp.Delivery) error {
-		if err := d.Ack(false); err != nil {
+		if err := l.remove(d); err != nil {
 			return err
 		}
 		discarded++
 		return nil
 	})
 	return discarded, err
+}
+
+func (l *DeadLetters) remove(d *amqp.Delivery) error {
+	if err := d.Ack(false); err != nil {
+		return err
+	}
+	l.held--
+	return nil
 }
 
 // each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
@@ -168,17 +177,17 @@ func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, 
 	return err
 }
 
-// scan works on one channel for all calls: what the last call gave back is there again for the next only then.
+// scan looks at the letters that are there when it begins.
 func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error) (err error) {
 	if l.ch == nil || l.ch.IsClosed() {
 		if l.ch, err = l.conn.Channel(); err != nil {
 			return fmt.Errorf("rabbitonce: opening a channel: %w", err)
 		}
 	}
+	l.held = 0
 	defer func() {
-		const all, multiple, requeue = 0, true, true
-		if back := l.ch.Nack(all, multiple, requeue); err == nil && back != nil {
-			err = fmt.Errorf("rabbitonce: giving back the dead letters: %w", back)
+		if back := l.giveBack(); err == nil {
+			err = back
 		}
 	}()
 	meant := 0
@@ -189,7 +198,9 @@ func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error
 			return refused(l.queue.DeadLetters, "can not be read", err)
 		case !ok:
 			return nil
-		case taken == 0: // what comes from now on may be a letter that was replayed, and has failed again
+		}
+		l.held++
+		if taken == 0 { // what comes from now on may be a letter that was replayed, and has failed again
 			there = uint64(d.MessageCount) + 1
 		}
 		letter := letterOf(&d, l.queue.Name)
@@ -201,6 +212,30 @@ func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error
 		}
 		if meant++; meant == filter.Limit {
 			return nil
+		}
+	}
+	return nil
+}
+
+// countedWithin is how long the count of a queue may stand still while the broker takes letters back.
+const countedWithin = 2 * time.Second
+
+// giveBack gives back what is in hand, and returns when it can be taken again: many the broker takes back one after the other,
+// and to the next look it would have none meanwhile. Of those that somebody else takes at once nobody knows: for them it waits no
+// longer than others come back.
+func (l *DeadLetters) giveBack() error {
+	const all, multiple, requeue = 0, true, true
+	if err := l.ch.Nack(all, multiple, requeue); err != nil {
+		return fmt.Errorf("rabbitonce: giving back the dead letters: %w", err)
+	}
+	still := time.Now()
+	for there := -1; there < l.held && time.Since(still) < countedWithin; {
+		q, err := l.ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
+		if err != nil {
+			return refused(l.queue.DeadLetters, "can not be counted", err)
+		}
+		if q.Messages > there {
+			there, still = q.Messages, time.Now()
 		}
 	}
 	return nil

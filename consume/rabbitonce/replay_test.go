@@ -94,3 +94,27 @@ func TestALetterThatStaysIsQuoted(t *testing.T) {
 		t.Errorf("replayed %d, %q", n, err)
 	}
 }
+
+// What was looked at is there again when a call returns, however many there are: the broker takes them back one after the other.
+func TestManyLettersAreThereAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	const n = 400
+	for i := range n {
+		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
+	}
+	l := b.letters()
+	for range 2 {
+		if all, err := l.List(t.Context(), rabbitonce.Filter{}); len(all) != n || err != nil {
+			t.Fatalf("%d letters, %v; want %d", len(all), err, n)
+		}
+		if all, err := b.letters().List(t.Context(), rabbitonce.Filter{}); len(all) != n || err != nil {
+			t.Fatalf("of another connection: %d letters, %v; want %d", len(all), err, n)
+		}
+	}
+	if replayed, err := l.Replay(t.Context(), rabbitonce.Filter{}); replayed != n || err != nil {
+		t.Errorf("%d were replayed, %v", replayed, err)
+	}
+	b.wantLength(b.queue.Name, n)
+}
