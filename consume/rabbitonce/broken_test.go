@@ -235,3 +235,44 @@ func TestInProgressElsewhereDoesNotCount(t *testing.T) {
 		}
 	}
 }
+
+// The consumer is cancelled while messages are in hand: what they have done is done, and the one that is to come again comes, by
+// the queue that was declared anew. Their acknowledgements are for a channel that is gone.
+func TestCancelledWithMessagesInHand(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	opts, again := connections(nil)
+	begun, goOn := make(chan struct{}, 2), make(chan struct{})
+	ran := map[string]*atomic.Int64{"done": {}, "fails": {}}
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		n := ran[m.ID].Add(1)
+		if n == 1 {
+			begun <- struct{}{}
+			<-goOn
+		}
+		if m.ID == "fails" && n == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), opts)
+	b.send(message("done"), message("fails"))
+	wait(t, "the first", begun)
+	wait(t, "the second", begun)
+	b.deleteQueue(b.queue.Name)
+	wait(t, "the next connection", again)
+	close(goOn)
+	for executed := 0; executed < 2; {
+		if r.verdict().Outcome == everonce.Executed {
+			executed++
+		}
+	}
+	b.send(message("done"))
+	r.wants(everonce.Replayed)
+	for _, name := range b.queues() {
+		b.wantLength(name, 0)
+	}
+	r.stop()
+	if done, failed := ran["done"].Load(), ran["fails"].Load(); done != 1 || failed != 2 {
+		t.Errorf("they ran %d times, and %d times", done, failed)
+	}
+}
