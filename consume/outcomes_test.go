@@ -307,6 +307,35 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
 }
 
+// A settlement is remembered for its own lifetime, which is the receiver's where it says none, and not the consumer's: a letter
+// that is replayed after that is a new message.
+func TestASettlementIsRememberedForItsOwnLifetime(t *testing.T) {
+	for name, c := range map[string]struct {
+		lifetime everonce.Lifetime
+		want     everonce.Outcome
+	}{
+		"the receiver's": {everonce.Lifetime{}, everonce.Executed},
+		"a queue's":      {everonce.ForQueue(), everonce.Elided},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fail := true
+				r := rigged(t, func(context.Context, *consume.Message, order) error {
+					if fail {
+						return errors.New("the line went dead")
+					}
+					return nil
+				}, nil)
+				r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+				r.settle(everonce.Settlement{Verdict: everonce.SettleDone, Lifetime: c.lifetime})
+				fail = false
+				time.Sleep(5 * 24 * time.Hour) // less than the consumer's Window
+				r.wants(first(), c.want, consume.Ack)
+			})
+		})
+	}
+}
+
 // A message that was settled as done is done, whatever the settlement says that its result is: a message has none.
 func TestAResultOfASettlementIsTakenForDone(t *testing.T) {
 	for name, s := range map[string]everonce.Settlement{

@@ -18,7 +18,8 @@ type Workers struct {
 	// Concurrency is how many messages are handled at a time. Default 8.
 	Concurrency int
 	// Order, if set, names what must be handled in order: messages with equal names are handled one after the
-	// other, as they came. What fails and comes again comes behind what came meanwhile. Names share Concurrency lanes, each
+	// other, as they came, by this consumer: a second process at the same queue has an order of its own. What fails and comes
+	// again comes behind what came meanwhile. Names share Concurrency lanes, each
 	// of which has up to 16 messages in hand, or a batch if that is more; those for which it panics share one. Default: no order.
 	Order func(*Message) string
 	// Batch is how many messages are handled in one transaction, at the most, and BatchWithin how long the first of them
@@ -34,7 +35,8 @@ type Workers struct {
 	// takes longer are handled one by one, each within the same bound. Default: no bound; an adapter whose broker has one of its
 	// own sets it.
 	HandleWithin time.Duration
-	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. Default 30 s.
+	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. One that does not
+	// heed that is waited for, as an attempt ends only when its work has returned. Default 30 s.
 	DrainWithin time.Duration
 	// SettleWithin bounds one answer to the broker. Default 10 s.
 	SettleWithin time.Duration

@@ -195,6 +195,28 @@ func TestDrainIsBounded(t *testing.T) {
 	})
 }
 
+// A handler that heeds no end holds up the drain until it returns: what it has done is recorded, and acknowledged.
+func TestDrainWaitsForAHandlerThatHeedsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
+			end()
+			time.Sleep(time.Hour)
+			return nil
+		})
+		in := make(chan consume.Delivery, 1)
+		d := message("m-1")
+		in <- d
+		start := time.Now()
+		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: 5 * time.Second, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != time.Hour || !slices.Equal(d.ended, []string{"ack"}) {
+			t.Errorf("after %v it ended as %v, want ack after an hour", took, d.ended)
+		}
+	})
+}
+
 // An answer that the broker did not take is given again, and the message is not handled again for that.
 func TestAnswersAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
