@@ -14,11 +14,10 @@ import (
 // delivery is one message in hand. It is acknowledged on the channel that it came by, and on no other: its
 // number there means another message on every other channel.
 type delivery struct {
-	d      amqp.Delivery
-	m      *consume.Message
-	queue  *Queue
-	out    *publisher
-	copied bool // the copy is confirmed: the acknowledgement is what is missing
+	d     amqp.Delivery
+	m     *consume.Message
+	queue *Queue
+	out   *publisher
 }
 
 var _ consume.Delivery = (*delivery)(nil)
@@ -52,18 +51,15 @@ func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 
 // move puts a copy into another queue, and acknowledges the message once the copy is there.
 func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Publishing) error {
-	if !d.copied {
-		err := d.out.publish(ctx, queue, copied())
-		if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // somebody has deleted it
-			if err := d.out.declare(ctx, d.queue); err != nil {
-				return err
-			}
-			err = d.out.publish(ctx, queue, copied())
-		}
-		if err != nil {
+	err := d.out.publish(ctx, queue, copied())
+	if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // somebody has deleted it
+		if err := d.out.declare(ctx, d.queue); err != nil {
 			return err
 		}
-		d.copied = true
+		err = d.out.publish(ctx, queue, copied())
 	}
-	return d.Ack(ctx)
+	if err != nil {
+		return err
+	}
+	return d.Ack(ctx) // where that fails the channel is gone, and this is not called again
 }
