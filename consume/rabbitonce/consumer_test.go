@@ -3,10 +3,13 @@ package rabbitonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
 // A publisher's resend is another message to the broker, which does not flag it as redelivered: its key is what
@@ -68,5 +71,46 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 		d.Headers["x-everonce-first"] == nil || d.Headers["x-everonce-last"] == nil || d.Headers["x-everonce-detail"] != "the bank is closed" ||
 		string(d.Body) != `{"id":"m-1"}` || d.DeliveryMode != 2 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// No more messages are sent ahead than Prefetch says.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	goOn := make(chan struct{})
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { <-goOn; return nil }), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}, Prefetch: 3})
+	for i := range 3 {
+		b.send(message(fmt.Sprint("ahead-", i)))
+	}
+	b.wantLength(b.queue.Name, 0)
+	for i := range 4 {
+		b.send(message(fmt.Sprint("behind-", i)))
+	}
+	for range 50 {
+		b.wantLength(b.queue.Name, 4)
+	}
+	close(goOn)
+	for range 7 {
+		r.wants(everonce.Executed)
+	}
+}
+
+// A message that failed waits in the first of the delays that is long enough, or in the last.
+func TestTheDelayIsLongEnough(t *testing.T) {
+	t.Parallel()
+	for wait, suffix := range map[time.Duration]string{50 * time.Millisecond: ".retry.100ms", 800 * time.Millisecond: ".retry.400ms", time.Hour: ".retry.400ms"} {
+		b := newBench(t)
+		for _, name := range b.queues() { // none of which moves a message on
+			if _, err := b.ch.QueueDeclare(name, true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.queue.Topology = rabbitonce.Check
+		spec := specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) })
+		spec.Retry = consume.Backoff{Min: wait, Max: wait}
+		b.run(spec, nil)
+		b.send(message("m-1"))
+		b.take(b.queue.Name + suffix)
 	}
 }

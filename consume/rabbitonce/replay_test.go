@@ -118,3 +118,20 @@ func TestManyLettersAreThereAgain(t *testing.T) {
 	}
 	b.wantLength(b.queue.Name, n)
 }
+
+// A replayed message has its retries before it again, one too that the broker has moved.
+func TestAReplayBeginsTheRetriesAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	msg := message("m-1")
+	msg.Headers, msg.Expiration = amqp.Table{"x-everonce-retries": int64(3)}, "1"
+	b.send(msg)
+	b.wantLength(b.queue.DeadLetters, 1)
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+		t.Fatalf("replayed %d, %v", n, err)
+	}
+	if d := b.take(b.queue.Name); d.Headers["x-everonce-retries"] != nil {
+		t.Errorf("the copy: %v", d.Headers)
+	}
+}
