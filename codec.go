@@ -44,10 +44,7 @@ func (c jsonCodec) Marshal(v any) ([]byte, error) {
 	if raw, ok := v.(json.RawMessage); ok && json.Valid(raw) {
 		return bytes.Clone(raw), nil
 	}
-	if c.typed {
-		return marshalJSON(v, keepText)
-	}
-	return marshalJSON(v, keepTypes)
+	return marshalJSON(v, !c.typed)
 }
 
 func (jsonCodec) Unmarshal(data []byte, v any) error {

@@ -83,6 +83,8 @@ func TestFingerprintOfWhatJSONLeavesOut(t *testing.T) {
 		"an error":                     everonce.FingerprintOf(errWork),
 		"as JSON":                      everonce.FingerprintJSON(order{"7", price{5}}),
 		"a number without its address": everonce.FingerprintOf(*big.NewInt(7)),
+		"text that is not UTF-8":       everonce.FingerprintOf(order{ID: "\xff"}),
+		"it as JSON":                   everonce.FingerprintJSON(map[string]string{"id": "\xfe"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			do(t, r, keyOf(name), never(t), everonce.Invalid, everonce.ErrInvalidArgument, f)
@@ -92,7 +94,7 @@ func TestFingerprintOfWhatJSONLeavesOut(t *testing.T) {
 		t.Error("numbers are not told apart")
 	}
 	for name, f := range map[string]everonce.Fingerprint{
-		"zero": everonce.FingerprintOf(order{ID: "7"}), "text that is not UTF-8": everonce.FingerprintOf(order{ID: "\xff"}),
+		"zero": everonce.FingerprintOf(order{ID: "7"}), "such a text by itself": everonce.FingerprintOf("\xff"),
 	} {
 		do(t, r, keyOf(name), returns("v", nil), everonce.Executed, nil, f)
 	}

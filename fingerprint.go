@@ -37,7 +37,8 @@ func (f Fingerprint) applyCall(c *call) { c.fingerprint = f; c.given |= optFinge
 // A value that has no JSON, or one that does not say what is in it, makes the call fail with [ErrInvalidArgument]: a struct that
 // has fields and exports none, one with other fields beside an embedded type, like time.Time, whose MarshalJSON or MarshalText
 // has become its own, or one with fields that encoding/json leaves out because they have one name: of two embedded types, say. Give it
-// a MarshalJSON, or the embedded fields names.
+// a MarshalJSON, or the embedded fields names. So does text in it that is not UTF-8, of which JSON makes one text; a part that is such a
+// text by itself is hashed as it is.
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]
@@ -63,7 +64,7 @@ func FingerprintJSON(v any) Fingerprint {
 	case []byte:
 		b, err = compactJSON(raw)
 	default:
-		b, err = marshalJSON(v, keepApart)
+		b, err = marshalJSON(v, false)
 	}
 	if err != nil {
 		return Fingerprint{Alg: badFingerprint}

@@ -34,7 +34,7 @@ func appendReflected(b []byte, p any) ([]byte, error) {
 			}
 		}
 	}
-	j, err := marshalJSON(p, keepApart)
+	j, err := marshalJSON(p, false)
 	if err != nil {
 		return nil, err
 	}

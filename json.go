@@ -10,20 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// kept says how much of a value its JSON must keep.
-type kept uint8
-
-const (
-	keepApart kept = iota // what differs stays different
-	keepText              // and text stays as it is
-	keepTypes             // and what an interface holds is read back as what it is
-)
-
 // marshalJSON is json.Marshal that refuses what JSON would leave out without a word: the fields of a struct that exports none of
 // them, that has the JSON of what it embeds, or in which they clash by their names. It would come back without them, and be equal to
-// others. Where more must be kept, it refuses what JSON would change too: text that is not UTF-8, and in an interface what is not of
-// the types that are made of JSON there.
-func marshalJSON(v any, must kept) ([]byte, error) {
+// others. So it does with text that is not UTF-8, of which JSON makes one text. With types it also refuses what is in an interface and
+// not of the types that are made of JSON there.
+func marshalJSON(v any, types bool) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -31,23 +22,23 @@ func marshalJSON(v any, must kept) ([]byte, error) {
 	rv := reflect.ValueOf(v)
 	switch {
 	case !rv.IsValid():
-	case mayHide(rv.Type()), bytes.Contains(data, []byte("{}")), must >= keepText && bytes.Contains(data, []byte(`\ufffd`)): // else nothing can be missing
-		err = unsaid(rv, must)
+	case mayHide(rv.Type()), bytes.Contains(data, []byte("{}")), bytes.Contains(data, []byte(`\ufffd`)): // else nothing can be missing
+		err = unsaid(rv, types)
 	}
 	return data, err
 }
 
 // unsaid finds what the JSON of a value does not say. The value has a JSON, so it has an end.
-func unsaid(v reflect.Value, must kept) error {
+func unsaid(v reflect.Value, types bool) error {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return nil
 		}
-		if must == keepTypes && v.Kind() == reflect.Interface && !isFree(v) {
+		if types && v.Kind() == reflect.Interface && !isFree(v) {
 			return fmt.Errorf("JSON would not give back a %v in a %v", v.Elem().Type(), v.Type())
 		}
-		return unsaid(v.Elem(), must)
+		return unsaid(v.Elem(), types)
 	}
 	if hasOwnJSON(v) {
 		if v.Kind() == reflect.Struct && borrowsJSON(v.Type()) && !v.IsZero() {
@@ -57,7 +48,7 @@ func unsaid(v reflect.Value, must kept) error {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		if must >= keepText && !utf8.ValidString(v.String()) {
+		if !utf8.ValidString(v.String()) {
 			return fmt.Errorf("a %v is not UTF-8, which JSON would change", v.Type())
 		}
 	case reflect.Slice, reflect.Array:
@@ -65,21 +56,21 @@ func unsaid(v reflect.Value, must kept) error {
 			return nil
 		}
 		for i := range v.Len() {
-			if err := unsaid(v.Index(i), must); err != nil {
+			if err := unsaid(v.Index(i), types); err != nil {
 				return err
 			}
 		}
 	case reflect.Map:
 		for all := v.MapRange(); all.Next(); {
-			if err := unsaid(all.Key(), must); err != nil {
+			if err := unsaid(all.Key(), types); err != nil {
 				return err
 			}
-			if err := unsaid(all.Value(), must); err != nil {
+			if err := unsaid(all.Value(), types); err != nil {
 				return err
 			}
 		}
 	case reflect.Struct:
-		return unsaidOf(v, must)
+		return unsaidOf(v, types)
 	}
 	return nil
 }
@@ -97,7 +88,7 @@ func isFree(v reflect.Value) bool {
 }
 
 // unsaidOf is unsaid of a struct whose fields JSON writes.
-func unsaidOf(v reflect.Value, must kept) error {
+func unsaidOf(v reflect.Value, types bool) error {
 	t, said := v.Type(), false
 	for i := range t.NumField() {
 		f, err := t.Field(i), error(nil)
@@ -107,10 +98,10 @@ func unsaidOf(v reflect.Value, must kept) error {
 			continue
 		case isSpread(f):
 			if inner := reflect.Indirect(v.Field(i)); inner.IsValid() {
-				err = unsaidOf(inner, must)
+				err = unsaidOf(inner, types)
 			}
 		default:
-			err = unsaid(v.Field(i), must)
+			err = unsaid(v.Field(i), types)
 		}
 		if err != nil {
 			return err
