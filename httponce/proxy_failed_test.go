@@ -18,13 +18,11 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
+// refusing is an address that refuses every connection. A port that somebody has listened at may be another test's by now.
+const refusing = "127.0.0.1:0"
+
 // Where nothing was sent, nothing took hold: 502, and the retry runs.
 func TestProxyReleasesWhatWasNotSent(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close() // nobody listens there
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
 	plain.Config.ErrorLog = quiet
@@ -32,7 +30,7 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 	t.Cleanup(untrusted.Close)
 	untrusted.Config.ErrorLog = quiet
 	for name, upstream := range map[string]string{
-		"connection refused":   "http://" + free.Addr().String(),
+		"connection refused":   "http://" + refusing,
 		"no such name":         "http://" + strings.Repeat("x", 64) + ".invalid", // a label that no resolver asks for
 		"no TLS there":         "https://" + plain.Listener.Addr().String(),
 		"untrusted":            untrusted.URL,
@@ -72,12 +70,7 @@ func TestProxyReleasesAnUpgradeToNothing(t *testing.T) {
 // The log says which request the upstream did not answer, by the hash of its key, and nothing that a query may hold; whoever
 // observes the middleware is told the problem that the client got.
 func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	u, err := url.Parse(gone.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := &url.URL{Scheme: "http", Host: refusing}
 	var logs bytes.Buffer
 	srv := newProxy(t, u, nil, &httponce.ProxyOptions{Log: slog.New(slog.NewTextHandler(&logs, nil))})
 	post(t, srv, "/payments?token=hunter2", "hunter2", "amount=1")
@@ -95,12 +88,7 @@ func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 // Whoever observes the middleware is told the problem that the proxy behind it answered by, and of an answer of the
 // upstream's none.
 func TestProxyProblemsAreTold(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
-	unreachable, err := url.Parse(gone.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unreachable := &url.URL{Scheme: "http", Host: refusing}
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
 	}

@@ -2,7 +2,6 @@ package httponce_test
 
 import (
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -70,16 +69,11 @@ func TestProxyBrokenAnswerBehindAWrapper(t *testing.T) {
 // Where the middleware can not be told that the upstream gave no answer, the proxy's own is not saved in place of one, whatever a Save
 // says: the connection is cut, the outcome is unknown, and the log says why.
 func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close() // nobody listens there
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
 	}
 	for name, upstream := range map[string]*url.URL{
-		"nobody there":   {Scheme: "http", Host: ln.Addr().String()},
+		"nobody there":   {Scheme: "http", Host: refusing},
 		"no answer":      text(""),
 		"half of a body": text("HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf"),
 	} {
