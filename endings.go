@@ -165,64 +165,45 @@ func crossedBorder(err error) bool {
 	return errors.As(err, &inStep) || errors.As(err, &nested) || errors.As(err, &e)
 }
 
-// readMarks tells what the marks on an error say, outermost first: errors.Is would look through the
-// border of a step.
+// readMarks tells what the marks on an error say.
 func readMarks(err error) ended {
-	switch e := err.(type) { //nolint:errorlint // the walk is by hand: it must see every layer
-	case nil:
-		return endedUnknown
-	case *PermanentError:
-		if e == nil { // a nil pointer in an error says nothing
-			return endedUnknown
-		}
-		return endedRejected
-	case *notDoneError:
-		return endedNotDone
-	case *nestedError:
-		return endedUnknown
-	case *stepError:
-		if readMarks(e.err) == endedRejected {
-			return endedRejected
-		}
-		return endedUnknown
-	case *Error:
-		return endedUnknown // another operation's: what became of that one says nothing of this
-	case interface{ Unwrap() error }:
-		return readMarks(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			if how := readMarks(inner); how != endedUnknown {
-				return how
-			}
-		}
-	}
-	return endedUnknown
+	how, _ := marksIn(err) //nolint:errcheck // how it ended is what is asked here
+	return how
 }
 
-// permanentIn returns the failure that readMarks has found: errors.As would find one behind a border.
-func permanentIn(err error) *PermanentError {
-	switch e := err.(type) { //nolint:errorlint // as in readMarks
+// marksIn tells what the marks on an error say, outermost first, and the failure of one that is refused for good: errors.Is and
+// errors.As would look through the border of a step.
+func marksIn(err error) (how ended, failure *PermanentError) {
+	switch e := err.(type) { //nolint:errorlint // the walk is by hand: it must see every layer
+	case nil:
 	case *PermanentError:
-		return e
-	case *notDoneError, *nestedError, *Error:
-		return nil
+		if e != nil { // a nil pointer in an error says nothing
+			return endedRejected, e
+		}
+	case *notDoneError:
+		return endedNotDone, nil
+	case *stepError:
+		if how, failure = marksIn(e.err); how == endedRejected {
+			return how, failure
+		}
+	case *nestedError, *Error: // another operation's: what became of that one says nothing of this
 	case interface{ Unwrap() error }:
-		return permanentIn(e.Unwrap())
+		return marksIn(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			if readMarks(inner) != endedUnknown {
-				return permanentIn(inner)
+			if how, failure = marksIn(inner); how != endedUnknown {
+				return how, failure
 			}
 		}
 	}
-	return nil
+	return endedUnknown, nil
 }
 
 // failureOf returns the permanent failure in an error that judgeError called rejected.
 func failureOf(err error, set *settings) *PermanentError {
-	p := permanentIn(err)
+	_, p := marksIn(err)
 	if p == nil && set.Classify != nil {
-		p = permanentIn(set.Classify(err))
+		_, p = marksIn(set.Classify(err))
 	}
 	if p == nil {
 		p = &PermanentError{Message: err.Error()}

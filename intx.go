@@ -39,11 +39,8 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	beginCtx, cancel := context.WithTimeout(ctx, t.set.StoreTimeout)
 	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: t.set.TxTimeout})
 	cancel()
-	switch {
-	case err != nil && ctx.Err() != nil: // the caller's end is not the store's failure
-		return false, &Error{Outcome: Failed, Sentinel: context.Cause(ctx), Cause: err}
-	case err != nil:
-		return t.txs.ClassifyTx(err) == TxErrorRetry, &Error{Outcome: StoreFailed, Sentinel: ErrStore, Cause: err}
+	if err != nil {
+		return ctx.Err() == nil && t.txs.ClassifyTx(err) == TxErrorRetry, op.storeFailed(ctx, err)
 	}
 	open := true
 	defer func() {

@@ -259,8 +259,7 @@ func (s *stepRun) observe(ctx context.Context) context.Context {
 	if s.a.set.Observer == nil {
 		return ctx
 	}
-	op := s.a.operation // the operation's own event goes on
-	s.watch = op.observe(ctx, s.kind, s.name)
+	s.watch = s.a.operation.watch(ctx, s.kind, s.name)
 	s.ev = s.watch.ev
 	s.ev.Attempt = s.a.number
 	return s.watch.ctx

@@ -15,14 +15,20 @@ type watch struct {
 	started  time.Time
 }
 
-// observe starts the observation of the operation, or of a step of it, or of its settlement.
+// observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
 func (op *operation) observe(ctx context.Context, kind OpKind, step string) watch {
+	w := op.watch(ctx, kind, step)
+	op.ev = w.ev
+	return w
+}
+
+// watch starts an observation in the operation, with an event of its own.
+func (op *operation) watch(ctx context.Context, kind OpKind, step string) watch {
 	w := watch{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
 	w.start()
-	op.ev = w.ev
 	return w
 }
 

@@ -20,7 +20,7 @@ func TestABatchForWhichTheTableOfLocksIsTooSmall(t *testing.T) {
 	server.set(map[string]string{ // room for some hundred locks
 		"max_connections": "6", "max_locks_per_transaction": "10", "max_wal_senders": "0", "max_worker_processes": "0", "autovacuum_max_workers": "1",
 	})
-	server.restart()
+	server.Restart()
 	pool := newPool(t, server.reach, 0)
 	store, err := pgxstore.New(pool, nil)
 	noErr(t, err)

@@ -3,57 +3,29 @@ package pgxstore_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/internal/ownserver"
 )
 
 // server is one that a test has for itself, and may change.
 type server struct {
-	t   *testing.T
-	dir string
+	*ownserver.Server
+	t *testing.T
 }
 
 func startServer(t *testing.T) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "everonce-pgxstore-") //nolint:usetesting // the server may run as another user, which must reach it
-	noErr(t, err)
-	s := &server{t: t, dir: dir}
-	t.Cleanup(func() {
-		s.services("down")
-		noErr(t, os.RemoveAll(dir))
-	})
-	s.services("up")
-	return s
-}
-
-// services runs the repository's script on the server's own folder.
-func (s *server) services(what string) string {
-	s.t.Helper()
-	cmd := exec.Command(filepath.Join("..", "..", "scripts", "services"), what, "postgres") //nolint:gosec // the arguments are this file's
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "EVERONCE_") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, "EVERONCE_SERVICES_DIR="+s.dir, "EVERONCE_NO_DOCKER=1")
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		s.t.Fatalf("%v: %v: %s", cmd.Args, err, said.String())
-	}
-	return string(out)
+	return &server{ownserver.Start(t, "postgres"), t}
 }
 
 // reach makes of a connection to the server of all tests one to this server.
 func (s *server) reach(config *pgx.ConnConfig) {
 	s.t.Helper()
-	_, url, _ := strings.Cut(s.services("env"), "EVERONCE_TEST_POSTGRES_URL=")
-	own, err := pgx.ParseConfig(strings.ReplaceAll(strings.TrimSpace(url), `\`, "")) // it is quoted for a shell
+	own, err := pgx.ParseConfig(s.URL)
 	noErr(s.t, err)
 	config.Host, config.Port, config.User, config.Password, config.Database, config.Fallbacks = own.Host, own.Port, own.User, own.Password, own.Database, own.Fallbacks
 	config.TLSConfig = own.TLSConfig
@@ -73,8 +45,6 @@ func (s *server) set(settings map[string]string) {
 // becomeStandby makes a standby of the server, with the data that it has, whose primary is nowhere.
 func (s *server) becomeStandby() {
 	s.t.Helper()
-	noErr(s.t, os.WriteFile(filepath.Join(s.dir, "postgres", "data", "standby.signal"), nil, 0o644)) //nolint:gosec // the server's user reads it
-	s.restart()
+	noErr(s.t, os.WriteFile(filepath.Join(s.Dir(), "data", "standby.signal"), nil, 0o644)) //nolint:gosec // the server's user reads it
+	s.Restart()
 }
-
-func (s *server) restart() { s.t.Helper(); s.services("restart") }
