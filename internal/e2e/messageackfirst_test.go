@@ -68,7 +68,7 @@ func (w *messageWorker) ackThenSave(d amqp.Delivery) error {
 	if err := json.Unmarshal(d.Body, &v); err != nil {
 		return err
 	}
-	if err := w.tell(phaseReceived, wayAckFirst, v.Op, flag("again", d.Redelivered)); err != nil {
+	if _, err := w.tell(phaseReceived, wayAckFirst, v.Op, flag("again", d.Redelivered)); err != nil {
 		return err
 	}
 	if err := d.Ack(false); err != nil {
@@ -90,7 +90,7 @@ func (w *messageWorker) ackThenSave(d amqp.Delivery) error {
 func (w *messageWorker) ended(op int, outcome string, err error) error {
 	more := flag("ack", err == nil)
 	more.Set("outcome", outcome)
-	if told := w.tell(phaseRecorded, wayAckFirst, op, more); told != nil {
+	if _, told := w.tell(phaseRecorded, wayAckFirst, op, more); told != nil {
 		return told
 	}
 	return err

@@ -42,6 +42,7 @@ type referee struct {
 	limit   int                       // messages that may be sent
 	phase   string                    // whose calls it holds
 	closed  bool
+	struck  bool            // something was killed, and may not be mended
 	gate    int             // counts how often it was closed
 	dead    map[string]bool // workers that were killed
 }
@@ -122,9 +123,15 @@ func (r *referee) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.charges[of][q.Get("key")]++
 	default:
 		r.enter(req.Context(), q)
+		if r.ways[q.Get("way")].done[number(q, "op")] {
+			w.Header().Set(doneHeader, "1")
+		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
+
+// doneHeader says in the answer to a phase that the message was done by then, as a verdict has said.
+const doneHeader = "Done"
 
 func number(q url.Values, name string) int {
 	n, _ := strconv.Atoi(q.Get(name)) //nolint:errcheck // the worker wrote it
@@ -163,7 +170,7 @@ func (r *referee) enter(ctx context.Context, q url.Values) {
 		switch {
 		case acked:
 			w.done[op] = true
-		case w.done[op] && outcome == "unknown":
+		case q.Get("after") != "" && outcome == "unknown": // one that was called unknown before it was done may be told of after that
 			w.undone = append(w.undone, op)
 		}
 		if acked || q.Get("buried") != "" {
@@ -191,8 +198,12 @@ func (r *referee) hold(ctx context.Context, h holder) {
 	}
 }
 
-// isAhead tells whether a way has received more than the others, by as much as is allowed.
+// isAhead tells whether a way has received more than the others, by as much as is allowed. Where something was killed none is:
+// the others may come no further before it is mended, and it is mended when each way has felt it.
 func (r *referee) isAhead(w *way) bool {
+	if r.struck {
+		return false
+	}
 	least := len(w.seen)
 	for _, other := range r.ways {
 		least = min(least, len(other.seen))
@@ -226,7 +237,7 @@ const beyondKill = 80
 func (r *referee) arm(point int, phase string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.point, r.phase, r.limit = point, phase, max(point, r.progress())+beyondKill
+	r.point, r.phase, r.limit, r.struck = point, phase, max(point, r.progress())+beyondKill, false
 	r.mayClose()
 	r.notify()
 }
@@ -274,7 +285,7 @@ func (r *referee) lift() {
 func (r *referee) release(dead string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.closed = false
+	r.closed, r.struck = false, true
 	r.limit = r.progress() + beyondKill
 	r.dead[dead] = true
 	maps.DeleteFunc(r.open, func(h holder, _ int) bool { return h.worker == dead })

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -79,6 +80,7 @@ type messageWorker struct {
 	spec   messageSpec
 	client *http.Client
 	pool   *pgxpool.Pool
+	after  sync.Map // messages in hand that had been done before
 }
 
 func runMessageWorker(raw string) error {
@@ -207,7 +209,11 @@ func (w *messageWorker) received(way string) func(*consume.Message) (operation, 
 		if err := json.Unmarshal(m.Body, &v); err != nil {
 			return v, err
 		}
-		return v, w.tell(phaseReceived, way, v.Op, flag("again", m.Redelivered))
+		done, err := w.tell(phaseReceived, way, v.Op, flag("again", m.Redelivered))
+		if done {
+			w.after.Store(m, true)
+		}
+		return v, err
 	}
 }
 
@@ -218,12 +224,16 @@ func (w *messageWorker) recorded(way string) func(context.Context, *consume.Mess
 		if err := json.Unmarshal(m.Body, &op); err != nil {
 			return
 		}
-		more := flag("ack", v.Disposition == consume.Ack)
+		_, done := w.after.LoadAndDelete(m)
+		more := flag("after", done)
+		if v.Disposition == consume.Ack {
+			more.Set("ack", "1")
+		}
 		if v.Disposition == consume.Bury {
 			more.Set("buried", "1")
 		}
 		more.Set("outcome", v.Outcome.String())
-		if err := w.tell(phaseRecorded, way, op.Op, more); err != nil {
+		if _, err := w.tell(phaseRecorded, way, op.Op, more); err != nil {
 			slog.Error("the referee does not answer", "error", err)
 		}
 	}
@@ -237,26 +247,34 @@ func flag(name string, set bool) url.Values {
 }
 
 func (w *messageWorker) at(phase, way string, op int) error {
-	return w.tell(phase, way, op, url.Values{})
+	_, err := w.tell(phase, way, op, url.Values{})
+	return err
 }
 
-func (w *messageWorker) tell(phase, way string, op int, more url.Values) error {
+// tell tells the referee of a phase, and returns whether the message was done by then.
+func (w *messageWorker) tell(phase, way string, op int, more url.Values) (done bool, err error) {
 	more.Set("worker", w.spec.Worker)
 	more.Set("way", way)
 	more.Set("phase", phase)
 	more.Set("op", strconv.Itoa(op))
-	return w.call("/phase", more)
+	header, err := w.ask("/phase", more)
+	return header.Get(doneHeader) != "", err
 }
 
-// call asks the referee, who may hold the answer back; nothing else may end it.
 func (w *messageWorker) call(path string, q url.Values) error {
+	_, err := w.ask(path, q)
+	return err
+}
+
+// ask asks the referee, who may hold the answer back; nothing else may end it.
+func (w *messageWorker) ask(path string, q url.Values) (http.Header, error) {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, w.spec.Referee+path+"?"+q.Encode(), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return resp.Body.Close()
+	return resp.Header, resp.Body.Close()
 }

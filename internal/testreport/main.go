@@ -2,10 +2,11 @@
 // each package, the whole output of what failed, what was skipped and why, and the totals. It exits 1 if
 // anything failed, or if nothing ran at all.
 //
-//	go test -json ./... | testreport [-show REGEXP] [-totals FILE]
+//	go test -json ./... | testreport [-show REGEXP] [-totals FILE] [-failures FILE]
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,14 +17,15 @@ import (
 func main() {
 	show := flag.String("show", "", "show the output of tests that match `REGEXP`, passed ones too")
 	totals := flag.String("totals", "", "write the totals, one line, to `FILE`")
+	failures := flag.String("failures", "", "append the names of what failed to `FILE`, and the beginning and end of what it wrote")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *show, *totals); err != nil {
+	if err := run(os.Stdin, os.Stdout, *show, *totals, *failures); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in io.Reader, out io.Writer, show, totals string) error {
+func run(in io.Reader, out io.Writer, show, totals, failures string) error {
 	r := newReport(out)
 	if show != "" {
 		re, err := regexp.Compile(show)
@@ -41,5 +43,19 @@ func run(in io.Reader, out io.Writer, show, totals string) error {
 			return err
 		}
 	}
+	if failures != "" {
+		if err := appendTo(failures, r.digest()); err != nil {
+			return err
+		}
+	}
 	return r.verdict()
+}
+
+func appendTo(name, text string) error {
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }

@@ -33,9 +33,12 @@ type report struct {
 	counts map[string]*counts  // by package
 	total  counts
 	skips  []string
-	failed []string
+	failed []failure
 	broken int // packages that failed without a failing test
 }
+
+// failure is a test that failed, or a package, and what it wrote.
+type failure struct{ name, text string }
 
 type counts struct{ passed, failed, skipped int }
 
@@ -103,7 +106,7 @@ func (r *report) testEnds(id testID, ev event) {
 		}
 	case "fail":
 		c.failed++
-		r.failed = append(r.failed, id.pkg+" "+id.test)
+		r.failed = append(r.failed, failure{id.pkg + " " + id.test, text})
 		fmt.Fprintf(r.out, "\n%s %s\n%s\n", id.pkg, id.test, text)
 	case "skip":
 		c.skipped++
@@ -117,8 +120,9 @@ func (r *report) packageEnds(ev event) {
 	verdict := map[string]string{"pass": "ok", "fail": "FAIL", "skip": "none"}[ev.Action]
 	if ev.Action == "fail" && c.failed == 0 { // a panic, TestMain, a time-out, or the build
 		r.broken++
-		r.failed = append(r.failed, ev.Package)
-		fmt.Fprintf(r.out, "\n%s\n%s%s\n", ev.Package, strings.Join(r.built[ev.FailedBuild], ""), text)
+		text = strings.Join(r.built[ev.FailedBuild], "") + text
+		r.failed = append(r.failed, failure{ev.Package, text})
+		fmt.Fprintf(r.out, "\n%s\n%s\n", ev.Package, text)
 		r.unfinished(ev.Package)
 	}
 	r.total.passed += c.passed
@@ -149,10 +153,40 @@ func (r *report) finish() {
 	if len(r.failed) > 0 {
 		fmt.Fprintf(r.out, "\nfailed:\n")
 		for _, f := range r.failed {
-			fmt.Fprintf(r.out, "  %s\n", f)
+			fmt.Fprintf(r.out, "  %s\n", f.name)
 		}
 	}
 	fmt.Fprintln(r.out, r.totals())
+}
+
+// What is repeated of one failure, in bytes, and of how many.
+const (
+	digestHead, digestTail = 2000, 800
+	digestMost             = 12
+)
+
+// digest is what is to be read at the end of many runs: each failure, and the beginning and end of what it wrote. A test that
+// wrote nothing itself is left to its subtests.
+func (r *report) digest() string {
+	var b strings.Builder
+	n := 0
+	for _, f := range r.failed {
+		text := strings.TrimSpace(said(f.text))
+		if text == "" {
+			continue
+		}
+		if n++; n > digestMost {
+			continue
+		}
+		if len(text) > digestHead+digestTail {
+			text = strings.ToValidUTF8(text[:digestHead], "") + "\n…\n" + strings.ToValidUTF8(text[len(text)-digestTail:], "")
+		}
+		fmt.Fprintf(&b, "\n%s\n%s\n", f.name, text)
+	}
+	if n > digestMost {
+		fmt.Fprintf(&b, "\nand %d more\n", n-digestMost)
+	}
+	return b.String()
 }
 
 func (r *report) totals() string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,7 +65,7 @@ func TestReport(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
 			totals := filepath.Join(t.TempDir(), "totals")
-			err := run(strings.NewReader(tc.in), &out, "TestA", totals)
+			err := run(strings.NewReader(tc.in), &out, "TestA", totals, "")
 			if got := errText(err); got != tc.err {
 				t.Errorf("error %q, want %q", got, tc.err)
 			}
@@ -82,6 +83,51 @@ func TestReport(t *testing.T) {
 				t.Errorf("totals %q, %v", b, err)
 			}
 		})
+	}
+}
+
+// What failed is repeated at the end of all runs: in short, and without what wrote nothing.
+func TestDigest(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "failures")
+	long := strings.Repeat("x", digestHead) + "the middle" + strings.Repeat("y", digestTail)
+	for _, in := range []string{
+		`{"Action":"output","Package":"p","Test":"TestA/x","Output":"    a.go:1: got 2, want 1\n"}
+{"Action":"fail","Package":"p","Test":"TestA/x"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- FAIL: TestA\n"}
+{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestLong","Output":"` + long + `\n"}
+{"Action":"fail","Package":"p","Test":"TestLong"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b.go:1: quiet\n"}
+{"Action":"pass","Package":"p","Test":"TestB"}
+{"Action":"fail","Package":"p"}
+`,
+		`{"ImportPath":"q [q.test]","Action":"build-output","Output":"q.go:3: undefined: x\n"}
+{"Action":"fail","Package":"q","FailedBuild":"q [q.test]"}
+`,
+		strings.Repeat(`{"Action":"output","Package":"m","Test":"TestM","Output":"    m.go:1: one of many\n"}
+{"Action":"fail","Package":"m","Test":"TestM"}
+`, digestMost+2),
+	} {
+		if err := run(strings.NewReader(in), io.Discard, "", "", file); err == nil {
+			t.Error("no error")
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\np TestA/x\na.go:1: got 2, want 1\n", "\np TestLong\nxxx", "\n…\n", "\nq\nq.go:3: undefined: x\n", "\nand 2 more\n"} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("%q is not in it:\n%s", want, got)
+		}
+	}
+	for _, not := range []string{"TestA\n", "the middle", "quiet"} {
+		if strings.Contains(string(got), not) {
+			t.Errorf("%q is in it", not)
+		}
+	}
+	if n := strings.Count(string(got), "one of many"); n != digestMost {
+		t.Errorf("%d of many, want %d", n, digestMost)
 	}
 }
 
