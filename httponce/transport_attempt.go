@@ -2,9 +2,11 @@ package httponce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"time"
 )
@@ -47,6 +49,9 @@ func (t *Transport) attempt(req *http.Request, op *transportOperation, n int) *t
 	}
 	if err != nil {
 		a.resp, a.err = nil, a.told(err)
+		if errors.Is(a.err, net.ErrClosed) {
+			a.err = cmp.Or(transportBodyLength(req), a.err)
+		}
 	}
 	return a
 }

@@ -3,6 +3,7 @@ package httponce
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,7 +39,7 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 	case n > limit:
 		return nil, fmt.Errorf("%w: it is longer than TransportOptions.BufferRequest, %d bytes", ErrBodyNotRepeatable, limit)
 	case req.ContentLength > 0 && n != req.ContentLength:
-		return nil, fmt.Errorf("httponce: the request's body has %d bytes, its ContentLength says %d", n, req.ContentLength)
+		return nil, fmt.Errorf("%w: it has %d bytes, ContentLength=%d", errTransportBodyLength, n, req.ContentLength)
 	}
 	buffered := req.WithContext(req.Context())
 	if len(req.Trailer) == 0 { // with one, the length stays unknown: trailers need chunks
@@ -52,6 +53,32 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 	}
 	buffered.Body, _ = buffered.GetBody() //nolint:errcheck // there is none
 	return buffered, nil
+}
+
+// errTransportBodyLength: the caller's body is not as long as the request says.
+var errTransportBodyLength = errors.New("httponce: the request's body is not as long as it was said")
+
+// transportBodyLength looks whether the request's body is as long as is said. net/http finds that out while it sends, closes
+// the connection for it, and at times says no more than that it is closed.
+func transportBodyLength(req *http.Request) error {
+	if req.ContentLength <= 0 || req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil // and so says the next attempt
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(body, req.ContentLength+1))
+	_ = body.Close() //nolint:errcheck // it was only looked at
+	switch {
+	case err != nil:
+		return nil // as the next attempt will find
+	case n > req.ContentLength:
+		return fmt.Errorf("%w: it has more bytes than ContentLength=%d", errTransportBodyLength, req.ContentLength)
+	case n < req.ContentLength:
+		return fmt.Errorf("%w: it has %d bytes, ContentLength=%d", errTransportBodyLength, n, req.ContentLength)
+	}
+	return nil
 }
 
 // bodyFor returns the body for the n-th attempt.

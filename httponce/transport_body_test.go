@@ -135,7 +135,7 @@ func TestTransportBodyThatFails(t *testing.T) {
 		want   string
 	}{
 		"while it is buffered": {transportReaderFunc(func([]byte) (int, error) { return 0, errDisk }), 0, "disk"},
-		"by its length":        {strings.NewReader("charge"), 5, "has 6 bytes, its ContentLength says 5"},
+		"by its length":        {strings.NewReader("charge"), 5, "it has 6 bytes, ContentLength=5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, bodies := transportBodies(t, 0)

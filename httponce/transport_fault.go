@@ -40,6 +40,8 @@ func transportHelps(err error) bool {
 		op      *net.OpError
 	)
 	switch {
+	case errors.Is(err, errTransportBodyLength):
+		return false
 	case errors.Is(err, context.Canceled): // by somebody below us: the request's own context was looked at
 		return false
 	case errors.As(err, &verify), errors.As(err, &name), errors.As(err, &issuer), errors.As(err, &invalid), errors.As(err, &roots):

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -238,6 +239,46 @@ func TestTransportErrorsOfTheBase(t *testing.T) {
 		if !errors.Is(err, tc.err) {
 			t.Errorf("%v is not in %v", tc.err, err)
 		}
+	}
+}
+
+// net/http closes the connection where a body is not as long as was said, and at times says that alone: it is told from
+// a connection that was closed for other reasons.
+func TestTransportClosedForTheLengthOfTheBody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		said     int64
+		getBody  func() (io.ReadCloser, error)
+		attempts int
+		want     string
+	}{
+		"longer":              {3, nil, 1, "more bytes than ContentLength=3"},
+		"shorter":             {9, nil, 1, "it has 6 bytes, ContentLength=9"},
+		"as long":             {6, nil, 3, net.ErrClosed.Error()},
+		"unknown":             {-1, nil, 3, net.ErrClosed.Error()},
+		"not to be had again": {6, func() (io.ReadCloser, error) { return nil, errors.New("no more") }, 1, "no more"},
+		"not to be read":      {6, func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(io.ErrNoProgress)), nil }, 3, net.ErrClosed.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := 0
+			client := transportOver(t, transportFunc(func(r *http.Request) (*http.Response, error) {
+				sent++
+				r.Body.Close()
+				return nil, net.ErrClosed
+			}), &httponce.TransportOptions{MaxAttempts: 3, Backoff: 1, MaxBackoff: 1})
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://pay.example/", strings.NewReader("charge"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.ContentLength = tc.said
+			if tc.getBody != nil {
+				req.GetBody = tc.getBody
+			}
+			resp, err := client.Transport.RoundTrip(req)
+			transportWantError(t, resp, err, tc.attempts)
+			if !strings.Contains(err.Error(), tc.want) || sent != tc.attempts {
+				t.Errorf("%d attempts, and the error %v; want %d with %q", sent, err, tc.attempts, tc.want)
+			}
+		})
 	}
 }
 
