@@ -7,11 +7,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // The phases of a message in a worker's hand, in their order.
@@ -356,4 +358,32 @@ func points(rng *rand.Rand, messages int) (at []int, phases []string) {
 		phases = append(phases, messagePhases[turn[i%len(turn)]])
 	}
 	return at, phases
+}
+
+// What was done before a message was begun is held against a verdict; what another worker did meanwhile is not, for it may
+// have done it after that verdict, and have told of it before.
+func TestRefereeHoldsAVerdictAgainstWhatWasDoneBefore(t *testing.T) {
+	r := newReferee([]string{wayRefused})
+	tell := func(op int, phase, more string) (done bool) {
+		rec := httptest.NewRecorder()
+		r.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, fmt.Sprintf("/phase?worker=w&way=%s&op=%d&phase=%s&%s", wayRefused, op, phase, more), nil))
+		return rec.Header().Get(doneHeader) != ""
+	}
+	tell(1, phaseReceived, "")
+	if tell(1, phaseReceived, "") {
+		t.Error("done before anything was")
+	}
+	tell(1, phaseRecorded, "ack=1&outcome=executed")
+	tell(1, phaseRecorded, "outcome=unknown&buried=1")
+	if got := r.ways[wayRefused].undone; len(got) != 0 {
+		t.Errorf("a copy that was begun before is held against it: %v", got)
+	}
+	if !tell(1, phaseReceived, "") {
+		t.Error("not done after it was")
+	}
+	tell(1, phaseRecorded, "after=1&outcome=unknown&buried=1")
+	tell(1, phaseWorking, "")
+	if got := r.ways[wayRefused].undone; !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("undone %v, want what is unknown, and what is handled again", got)
+	}
 }
