@@ -3,7 +3,9 @@ package pgxstore_test
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,29 +28,12 @@ func testStepSentTwice[Tx any](t *testing.T, h *handle[Tx]) {
 		return everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1}}
 	}
 	const sent = 3
-	other, err := admin(t).Begin(ctx) // holds up the first call until the others have come
-	noErr(t, err)
-	defer other.Rollback(ctx) //nolint:errcheck // it only holds a lock
-	_, err = other.Exec(ctx, "SELECT FROM "+h.record()+" WHERE id = $1 FOR UPDATE", rec.ID[:])
-	noErr(t, err)
-	var calls sync.WaitGroup
-	for range sent {
-		calls.Go(func() {
-			if _, err := h.store.SaveStep(ctx, stepOf("mail")); err != nil {
-				t.Errorf("a repeated call: %v", err)
-			}
-		})
-	}
-	for number(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'"."everonce_step"%'`, h.schema) < sent {
-		if t.Failed() {
-			t.FailNow()
+	heldUp(t, h, rec.ID, sent, func(int64) {
+		if _, err := h.store.SaveStep(ctx, stepOf("mail")); err != nil {
+			t.Errorf("a repeated call: %v", err)
 		}
-	}
-	noErr(t, other.Rollback(ctx))
-	calls.Wait()
-
-	mustExec(t, "INSERT INTO "+h.schema+".everonce_step (id, name, seq, began_at, attempt, state) SELECT $1, 's' || n, n, 1, 1, 2 FROM generate_series(1, $2::int) AS n", rec.ID[:], everonce.MaxSteps-3)
-	mustExec(t, "UPDATE "+h.record()+" SET steps = steps + $2::int WHERE id = $1", rec.ID[:], everonce.MaxSteps-3)
+	})
+	moreSteps(t, h, rec.ID, everonce.MaxSteps-3)
 	if _, err := h.store.SaveStep(ctx, stepOf("one more")); err != nil {
 		t.Errorf("step %d of %d: %v", everonce.MaxSteps-1, everonce.MaxSteps, err)
 	}
@@ -71,4 +56,89 @@ func testStepSentTwice[Tx any](t *testing.T, h *handle[Tx]) {
 	if n := len(got.Record.Steps); n != everonce.MaxSteps {
 		t.Errorf("the record has %d steps, want %d", n, everonce.MaxSteps)
 	}
+}
+
+// Steps that begin at the same time are no more than an operation may have, and as many as it may: also where its
+// count of them is too high.
+func TestStepsAtOnceKeepTheLimit(t *testing.T) {
+	t.Parallel()
+	both(t, setup{conns: 4}, testStepsAtOnce[pgx.Tx], testStepsAtOnce[*sql.Tx])
+}
+
+func testStepsAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	for _, room := range []int64{1, 2} {
+		for _, tooHigh := range []int64{0, 1, 5} {
+			key := everonce.Key{Scope: "at once", ID: fmt.Sprint(room, tooHigh)}
+			res, err := h.store.Claim(ctx, claimOf(key))
+			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			moreSteps(t, h, rec.ID, everonce.MaxSteps-room)
+			mustExec(t, "UPDATE "+h.record()+" SET steps = steps + $2 WHERE id = $1", rec.ID[:], tooHigh)
+			var saved atomic.Int64
+			heldUp(t, h, rec.ID, 3, func(n int64) {
+				step := everonce.SaveStepRequest{
+					ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce,
+					Step: everonce.StepRecord{Name: fmt.Sprint("new", n), State: everonce.StepDone, Attempt: 1},
+				}
+				switch err := save(t, h, step, n == 0); {
+				case err == nil:
+					saved.Add(1)
+				case !errors.Is(err, everonce.ErrTooLarge):
+					t.Errorf("%s: %v", key.ID, err)
+				}
+			})
+			if n := saved.Load(); n != room {
+				t.Errorf("%s: %d steps were saved, with room for %d", key.ID, n, room)
+			}
+			got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+			noErr(t, err)
+			if n := len(got.Record.Steps); n != everonce.MaxSteps {
+				t.Errorf("%s: the record has %d steps, want %d", key.ID, n, everonce.MaxSteps)
+			}
+		}
+	}
+}
+
+// save writes a step, by itself or by a commit, which is made again where the store says that it may be.
+func save[Tx any](t *testing.T, h *handle[Tx], step everonce.SaveStepRequest, inTx bool) error {
+	for inTx {
+		tx, _, err := h.store.Begin(t.Context(), everonce.BeginRequest{})
+		if err != nil {
+			return err
+		}
+		err = tx.Commit(t.Context(), everonce.CommitRequest{SaveStep: &step})
+		if h.store.ClassifyTx(err) != everonce.TxErrorRetry {
+			return err
+		}
+	}
+	_, err := h.store.SaveStep(t.Context(), step)
+	return err
+}
+
+// heldUp makes calls that all wait for the record, which somebody else has locked, before the first one goes on.
+func heldUp[Tx any](t *testing.T, h *handle[Tx], id everonce.RecordID, calls int64, call func(n int64)) {
+	t.Helper()
+	other, err := admin(t).Begin(t.Context())
+	noErr(t, err)
+	defer other.Rollback(t.Context()) //nolint:errcheck // it only holds a lock
+	_, err = other.Exec(t.Context(), "SELECT FROM "+h.record()+" WHERE id = $1 FOR UPDATE", id[:])
+	noErr(t, err)
+	var all sync.WaitGroup
+	for n := range calls {
+		all.Go(func() { call(n) })
+	}
+	for number(t, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%'||$1||'"."everonce_step"%'`, h.schema) < calls {
+		if t.Failed() {
+			t.FailNow()
+		}
+	}
+	noErr(t, other.Rollback(t.Context()))
+	all.Wait()
+}
+
+// moreSteps gives a record as many steps, behind the store's back.
+func moreSteps[Tx any](t *testing.T, h *handle[Tx], id everonce.RecordID, n int64) {
+	t.Helper()
+	mustExec(t, "INSERT INTO "+h.schema+".everonce_step (id, name, seq, began_at, attempt, state) SELECT $1, 's' || n, n, 1, 1, 2 FROM generate_series(1, $2::int) AS n", id[:], n)
+	mustExec(t, "UPDATE "+h.record()+" SET steps = steps + $2::int WHERE id = $1", id[:], n)
 }

@@ -260,10 +260,11 @@ const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.leas
 
 func (w writer) touch() string {
 	// The record's own count of its steps is cheap, and may be too high: a call whose repetition comes while it still runs counts twice.
+	// To count the steps themselves is right only if nobody has written the record since the statement's snapshot.
 	limit := " < " + strconv.Itoa(everonce.MaxSteps)
 	return w.update(touched, held+" AND (r.steps"+limit+
 		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t})"+
-		" OR (SELECT count(*) FROM {step} AS s WHERE s.id = {1b})"+limit+")")
+		" OR (SELECT count(*) FROM {step} AS s WHERE s.id = {1b})"+limit+" AND r.rev = (SELECT rev FROM {record} WHERE id = {1b}))")
 }
 
 func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touch()) }

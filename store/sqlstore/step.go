@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/transition"
@@ -11,17 +12,25 @@ import (
 func (s *Store[Tx]) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
 	s.lease.see(req.Lease)
 	return everonce.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c Conn) error {
-		calls := s.saveStepCalls(s.text.SaveStep, &req)
-		if err := c.Send(ctx, calls[0]); err != nil {
-			return err
+		for try := range swapTries {
+			calls := s.saveStepCalls(s.text.SaveStep, &req)
+			if err := c.Send(ctx, calls[0]); err != nil {
+				return err
+			}
+			if calls[0].Affected > 0 && len(calls) > 1 {
+				return c.Send(ctx, calls[1:]...)
+			}
+			if calls[0].Affected > 0 {
+				return nil
+			}
+			if err := s.refuseStep(ctx, c, &req); !errors.Is(err, errBusyKey) {
+				return err
+			}
+			if err := pauseBriefly(ctx, try); err != nil {
+				return err
+			}
 		}
-		if calls[0].Affected == 0 {
-			return s.refuseStep(ctx, c, &req)
-		}
-		if len(calls) > 1 {
-			return c.Send(ctx, calls[1:]...)
-		}
-		return nil
+		return errBusyKey
 	})
 }
 
@@ -48,7 +57,7 @@ func (s *Store[Tx]) saveStepCalls(save *Statement, req *everonce.SaveStepRequest
 	return []*Call{touch, put}
 }
 
-// refuseStep says why a step was not written.
+// refuseStep says why a step was not written: [errBusyKey] where it could be by now.
 func (s *Store[Tx]) refuseStep(ctx context.Context, c Conn, req *everonce.SaveStepRequest) error {
 	var w row
 	if err := s.load(ctx, c, &req.ID, &w); err != nil {
@@ -59,7 +68,7 @@ func (s *Store[Tx]) refuseStep(ctx context.Context, c Conn, req *everonce.SaveSt
 		return err
 	}
 	if _, err = transition.SaveStep(rec, *req, w.now); err == nil {
-		err = errBusyKey // it was refused a moment ago
+		err = errBusyKey
 	}
 	return err
 }

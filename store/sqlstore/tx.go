@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -81,7 +82,7 @@ func (s *Store[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
 		return everonce.TxErrorOther
 	case errors.Is(err, ErrCommitLost):
 		return everonce.TxCommitLost
-	case s.driver.Classify(err).Class == ClassRetry:
+	case errors.Is(err, errBusyKey), s.driver.Classify(err).Class == ClassRetry:
 		return everonce.TxErrorRetry
 	}
 	return everonce.TxErrorOther
@@ -317,6 +318,8 @@ func (s *Store[Tx]) whyNoStep(ctx context.Context, req *everonce.SaveStepRequest
 		return err
 	case errors.Is(err, everonce.ErrNewerRecord):
 		return s.failed("save step", err)
+	case err == nil && !slices.ContainsFunc(w.rec.Steps, func(have everonce.StepRecord) bool { return have.Name == req.Step.Name }):
+		return s.failed("save step", errBusyKey) // others wrote steps beside it: the transaction may be run again
 	}
 	return everonce.ErrLeaseLost
 }
