@@ -287,7 +287,8 @@ type WatchResult struct {
 
 // Lister is an optional power of a [Store]: to look through its records. Discovered by type assertion.
 type Lister interface {
-	// List returns records in the order of their IDs, without results, and with their steps if asked.
+	// List returns records in the order of their IDs, without results, and with their steps if asked. A record, or a step, that
+	// can not be read is listed by what can: it must be found to be dealt with.
 	List(ctx context.Context, req ListRequest) (ListResult, error)
 }
 

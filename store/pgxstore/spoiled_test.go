@@ -197,3 +197,40 @@ func testNewerSteps[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("claimed anew: token %d, attempt %d, %d steps", now.Token, now.Attempt, len(now.Steps))
 	}
 }
+
+// A step that can not be read hides neither its operation's others nor those of other records: it is listed by its name.
+func TestACorruptStepIsListed(t *testing.T) {
+	t.Parallel()
+	both(t, setup{}, testCorruptStep[pgx.Tx], testCorruptStep[*sql.Tx])
+}
+
+func testCorruptStep[Tx any](t *testing.T, h *handle[Tx]) {
+	ctx := t.Context()
+	for _, id := range []string{"whole", "spoiled"} {
+		res, err := h.store.Claim(ctx, claimOf(everonce.Key{Scope: testKey.Scope, ID: id}))
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		for _, name := range []string{"one", "two"} {
+			_, err := h.store.SaveStep(ctx, everonce.SaveStepRequest{
+				ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1},
+			})
+			noErr(t, err)
+		}
+		if id == "spoiled" {
+			mustExec(t, "UPDATE "+h.schema+".everonce_step SET state = 77 WHERE id = $1 AND name = 'one'", rec.ID[:])
+		}
+	}
+	page, err := h.store.List(ctx, everonce.ListRequest{Steps: true})
+	noErr(t, err)
+	if len(page.Records) != 2 {
+		t.Fatalf("%d of 2 records are listed", len(page.Records))
+	}
+	for _, rec := range page.Records {
+		first := everonce.StepDone
+		if rec.Name == "spoiled" {
+			first = 0
+		}
+		if s := rec.Steps; len(s) != 2 || s[0].Name != "one" || s[0].State != first || s[1].Name != "two" || s[1].State != everonce.StepDone {
+			t.Errorf("%s: its steps are listed as %+v", rec.Name, s)
+		}
+	}
+}

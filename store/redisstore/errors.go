@@ -26,10 +26,22 @@ func failed(what string, err error) error {
 	switch text := e.Error(); {
 	case strings.HasPrefix(text, "OOM "):
 		return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStoreFull, err)
-	case strings.HasPrefix(text, "WRONGTYPE "), strings.Contains(text, "data string too short"):
+	case unreadable(err):
 		return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrCorruptRecord, err)
 	}
 	return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStore, err)
+}
+
+// isWrongType tells the refusal to read as a text, or as a hash, what is none.
+func isWrongType(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasPrefix(e.Error(), "WRONGTYPE ")
+}
+
+// unreadable tells a script's failure to read a record.
+func unreadable(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && (isWrongType(err) || strings.Contains(e.Error(), "data string too short"))
 }
 
 // judged makes a corrupt record of one whose steps are missing. They are not on their way to another node of a cluster: see keys.

@@ -33,7 +33,8 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 		return res, err
 	}
 	wanted := func(rec *everonce.Record) bool {
-		return (req.Scope == "" || rec.Scope.Within(req.Scope)) && !rec.GoneAt(res.Now) &&
+		unread := rec.Scope == "" // it may be of this one
+		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && !rec.GoneAt(res.Now) &&
 			(len(req.States) == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
 	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
@@ -50,8 +51,8 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 				continue
 			}
 			var rec everonce.Record
-			if _, err := decode(&ids[i], *text, &rec); err != nil {
-				rec = everonce.Record{ID: ids[i]} // it must be found to be dealt with
+			if _, err := decode(&ids[i], *text, &rec); err != nil { // it must be found to be dealt with
+				rec = everonce.Record{ID: ids[i], Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
 			}
 			if wanted(&rec) {
 				res.Records = place(res.Records, rec, limit)
@@ -102,14 +103,14 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 	for i := range res.Records {
 		rec := &res.Records[i]
 		count, err := answers[2*i].ToString()
-		if err != nil {
+		if err != nil && !isWrongType(err) {
 			return err
 		}
 		if strings.Trim(count, "\x00") == "" || rec.Format > everonce.FormatVersion {
 			continue
 		}
 		hash, err := answers[2*i+1].AsStrMap()
-		if err != nil {
+		if err != nil && !isWrongType(err) {
 			return err
 		}
 		if len(hash) == 0 || rec.StateAt(res.Now) == everonce.StateTombstone {
@@ -119,9 +120,7 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 		for name, step := range hash {
 			flat = append(flat, name, step)
 		}
-		if rec.Steps, err = decodeSteps(&rec.ID, flat); err != nil {
-			return err
-		}
+		rec.Steps, _ = decodeSteps(&rec.ID, flat) //nolint:errcheck // as with records
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -252,26 +253,26 @@ func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord
 	return step, place, nil
 }
 
-// decodeSteps reads a hash of steps, into the order of their beginning.
-func decodeSteps(id *everonce.RecordID, hash []string) ([]everonce.StepRecord, error) {
+// decodeSteps reads a hash of steps, into the order of their beginning. With an error, those that can not be read come last, by their names.
+func decodeSteps(id *everonce.RecordID, hash []string) (steps []everonce.StepRecord, err error) {
 	type placed struct {
 		step  everonce.StepRecord
 		place int64
 	}
 	all := make([]placed, 0, len(hash)/2)
 	for i := 0; i+1 < len(hash); i += 2 {
-		step, place, err := decodeStep(id, hash[i], hash[i+1])
-		if err != nil {
-			return nil, err
+		step, place, unread := decodeStep(id, hash[i], hash[i+1])
+		if unread != nil {
+			step, place, err = everonce.StepRecord{Name: hash[i]}, math.MaxInt64, unread
 		}
 		all = append(all, placed{step, place})
 	}
-	slices.SortFunc(all, func(a, b placed) int { return int(a.place - b.place) })
-	steps := make([]everonce.StepRecord, len(all))
+	slices.SortFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	steps = make([]everonce.StepRecord, len(all))
 	for i := range all {
 		steps[i] = all[i].step
 	}
-	return steps, nil
+	return steps, err
 }
 
 func corrupt(id *everonce.RecordID, what string) error {

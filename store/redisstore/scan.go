@@ -85,7 +85,7 @@ func (s *Store) idsOf(names []string) []everonce.RecordID {
 	return ids
 }
 
-// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil.
+// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and what is no text an empty one.
 func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...string) ([]*string, error) {
 	all := make(rueidis.Commands, len(ids))
 	for i := range ids {
@@ -95,8 +95,8 @@ func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...s
 	for i, res := range s.client.DoMulti(ctx, all...) {
 		text, err := res.ToString()
 		switch {
-		case rueidis.IsRedisNil(err) || err == nil && text == "":
-		case err != nil:
+		case rueidis.IsRedisNil(err):
+		case err != nil && !isWrongType(err):
 			return nil, err
 		default:
 			texts[i] = &text

@@ -16,7 +16,7 @@ const (
 )
 
 // DeleteScope implements [everonce.ScopeDeleter]. It looks at every key of the server, as List does, until it has found
-// Limit records; a Limit of 0 is 1000.
+// Limit records; a Limit of 0 is 1000. Records that can not be read stay, and fail the call that has nothing else left to delete.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)
@@ -25,24 +25,32 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if limit <= 0 {
 		limit = defaultBatch
 	}
+	var unread error
 	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
 		for len(ids) > 0 && res.Records < limit {
 			n := min(len(ids), deleters, limit-res.Records)
-			deleted, err := s.delete(ctx, req.Scope, ids[:n])
+			deleted, corrupt, err := s.delete(ctx, req.Scope, ids[:n])
 			res.Records += deleted
 			if err != nil {
 				return false, err
+			}
+			if corrupt != nil {
+				unread = corrupt
 			}
 			ids = ids[n:]
 		}
 		res.More = res.Records == limit
 		return !res.More, nil
 	})
+	if err == nil && !res.More {
+		err = unread
+	}
 	return res, failed("delete scope", err)
 }
 
-// delete removes records that are of the scope and have no live claim: each decides for itself.
-func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID) (n int, err error) {
+// delete removes records that are of the scope and have no live claim: each decides for itself. One that can not be read
+// is told apart.
+func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID) (n int, unread, err error) {
 	var group sync.WaitGroup
 	deleted, errs := make([]int64, len(ids)), make([]error, len(ids))
 	for i := range ids {
@@ -56,8 +64,11 @@ func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce
 		})
 	}
 	group.Wait()
-	for _, d := range deleted {
-		n += int(d)
+	for i := range ids {
+		n += int(deleted[i])
+		if unreadable(errs[i]) {
+			unread, errs[i] = errs[i], nil
+		}
 	}
-	return n, errors.Join(errs...)
+	return n, unread, errors.Join(errs...)
 }

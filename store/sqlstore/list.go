@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/everonce/everonce"
 )
@@ -77,7 +78,15 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	if req.Steps && len(stepped) > 0 {
 		calls := make([]*Call, len(stepped))
 		for i, n := range stepped {
-			calls[i] = s.readSteps(&res.Records[n])
+			rec := &res.Records[n]
+			calls[i] = s.readSteps(rec).each(func(r Row) error {
+				step, err := scanStep(r)
+				if errors.Is(err, everonce.ErrCorruptRecord) { // as with records
+					step, err = everonce.StepRecord{Name: step.Name}, nil
+				}
+				rec.Steps = append(rec.Steps, step)
+				return err
+			})
 		}
 		if err = s.driver.Read(ctx, calls...); err != nil {
 			return everonce.ListResult{}, s.failed("list steps", err)

@@ -1,0 +1,85 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/redisstore"
+)
+
+// What can not be read is listed by what can, and keeps nobody from looking at the others of its tenant, nor from counting them, nor
+// from forgetting them all; only then it is told that something is left.
+func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	ctx := t.Context()
+	scope := everonce.ScopeOf("tenant", "charge")
+	with := func(id string) (everonce.Record, string) {
+		rec := claimed(t, s, everonce.Key{Scope: scope, ID: id})
+		for _, step := range []string{"one", "two"} {
+			_, err := s.SaveStep(ctx, stepOf(&rec, step))
+			noErr(t, err)
+		}
+		_, err := s.Release(ctx, releaseOf(&rec, everonce.StateReleased))
+		noErr(t, err)
+		return rec, redisstore.KeyOf(s, rec.ID)
+	}
+	want := make(map[everonce.RecordID]string)
+	add := func(id, listed string, spoil func(key string)) {
+		rec, key := with(id)
+		spoil(key)
+		want[rec.ID] = listed
+	}
+	const whole = "released one:done two:done"
+	add("whole", whole, func(string) {})
+	add("whole too", whole, func(string) {})
+	add("a step of another form", "released two:done one:none", func(key string) { command(t, client, "HSET", key+":s", "one", "x") })
+	add("steps of another type", "released", func(key string) {
+		command(t, client, "DEL", key+":s")
+		command(t, client, "SET", key+":s", "x")
+	})
+	lost := map[string]func(key string){
+		"another type": func(key string) {
+			command(t, client, "DEL", key)
+			command(t, client, "RPUSH", key, "x")
+		},
+		"too short": func(key string) { command(t, client, "SET", key, "short") },
+		"empty":     func(key string) { command(t, client, "SET", key, "") },
+	}
+	for id, spoil := range lost {
+		add(id, "none", spoil)
+	}
+
+	page, err := s.List(ctx, everonce.ListRequest{Scope: scope, Steps: true})
+	noErr(t, err)
+	for _, rec := range page.Records {
+		got := rec.State.String()
+		for _, step := range rec.Steps {
+			got += fmt.Sprintf(" %s:%v", step.Name, step.State)
+		}
+		if got != want[rec.ID] {
+			t.Errorf("%q is listed as %q, want %q", rec.Name, got, want[rec.ID])
+		}
+	}
+	if len(page.Records) != len(want) {
+		t.Errorf("%d of %d records are listed", len(page.Records), len(want))
+	}
+	readable := len(want) - len(lost)
+	if h, err := s.Health(ctx); err != nil || h.Released != int64(readable) {
+		t.Errorf("%d of %d records are counted, %v", h.Released, readable, err)
+	}
+	deleted := 0
+	for {
+		res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: scope, Limit: 3})
+		if deleted += res.Records; res.More && err == nil {
+			continue
+		}
+		if !errors.Is(err, everonce.ErrCorruptRecord) || deleted != readable {
+			t.Errorf("%d of %d records are deleted, and then %v; want ErrCorruptRecord", deleted, readable, err)
+		}
+		break
+	}
+}
