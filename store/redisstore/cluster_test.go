@@ -92,7 +92,7 @@ func TestMovedIsAFailure(t *testing.T) {
 }
 
 // While a slot moves from one node to another its records are answered by the one or the other, or not at all: never as
-// absent, without their result, or without their steps.
+// absent, corrupt, without their result, or without their steps. What is not answered is the store's failure, which is tried again.
 func TestASlotThatMoves(t *testing.T) {
 	t.Parallel()
 	for name, parts := range map[string][]string{"the result first": {":v", "", ":s"}, "the record first": {"", ":s", ":v"}, "the steps first": {":s", "", ":v"}} {
@@ -129,18 +129,29 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 	word := strconv.FormatInt(slot, 10)
 	command(t, to.client(t), "CLUSTER", "SETSLOT", word, "IMPORTING", id(from))
 	command(t, from.client(t), "CLUSTER", "SETSLOT", word, "MIGRATING", id(to))
+	again := 0
+	fails := func(name string, err error) {
+		t.Helper()
+		failures(t, map[string]error{name: err}, name)
+		if !errors.Is(err, everonce.ErrStore) || errors.Is(err, everonce.ErrCorruptRecord) {
+			t.Errorf("%s: %v, want ErrStore alone", name, err)
+		}
+		if strings.Contains(err.Error(), "TRYAGAIN") {
+			again++
+		}
+	}
 	look := func() {
 		t.Helper()
 		res, err := s.Claim(ctx, claimOf(testKey))
 		if err != nil {
-			failures(t, map[string]error{"Claim": err}, "Claim")
+			fails("Claim", err)
 		} else if got := decided(t, res, nil, everonce.DecideReplay).Record; string(got.Result.Data) != "v" {
 			t.Errorf("replayed %q, %v", got.Result.Data, got.Result.Kind)
 		}
 		read, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
 		switch {
 		case err != nil:
-			failures(t, map[string]error{"Get": err}, "Get")
+			fails("Get", err)
 		case !read.Found || string(read.Record.Result.Data) != "v" || len(read.Record.Steps) != 1:
 			t.Errorf("read %v: %v with %d steps", read.Found, read.Record.Result.Kind, len(read.Record.Steps))
 		}
@@ -149,6 +160,9 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 	for _, part := range parts {
 		command(t, from.client(t), "MIGRATE", "127.0.0.1", strconv.Itoa(to.port), key+part, "0", "5000")
 		look()
+	}
+	if again == 0 {
+		t.Error("nothing was answered with TRYAGAIN: the test is blind")
 	}
 	for _, n := range []*process{to, from} {
 		command(t, n.client(t), "CLUSTER", "SETSLOT", word, "NODE", id(to))
