@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// soon is far below what a call that waits for a lock would take, and far above one that does not.
-const soon = 2 * time.Second
+// soon is below what a call that waits takes until its bound (a rollback's, 5 s), and far above one that does not.
+const soon = 4 * time.Second
 
 // atOnce fails the test if fn takes long.
 func atOnce(t *testing.T, what string, fn func()) {
@@ -318,12 +318,12 @@ func TestTransactionTimeout(t *testing.T) {
 func testTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim, Timeout: 300 * time.Millisecond})
+	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim, Timeout: time.Second})
 	rec := decided(t, res, err, everonce.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	statement := ctx
 	if !h.pipes { // database/sql lets a statement run that has a context of its own; the engine's ends with the transaction
-		bounded, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		statement = bounded
 	}

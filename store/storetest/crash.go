@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -137,13 +136,8 @@ func (tr *trial) fatalf(format string, args ...any) {
 // receiver returns a fresh receiver, which waits for a call until it is certain that it hangs.
 func (e *env) receiver(s everonce.Store, policy everonce.Policy) *everonce.Receiver {
 	e.Helper()
-	return e.impatient(s, policy, 10*time.Second)
-}
-
-func (e *env) impatient(s everonce.Store, policy everonce.Policy, limit time.Duration) *everonce.Receiver {
-	e.Helper()
 	r, err := everonce.NewReceiver(s, policy, &everonce.Options{
-		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: 8 * limit, StoreTimeout: limit,
+		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: 8 * patience, StoreTimeout: patience,
 	})
 	if err != nil {
 		e.Fatalf("NewReceiver: %v", err)
@@ -161,7 +155,7 @@ func (tr *trial) deliver(p *process) {
 		s, closed = tr.open(p)
 		defer closed()
 	}
-	r := tr.e.impatient(s, tr.policy, p.patience())
+	r := tr.e.receiver(s, tr.policy)
 	opts := []everonce.CallOption{fingerprintA}
 	if tr.policy == everonce.Reconcile {
 		opts = append(opts, everonce.WithReconcile(func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[string], error) {

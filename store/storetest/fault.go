@@ -20,7 +20,7 @@ const (
 	failBefore
 	// failAfter: it was done, and the answer is lost.
 	failAfter
-	// hangs: it was never sent, and nothing is heard of it until the caller has waited long enough.
+	// hangs: it was never sent, and nothing is heard of it until its context has ended.
 	hangs
 	// dieBefore and dieAfter: the process stops for good, before or after the call was done.
 	dieBefore
@@ -38,8 +38,11 @@ var (
 	errHung     = fmt.Errorf("%w: no answer", errInjected)
 )
 
-// patience is how long a caller waits for a call that hangs.
-const patience = 300 * time.Millisecond
+// patience is how long a caller of the suite waits for a call of the store, and bounded what is surely the engine's own bound of a call.
+const (
+	patience = 10 * time.Second
+	bounded  = time.Minute
+)
 
 // process numbers everything that a process does to the world outside: its store calls and its effects.
 // One of them goes wrong. A process that stops for good ends each of its goroutines that still tries to
@@ -101,14 +104,6 @@ func (p *process) do(what string, call func() error) error {
 	return call()
 }
 
-// patience is how long the process waits for a store call.
-func (p *process) patience() time.Duration {
-	if p.how == hangs {
-		return patience
-	}
-	return 10 * time.Second
-}
-
 func (p *process) isGone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,13 +135,17 @@ func reach[Req, Res any](ctx context.Context, p *process, what string, req Req, 
 	return res, nil
 }
 
-// waited returns the error of a call: of one that hangs when its context has ended.
+// waited returns the error of a call: of one that hangs as if its context had ended, where the engine has seen to it that it will.
+// To wait for that would take the time, and tell no more.
 func waited(ctx context.Context, err error) error {
-	if errors.Is(err, errHung) {
-		<-ctx.Done()
-		return ctx.Err()
+	if !errors.Is(err, errHung) {
+		return err
 	}
-	return err
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= bounded {
+		return context.DeadlineExceeded
+	}
+	<-ctx.Done()
+	return ctx.Err()
 }
 
 func (s *faultStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {

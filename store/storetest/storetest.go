@@ -36,7 +36,8 @@ type Harness struct {
 	Store everonce.Store
 	// Peer, if set, is a second handle on the same records, as another process has it. Default: Store.
 	Peer everonce.Store
-	// Advance moves the store's clock, back too. Nil where the clock can not be moved.
+	// Advance moves the store's clock, back too. Nil where the clock can not be moved: Rule02/CallersAnHourOff
+	// has no clock off then, and logs so.
 	Advance func(time.Duration)
 
 	tx   any                                   // a TxHarness, in RunTx

@@ -41,7 +41,7 @@ func (e *env) newKeys(n int) []everonce.Key {
 func (e *txEnv[Tx]) batch(p *process, keys []everonce.Key, end func(ctx context.Context, tx Tx, i int) error) (all []everonce.BatchResult[string], lived bool) {
 	e.Helper()
 	s := newFaultTxStore(e.txs, p)
-	t := e.impatientTx(s, p.patience())
+	t := e.txReceiver(s)
 	lived = p.run(func() {
 		var err error
 		all, err = everonce.TransactBatch(e.ctx, t, itemsOf(keys), everonce.EachItem(func(ctx context.Context, tx Tx, i int) (string, error) {

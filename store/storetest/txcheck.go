@@ -423,7 +423,7 @@ func checkTxTimeout[Tx any](e *txEnv[Tx]) {
 	k := e.key()
 	req := txClaimReq(k)
 	// Long enough for the write that follows, on a machine that is busy.
-	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: 500 * time.Millisecond})
+	h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req, Timeout: 3 * time.Second})
 	e.ok("Begin", err)
 	o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
 	o.apply(k.ID)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -24,13 +23,8 @@ func txCrashChecks[Tx any]() []check {
 
 func (e *txEnv[Tx]) txReceiver(s everonce.TxStore[Tx]) *everonce.TxReceiver[Tx] {
 	e.Helper()
-	return e.impatientTx(s, 10*time.Second)
-}
-
-func (e *txEnv[Tx]) impatientTx(s everonce.TxStore[Tx], limit time.Duration) *everonce.TxReceiver[Tx] {
-	e.Helper()
 	t, err := everonce.NewTxReceiver(s, &everonce.Options{
-		Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: limit, StoreTimeout: limit,
+		Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: patience, StoreTimeout: patience,
 	})
 	if err != nil {
 		e.Fatalf("NewTxReceiver: %v", err)
@@ -42,7 +36,7 @@ func (e *txEnv[Tx]) impatientTx(s everonce.TxStore[Tx], limit time.Duration) *ev
 func (e *txEnv[Tx]) transact(p *process, key everonce.Key, optimistic bool, reject error) (res everonce.Result[string], lived bool, err error) {
 	e.Helper()
 	s := newFaultTxStore(e.txs, p)
-	t := e.impatientTx(s, p.patience())
+	t := e.txReceiver(s)
 	opts := []everonce.CallOption{fingerprintA}
 	if optimistic {
 		opts = append(opts, everonce.Optimistic())
@@ -156,7 +150,7 @@ func checkStepTxCrash[Tx any](e *txEnv[Tx]) {
 			return s, func() { s.disconnect(e.ctx) }
 		}
 		tr.work = func(ctx context.Context, a *everonce.Attempt, p *process) (string, error) {
-			_, err := everonce.StepTx(ctx, a, e.impatientTx(shared, p.patience()), "charge", func(ctx context.Context, tx Tx) (string, error) {
+			_, err := everonce.StepTx(ctx, a, e.txReceiver(shared), "charge", func(ctx context.Context, tx Tx) (string, error) {
 				return "charged", p.do("effect", func() error { return e.app.Apply(ctx, tx, tr.key.ID) })
 			})
 			if err != nil {
