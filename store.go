@@ -318,7 +318,7 @@ type ListResult struct {
 type ScopeDeleter interface {
 	// DeleteScope removes up to Limit records of the scope and all inside of it, live claims
 	// excepted; whatever was protected by them is new afterwards. A Limit of 0 is the store's own bound. A request without a
-	// scope, which would be everybody's, deletes nothing.
+	// valid scope is refused with [ErrInvalidKey]: none would be everybody's.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
 }
 

@@ -83,14 +83,13 @@ func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
 	return nil
 }
 
-// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope
-// deletes nothing.
+// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+	if err := req.Scope.Validate(); err != nil {
+		return res, err
+	}
 	if req.Limit <= 0 {
 		req.Limit = defaultBatch
-	}
-	if req.Scope == "" {
-		return res, ended(ctx)
 	}
 	for i := range s.shards {
 		if err := ended(ctx); err != nil {

@@ -34,7 +34,7 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 	for _, state := range req.States {
 		states[state] = true
 	}
-	err = s.scan(ctx, req.Scope, req.After, hide, func(found *listed) (more bool) {
+	err = s.scan(ctx, req.Scope, req.After, nil, hide, func(found *listed) (more bool) {
 		rec, err := found.record()
 		if err != nil { // it must be found to be dealt with
 			rec = &found.head
@@ -66,14 +66,15 @@ func (l *listed) record() (*everonce.Record, error) {
 	return doc.record()
 }
 
-// scan calls fn with what is there of a scope, or of all if it is empty, in the order of IDs, until it returns false.
-func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.RecordID, hide bson.D, fn func(*listed) bool) error {
+// scan calls fn with what is there of a scope, or of all if it is empty, and as only demands, in the order of IDs, until it returns false.
+func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.RecordID, only, hide bson.D, fn func(*listed) bool) error {
 	first, last := bounds(scope)
 	from := bson.E{Key: "$gte", Value: binary(first[:])}
 	if after != (everonce.RecordID{}) && string(after[:]) >= string(first[:]) {
 		from = bson.E{Key: "$gt", Value: binary(after[:])}
 	}
-	cursor, err := s.coll.Find(ctx, bson.D{{Key: "_id", Value: bson.D{from, {Key: "$lte", Value: binary(last[:])}}}},
+	filter := append(bson.D{{Key: "_id", Value: bson.D{from, {Key: "$lte", Value: binary(last[:])}}}}, only...)
+	cursor, err := s.coll.Find(ctx, filter,
 		options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}).SetProjection(hide).SetBatchSize(defaultPage))
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 const defaultBatch = 1000
 
 // DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope, which would be everybody's, is refused. A record that can
-// not be read is deleted too, unless it is a claim, whose lease nobody can tell, or of a newer version.
+// not be read is deleted too, unless it is a claim whose lease nobody can tell, or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if res, err = s.deleteScope(ctx, req); err != nil {
 		return res, failed(ctx, "delete scope", err)
@@ -29,19 +29,16 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if req.Limit <= 0 {
 		req.Limit = defaultBatch
 	}
-	now, err := s.now(ctx)
-	if err != nil {
-		return res, err
-	}
 	if err := aMilli(ctx); err != nil {
 		return res, err
 	}
+	over := bson.D{{Key: "$not", Value: bson.A{live}}}
 	var ids, corrupt bson.A
 	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
-	err = s.scan(ctx, req.Scope, everonce.RecordID{}, hide, func(found *listed) bool {
-		rec, err := found.record()
+	err = s.scan(ctx, req.Scope, everonce.RecordID{}, bson.D{{Key: "$expr", Value: over}}, hide, func(found *listed) bool {
+		_, err := found.record()
 		switch {
-		case errors.Is(err, everonce.ErrNewerRecord) || err == nil && rec.StateAt(now) == everonce.StateClaimed:
+		case errors.Is(err, everonce.ErrNewerRecord):
 			return true
 		case len(ids)+len(corrupt) == req.Limit:
 			res.More = true
@@ -64,10 +61,10 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		return err
 	}
 	if len(ids) > 0 {
-		err = remove(still(ids, all(inserted, bson.D{{Key: "$not", Value: bson.A{live}}})))
+		err = remove(still(ids, all(inserted, over)))
 	}
-	if len(corrupt) > 0 && err == nil { // whose times may be none: that it is no claim has to do
-		err = remove(bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: corrupt}}}, {Key: "st", Value: bson.D{{Key: "$ne", Value: int32(everonce.StateClaimed)}}}})
+	if len(corrupt) > 0 && err == nil { // which may not tell when it was inserted
+		err = remove(still(corrupt, over))
 	}
 	return res, err
 }

@@ -122,6 +122,43 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	}
 }
 
+// A claim that can not be read is forgotten as others are: when its lease is over. Where that can not be read, nobody can tell, and it stays.
+func TestACorruptClaimIsForgottenWithItsLease(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	scope := everonce.ScopeOf("tenant")
+	claim := func(id string, lease time.Duration, update bson.D) {
+		key := everonce.Key{Scope: scope, ID: id}
+		record := key.RecordID()
+		_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: record, Scope: scope, Name: id, Nonce: everonce.NewNonce(), Lease: lease, Lifetime: everonce.ForWeb()})
+		noErr(t, err)
+		_, err = db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: record[:]}}}, update)
+		noErr(t, err)
+	}
+	noNonce := bson.D{{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}}
+	claim("over", time.Millisecond, noNonce)
+	claim("live", time.Hour, noNonce)
+	claim("who knows", time.Millisecond, bson.D{{Key: "$set", Value: bson.D{{Key: "lm", Value: "secret"}}}})
+	for deadline, deleted := time.Now().Add(10*time.Second), 0; deleted == 0; {
+		res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope, Limit: 1})
+		noErr(t, err)
+		if deleted = res.Records; time.Now().After(deadline) {
+			t.Fatal("a claim whose lease is over stays")
+		}
+	}
+	page, err := s.List(t.Context(), everonce.ListRequest{Scope: scope})
+	noErr(t, err)
+	left := make(map[string]bool)
+	for _, rec := range page.Records {
+		left[rec.Name] = true
+	}
+	if len(left) != 2 || !left["live"] || !left["who knows"] {
+		t.Errorf("left are %v", left)
+	}
+}
+
 // Nor does it keep a purge from removing the others, nor anybody from counting them.
 func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	t.Parallel()

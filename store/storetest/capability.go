@@ -294,8 +294,11 @@ func checkDeleteBounded(e *env) {
 		e.claimed(claimReq(e.key())).completed("done")
 	}
 	s := e.s.(everonce.ScopeDeleter)
-	if res, _ := s.DeleteScope(e.ctx, everonce.DeleteScopeRequest{Limit: 2}); res.Records != 0 || res.More { //nolint:errcheck // it may be refused
-		e.Errorf("without a scope %d records were deleted: whose?", res.Records)
+	for _, limit := range []int{0, 2} {
+		res, err := s.DeleteScope(e.ctx, everonce.DeleteScopeRequest{Limit: limit})
+		if e.is("DeleteScope without a scope", err, everonce.ErrInvalidKey); res.Records != 0 || res.More {
+			e.Errorf("without a scope %d records were deleted: whose?", res.Records)
+		}
 	}
 	if got := e.deleteScope(e.scope); got != 5 {
 		e.Errorf("%d records were deleted, want 5", got)
