@@ -65,7 +65,10 @@ func (a *app) proxy() *cobra.Command {
 			"  EVERONCE_STORE=postgres://user:password@db/keys everonce proxy --config proxy.yaml",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
+			switch {
+			case file == "" && cmd.Flags().Changed("config"): // all that it says would be missing
+				return usagef("--config: %w", config.ErrEmpty)
+			case file == "":
 				file = os.Getenv(configVariable)
 			}
 			return a.runProxy(cmd, file, printConfig)

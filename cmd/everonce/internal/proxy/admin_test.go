@@ -266,7 +266,7 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 
 // A listener that breaks ends the proxy, and not without a word.
 func TestProxyEndsWhenItsListenerDoes(t *testing.T) {
-	c := configOf(t, "--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream=http://127.0.0.1:1")
+	c := configOf(t, "--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream=http://127.0.0.1:1")
 	s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func TestPrincipalOfEverySpelling(t *testing.T) {
 	service := &counting{}
 	up := httptest.NewServer(service)
 	t.Cleanup(up.Close)
-	c := configOf(t, "--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream="+up.URL, "--principal=none")
+	c := configOf(t, "--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream="+up.URL, "--principal=none")
 	strict := c.Route
 	strict.Principal = "header:X-Tenant"
 	c.Routes = map[string]config.Route{"/payments/{id}": strict}

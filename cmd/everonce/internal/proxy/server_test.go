@@ -166,7 +166,7 @@ func TestProxyRoutes(t *testing.T) {
 	service := &counting{}
 	up := httptest.NewServer(service)
 	t.Cleanup(up.Close)
-	c := configOf(t, "--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream="+up.URL)
+	c := configOf(t, "--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream="+up.URL)
 	strict := c.Route
 	strict.Required, strict.Principal = true, "header:X-Tenant"
 	c.Routes = map[string]config.Route{"POST /payments/{id}": strict}
@@ -224,7 +224,6 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"upstream-ca":  {"--upstream-ca=x.pem"},
 		"upstream-key": {"--upstream-key=downstream", "--fail-open"},
 		"ProblemBase":  {"--problem-base=problems"},
-		"no method":    {"--methods="},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
@@ -234,6 +233,11 @@ func TestProxyRefusesToStart(t *testing.T) {
 		if s != nil {
 			t.Errorf("%v: there is a server", args)
 		}
+	}
+	unprotected := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1")
+	unprotected.Route.Methods = nil
+	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "no method") {
+		t.Errorf("where no method heeds a key: %v", err)
 	}
 	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {
 		t.Errorf("there is %v", names)
@@ -252,7 +256,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"Header":               {"--marker=Idempotency-Key"},
 		"MaxSpool":             {"--max-spool=1MiB"},
 	} {
-		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=", "--store=memory:", "--upstream=http://127.0.0.1:1"}, args...)...)
+		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream=http://127.0.0.1:1"}, args...)...)
 		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,8 +37,15 @@ type given struct {
 	set  bool
 }
 
-// Set keeps the last value, and of what has several all.
+// ErrEmpty: a flag was given and has no value.
+var ErrEmpty = errors.New("its value is empty: leave the flag out, or say in the file that there is none")
+
+// Set keeps the last value, and of what has several all. An empty one is that of a variable of the shell which is not
+// set: read as "none" it would take a protection away without a word.
 func (g *given) Set(s string) error {
+	if strings.Trim(s, ", \t") == "" {
+		return ErrEmpty
+	}
 	if several := g.Type() == "list" || g.Type() == "pairs"; g.set && several {
 		s = g.text + "," + s
 	}

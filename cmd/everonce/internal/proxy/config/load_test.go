@@ -99,10 +99,24 @@ func TestRepeatedFlags(t *testing.T) {
 	}
 }
 
+// A flag whose value is empty, as that of a variable of the shell that is not set, is none: taken for "none at all" it would
+// take a protection away without a word, and taken for the default it would not be what the file says.
+func TestEmptyFlagsAreRefused(t *testing.T) {
+	for _, f := range Fields() {
+		for _, arg := range []string{"--" + f.Key + "=", "--" + f.Key + "= , "} {
+			fs := pflag.NewFlagSet("proxy", pflag.ContinueOnError)
+			AddFlags(fs)
+			if err := fs.Parse([]string{arg}); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), "--"+f.Key) {
+				t.Errorf("%s: %v", arg, err)
+			}
+		}
+	}
+}
+
 // A key must match as a whole, and what is no expression by itself does not become one by being put into another.
 func TestKeyPattern(t *testing.T) {
 	check := func(expression string) func(string) error {
-		c, _, err := load(t, "", nil, "--key-pattern="+expression)
+		c, _, err := load(t, "key-pattern: '"+expression+"'\n", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
