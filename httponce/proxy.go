@@ -96,12 +96,13 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.attempt = a
 	}
 	r = r.WithContext(withPassage(r.Context(), x))
+	h := &holding{informed: informing(w), x: x}
 	if x.attempt == nil {
-		p.reverse.ServeHTTP(w, r)
+		p.reverse.ServeHTTP(&h.informed, r)
 		return
 	}
 	defer p.brokeOff(x, r)
-	p.reverse.ServeHTTP(&holding{ResponseWriter: w, x: x}, r)
+	p.reverse.ServeHTTP(h, r)
 	// Outside of a server, ReverseProxy returns where it would panic.
 	if x.answer.broken() != nil {
 		panic(http.ErrAbortHandler)

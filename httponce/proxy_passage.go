@@ -72,7 +72,7 @@ func (x *passage) undecided(res *http.Response) {
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
 // piece; a middleware takes a flush for a stream, whose body it can not keep.
 type holding struct {
-	http.ResponseWriter
+	informed
 	x    *passage
 	gone bool // the client takes no more
 }
@@ -100,9 +100,6 @@ func (h *holding) FlushError() error {
 	markChunked(h.ResponseWriter)
 	return nil
 }
-
-// Unwrap is for [http.ResponseController].
-func (h *holding) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // copyBuffers are what answers are copied through.
 var copyBuffers bufferPool
