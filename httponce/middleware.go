@@ -21,6 +21,10 @@ import (
 // differ from the first answer. A handler that writes more than its Content-Length gets http.ErrContentLength, and
 // its connection stays open.
 //
+// A protected handler may call another one, under another key. What the inner one says of a moment, as that an attempt runs or that an
+// outcome is unknown, is then no answer for good of the outer one, whatever its [Save] says of the status; but where a ResponseWriter
+// between the two has no method Unwrap, the outer one can not be told, and its Save alone counts.
+//
 // principal tells who sends a request; [Unscoped] where all are one. The error wraps
 // [everonce.ErrInvalidArgument] and says what is missing or wrong. What is returned may be used for many
 // handlers and is safe for concurrent use.

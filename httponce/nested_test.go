@@ -103,3 +103,21 @@ func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 		t.Errorf("logged was %s", svc.logs.String())
 	}
 }
+
+// What the inner one says of a moment is no answer for good, though the outer one saves failures of the server.
+func TestProtectedInsideOfOneThatSavesAll(t *testing.T) {
+	inner := newService(t, setup{handle: answers(201, "paid")})
+	outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP, opts: httponce.Options{Route: httponce.Route{Save: saveAll}}})
+	inner.fail(everything)
+	for range 2 {
+		if g := outer.post("k"); g.status != 503 || g.problem != "store-unavailable" || g.mark != "" {
+			t.Errorf("while the inner store is down, it got %+v", g)
+		}
+	}
+	inner.fail(nil)
+	for _, mark := range []string{"", "true"} {
+		if g := outer.post("k"); g.status != 201 || g.mark != mark {
+			t.Errorf("when it is back, it got %+v, want it marked %q", g, mark)
+		}
+	}
+}

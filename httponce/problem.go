@@ -1,10 +1,14 @@
 package httponce
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"math"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +46,11 @@ var (
 	problemInternal     = problem{"internal", http.StatusInternalServerError, "The request could not be handled", ""}
 )
 
+// ofAMoment are the problems that are no answer for good: a repetition may get another one.
+var ofAMoment = []problem{
+	problemInProgress, problemStillRunning, problemUnknown, problemUnavailable, problemBusy, problemUnreadable, problemNotDone, problemCommitLost,
+}
+
 // document is the JSON of a problem.
 type document struct {
 	Type   string `json:"type"`
@@ -52,9 +61,35 @@ type document struct {
 	Code string `json:"code,omitempty"`
 }
 
-// is reports whether a document is that problem: by its title, which may be the draft's, or by our type, wherever its page is.
-func (d *document) is(p problem) bool {
-	return strings.EqualFold(d.Title, p.title) || strings.HasSuffix(strings.TrimSuffix(d.Type, ".md"), "/"+p.name)
+// is reports whether a document is that problem, of ours: by its title and its type, wherever its page is.
+func (d *document) is(p problem) bool { return d.hasTitle(p) && d.hasType(p) }
+
+// says reports whether a document says as much as that problem, by its title, which may be the draft's, or by its type. Who knows nothing
+// of keys may use one of them for something else.
+func (d *document) says(p problem) bool { return d.hasTitle(p) || d.hasType(p) }
+
+func (d *document) hasTitle(p problem) bool { return strings.EqualFold(d.Title, p.title) }
+
+func (d *document) hasType(p problem) bool {
+	return strings.HasSuffix(strings.TrimSuffix(d.Type, ".md"), "/"+p.name)
+}
+
+// readProblem reads the problem that somebody else's answer is, compressed by gzip or not. Another coding can not be read.
+func readProblem(h http.Header, text []byte) (d document, ok bool) {
+	switch coding := h.Get("Content-Encoding"); {
+	case coding == "", strings.EqualFold(coding, "identity"):
+	case strings.EqualFold(coding, "gzip"):
+		z, err := gzip.NewReader(bytes.NewReader(text))
+		if err != nil {
+			return d, false
+		}
+		if text, err = io.ReadAll(io.LimitReader(z, maxProblem)); err != nil {
+			return d, false
+		}
+	default:
+		return d, false
+	}
+	return d, json.Unmarshal(text, &d) == nil
 }
 
 // maxProblem is the longest problem of somebody else's that is read to find out what a 409 says.
@@ -86,6 +121,9 @@ func (p problem) answer(base, code string) Answer {
 
 // refuse answers with a problem. A retryAfter above zero is told in whole seconds, rounded up.
 func (s *settings) refuse(w http.ResponseWriter, p problem, retryAfter time.Duration) {
+	if slices.ContainsFunc(ofAMoment, func(of problem) bool { return of.name == p.name }) {
+		markUnknown(w) // inside of another protected handler, whatever that one saves
+	}
 	a := p.answer(s.problems, "")
 	h := w.Header()
 	for name, values := range a.Header {

@@ -27,9 +27,9 @@ import (
 //   - HTTP/2's promises that it was not processed, by REFUSED_STREAM or GOAWAY: the same
 //   - the connection broke after that, or in mid-answer: unknown, 502; 504 where its time was over. No [Save]
 //     makes that 502 an answer.
-//   - an answer: as [Route.Save] says; but a 409 that says, by a problem's type or title, that another attempt with this key
-//     runs or that its outcome is unknown, comes from a service that honours keys itself: the key is released, and what a
-//     repetition gets is for that service to say
+//   - an answer: as [Route.Save] says; but not what a service that honours keys itself says of a moment, by a problem that is not compressed,
+//     or by gzip. A 409 by which another attempt runs (by our type, or the draft's title) or the outcome is unknown (ours, by type and
+//     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like) is unknown, and never saved
 //
 // An answer to a request with a key is held until it is recorded, as any handler's is, but for
 // text/event-stream and upgrades, which pass as they come. A client that leaves in the middle of an answer that is not held

@@ -1,7 +1,12 @@
 package httponce_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
 	"net/http"
+	"net/url"
+	"sync/atomic"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -58,5 +63,98 @@ func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 	send("taken", 409, "true")
 	if n := inner.ran(); n != 4 {
 		t.Errorf("the service was called %d times, want 4", n)
+	}
+}
+
+// What such a service says of a moment is no answer for good, whatever a Save makes of its status, and be it compressed. A conflict
+// frees the key. Whether a 503 did something is not known: under Reexecute the service is asked again, under Refuse it is not.
+func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
+	for _, tc := range []struct {
+		status      int
+		name, title string
+	}{
+		{409, "in-progress", "A request is outstanding for this Idempotency-Key"},
+		{409, "outcome-unknown", "The outcome of this operation is unknown"},
+		{503, "still-running", "The operation is still running"},
+		{503, "store-unavailable", "The record of operations is not available"},
+		{503, "busy", "Too many large requests are being worked on"},
+		{503, "record-unreadable", "The record of this operation can not be read"},
+		{503, "not-done", "The operation was not done"},
+		{503, "commit-lost", "It is not known yet whether the operation was done"},
+	} {
+		text := fmt.Sprintf(`{"type":"https://a.example/problems/%s","title":%q,"status":%d}`, tc.name, tc.title, tc.status)
+		for coding, body := range map[string]string{"": text, "gzip": packed(t, text)} {
+			for name, save := range map[string]httponce.Save{"default": nil, "stripe": httponce.Stripe()} {
+				for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
+					u, calls := saysLater(t, tc.status, coding, body)
+					srv := newProxy(t, u, &httponce.Options{Route: httponce.Route{Save: save, Policy: policy}}, nil)
+					asked := tc.status == 409 || policy == everonce.Reexecute
+					for n, want := range []int{tc.status, tc.status, 201, 201} {
+						if n > 0 && !asked {
+							want = 409
+						}
+						got, header, text := post(t, srv, "/payments", "k", "{}", "Accept-Encoding", "gzip")
+						if marked := header.Get("Idempotent-Replayed") != ""; got != want || marked != (want == 201 && n == 3) || n == 0 && text != body {
+							t.Errorf("%s, coding %q, save %s, %v, request %d: %d %v %q, want %d", tc.name, coding, name, policy, n+1, got, header, text, want)
+						}
+					}
+					if want := map[bool]int64{true: 3, false: 1}[asked]; calls.Load() != want {
+						t.Errorf("%s, coding %q, save %s, %v: the service was called %d times, want %d", tc.name, coding, name, policy, calls.Load(), want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// saysLater returns an upstream that gives that problem for its answer twice, and then 201; and how often it was called.
+func saysLater(t *testing.T, status int, coding, body string) (*url.URL, *atomic.Int64) {
+	t.Helper()
+	calls := new(atomic.Int64)
+	return newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		if calls.Add(1) > 2 {
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		if coding != "" {
+			w.Header().Set("Content-Encoding", coding)
+		}
+		answers(status, body)(w, nil)
+	}), calls
+}
+
+// packed returns a text as gzip has it.
+func packed(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A service that honours no keys may speak of itself in words of ours: only the whole problem, by type and title, says that it
+// recognises keys. Taken for that, it would be asked to do again what nobody knows.
+func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
+	for body, status := range map[string]int{
+		`{"type":"https://bank.example/problems/outcome-unknown","title":"The bank did not answer"}`: 409,
+		`{"title":"The outcome of this operation is unknown"}`:                                       409,
+		`{"type":"https://bank.example/problems/still-running","title":"Payment still running"}`:     503,
+		`{"title":"The operation is still running"}`:                                                 503,
+		`{"type":"https://bank.example/problems/not-done","title":"Not done"}`:                       503,
+	} {
+		u, calls := saysLater(t, status, "", body)
+		srv := newProxy(t, u, nil, nil)
+		for range 2 {
+			post(t, srv, "/payments", "k", "{}")
+		}
+		if n := calls.Load(); n != 1 {
+			t.Errorf("%d %s: the service was called %d times", status, body, n)
+		}
 	}
 }

@@ -3,10 +3,10 @@ package httponce
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -52,19 +52,24 @@ func answered(res *http.Response) error {
 	}
 	x.answer.ReadCloser = res.Body
 	res.Body = &x.answer
-	if res.StatusCode == http.StatusConflict && isProblem(res.Header) {
+	if (res.StatusCode == http.StatusConflict || res.StatusCode == http.StatusServiceUnavailable) && isProblem(res.Header) {
 		x.undecided(res)
 	}
 	return nil
 }
 
-// undecided looks at a conflict. A service that honours keys itself says by it that another attempt runs, or that the outcome is
-// unknown: then this request did nothing, and what its repetition gets is for the service to say.
+// undecided looks at a problem of a service that honours keys itself. By a conflict it says that another attempt runs, or that the
+// outcome is unknown: then this request did nothing, and what its repetition gets is for the service to say. What it says of a moment is
+// no answer for good; whether the operation was done is not known here, whatever a Save makes of the status.
 func (x *passage) undecided(res *http.Response) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxProblem+1))
-	var d document
-	if err == nil && json.Unmarshal(text, &d) == nil && (d.is(problemInProgress) || d.is(problemUnknown)) {
-		NotDone(x.w)
+	if d, ok := readProblem(res.Header, text); err == nil && ok {
+		switch {
+		case res.StatusCode == http.StatusConflict && (d.says(problemInProgress) || d.is(problemUnknown)):
+			NotDone(x.w)
+		case slices.ContainsFunc(ofAMoment, d.is):
+			markUnknown(x.w)
+		}
 	}
 	res.Body = &joined{Reader: io.MultiReader(bytes.NewReader(text), res.Body), Closer: res.Body}
 }

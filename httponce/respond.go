@@ -174,9 +174,6 @@ func onlyStatus(err error) bool {
 }
 
 func (x *exchange) problem(p problem, retryAfter time.Duration) {
-	if p.status == http.StatusConflict { // inside of another protected handler it is not the answer for good
-		markUnknown(x.w)
-	}
 	x.told.Problem, x.told.Status = p.name, p.status
 	x.refuse(x.w, p, retryAfter)
 }

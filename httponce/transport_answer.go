@@ -2,7 +2,6 @@ package httponce
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -128,12 +127,11 @@ func (a *transportAttempt) inProgress() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		var d document
-		if whole && json.Unmarshal(text, &d) == nil {
+		if d, ok := readProblem(a.resp.Header, text); ok && whole {
 			switch {
-			case d.is(problemInProgress):
+			case d.says(problemInProgress):
 				return true, nil
-			case d.is(problemUnknown):
+			case d.says(problemUnknown):
 				return false, nil
 			}
 		}

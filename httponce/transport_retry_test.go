@@ -132,6 +132,44 @@ func TestTransportConflicts(t *testing.T) {
 	}
 }
 
+// A caller who asks for a coding himself gets it, as net/http has it; a problem in gzip can be read all the same.
+func TestTransportConflictsAreCompressed(t *testing.T) {
+	const problem = `{"title":"A request is outstanding for this Idempotency-Key"}`
+	for coding, tc := range map[string]struct {
+		body string
+		want int
+	}{
+		"gzip":     {packed(t, problem), http.StatusCreated},
+		"GZIP":     {"no gzip", http.StatusConflict},
+		"br":       {problem, http.StatusConflict},
+		"identity": {problem, http.StatusCreated},
+	} {
+		var requests atomic.Int32
+		base, _ := transportServe(t, func(w http.ResponseWriter, _ *http.Request) {
+			if requests.Add(1) > 1 {
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.Header().Set("Content-Encoding", coding)
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(tc.body))
+		})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://pay.example/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept-Encoding", coding)
+		resp, err := transportOver(t, base, nil).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bodyOf(t, resp); resp.StatusCode != tc.want || tc.want == http.StatusConflict && got != tc.body {
+			t.Errorf("%s: %d %q, want %d", coding, resp.StatusCode, got, tc.want)
+		}
+	}
+}
+
 // What was saved is the same the next time: an answer that is marked as replayed is the answer.
 func TestTransportReplayedAnswersAreFinal(t *testing.T) {
 	for _, code := range []int{429, 500, 503} {
