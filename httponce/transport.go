@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,7 +36,7 @@ import (
 // # What is retried
 //
 // Errors of the network, all but those that are known to come again: a certificate that does not hold, a server
-// that speaks no TLS, a request that can not be sent, an end of the request's context. Answers with one of
+// that speaks no TLS, a request that can not be sent, an end of the request's context, or by its Cancel. Answers with one of
 // [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's title, or a
 // Retry-After; and an answer of up to BufferAnswer bytes that is cut off. Never an answer that is marked as
 // replayed (TransportOptions.Marker): it is the saved one, and would be the same again. The
@@ -156,7 +157,7 @@ func (t *Transport) worthAnother(ctx context.Context, a *transportAttempt) bool 
 	switch {
 	case a.err != nil:
 		retry = transportHelps(a.err)
-	case a.resp.Header.Get(t.set.Marker) != "":
+	case t.replayed(a.resp.Header):
 	case slices.Contains(t.set.RetryStatuses, a.resp.StatusCode):
 		retry = true
 	case a.resp.StatusCode == http.StatusConflict:
@@ -168,6 +169,15 @@ func (t *Transport) worthAnother(ctx context.Context, a *transportAttempt) bool 
 		retry = t.set.RetryIf(a.resp, a.err, retry)
 	}
 	return retry
+}
+
+// replayed reports whether an answer is marked as the saved one. Some servers mark the first one too: as none.
+func (t *Transport) replayed(h http.Header) bool {
+	switch strings.ToLower(h.Get(t.set.Marker)) {
+	case "", "false", "?0":
+		return false
+	}
+	return true
 }
 
 // pauseAfter returns how long to wait after the n-th attempt, and whether the limits allow another one.

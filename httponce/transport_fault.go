@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// transportHopeless are the beginnings of net/http's errors that speak of the request, or of a peer that will
-// not change, and have neither a type nor a name. TestTransportErrorsThatAreNotRetried makes net/http say each of them.
+// transportHopeless are the beginnings of net/http's errors that speak of the request, its end by Request.Cancel included, or of a peer
+// that will not change, and have neither a type nor a name. TestTransportErrorsThatAreNotRetried makes net/http say each of them.
 var transportHopeless = []string{
 	"unsupported protocol scheme",
 	"http: nil Request.",
@@ -19,6 +19,7 @@ var transportHopeless = []string{
 	"http: ContentLength=",
 	"http: Request.ContentLength=",
 	"net/http: invalid ",
+	"net/http: request canceled",
 	"http2: request body larger than specified content length",
 }
 

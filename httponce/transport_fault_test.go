@@ -164,6 +164,8 @@ func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 		roots.AddCert(demanding.Certificate())
 		return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: name, MinVersion: tls.VersionTLS12}}
 	}
+	over := make(chan struct{})
+	close(over)
 	expired := trusting("example.com")
 	expired.TLSClientConfig.Time = func() time.Time { return time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for name, tc := range map[string]struct {
@@ -184,6 +186,7 @@ func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 		"a header's value that is none":             {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("A", "x\ny") }, want: "invalid header field value"},
 		"the caller's own key, not to be sent":      {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Header.Set("Idempotency-Key", "x\ny") }, want: "invalid header field value"},
 		"a body that is longer than it was said":    {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.ContentLength = 3 }, want: "ContentLength=3"},
+		"the end by Request.Cancel":                 {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Cancel = over }, want: "request canceled"}, //nolint:staticcheck // who still uses it wants no other attempt
 		"a length without a body":                   {base: transportBase(), url: plain.URL, req: func(r *http.Request) { r.Body, r.ContentLength = nil, 3 }, want: "ContentLength=3 with nil Body"},
 		"an address that is none, of a bad port":    {base: transportBase(), url: "http://127.0.0.1:99999/", want: "invalid port"},
 		"an address that has no port to connect to": {base: transportBase(), url: "http://[::1]:http:x/", req: nil, want: "invalid"},

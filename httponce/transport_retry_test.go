@@ -187,6 +187,21 @@ func TestTransportReplayedAnswersAreFinal(t *testing.T) {
 	}
 }
 
+// A marker that says no marks nothing.
+func TestTransportMarkerThatSaysNo(t *testing.T) {
+	for _, no := range []string{"", "false", "False", "?0"} {
+		url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Idempotent-Replayed", no)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+		resp, err := transportPost(t, transportOver(t, nil, nil), url)
+		transportWantAnswer(t, resp, err, http.StatusCreated, "")
+		if requests.Load() != 2 {
+			t.Errorf("%q: %d requests, want 2", no, requests.Load())
+		}
+	}
+}
+
 // RetryIf has the last word, both ways, and is told what would be done.
 func TestTransportRetryIf(t *testing.T) {
 	errBroken := errors.New("broken")
