@@ -15,8 +15,8 @@ import (
 // Fingerprint says which parts of a request must be equal when its key is used again: by default method, host,
 // path, query and body, the body byte for byte. A reuse that differs is answered 422.
 //
-// Spellings of a path that a server might route alike are equal, as they are in the name of a route. Letter case
-// of the host does not count.
+// Spellings of a path that a server might route alike are equal, as they are in the name of a route. Path and query count as the handler
+// has them, and as the client sent them. Letter case of the host does not count.
 type Fingerprint struct {
 	// Headers are added, like Content-Type: that one is absent, empty or there twice are three things.
 	Headers []string
@@ -118,7 +118,7 @@ func (f *fingerprinter) of(r *http.Request, body *body) (everonce.Fingerprint, e
 	}
 	cleaned := cleanPath(r.URL)
 	b = appendPart(b, cleaned)
-	b = appendPart(b, targetPath(r, cleaned))
+	b = appendPart(b, targetOf(r, cleaned))
 	b = appendPart(b, r.URL.RawQuery)
 	for _, name := range f.headers {
 		b = appendList(b, r.Header[name])

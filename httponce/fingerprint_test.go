@@ -105,6 +105,23 @@ func TestFingerprintsAgree(t *testing.T) {
 	if sumOf(t, Fingerprint{}, cut) == sumOf(t, Fingerprint{}, request("POST", "http://a.com/p", "")) {
 		t.Error("what was cut off the path does not count")
 	}
+	// So is what was taken out of the query, or rewritten in it.
+	account := func(n string) everonce.Fingerprint {
+		r := request("POST", "http://a.com/p?account="+n+"&x=1", "")
+		r.URL.RawQuery = "x=1"
+		return sumOf(t, Fingerprint{}, r)
+	}
+	if account("7") == account("8") || account("7") != account("7") {
+		t.Error("what was taken out of the query does not count")
+	}
+	if account("7") == sumOf(t, Fingerprint{}, request("POST", "http://a.com/p?x=1", "")) {
+		t.Error("that something was taken out of the query does not count")
+	}
+	added := request("POST", "http://a.com/p", "")
+	added.URL.RawQuery = "x=1"
+	if sumOf(t, Fingerprint{}, added) == sumOf(t, Fingerprint{}, request("POST", "http://a.com/p", "")) {
+		t.Error("what was added to the query does not count")
+	}
 }
 
 // An Alg names the configuration, in no more than what a record holds: sums of two configurations are not

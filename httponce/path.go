@@ -48,9 +48,10 @@ func isClean(p string) bool {
 	return true
 }
 
-// targetPath returns the path that the client asked for, whatever has been cut off or rewritten on the way here: a
-// router may have cut off a prefix that told two routes apart ([http.StripPrefix]).
-func targetPath(r *http.Request, cleaned string) string {
+// targetOf returns the path that the client asked for, whatever has been cut off or rewritten on the way here: a
+// router may have cut off a prefix that told two routes apart ([http.StripPrefix]). The query follows where it is not the
+// one that the handler has: somebody may have taken a tenant out of it.
+func targetOf(r *http.Request, cleaned string) string {
 	target := r.RequestURI
 	if target == "" || target == cleaned {
 		return cleaned
@@ -59,7 +60,11 @@ func targetPath(r *http.Request, cleaned string) string {
 	if err != nil || u.Path == "" && u.Opaque != "" {
 		return target
 	}
-	return cleanPath(u)
+	path := cleanPath(u)
+	if u.RawQuery != r.URL.RawQuery {
+		path += "?" + u.RawQuery // in an escaped path there is no other
+	}
+	return path
 }
 
 // respelled reports whether an answer does no more than ask for the same request under another spelling of its path.

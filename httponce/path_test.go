@@ -94,21 +94,25 @@ func FuzzCleanPath(f *testing.F) {
 	})
 }
 
-// What has been cut off the path on its way here counts, and so does what was written into it.
-func TestTargetPath(t *testing.T) {
+// What has been cut off path or query on their way here counts, and so does what was written into the path.
+func TestTargetOf(t *testing.T) {
 	for _, c := range []struct{ uri, path, want string }{
 		{"", "/a", "/a"},
 		{"/a", "/a", "/a"},
-		{"/a?x=1", "/a", "/a"},
+		{"/a?x=1", "/a?x=1", "/a"},
+		{"/a?x=1", "/a?x=2", "/a?x=1"},
+		{"/a?x=1", "/a", "/a?x=1"},
+		{"/a%3Fx=1", "/a%3Fx=1", "/a%3Fx=1"},
 		{"//a", "/a", "/a"},
 		{"/v1/a", "/a", "/v1/a"},
-		{"http://example.com/v1/a?x", "/a", "/v1/a"},
+		{"http://example.com/v1/a?x", "/a?x", "/v1/a"},
 		{"http://example.com", "/", "/"},
 		{"example.com:443", "/", "example.com:443"},
 		{"*", "/%2A", "/%2A"},
 	} {
-		r := &http.Request{RequestURI: c.uri}
-		if got := targetPath(r, c.path); got != c.want {
+		path, query, _ := strings.Cut(c.path, "?")
+		r := &http.Request{RequestURI: c.uri, URL: &url.URL{RawQuery: query}}
+		if got := targetOf(r, path); got != c.want {
 			t.Errorf("%q: %q, want %q", c.uri, got, c.want)
 		}
 	}
