@@ -42,6 +42,9 @@ it was tried, when it became a dead letter, and what is said of it. All stay whe
 				return err
 			}
 			if count {
+				if cmd.Flags().Changed("limit") {
+					return usagef("either --count, which is of all, or --limit")
+				}
 				f.Limit = 0
 				return a.count(cmd, b, f)
 			}
