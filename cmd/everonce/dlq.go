@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
@@ -82,8 +83,9 @@ func (w *which) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&w.key, "key", "", "only those whose key's hash begins so, as \"dlq list\" writes it")
 	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons, with commas or repeated")
-	f.DurationVar(&w.olderThan, "older-than", 0, "only those that became dead letters longer ago, like 24h")
-	f.DurationVar(&w.newerThan, "newer-than", 0, "only those that became dead letters not so long ago, like 24h")
+	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that became dead letters longer ago, like 24h or 30d")
+	f.Var((*duration.Value)(&w.newerThan), "newer-than", "only those that became dead letters not so long ago, like 24h or 30d")
+	f.Lookup("older-than").DefValue, f.Lookup("newer-than").DefValue = "", "" // 0s is no bound
 	complete(cmd, "reason", reasonNames()...)
 }
 
@@ -113,9 +115,6 @@ func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
 			return f, usagef("there is no reason %q; there are %v", name, reasonNames())
 		}
 		f.Reasons = append(f.Reasons, consume.Reason(name))
-	}
-	if w.olderThan < 0 || w.newerThan < 0 {
-		return f, usagef("--older-than and --newer-than must not be negative")
 	}
 	now := time.Now()
 	if w.olderThan > 0 {

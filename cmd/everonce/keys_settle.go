@@ -10,11 +10,11 @@ import (
 	"os"
 	"os/user"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
@@ -160,11 +160,11 @@ func parseLifetime(s string) (everonce.Lifetime, error) {
 	retention, remember, _ := strings.Cut(s, "+")
 	var l everonce.Lifetime
 	var err error
-	if l.Retention, err = time.ParseDuration(retention); err == nil {
-		l.Remember, err = time.ParseDuration(remember)
+	if l.Retention, err = duration.Parse(retention); err == nil {
+		l.Remember, err = duration.Parse(remember)
 	}
-	if err != nil || l.Retention <= 0 || l.Remember < 0 {
-		return l, usagef("--lifetime is %q: web, queue, finance, or two durations like 48h+24h", s)
+	if err != nil || l.Retention == 0 {
+		return l, usagef("--lifetime is %q: web, queue, finance, or two durations like 48h+24h or 90d+275d", s)
 	}
 	return l, nil
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 )
 
 // Field is one setting.
@@ -64,7 +66,7 @@ var fields = []Field{
 	set("upstream-host", "false", "send the upstream's own name as Host, and not the client's", func(c *Config) pflag.Value { return (*truth)(&c.UpstreamHost) }),
 	set("trust-forwarded", "false", "keep the X-Forwarded-… that come in, where every request comes through something that writes them", func(c *Config) pflag.Value { return (*truth)(&c.TrustForwarded) }),
 	set("upstream-connect", "5s", "time to connect to the upstream, and then for its TLS handshake", func(c *Config) pflag.Value { return (*term)(&c.UpstreamConnect) }),
-	set("upstream-idle", "1s", "how long a connection to the upstream is kept unused; shorter than the upstream keeps it", func(c *Config) pflag.Value { return (*span)(&c.UpstreamIdle) }),
+	set("upstream-idle", "1s", "how long a connection to the upstream is kept unused; shorter than the upstream keeps it", func(c *Config) pflag.Value { return (*duration.Value)(&c.UpstreamIdle) }),
 	set("upstream-max-idle", "256", "connections to the upstream that are kept unused", func(c *Config) pflag.Value { return (*count)(&c.UpstreamMaxIdle) }),
 
 	set("key-header", "Idempotency-Key", "request header that carries the key", func(c *Config) pflag.Value { return (*text)(&c.KeyHeader) }),
@@ -78,7 +80,7 @@ var fields = []Field{
 	set("header-within", "10s", "time for a client to send the head of a request, and for its TLS handshake", func(c *Config) pflag.Value { return (*term)(&c.HeaderWithin) }),
 	set("client-idle", "2m", "how long a client's connection is kept unused", func(c *Config) pflag.Value { return (*term)(&c.ClientIdle) }),
 	set("stall", "30s", "how long a client may send or take nothing in mid-request", func(c *Config) pflag.Value { return (*term)(&c.Stall) }),
-	set("drain", "30s", "time for running requests to end after SIGTERM", func(c *Config) pflag.Value { return (*span)(&c.Drain) }),
+	set("drain", "30s", "time for running requests to end after SIGTERM", func(c *Config) pflag.Value { return (*duration.Value)(&c.Drain) }),
 	set("access-log", "true", "write a line of JSON for every request", func(c *Config) pflag.Value { return (*truth)(&c.AccessLog) }),
 	set("log-level", "info", "debug, info, warn or error", func(c *Config) pflag.Value { return &choice{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }),
 
@@ -90,11 +92,11 @@ var fields = []Field{
 	per("profile", profileDefault, "which answers are kept: default, or stripe (failures of the server too)", func(r *Route) pflag.Value { return &choice{&r.Profile, []string{profileDefault, profileStripe}} }),
 	per("save", "", "exceptions from the profile by status, like 409=released,5xx=unknown: saved, released or unknown", func(r *Route) pflag.Value { return (*endings)(&r.Save) }),
 	per("retention", "24h", "how long an answer is kept", func(r *Route) pflag.Value { return (*term)(&r.Retention) }),
-	per("remember", "24h", "how long it is remembered after that", func(r *Route) pflag.Value { return (*span)(&r.Remember) }),
+	per("remember", "24h", "how long it is remembered after that", func(r *Route) pflag.Value { return (*duration.Value)(&r.Remember) }),
 	per("lease", "30s", "how long a claim outlives a proxy that died", func(r *Route) pflag.Value { return (*term)(&r.Lease) }),
-	per("wait", "0s", "how long a repetition waits for the first one before it is answered 409", func(r *Route) pflag.Value { return (*span)(&r.Wait) }),
+	per("wait", "0s", "how long a repetition waits for the first one before it is answered 409", func(r *Route) pflag.Value { return (*duration.Value)(&r.Wait) }),
 	per("deadline", "5m", "time for the upstream to answer a request with a key", func(r *Route) pflag.Value { return (*term)(&r.Deadline) }),
-	per("answer-within", "0s", "time after which the client is told to ask again, while the upstream works on; 0s: none", func(r *Route) pflag.Value { return (*span)(&r.AnswerWithin) }),
+	per("answer-within", "0s", "time after which the client is told to ask again, while the upstream works on; 0s: none", func(r *Route) pflag.Value { return (*duration.Value)(&r.AnswerWithin) }),
 	per("end-with-client", "false", "give the upstream's work up when the client goes away", func(r *Route) pflag.Value { return (*truth)(&r.EndWithClient) }),
 	per("fail-open", "false", "let requests through unprotected while the store is down", func(r *Route) pflag.Value { return (*truth)(&r.FailOpen) }),
 	per("max-body", "8MiB", "largest body of a request with a key", func(r *Route) pflag.Value { return (*size)(&r.MaxBody) }),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/httponce"
 )
@@ -51,46 +52,11 @@ func (n *count) Set(s string) error {
 func (n *count) String() string { return strconv.Itoa(int(*n)) }
 func (*count) Type() string     { return "number" }
 
-// span is a duration; days may be written too.
-type span time.Duration
-
-const day = 24 * time.Hour
-
-func (d *span) Set(s string) error {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			*d = span(time.Duration(n) * day)
-			return nil
-		}
-	}
-	v, err := time.ParseDuration(s)
-	if err != nil || v < 0 {
-		return errors.New("must be a duration like 500ms, 30s, 24h or 90d")
-	}
-	*d = span(v)
-	return nil
-}
-
-func (d *span) String() string {
-	v := time.Duration(*d)
-	if v >= 2*day && v%day == 0 {
-		return strconv.FormatInt(int64(v/day), 10) + "d"
-	}
-	s := v.String()
-	for _, zero := range []string{"m0s", "h0m"} { // 2m0s, 24h0m0s
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-2]
-		}
-	}
-	return s
-}
-func (*span) Type() string { return "duration" }
-
 // term is a duration without which nothing would work, or which the library would take for its default.
 type term time.Duration
 
 func (d *term) Set(s string) error {
-	var v span
+	var v duration.Value
 	if err := v.Set(s); err != nil {
 		return err
 	}
@@ -100,8 +66,8 @@ func (d *term) Set(s string) error {
 	*d = term(v)
 	return nil
 }
-func (d *term) String() string { return (*span)(d).String() }
-func (*term) Type() string     { return (*span)(nil).Type() }
+func (d *term) String() string { return (*duration.Value)(d).String() }
+func (*term) Type() string     { return (*duration.Value)(nil).Type() }
 
 // size is a number of bytes.
 type size int64

@@ -1,0 +1,57 @@
+// Package duration reads and writes durations as people give them to the program: retentions are in days.
+package duration
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+var errDuration = errors.New("must be a duration like 500ms, 30s, 24h or 90d")
+
+// Parse reads a duration that is not negative. Days may be written too. The error does not repeat what was given.
+func Parse(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * day, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, errDuration
+	}
+	return d, nil
+}
+
+// Value is a duration as a flag takes it: see [Parse].
+type Value time.Duration
+
+// Set implements pflag.Value.
+func (v *Value) Set(s string) error {
+	d, err := Parse(s)
+	if err == nil {
+		*v = Value(d)
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (v *Value) String() string {
+	d := time.Duration(*v)
+	if d >= 2*day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} { // 2m0s, 24h0m0s
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// Type implements pflag.Value.
+func (*Value) Type() string { return "duration" }
