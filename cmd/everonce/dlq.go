@@ -1,9 +1,11 @@
 package main
 
 import (
-	"encoding/hex"
+	"errors"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,16 +74,32 @@ func (b *brokerFlags) open(cmd *cobra.Command) (*rabbitonce.DeadLetters, error) 
 	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
 }
 
+// hexadecimal is the beginning of a letter's ID, or of a key's hash. An empty one, of a variable that is not set, would mean all.
+type hexadecimal string
+
+var hexDigits = regexp.MustCompile(`^[0-9a-fA-F]+$`)
+
+func (h *hexadecimal) Set(s string) error {
+	if !hexDigits.MatchString(s) {
+		return errors.New("must be hexadecimal digits, as \"dlq list\" writes them: of a key the hash, and not the key")
+	}
+	*h = hexadecimal(strings.ToLower(s))
+	return nil
+}
+func (h *hexadecimal) String() string { return string(*h) }
+func (*hexadecimal) Type() string     { return "string" }
+
 // which says which letters are meant.
 type which struct {
-	key                  string
+	letter, key          hexadecimal
 	reasons              []string
 	olderThan, newerThan time.Duration
 }
 
 func (w *which) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&w.key, "key", "", "only those whose key's hash begins so, as \"dlq list\" writes it")
+	f.Var(&w.letter, "letter", "only the one whose ID begins so, as \"dlq list\" writes it")
+	f.Var(&w.key, "key", "only those whose key's hash begins so, as \"dlq list\" writes it")
 	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons, with commas or repeated")
 	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that became dead letters longer ago, like 24h or 30d")
 	f.Var((*duration.Value)(&w.newerThan), "newer-than", "only those that became dead letters not so long ago, like 24h or 30d")
@@ -102,14 +120,11 @@ func reasonNames() []string {
 
 // anything reports whether no letter is left out.
 func (w *which) anything() bool {
-	return w.key == "" && len(w.reasons) == 0 && w.olderThan == 0 && w.newerThan == 0
+	return w.letter == "" && w.key == "" && len(w.reasons) == 0 && w.olderThan == 0 && w.newerThan == 0
 }
 
 func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
-	f := rabbitonce.Filter{Queue: b.queue, KeyHash: w.key, Limit: limit}
-	if _, err := hex.DecodeString(w.key + map[bool]string{true: "0"}[len(w.key)%2 == 1]); err != nil {
-		return f, usagef("--key is a key's hash, in hexadecimal digits, and not the key")
-	}
+	f := rabbitonce.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
 	for _, name := range w.reasons {
 		if !slices.Contains(reasonNames(), name) {
 			return f, usagef("there is no reason %q; there are %v", name, reasonNames())

@@ -27,8 +27,9 @@ func (a *app) dlqList(b *brokerFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List or count dead letters, by reason, key and age",
-		Long: `list writes the dead letters of a queue, one a line: why, the hash of the key, how often
-it was tried, when it became a dead letter, and what is said of it. All stay where they are.`,
+		Long: `list writes the dead letters of a queue, one a line: its ID, why, the hash of the key, how
+often it was tried, when it became a dead letter, and what is said of it. All stay where
+they are.`,
 		Example: "  everonce dlq list --broker amqp://localhost --queue orders\n" +
 			"  everonce dlq list --queue orders --reason unknown,exhausted --older-than 24h --json\n" +
 			"  everonce dlq list --queue orders --count",
@@ -79,20 +80,20 @@ func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) err
 }
 
 func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
-	var key string
+	var w which
 	var data bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show all that is known of the dead letters of one key",
+		Short: "Show all that is known of one dead letter, or of those of one key",
 		Long: `show writes all that a dead letter says of itself. The message's headers and its body may
 be private: they are written only with --data.`,
-		Example: "  everonce dlq show --broker amqp://localhost --queue orders --key 5f0c… --data --json",
-		Args:    noArgs,
+		Example: "  everonce dlq show --broker amqp://localhost --queue orders --key 5f0c… --data --json\n" +
+			"  everonce dlq show --queue orders --letter a13e…",
+		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			if key == "" {
-				return usagef("which letter? Give --key and the key's hash, as \"dlq list\" writes it")
+			if w.anything() {
+				return usagef("which letter? Give --letter or --key, as \"dlq list\" writes them")
 			}
-			w := which{key: key}
 			f, err := w.filter(b, 0)
 			if err != nil {
 				return err
@@ -103,12 +104,13 @@ be private: they are written only with --data.`,
 				return err
 			}
 			if len(l.Letters) == 0 {
-				return fmt.Errorf("%w with the key %s", errNoLetter, key)
+				return errNoLetter
 			}
 			return a.write(b.json, l, func() error { return letters.Write(a.out, l.Letters) })
 		}),
 	}
-	cmd.Flags().StringVar(&key, "key", "", "the hash of its key, or its beginning")
+	cmd.Flags().Var(&w.letter, "letter", "its ID, or the beginning of that")
+	cmd.Flags().Var(&w.key, "key", "the hash of its key, or the beginning of that")
 	cmd.Flags().BoolVar(&data, "data", false, "with the message's headers and body")
 	return cmd
 }

@@ -36,7 +36,7 @@ func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 		Short: "Put dead letters back into their queues",
 		Long:  replayLong,
 		Example: "  everonce dlq replay --broker amqp://localhost --queue orders --reason exhausted --dry-run\n" +
-			"  everonce dlq replay --queue orders --key 5f0c… --yes",
+			"  everonce dlq replay --queue orders --letter a13e… --yes",
 	})
 }
 
@@ -75,7 +75,7 @@ type moved struct {
 
 var (
 	errNotMoved = errors.New("nothing was done")
-	errNoLetter = errors.New("there is no dead letter")
+	errNoLetter = errors.New("there is no such dead letter")
 )
 
 func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Command {
@@ -91,7 +91,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		case limit < 0:
 			return usagef("--limit must not be negative")
 		case m.choose && w.anything() && limit == 0 && !all:
-			return usagef("which letters? Give --key, --reason, --older-than, --newer-than or --limit, or --all")
+			return usagef("which letters? Give --letter, --key, --reason, --older-than, --newer-than or --limit, or --all")
 		}
 		l, err := b.open(cmd)
 		if err != nil {

@@ -2,6 +2,8 @@ package rabbitonce
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -37,6 +39,9 @@ type Letter struct {
 	Message *consume.Message
 	// Queue is where a replay puts it.
 	Queue string
+	// ID names this letter, which may have no key or share it with others: a hash of all that the letter is, in 16 hexadecimal
+	// digits. To look at it does not change it. Letters that are equal in everything, their times included, have one ID.
+	ID string
 }
 
 // Filter says which dead letters are meant. The zero value means all.
@@ -45,8 +50,8 @@ type Filter struct {
 	Reasons []consume.Reason
 	// Queue is where a replay puts the letter: several queues may share their dead letters. Empty means any.
 	Queue string
-	// KeyHash is the letter's, or its beginning.
-	KeyHash string
+	// ID and KeyHash are the letter's, or their beginnings.
+	ID, KeyHash string
 	// Before and After bound when it became a dead letter; the zero time is no bound.
 	Before, After time.Time
 	// Limit is how many are meant at the most; 0 is no limit.
@@ -56,7 +61,7 @@ type Filter struct {
 // Matches reports whether l is meant; Limit does not count.
 func (f *Filter) Matches(l *Letter) bool {
 	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
-		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
+		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.ID, f.ID) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
 		(f.Before.IsZero() || l.Last.Before(f.Before)) &&
 		(f.After.IsZero() || l.Last.After(f.After))
 }
@@ -132,7 +137,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
 		err := l.out.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) {
-			gone = errors.Join(gone, fmt.Errorf("the letter %q stays: %w", letter.KeyHash, err))
+			gone = errors.Join(gone, fmt.Errorf("the letter %s stays: %w", letter.ID, err))
 			return nil
 		}
 		if err == nil {
@@ -260,7 +265,24 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 		l.Reason, l.Attempts, l.Last = consume.Reason("broker_"+last.reason), m.Retries+1, last.at
 		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason)
 	}
+	l.ID = letterID(&l, d)
 	return l
+}
+
+// letterID hashes what a look at the letter does not change, wherever that is: the count of its deliveries is left out, and times
+// are in UTC. "%#v" quotes texts, and writes a table in the order of its names.
+func letterID(l *Letter, d *amqp.Delivery) string {
+	sent := original(d)
+	sent.Body, sent.Timestamp = nil, sent.Timestamp.UTC()
+	for name, value := range sent.Headers {
+		if at, ok := value.(time.Time); ok {
+			sent.Headers[name] = at.UTC()
+		}
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%#v %q %#v ", l.DeadLetter, l.Queue, sent)
+	h.Write(d.Body)
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // replayCopy is the message as it was sent, for its queue.

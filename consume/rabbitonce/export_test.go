@@ -20,3 +20,9 @@ func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
 	c, err := q.checked()
 	return c.delayFor(after), err
 }
+
+// LetterID returns the ID of a dead letter.
+func LetterID(d *amqp.Delivery) string {
+	l := letterOf(d, "orders")
+	return l.ID
+}

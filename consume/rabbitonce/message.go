@@ -91,10 +91,11 @@ func deliveries(d *amqp.Delivery) int {
 	return 1
 }
 
-// writable is a time that a text can have, and the zero time for another: of a producer that sends milliseconds where AMQP
+// writable is a time that a text can have, in UTC, and the zero time for another: of a producer that sends milliseconds where AMQP
 // has seconds, say, which is in a year of five digits.
 func writable(t time.Time) time.Time {
-	if y := t.UTC().Year(); y < 1 || y > 9999 {
+	t = t.UTC()
+	if y := t.Year(); y < 1 || y > 9999 {
 		return time.Time{}
 	}
 	return t

@@ -18,6 +18,7 @@ import (
 
 // Letter is a dead letter as JSON.
 type Letter struct {
+	ID       string     `json:"id"`
 	Reason   string     `json:"reason"`
 	Detail   string     `json:"detail,omitempty"`
 	KeyHash  string     `json:"key_hash,omitempty"`
@@ -42,7 +43,7 @@ type Letter struct {
 func Of(l *rabbitonce.Letter, data bool) Letter {
 	m := l.Message
 	o := Letter{
-		Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
+		ID: l.ID, Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
 		Attempts: l.Attempts, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
 	}
 	if !data {
@@ -104,10 +105,10 @@ func WriteCount(w io.Writer, all int, reasons map[string]int) error {
 // WriteList writes one line for each.
 func WriteList(w io.Writer, all []Letter) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "REASON\tKEY\tATTEMPTS\tLAST\tQUEUE\tDETAIL")
+	fmt.Fprintln(t, "LETTER\tREASON\tKEY\tATTEMPTS\tLAST\tQUEUE\tDETAIL")
 	for i := range all {
 		l := &all[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\n", oneLine(orDash(l.Reason), 40), oneLine(orDash(l.KeyHash), 40), l.Attempts, timeText(l.Last), oneLine(l.Queue, 60), oneLine(l.Detail, 100))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.ID, oneLine(orDash(l.Reason), 40), oneLine(orDash(l.KeyHash), 40), l.Attempts, timeText(l.Last), oneLine(l.Queue, 60), oneLine(l.Detail, 100))
 	}
 	return t.Flush()
 }
@@ -125,6 +126,7 @@ func Write(w io.Writer, all []Letter) error {
 				fmt.Fprintf(t, "%s\t%s\n", name, oneLine(value, 4000))
 			}
 		}
+		line("letter", l.ID)
 		line("reason", l.Reason)
 		line("detail", l.Detail)
 		line("key", orDash(l.KeyHash))
