@@ -20,6 +20,7 @@ type Report struct {
 	Documents          int `json:"documents"`           // events with a document
 	DuplicatesAbsorbed int `json:"duplicates_absorbed"` // deliveries that found their document there
 	DeadLettered       int `json:"dead_lettered"`       // events that are dead letters, and have no document
+	Stranded           int `json:"stranded"`            // those of them that are valid, and should have one
 	Lost               int `json:"lost"`                // events that are neither
 	Doubled            int `json:"doubled"`             // documents beside the first of their event
 }
@@ -41,28 +42,36 @@ func (r *run) audit(ctx context.Context) (Report, error) {
 		BrokerRestarts: r.restarts, DuplicatesAbsorbed: f.counts[absorbed],
 	}
 	f.mu.Unlock()
-	for _, s := range r.sent {
+	return rep, rep.count(r.sent, docs, dead)
+}
+
+// count counts what has become of each event.
+func (r *Report) count(all []sent, docs map[string][]Event, dead map[string]bool) error {
+	for _, s := range all {
 		found := docs[s.id]
 		switch {
 		case len(found) > 0:
-			rep.Documents++
-			rep.Doubled += len(found) - 1
+			r.Documents++
+			r.Doubled += len(found) - 1
 		case dead[s.id]:
-			rep.DeadLettered++
+			r.DeadLettered++
+			if s.valid() {
+				r.Stranded++
+			}
 		default:
-			rep.Lost++
+			r.Lost++
 		}
 		for _, e := range found {
 			if s.order == nil || e != s.event() {
-				return rep, fmt.Errorf("the document of %s is not what was sent", s.id)
+				return fmt.Errorf("the document of %s is not what was sent", s.id)
 			}
 		}
 		delete(docs, s.id)
 	}
 	if len(docs) > 0 {
-		return rep, fmt.Errorf("%d documents are of events that nobody has sent", len(docs))
+		return fmt.Errorf("%d documents are of events that nobody has sent", len(docs))
 	}
-	return rep, nil
+	return nil
 }
 
 // documents returns the documents of each event.

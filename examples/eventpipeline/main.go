@@ -1,6 +1,6 @@
 // Command eventpipeline sends events through RabbitMQ to MongoDB, and does to the pipeline what production does: its
 // producer sends duplicates, its workers are killed between the insert and the acknowledgement, the broker is
-// killed and started again, the database goes away. Then it counts: each event has one document, or is a dead letter.
+// killed and started again, the database goes away. Then it counts: each valid event has one document, and each other is a dead letter.
 //
 // With -broken it is built with one of the usual mistakes, and counts what that costs.
 //
@@ -38,7 +38,7 @@ func main() {
 	os.Exit(code) //nolint:gocritic // the signals are the process's
 }
 
-// program is main without the process. Its code is 0 only if nothing is lost or doubled.
+// program is main without the process. Its code is 0 only if nothing is lost or doubled, and no valid event is left among the dead letters.
 func program(ctx context.Context, args []string, getenv func(string) string, out, said io.Writer) (code int, err error) {
 	s := settings{Log: log.New(said, "", 0), Said: io.Discard}
 	flags := flag.NewFlagSet("eventpipeline", flag.ContinueOnError)
@@ -89,9 +89,9 @@ func program(ctx context.Context, args []string, getenv func(string) string, out
 	return 0, nil
 }
 
-// clean: each event has one document, or is a dead letter.
+// clean: each valid event has one document, and each other is a dead letter.
 func (r *Report) clean() bool {
-	return r.Lost == 0 && r.Doubled == 0 && r.Documents+r.DeadLettered == r.Distinct
+	return r.Lost == 0 && r.Doubled == 0 && r.Stranded == 0 && r.Documents+r.DeadLettered == r.Distinct
 }
 
 func (r *Report) print(out io.Writer, asJSON bool) error {
@@ -99,7 +99,7 @@ func (r *Report) print(out io.Writer, asJSON bool) error {
 		return json.NewEncoder(out).Encode(r)
 	}
 	_, err := fmt.Fprintf(out, "%d messages of %d events, delivered %d times; workers killed %d times, the broker %d times\n"+
-		"%d documents, %d dead letters without one; %d duplicates absorbed; %d lost, %d doubled\n",
-		r.Published, r.Distinct, r.Deliveries, r.Kills, r.BrokerRestarts, r.Documents, r.DeadLettered, r.DuplicatesAbsorbed, r.Lost, r.Doubled)
+		"%d documents, %d dead letters without one, %d of them valid; %d duplicates absorbed; %d lost, %d doubled\n",
+		r.Published, r.Distinct, r.Deliveries, r.Kills, r.BrokerRestarts, r.Documents, r.DeadLettered, r.Stranded, r.DuplicatesAbsorbed, r.Lost, r.Doubled)
 	return err
 }

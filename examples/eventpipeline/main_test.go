@@ -52,7 +52,7 @@ func decoded(text string) (rep Report, err error) {
 	if err := json.Unmarshal([]byte(text), &members); err != nil {
 		return rep, err
 	}
-	want := strings.Fields("published distinct deliveries kills broker_restarts documents duplicates_absorbed dead_lettered lost doubled")
+	want := strings.Fields("published distinct deliveries kills broker_restarts documents duplicates_absorbed dead_lettered stranded lost doubled")
 	for _, name := range want {
 		if _, ok := members[name]; !ok {
 			return rep, errors.New("there is no " + name)

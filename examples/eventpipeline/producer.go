@@ -26,6 +26,9 @@ func (s *sent) event() Event {
 	return Event{ID: s.id, Customer: s.order.Customer, Country: country, Cents: s.order.Cents, Class: classify(*s.order), Corrects: s.order.Corrects}
 }
 
+// valid reports whether it is to have a document.
+func (s *sent) valid() bool { return s.order != nil && validate(s.id, *s.order) == nil }
+
 // ordersOf makes so many events. Some are not valid, some have a customer who is not known yet, some correct an earlier one.
 func ordersOf(n int) ([]sent, error) {
 	all := make([]sent, n)

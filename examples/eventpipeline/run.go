@@ -64,14 +64,17 @@ func pipeline(ctx context.Context, servers *servers, s settings) (rep Report, er
 	if err := r.settle(ctx); err != nil {
 		return rep, err
 	}
-	if err := r.replay(ctx); err != nil {
+	if err := r.introduce(ctx, newcomer); err != nil {
 		return rep, err
 	}
-	for range 3 { // where something is lost, it is looked for more than once
+	for range 3 { // where something is lost, it is looked for more than once; what was too often in hand when a worker died is replayed again
+		if err := r.replay(ctx); err != nil {
+			return rep, err
+		}
 		if err := r.settle(ctx); err != nil {
 			return rep, err
 		}
-		if rep, err = r.audit(ctx); err != nil || rep.Lost == 0 {
+		if rep, err = r.audit(ctx); err != nil || rep.Lost+rep.Stranded == 0 {
 			break
 		}
 	}
@@ -246,11 +249,8 @@ func (r *run) whileAway(ctx context.Context, stream []sent) error {
 	return err
 }
 
-// replay makes the newcomer known, and gives all dead letters another chance.
+// replay gives all dead letters another chance.
 func (r *run) replay(ctx context.Context) error {
-	if err := r.introduce(ctx, newcomer); err != nil {
-		return err
-	}
 	letters, err := rabbitonce.OpenDeadLetters(ctx, r.servers.rabbitURL, queueOf(r.producer.queue), nil)
 	if err != nil {
 		return err
