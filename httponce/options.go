@@ -58,8 +58,9 @@ type Options struct {
 
 // Route is how the requests of one route are treated. The zero value of each field is its default.
 type Route struct {
-	// Methods are those that heed a key; others pass untouched. Default POST and PATCH. A list that is empty, and not
-	// nil, exempts the route.
+	// Methods are those that heed a key; others pass untouched, Required or not: a handler of PUT or DELETE needs them
+	// here. Default POST and PATCH. A list that is empty, and not nil, exempts the route. A pattern of Options.Routes whose
+	// own method is not among them is refused.
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool

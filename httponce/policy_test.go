@@ -85,7 +85,7 @@ func TestPolicyOfRoutes(t *testing.T) {
 		Routes: map[string]httponce.Route{
 			"GET /reports":   {Methods: []string{"GET", "HEAD", "POST"}},
 			"/anything":      {Methods: []string{"PUT", "POST"}, MaxBody: 5},
-			"DELETE /exempt": {},
+			"DELETE /exempt": {Methods: []string{}},
 			"POST\t/tab":     {},
 		},
 	})

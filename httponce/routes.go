@@ -30,9 +30,22 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 		if err := handlePattern(s.matcher, rt); err != nil {
 			return rt.in(err)
 		}
+		if err := rt.checkMethod(); err != nil {
+			return rt.in(err)
+		}
 		s.routes = append(s.routes, rt)
 	}
 	return nil
+}
+
+// checkMethod refuses a pattern of a method that heeds no key: who wrote it believes its requests protected.
+func (rt *route) checkMethod() error {
+	if len(rt.methods) == 0 || len(rt.heeded()) > 0 {
+		return nil
+	}
+	method, _ := cutMethod(rt.pattern)
+	return fmt.Errorf("%w: %s heeds no key, so that no request of this route would be protected: add it to Methods, or exempt the route by a list that is empty",
+		everonce.ErrInvalidArgument, method)
 }
 
 // in says which route an error is about.

@@ -20,7 +20,7 @@ func TestRouteOf(t *testing.T) {
 			"PATCH /exact/{$}":                {MaxBody: 5},
 			"/named":                          {MaxBody: 6, Name: func(r *http.Request) string { return r.URL.Query().Get("name") }},
 			"POST api.example.com/{a...}":     {MaxBody: 7},
-			"CONNECT example.com/":            {MaxBody: 8},
+			"CONNECT example.com/":            {MaxBody: 8, Methods: []string{"CONNECT"}},
 			"POST Shop.example.com/B/{$}":     {MaxBody: 9},
 		},
 	}
@@ -126,6 +126,28 @@ func TestBadPatterns(t *testing.T) {
 		_, err := opts.settings()
 		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), ".go") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), patterns[0][:len(patterns[0])/2]) {
 			t.Errorf("%q: %v", patterns, err)
+		}
+	}
+}
+
+// A pattern of a method that heeds no key would protect nothing, whatever else its route says.
+func TestPatternOfAMethodThatHeedsNoKey(t *testing.T) {
+	for _, c := range []struct {
+		pattern string
+		methods []string
+		refused bool
+	}{
+		{"PUT /payments/{id}", nil, true},
+		{"DELETE\t/payments/{id}", nil, true},
+		{"POST /payments", []string{"PUT"}, true},
+		{"PUT /payments/{id}", []string{"PUT"}, false},
+		{"PUT /payments/{id}", []string{}, false}, // exempt, and it says so
+		{"/payments/{id}", []string{"PUT"}, false},
+	} {
+		opts := &Options{Routes: map[string]Route{c.pattern: {Methods: c.methods, Required: true}}}
+		_, err := opts.settings()
+		if refused := errors.Is(err, everonce.ErrInvalidArgument) && strings.Contains(err.Error(), "heeds no key"); refused != c.refused || !refused && err != nil {
+			t.Errorf("%q with the methods %q: %v, want it refused: %v", c.pattern, c.methods, err, c.refused)
 		}
 	}
 }
