@@ -90,7 +90,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	}
 	handler, err := httponce.Proxy(upstream, opts)
 	if err != nil {
-		return nil, nil, invalid("upstream: %w", err)
+		return nil, nil, invalidArgument(err)
 	}
 	var certs *certificate
 	if c.TLSCert != "" || c.TLSKey != "" {
@@ -100,6 +100,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 		if certs, err = loadCertificate(c.TLSCert, c.TLSKey, s.log); err != nil {
 			return nil, nil, invalid("tls-cert: %w", err)
 		}
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return nil, nil, invalid("listen: %q is no address like :8080", c.Listen)
 	}
 	if hasAdmin(c) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {

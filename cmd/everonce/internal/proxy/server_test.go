@@ -218,7 +218,8 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"no URL":       {"--upstream=http://user:hunter2@host:port"},
 		"holds a user": {"--upstream=http://user:hunter2@host"},
 		"loopback":     {"--admin=0.0.0.0:9464"},
-		"no address":   {"--admin=nine"},
+		"admin: ":      {"--admin=nine"},
+		"listen: ":     {"--listen=8080"},
 		"go together":  {"--tls-cert=x.pem"},
 		"tls-cert":     {"--tls-cert=x.pem", "--tls-key=y.pem"},
 		"upstream-ca":  {"--upstream-ca=x.pem"},
@@ -255,9 +256,10 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"method":               {"--methods=post"},
 		"Header":               {"--marker=Idempotency-Key"},
 		"MaxSpool":             {"--max-spool=1MiB"},
+		"KeyHeader":            {"--key-header=X Key"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream=http://127.0.0.1:1"}, args...)...)
-		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") {
 			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
 		}
 	}
