@@ -27,7 +27,11 @@ const routesKey = "routes"
 func (p *fileParser) Unmarshal(b []byte) (map[string]any, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, p.name, strings.TrimPrefix(err.Error(), "yaml: "))
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		if strings.HasSuffix(text, "mapping values are not allowed in this context") { // store: memory:
+			text += " (a value that has a colon at its end, or before a space, needs quotes)"
+		}
+		return nil, fmt.Errorf("%w: %s: %s", ErrInvalid, p.name, text)
 	}
 	if len(doc.Content) == 0 {
 		return map[string]any{}, nil

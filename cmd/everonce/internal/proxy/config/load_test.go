@@ -174,6 +174,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:3: "methods" has no value`:             "routes:\n  /a:\n    methods:\n",
 		`proxy.yaml:1: "identity-secret-file" has no`:      "identity-secret-file: ~\n",
 		`proxy.yaml: line 2`:                               "a: 1\n\tb: hunter2\n",
+		`proxy.yaml: line 2: mapping values are not allowed in this context (a value that has a colon at its end, or before a space, needs quotes)`: "wait: 1s\nstore: memory:\n",
 	} {
 		_, _, err := load(t, file, nil)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
