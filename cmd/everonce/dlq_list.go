@@ -35,10 +35,7 @@ they are.`,
 			"  everonce dlq list --queue orders --count",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			if limit < 1 || limit > maxPage {
-				return usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
-			}
-			f, err := w.filter(b, limit)
+			f, err := w.page(b, limit)
 			if err != nil {
 				return err
 			}
@@ -49,23 +46,35 @@ they are.`,
 				f.Limit = 0
 				return a.count(cmd, b, f)
 			}
-			l := letterList{Letters: []letters.Letter{}}
-			err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, false)) })
+			l, err := a.page(cmd, b, f, false)
 			if err != nil {
 				return err
 			}
-			return a.write(b.json, l, func() error {
-				if len(l.Letters) == limit {
-					fmt.Fprintln(a.err, "There may be more: --limit, or --count")
-				}
-				return letters.WriteList(a.out, l.Letters)
-			})
+			return a.write(b.json, l, func() error { return letters.WriteList(a.out, l.Letters) })
 		}),
 	}
 	w.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at the most")
 	cmd.Flags().BoolVar(&count, "count", false, "only how many there are, by reason")
 	return cmd
+}
+
+// page is filter for what is written at once.
+func (w *which) page(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
+	if limit < 1 || limit > maxPage {
+		return rabbitonce.Filter{}, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
+	}
+	return w.filter(b, limit)
+}
+
+// page returns the letters that are meant, and says where there may be more of them.
+func (a *app) page(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, data bool) (letterList, error) {
+	l := letterList{Letters: []letters.Letter{}}
+	err := a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
+	if err == nil && !b.json && len(l.Letters) == f.Limit {
+		fmt.Fprintln(a.err, "There may be more: --limit, or list --count")
+	}
+	return l, err
 }
 
 func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) error {
@@ -81,25 +90,25 @@ func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) err
 
 func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
 	var w which
+	var limit int
 	var data bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show all that is known of one dead letter, or of those of one key",
-		Long: `show writes all that a dead letter says of itself. The message's headers and its body may
-be private: they are written only with --data.`,
+		Short: "Show all that is known of some dead letters",
+		Long: `show writes all that a dead letter says of itself: of one, of those of one key, or as they are
+chosen. The message's headers and its body may be private: they are written only with --data.`,
 		Example: "  everonce dlq show --broker amqp://localhost --queue orders --key 5f0c… --data --json\n" +
 			"  everonce dlq show --queue orders --letter a13e…",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			if w.anything() {
-				return usagef("which letter? Give --letter or --key, as \"dlq list\" writes them")
-			}
-			f, err := w.filter(b, 0)
-			if err != nil {
+			f, err := w.page(b, limit)
+			switch {
+			case err != nil:
 				return err
+			case w.anything():
+				return usagef("which letters? Give --letter or --key, as \"dlq list\" writes them, or --reason, --older-than or --newer-than")
 			}
-			var l letterList
-			err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
+			l, err := a.page(cmd, b, f, data)
 			if err != nil {
 				return err
 			}
@@ -109,8 +118,8 @@ be private: they are written only with --data.`,
 			return a.write(b.json, l, func() error { return letters.Write(a.out, l.Letters) })
 		}),
 	}
-	cmd.Flags().Var(&w.letter, "letter", "its ID, or the beginning of that")
-	cmd.Flags().Var(&w.key, "key", "the hash of its key, or the beginning of that")
+	w.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at the most")
 	cmd.Flags().BoolVar(&data, "data", false, "with the message's headers and body")
 	return cmd
 }
