@@ -90,7 +90,7 @@ func startProxy(t *testing.T, listen, upstream, store string, flags ...string) *
 		t.Fatal(err)
 	}
 	args := append([]string{
-		"proxy", "--listen", listen, "--upstream", "http://" + upstream, "--store", "sqlite:" + store, "--admin", "",
+		"proxy", "--listen", listen, "--upstream", "http://" + upstream, "--store", "sqlite:" + store, "--admin", "none",
 		"--principal", "none", "--required", "--lease", proxyLease, "--wait", "3s",
 	}, flags...)
 	return startChild(t, exec.Command(program, args...), func(line []byte) string {

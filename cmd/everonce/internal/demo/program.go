@@ -32,7 +32,7 @@ func ServiceCommand(mode Mode, books, gateway, listen string) []string {
 // the command, they are those of "everonce proxy".
 func ProxyCommand(upstream, store string) []string {
 	return []string{
-		ProxyName, "--listen", process.Anywhere, "--upstream", upstream, "--store", "sqlite:" + store, "--admin", "", "--access-log=false",
+		ProxyName, "--listen", process.Anywhere, "--upstream", upstream, "--store", "sqlite:" + store, "--admin", "none", "--access-log=false",
 		"--principal", "none", "--required", "--unknown", "refuse", "--lease", Lease.String(), "--wait", (Lease + grace).String(),
 	}
 }
