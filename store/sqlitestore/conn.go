@@ -20,6 +20,9 @@ type connector struct {
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := c.db.there(); err != nil {
+		return nil, err
+	}
 	base, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -122,6 +125,9 @@ func (t *openTx) Commit() error {
 			return errTxEnded
 		case t.lent && !t.ending.Load():
 			return errors.Join(errLent, t.base.Rollback())
+		}
+		if err := t.conn.db.there(); err != nil {
+			return errors.Join(err, t.base.Rollback())
 		}
 		return t.base.Commit()
 	})

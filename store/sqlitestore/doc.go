@@ -9,6 +9,9 @@
 // come together are grouped into one commit, and none is acknowledged before that commit is on the
 // disk. Reads, replays among them, do not wait for the writer.
 //
+// A file that is removed or replaced while it is open is noticed before each commit (one stat): nothing is written
+// to it any more, and the store has to be opened anew. Its write-ahead log (-wal) is a part of it: leave the two together.
+//
 // Time is this machine's: all processes that share the file share its clock. A file on a network file
 // system is not supported by SQLite's write-ahead log, and is refused where that shows.
 //

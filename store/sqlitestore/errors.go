@@ -29,6 +29,8 @@ func classify(err error) sqlstore.ErrorInfo {
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
 	case errors.Is(err, errTxEnded):
 		return sqlstore.ErrorInfo{NotDone: true}
+	case errors.Is(err, errMoved):
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
 	case errors.Is(err, driver.ErrBadConn):
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
 	}

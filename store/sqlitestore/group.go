@@ -32,6 +32,7 @@ var (
 type grouper struct {
 	turn  *turnstile
 	open  func() (*rawConn, error)
+	there func() error                 // why nothing may be committed
 	limit int                          // of writes in one transaction
 	reads map[*sqlstore.Statement]bool // that write nothing, though they answer rows
 
@@ -49,8 +50,8 @@ type grouper struct {
 	commits atomic.Int64
 }
 
-func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, open func() (*rawConn, error)) *grouper {
-	g := &grouper{turn: turn, open: open, limit: limit, reads: reads, hurry: make(chan struct{})}
+func newGrouper(turn *turnstile, limit int, reads map[*sqlstore.Statement]bool, open func() (*rawConn, error), there func() error) *grouper {
+	g := &grouper{turn: turn, open: open, there: there, limit: limit, reads: reads, hurry: make(chan struct{})}
 	g.idle.L = &g.mu
 	return g
 }
@@ -226,6 +227,9 @@ func (g *grouper) transaction(batch []*write) (began bool, err error) {
 		if err != nil {
 			break
 		}
+	}
+	if err == nil {
+		err = g.there()
 	}
 	if err == nil {
 		g.commits.Add(1)

@@ -125,6 +125,7 @@ func (s *Store) Close() error { return s.db.close() }
 // database is the driver: one file, one writer, some readers.
 type database struct {
 	path     string
+	file     os.FileInfo // what it was when it was opened
 	prefix   string
 	clock    func() time.Time
 	text     *sqlstore.Statements
@@ -182,6 +183,9 @@ func openDatabase(path string, o *Options) (*database, error) {
 	d.db.SetMaxIdleConns(4)
 	raw := func(c driver.Connector) func() (*rawConn, error) {
 		return func() (*rawConn, error) {
+			if err := d.there(); err != nil {
+				return nil, err
+			}
 			conn, err := c.Connect(context.Background())
 			if err != nil {
 				return nil, err
@@ -190,7 +194,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 		}
 	}
 	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.GetMeta: true}
-	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing))
+	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.there)
 	d.readers = newReaders(o.Readers, raw(reading))
 	return d, nil
 }
@@ -211,6 +215,11 @@ func (d *database) check(ctx context.Context) error {
 	if mode != "wal" {
 		return fmt.Errorf("%w: open %s: this file system does not support a write-ahead log (journal mode %q)", everonce.ErrStore, d.path, mode)
 	}
+	file, err := os.Stat(d.path)
+	if err != nil {
+		return fmt.Errorf("%w: open %s: %w", everonce.ErrStore, d.path, err)
+	}
+	d.file = file
 	return nil
 }
 

@@ -1,0 +1,76 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// A store whose file was removed, or replaced, under its hands writes nothing any more: it would be lost, and who opens the file anew
+// would do all of it again. What it has not written it has not done.
+func TestAFileThatIsNotThereAnyMore(t *testing.T) {
+	for what, away := range map[string]func(t *testing.T, path string){
+		"removed": func(t *testing.T, path string) { noErr(t, os.Remove(path)) },
+		"replaced": func(t *testing.T, path string) {
+			other, err := Open(path+".other", nil)
+			noErr(t, err)
+			noErr(t, other.Close())
+			noErr(t, os.Rename(path+".other", path))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "moved.db")
+			s, err := Open(path, nil)
+			noErr(t, err)
+			defer s.Close() //nolint:errcheck // what is left of it is nobody's
+			_, err = s.DB().Exec("CREATE TABLE account (balance INTEGER NOT NULL)")
+			noErr(t, err)
+			guarded, err := everonce.NewReceiver(s, everonce.Refuse, nil)
+			noErr(t, err)
+			transactional, err := everonce.NewTxReceiver(s, nil)
+			noErr(t, err)
+			runs := 0
+			work := func(context.Context, *everonce.Attempt) (int, error) { runs++; return 1, nil }
+			key := func(id string) everonce.Key { return everonce.Key{Scope: "tenant", ID: id} }
+			_, err = everonce.Do(t.Context(), guarded, key("before"), work)
+			noErr(t, err)
+			open, err := s.Claim(t.Context(), claimOf("open"))
+			noErr(t, err)
+
+			away(t, path)
+			_, doErr := everonce.Do(t.Context(), guarded, key("after"), work)
+			_, txErr := everonce.Transact(t.Context(), transactional, key("tx"), func(ctx context.Context, tx *sql.Tx) (int, error) {
+				_, err := tx.ExecContext(ctx, "INSERT INTO account VALUES (1)")
+				return 1, err
+			})
+			_, optimisticErr := everonce.Transact(t.Context(), transactional, key("tx"), func(ctx context.Context, tx *sql.Tx) (int, error) {
+				_, err := tx.ExecContext(ctx, "INSERT INTO account VALUES (1)")
+				return 1, err
+			}, everonce.Optimistic())
+			_, completeErr := s.Complete(t.Context(), everonce.CompleteRequest{ID: open.Record.ID, Token: open.Record.Token, Nonce: open.Record.Nonce, Result: everonce.SavedResult{Kind: everonce.ResultValue}})
+			for call, err := range map[string]error{"Do": doErr, "Transact": txErr, "Transact, optimistic": optimisticErr, "Complete": completeErr} {
+				if !errors.Is(err, everonce.ErrStore) || !errors.Is(err, errMoved) {
+					t.Errorf("%s: %v, want %v", call, err, errMoved)
+				}
+			}
+			if runs != 1 {
+				t.Errorf("the work ran %d times", runs)
+			}
+			if _, err := os.Stat(path); what == "removed" && err == nil {
+				t.Error("there is a file again, which nobody has made")
+			}
+		})
+	}
+}
+
+func noErr(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
