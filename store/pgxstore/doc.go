@@ -61,4 +61,8 @@
 // A transaction that everonce begins is ended after Options.TxTimeout by closing its connection, which the
 // server answers with a rollback. With database/sql a statement that still runs then is ended by its own
 // context: give it the one that the work was given.
+//
+// Work that leaves rows open has failed, and commits nothing. With database/sql rows that it leaves open under a context which it
+// cancels by itself take the connection with them: that can not be told from a network that broke, and the transaction is
+// run again, Options.TxRetries times.
 package pgxstore
