@@ -231,3 +231,32 @@ func TestStepsThatAreMissing(t *testing.T) {
 		}
 	}
 }
+
+// A claim that is refused because steps are missing leaves the record as it was: neither claimed, nor of a later attempt.
+func TestAClaimThatMissesStepsWritesNothing(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	for _, state := range []everonce.State{everonce.StateReleased, everonce.StateAbandoned, everonce.StateClaimed} {
+		rec := claimed(t, s, everonce.Key{Scope: "missing", ID: state.String()})
+		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+		noErr(t, err)
+		again := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
+		if again.Take = everonce.TakeAbandoned; state == everonce.StateClaimed {
+			again.Nonce = rec.Nonce
+		} else {
+			_, err = s.Release(t.Context(), releaseOf(&rec, state))
+			noErr(t, err)
+		}
+		key := redisstore.KeyOf(s, rec.ID)
+		command(t, client, "DEL", key+":s")
+		before, err := command(t, client, "GET", key).ToString()
+		noErr(t, err)
+		if _, err := s.Claim(t.Context(), again); !errors.Is(err, everonce.ErrCorruptRecord) {
+			t.Errorf("%v: Claim: %v, want a corrupt record", state, err)
+		}
+		if after, err := command(t, client, "GET", key).ToString(); err != nil || after != before {
+			t.Errorf("%v: the refused claim has changed the record, %v", state, err)
+		}
+	}
+}

@@ -52,10 +52,12 @@ end
 
 local own = nonce == string.sub(ARGV[1], 1, 16)
 if own and state == 1 then -- the same claim again
+  local told = answer(1) -- it fails, if at all, before anything is written
   keep(steps, till)
   r = struct.pack('<i8', now) .. string.sub(r, 9, 35) .. string.sub(ARGV[1], 20, 43) .. string.sub(r, 60)
   put(r, till)
-  return answer(1)
+  told[3] = r
+  return told
 end
 if own then return {7, now, r} end
 
@@ -71,6 +73,7 @@ elseif not (settle or take == '1' and unknown == '') then
 end
 
 if settle then steps = math.min(steps, redis.call('HLEN', KEYS[3])) end -- what the missing ones did is for who settles to find out
+local told = answer(1)
 if state == 1 then class = '' end -- its lease ended it, not an error
 if asked ~= '' then
   algorithm, sum = asked, asked_sum
@@ -84,4 +87,5 @@ r = struct.pack('<i8i8', now, math.max(token + 1, now)) .. string.sub(ARGV[1], 1
   struct.pack('<HH', #first, #first + 2 + #class) .. first .. struct.pack('<Hc0Hc0HH', #class, class, #unknown, unknown, 0, 0)
 keep(steps, till)
 put(r, till)
-return answer(1)
+told[3] = r
+return told
