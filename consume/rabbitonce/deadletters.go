@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // DeadLetters shows, replays and discards the dead letters of a queue. Its methods may not be called concurrently.
 //
-// AMQP has no look at a message that leaves it alone: each method takes letters in hand, one after the other, and gives
+// AMQP has no look at a message that leaves it alone: each method takes letters in hand, a few at a time, and gives
 // back what is to stay when it returns. Meanwhile nobody else sees them; afterwards they are flagged as
 // redelivered, and may be in another order. What came after a call had begun is not looked at by it. A call whose context
 // ends cuts the connection, by which the broker gets back what was in hand; open them again then.
@@ -28,6 +29,8 @@ type DeadLetters struct {
 	ch    *amqp.Channel
 	held  int // letters in hand
 	out   *publisher
+
+	consumers int // that there were on ch
 }
 
 // Letter is one dead letter.
@@ -196,34 +199,92 @@ func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error
 		}
 	}()
 	meant := 0
-	for taken, there := uint64(0), uint64(1); taken < there; taken++ {
-		d, ok, err := l.ch.Get(l.queue.DeadLetters, false)
-		switch {
-		case err != nil:
-			return refused(l.queue.DeadLetters, "can not be read", err)
-		case !ok:
-			return nil
-		}
-		l.held++
-		if taken == 0 { // what comes from now on may be a letter that was replayed, and has failed again
-			there = uint64(d.MessageCount) + 1
-		}
-		letter := letterOf(&d, l.queue.Name)
-		if !filter.Matches(&letter) {
-			continue
-		}
-		if err := fn(&letter, &d); err != nil {
+	for there := math.MaxInt; there > 0; {
+		ds, left, err := l.take(there)
+		if err != nil || len(ds) == 0 {
 			return err
 		}
-		if meant++; meant == filter.Limit {
-			return nil
+		// What comes behind those that are left now may be a letter that was replayed, and has failed again.
+		there = min(there-len(ds), left)
+		for i := range ds {
+			letter := letterOf(&ds[i], l.queue.Name)
+			if !filter.Matches(&letter) {
+				continue
+			}
+			if err := fn(&letter, &ds[i]); err != nil {
+				return err
+			}
+			if meant++; meant == filter.Limit {
+				return nil
+			}
 		}
 	}
 	return nil
 }
 
-// countedWithin is how long the count of a queue may stand still while the broker takes letters back.
-const countedWithin = 2 * time.Second
+// window is how many letters are taken in hand together, as many as a consumer has by default: to ask for one is a write to the
+// broker's disk.
+const window = 16
+
+// take takes the next letters in hand, most of them at the most, and returns how many were left behind the first; none where there are
+// none. The first is asked for by itself, for the answer says if there is none: what is consumed may as well be late.
+func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
+	first, ok, err := l.ch.Get(l.queue.DeadLetters, false)
+	if err != nil {
+		return nil, 0, refused(l.queue.DeadLetters, "can not be read", err)
+	}
+	if !ok {
+		return nil, 0, nil
+	}
+	l.held++
+	ds, left = append(ds, first), int(first.MessageCount)
+	if more := min(most-1, left, window-1); more > 0 {
+		consumed, err := l.consume(more)
+		ds = append(ds, consumed...)
+		if err != nil {
+			return nil, 0, refused(l.queue.DeadLetters, "can not be consumed", err)
+		}
+	}
+	return ds, left - (len(ds) - 1), nil
+}
+
+// consume takes the next letters in hand by a consumer, which has gone when it returns; fewer where somebody else has the others.
+func (l *DeadLetters) consume(n int) (ds []amqp.Delivery, err error) {
+	const autoAck, exclusive, noLocal, noWait = false, false, false, false
+	l.consumers++
+	tag := fmt.Sprint("letters-", l.consumers) // a new one: to the broker an old one still has in hand what it took, up to its prefetch
+	if err := l.ch.Qos(n, 0, false); err != nil {
+		return nil, err
+	}
+	in, err := l.ch.Consume(l.queue.DeadLetters, tag, autoAck, exclusive, noLocal, noWait, nil)
+	if err != nil {
+		return nil, err
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for open := true; open && len(ds) < n; {
+		select {
+		case d, ok := <-in:
+			if open = ok; ok {
+				ds = append(ds, d)
+			}
+		case <-late.C:
+			open = false
+		}
+	}
+	if err := l.ch.Cancel(tag, noWait); err != nil {
+		return nil, err
+	}
+	for d := range in { // on its way meanwhile
+		ds = append(ds, d)
+	}
+	l.held += len(ds)
+	return ds, nil
+}
+
+// patience is how long the broker may be silent while it hands letters out, or the count of a queue stand still while it takes
+// them back.
+const patience = 2 * time.Second
 
 // giveBack gives back what is in hand, and returns when it can be taken again: many the broker takes back one after the other,
 // and to the next look it would have none meanwhile. Of those that somebody else takes at once nobody knows: for them it waits no
@@ -234,7 +295,7 @@ func (l *DeadLetters) giveBack() error {
 		return fmt.Errorf("rabbitonce: giving back the dead letters: %w", err)
 	}
 	still := time.Now()
-	for there := -1; there < l.held && time.Since(still) < countedWithin; {
+	for there := -1; there < l.held && time.Since(still) < patience; {
 		q, err := l.ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
 		if err != nil {
 			return refused(l.queue.DeadLetters, "can not be counted", err)

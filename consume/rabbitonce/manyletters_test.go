@@ -1,0 +1,124 @@
+package rabbitonce_test
+
+import (
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume/rabbitonce"
+)
+
+// counted is a way to the broker that counts how often something is said to it.
+func counted(t *testing.T, brokerURL string) (url string, said *atomic.Int64) {
+	t.Helper()
+	uri, err := amqp.ParseURI(brokerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker := net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // of the test
+	said = &atomic.Int64{}
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", broker) //nolint:noctx // of the test
+			if err != nil {
+				near.Close() //nolint:errcheck // the test fails by it
+				continue
+			}
+			pipe := func(to, from net.Conn, said *atomic.Int64) {
+				defer to.Close() //nolint:errcheck // the other way ends by it
+				part := make([]byte, 64<<10)
+				for {
+					n, err := from.Read(part)
+					said.Add(1)
+					if _, failed := to.Write(part[:n]); failed != nil || err != nil {
+						return
+					}
+				}
+			}
+			go pipe(far, near, said)
+			go pipe(near, far, &atomic.Int64{})
+		}
+	}()
+	uri.Host, uri.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
+	return uri.String(), said
+}
+
+// What is said to the broker for a letter is waited for, and a write to its disk: a look at many asks for many at a time, and sees
+// them in their order.
+func TestManyLettersAreAskedForTogether(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	const n = 300
+	for i := range n {
+		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
+	}
+	url, said := counted(t, b.url)
+	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // of the test
+	before, seen, then := said.Load(), 0, int64(0)
+	for letter, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprint("m-", seen); letter.Message.ID != want {
+			t.Fatalf("%q, want %q", letter.Message.ID, want)
+		}
+		if seen++; seen == n {
+			then = said.Load()
+		}
+	}
+	if cost := then - before; seen != n || cost > n/3 {
+		t.Errorf("%d letters of %d, and something was said to the broker %d times", seen, n, cost)
+	}
+}
+
+// Two who look at the same time see each letter at most once each, and none is lost by it; neither waits for what the other one has.
+func TestTwoLookAtTheLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	const n = 60
+	for i := range n {
+		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
+	}
+	one, other := b.letters(), b.letters()
+	seen := map[string]int{}
+	for letter, err := range one.All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[letter.ID]++
+		if len(seen) > 1 {
+			continue
+		}
+		theirs, err := other.Discard(t.Context(), rabbitonce.Filter{Limit: 20})
+		if err != nil || theirs != 20 {
+			t.Errorf("discarded %d, %v", theirs, err)
+		}
+	}
+	if len(seen) != n-20 {
+		t.Errorf("%d letters, want %d", len(seen), n-20)
+	}
+	for id, times := range seen {
+		if times != 1 {
+			t.Errorf("%s was seen %d times", id, times)
+		}
+	}
+	b.wantLength(b.queue.DeadLetters, n-20)
+}
