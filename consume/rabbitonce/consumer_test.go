@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,4 +114,14 @@ func TestTheDelayIsLongEnough(t *testing.T) {
 		b.send(message("m-1"))
 		b.take(b.queue.Name + suffix)
 	}
+}
+
+// Names that are longer together than the tag of a consumer may be in AMQP stand still nowhere.
+func TestALongNameIsConsumed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(nothing), &rabbitonce.Options{Name: strings.Repeat("\u00e9", 200)})
+	b.send(message("m-1"))
+	r.wants(everonce.Executed)
+	r.stop()
 }

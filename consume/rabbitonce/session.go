@@ -43,6 +43,9 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// maxTag is the longest tag of a consumer that AMQP has, in bytes.
+const maxTag = 255
+
 // begin declares the queues and opens a channel.
 func (c *Consumer) begin(conn *link) (*session, error) {
 	if err := c.queue.establish(conn); err != nil {
@@ -53,7 +56,7 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
 	s := &session{
-		conn: conn, ch: ch, tag: c.opts.Name,
+		conn: conn, ch: ch, tag: cut(c.opts.Name, maxTag),
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
