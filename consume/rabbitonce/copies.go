@@ -64,7 +64,6 @@ func retryCopy(d *amqp.Delivery, m *consume.Message, queue string, retries int, 
 	if retries > 0 {
 		msg.Headers[headerRetries] = int64(retries)
 	}
-	fit(msg.Headers)
 	return msg
 }
 
@@ -87,7 +86,6 @@ func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.D
 	msg.Headers[headerAttempts] = int64(l.Attempts)
 	msg.Headers[headerLast] = timeText(l.Last)
 	msg.Headers[headerConsumer] = l.Consumer
-	fit(msg.Headers)
 	return msg
 }
 
@@ -103,18 +101,18 @@ func cut(text string, limit int) string {
 	return text[:limit]
 }
 
-// maxHeaders bounds the headers of a copy, in bytes. All of a message's headers must fit into one frame, which has 128
-// KiB unless the broker was told otherwise, and a copy has more of them than the message had.
-const maxHeaders = 120 << 10
+// roomForHeaders bounds the headers of a copy, in bytes. All of a message's headers must fit into one frame, and a copy has more of
+// them than the message had. The other properties, seven texts of up to 255 bytes and some numbers, take less than 2 KiB.
+func roomForHeaders(frame int) int { return frame - 2<<10 }
 
 // fit drops the largest headers of a producer until the rest fits, and notes their names: a copy that the broker
 // refuses would be tried for ever. What has one of our names, and is larger than what we write, is a producer's too.
-func fit(headers amqp.Table) {
-	if sizeOf(headers) <= maxHeaders {
+func fit(headers amqp.Table, room int) {
+	if sizeOf(headers) <= room {
 		return
 	}
 	dropped, _ := headers[headerDropped].([]any) // from an earlier copy
-	if sizeOf(dropped) > maxHeaders/2 {
+	if sizeOf(dropped) > room/2 {
 		dropped = nil
 	}
 	delete(headers, headerDropped)
@@ -122,7 +120,7 @@ func fit(headers amqp.Table) {
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(headers)), func(name string) bool { return ours[name] && sizeOf(headers[name]) <= sizeOf("")+maxDetail })
 	slices.SortFunc(names, func(a, b string) int { return sizeOf(headers[b]) - sizeOf(headers[a]) })
 	for _, name := range names {
-		if size <= maxHeaders {
+		if size <= room {
 			break
 		}
 		size += sizeOf(name) - (1 + len(name) + sizeOf(headers[name])) // what is noted is always less

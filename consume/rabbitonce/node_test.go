@@ -2,6 +2,7 @@ package rabbitonce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("TLS", n.tls)
 	t.Run("AcknowledgementTimeout", n.acknowledgementTimeout)
 	t.Run("Blocked", n.blocked)
+	t.Run("SmallFrames", n.smallFrames)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
 }
@@ -59,6 +61,24 @@ func (n *node) acknowledgementTimeout(t *testing.T) {
 	r.stop()
 	if ran != 1 {
 		t.Errorf("it ran %d times", ran)
+	}
+}
+
+// A broker whose frames are smaller than they are by default takes copies all the same: what has no room is left out.
+func (n *node) smallFrames(t *testing.T) {
+	n.ctl("eval", "application:set_env(rabbit, frame_max, 16384).")
+	defer n.ctl("eval", "application:set_env(rabbit, frame_max, 131072).")
+	b := newBenchOn(t, n.URL)
+	r := b.runOn(memstore.New(nil), n.URL, specOf(func(context.Context, *consume.Message, order) error {
+		return everonce.Permanent("no", errors.New(strings.Repeat("x", 4000)), nil)
+	}), nil)
+	msg := message("m-1")
+	msg.Headers = amqp.Table{"large": strings.Repeat("x", 9000), "larger": strings.Repeat("y", 7000), "small": "z"}
+	b.send(msg)
+	r.wants(everonce.Rejected)
+	b.wantLength(b.queue.DeadLetters, 1)
+	if d := b.letter(); d.Headers["small"] != "z" || d.Headers["x-everonce-dropped"] == nil {
+		t.Errorf("the letter: %v", d.Headers)
 	}
 }
 

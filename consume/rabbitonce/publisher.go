@@ -43,6 +43,7 @@ type publishing struct {
 	ch      *amqp.Channel
 	returns chan amqp.Return
 	blocked *blockade
+	room    int // for the headers of a message
 }
 
 var (
@@ -149,7 +150,7 @@ func openPublishing(conn *link, b *blockade) (*publishing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
-	c := &publishing{ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), blocked: b}
+	c := &publishing{ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), blocked: b, room: roomForHeaders(conn.Config.FrameSize)}
 	if err := ch.Confirm(false); err != nil {
 		return nil, errors.Join(fmt.Errorf("rabbitonce: asking for confirms: %w", err), ch.Close())
 	}
@@ -163,6 +164,7 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 		return errBlocked
 	default:
 	}
+	fit(msg.Headers, c.room)
 	const mandatory = true
 	confirm, err := c.ch.PublishWithDeferredConfirm("", queue, mandatory, false, msg)
 	if err != nil {
