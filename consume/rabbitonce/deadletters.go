@@ -30,7 +30,8 @@ type DeadLetters struct {
 	held  int // letters in hand
 	out   *publisher
 
-	consumers int // that there were on ch
+	consumers int                // that there were on ch
+	closed    <-chan *amqp.Error // why the connection has ended
 }
 
 // Letter is one dead letter.
@@ -89,7 +90,7 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 	if err != nil {
 		return nil, err
 	}
-	l := &DeadLetters{queue: q, conn: conn, out: newPublisher(d)}
+	l := &DeadLetters{queue: q, conn: conn, out: newPublisher(d), closed: conn.NotifyClose(make(chan *amqp.Error, 1))}
 	if err := conn.within(askWithin, func() error {
 		return withChannel(conn, func(ch *amqp.Channel) error { return exists(ch, q.DeadLetters) })
 	}); err != nil {
@@ -179,8 +180,11 @@ func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, 
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
 	err := l.scan(filter, fn)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err != nil && l.conn.IsClosed():
+		return errors.Join(err, gone(<-l.closed))
 	}
 	return err
 }
