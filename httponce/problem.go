@@ -32,7 +32,7 @@ var (
 	problemKeyReused    = problem{"key-reused", http.StatusUnprocessableEntity, "Idempotency-Key is already used", "The key was used with another request. Use a new key for a new operation."}
 	problemInProgress   = problem{"in-progress", http.StatusConflict, "A request is outstanding for this Idempotency-Key", "Send the same request again later."}
 	problemStillRunning = problem{"still-running", http.StatusServiceUnavailable, "The operation is still running", "Send the same request again later for its answer."}
-	problemUnknown      = problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended without an answer. It is not run again before its outcome was settled: ask the service."}
+	problemUnknown      = problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended, and nobody knows whether it took effect. It is not run again before that is settled: ask the service."}
 	problemRefused      = problem{"refused", http.StatusUnprocessableEntity, "The operation was refused", ""}
 	problemPrincipal    = problem{"no-principal", http.StatusForbidden, "The sender is not known", "A key is heeded only for a sender that is known."}
 	problemBodyTooLarge = problem{"body-too-large", http.StatusRequestEntityTooLarge, "The request body is too large", ""}
