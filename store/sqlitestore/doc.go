@@ -28,7 +28,8 @@
 //
 // A transaction that writes shuts out every other writer, the renewals of leases too. So one that
 // everonce begins is limited to a third of the shortest lease in use (10 s by default, and 100 ms at the least), and
-// then rolled back: everonce.ErrTxTooLong. Keep your own as short. Inside of one process a duplicate never waits for
+// then rolled back: everonce.ErrTxTooLong. Keep your own as short. Work that writes through [Store.DB], and not through the
+// transaction it was given, waits for that very transaction, up to Options.BusyTimeout and once more at each retry. Inside of one process a duplicate never waits for
 // the transaction that has its key; it is told at once that it is in progress. Between processes it waits up to
 // Options.BusyTimeout.
 //
