@@ -9,6 +9,9 @@ import (
 )
 
 // Options are what a receiver may be told. The zero value of each field is its default.
+//
+// A [TxReceiver] has no use for Lease and EffectsInSteps: its attempts hold their keys by their transactions, and have no
+// steps. A [StepTx] is a step of the operation's [Receiver], and takes its options, TxTimeout and TxRetries too.
 type Options struct {
 	// Lease is how long a claim holds without renewal; it is renewed at a third of it. Default 30 s.
 	// An operation may run for longer; only a process that died, or can not reach its store, loses it.
