@@ -146,7 +146,8 @@ func TestStepTxRunsAgain(t *testing.T) {
 	}
 	for retries, want := range map[int]int{-1: 1, 2: 3} {
 		synctest.Test(t, func(t *testing.T) {
-			s, r, x := newStepTx(t, &everonce.Options{TxRetries: retries})
+			s, r, _ := newStepTx(t, &everonce.Options{TxRetries: retries})
+			x := newTxReceiver(t, s, nil) // whose options a step does not take
 			runs := 0
 			_, err := inStepTx(t, r, x, s, addsThen(func(tx *mapTx) error { runs++; return tx.Deadlock() }))
 			checkErr(t, err, everonce.ErrStore)
