@@ -56,7 +56,7 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 		return nil, err
 	}
 	s.ready.store = s.store
-	protected, err := s.protect(handler)
+	protected, err := s.protect(ctx, handler)
 	if err == nil {
 		err = s.listen(ctx, s.front(protected), certs)
 	}
@@ -153,7 +153,7 @@ func trusting(file string) (*tls.Config, error) {
 }
 
 // protect puts the middleware around the proxy.
-func (s *Server) protect(handler http.Handler) (http.Handler, error) {
+func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handler, error) {
 	c := s.conf
 	secret, err := readSecret(c.Secret)
 	if err != nil {
@@ -169,6 +169,11 @@ func (s *Server) protect(handler http.Handler) (http.Handler, error) {
 	})
 	if err != nil {
 		return nil, invalidArgument(err)
+	}
+	if err := recv.Ready(ctx); errors.Is(err, everonce.ErrIdentity) {
+		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
+	} else if err != nil {
+		return nil, err
 	}
 	protect, err := httponce.Middleware(recv, opts.Principal, opts)
 	if err != nil {
