@@ -175,8 +175,9 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 }
 
 // Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does
-// it by itself; call it at start-up to hear of a wrong secret there, and before the first DoTx on a store
-// that nobody has used yet. The error wraps [ErrStore], and [ErrIdentity] where that is why.
+// it by itself; call it at start-up to hear there of a wrong secret, or of tables that are missing, and before the
+// first DoTx on a store that nobody has used yet. The error wraps [ErrStore], and [ErrIdentity] or [ErrSchema] where
+// that is why.
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
 // Ready is [Receiver.Ready].

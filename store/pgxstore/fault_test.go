@@ -364,8 +364,13 @@ func testMissingTable[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("%s without tables: %v", name, err)
 		}
 	}
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	if err := receiver.Ready(t.Context()); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("Ready without tables: %v", err)
+	}
 	noErr(t, h.store.Migrate(t.Context()))
-	_, err := h.store.Claim(t.Context(), claimOf(testKey))
+	_, err = h.store.Claim(t.Context(), claimOf(testKey))
 	noErr(t, err)
 	mustExec(t, "DROP TABLE "+h.schema+".everonce_record CASCADE") // behind the store's back
 	if _, err := h.store.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrSchema) {
