@@ -74,7 +74,7 @@ func listRequest(scope, after string, states []string, limit int) (everonce.List
 	for _, name := range states {
 		state, ok := parseState(name)
 		if !ok {
-			return req, usagef("there is no state %q: claimed, released, abandoned, completed or tombstone", name)
+			return req, usagef("there is no state %q: claimed, released, abandoned (unknown), completed or tombstone", name)
 		}
 		req.States = append(req.States, state)
 	}
