@@ -140,10 +140,12 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Host = pr.In.Host
 	}
 	p.forwarded(pr)
-	if x.attempt != nil && p.opts.DownstreamKey {
-		pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
-	}
 	if x.attempt != nil {
+		if p.opts.DownstreamKey {
+			pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
+		} else if key := pr.In.Header[p.opts.KeyHeader]; key != nil { // it is of no one connection, whatever Connection says
+			pr.Out.Header[p.opts.KeyHeader] = key
+		}
 		pr.Out.Header.Del("Expect") // the body is here, and waits for nobody's leave
 		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	}

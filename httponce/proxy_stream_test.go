@@ -196,6 +196,9 @@ func TestProxyDownstreamKey(t *testing.T) {
 	if post(t, srv, "/", `"k"`, ""); got != `"k"` {
 		t.Errorf("the upstream got the key %q, want it as it came", got)
 	}
+	if post(t, srv, "/", "named", "", "Connection", "close, Idempotency-Key"); got != "named" {
+		t.Errorf("though the client's Connection names it, the upstream got the key %q: it would not recognise the next attempt", got)
+	}
 	opts := &httponce.Options{Route: httponce.Route{Save: httponce.Save{"503": httponce.Released}}}
 	srv = newProxy(t, u, opts, &httponce.ProxyOptions{DownstreamKey: true})
 	post(t, srv, "/a", "k", "")
