@@ -138,7 +138,7 @@ func (t *Transport) repeat(req *http.Request, op *transportOperation) (*http.Res
 			a.release()
 			return nil, op.failed(a.sent(n), a.err)
 		}
-		a.drop()
+		a.drop(t.left(op, time.Now()) - pause)
 		if t.set.OnRetry != nil {
 			t.set.OnRetry(ctx, Retry{Request: req, Attempt: n, Status: a.status(), Err: a.err, Pause: pause})
 		}

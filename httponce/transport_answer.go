@@ -85,10 +85,11 @@ func (a *transportAttempt) peek(n int64) (text []byte, whole bool, err error) {
 	return text[:min(int64(len(text)), n)], whole, err
 }
 
-// drop reads what is left of an answer that is not the last, within bounds, and closes it.
-func (a *transportAttempt) drop() {
+// drop reads what is left of an answer that is not the last, within bounds, and closes it. spare is what MaxElapsed leaves
+// for it and the next attempt.
+func (a *transportAttempt) drop(spare time.Duration) {
 	if a.resp != nil && a.resp.Body != nil {
-		a.timer.Reset(transportDrainTime)
+		a.timer.Reset(min(transportDrainTime, spare/2))
 		_, _ = io.CopyN(io.Discard, a.resp.Body, transportDrainBytes) //nolint:errcheck // nobody will see it
 		_ = a.resp.Body.Close()                                       //nolint:errcheck // nor that
 	}

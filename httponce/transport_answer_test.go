@@ -195,6 +195,27 @@ func TestTransportDropsAnswers(t *testing.T) {
 	}
 }
 
+// What is read of such an answer leaves time for the next attempt.
+func TestTransportDropsAnswersWithinMaxElapsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := true
+		base, _ := transportServe(t, func(w http.ResponseWriter, r *http.Request) {
+			if first {
+				first = false
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}
+		})
+		begun := time.Now()
+		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{MaxElapsed: 500 * time.Millisecond}), "http://pay.example/")
+		transportWantAnswer(t, resp, err, http.StatusOK, "")
+		if took := time.Since(begun); took >= 500*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // Every answer that is not handed on is closed, and every one that is, is closed by its reader.
 func TestTransportClosesAnswers(t *testing.T) {
 	var bodies []*transportReader
