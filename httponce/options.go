@@ -102,7 +102,8 @@ type Route struct {
 	// verdict has no refusal.
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error)
 
-	// Deadline ends the context of the handler. Default 5 minutes; negative is none.
+	// Deadline ends the context of the handler. Default 5 minutes; negative is none. A handler of a [Middleware] that returns behind the end
+	// of its context, and has said nothing, has no answer: its connection is cut, and the outcome is unknown.
 	Deadline time.Duration
 	// AnswerWithin is how long the client waits for the handler before it is told to ask again, by the problem
 	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns, and

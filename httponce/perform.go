@@ -56,11 +56,22 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	r := x.request(ctx)
 	defer x.tidy(r)
 	g.next.ServeHTTP(&p.own, r)
+	if p.own.silent() && ctx.Err() != nil {
+		x.gaveUp(ctx)
+	}
 	p.own.finish()
 	if respelled(x.r, p.own.status, p.own.location()) {
 		p.own.markNotDone()
 	}
 	return &p.own
+}
+
+// gaveUp is the end of a handler that has returned without an answer behind the end of its context, as one does that has nobody left to
+// answer. The 200 that net/http would send is no word of its own: the outcome is as unknown as after a panic.
+func (x *exchange) gaveUp(ctx context.Context) {
+	x.log.WarnContext(x.r.Context(), "httponce: the handler's context ended, and it returned without an answer: the connection is cut, and the outcome is unknown",
+		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
+	panic(http.ErrAbortHandler)
 }
 
 // tidy removes what a handler that has read a form left on the disk, as net/http does for the request that it made.

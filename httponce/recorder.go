@@ -184,6 +184,9 @@ func bodyAllowed(status int) bool {
 	return status >= http.StatusOK && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
+// silent reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
+func (r *recorder) silent() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
+
 // finish is the end of the handler.
 func (r *recorder) finish() {
 	if r.status == 0 && r.mode != modeHijacked {

@@ -23,7 +23,8 @@ type Served struct {
 	// Problem is the name of the problem that was the answer, this package's own or that of a [Proxy] behind it; else empty.
 	// What a handler writes is its own, whatever its Content-Type says.
 	Problem string
-	// Panicked: the handler panicked, or exited its goroutine, and net/http ended the connection. Outcome is zero: the
+	// Panicked: the handler panicked, exited its goroutine, or returned without an answer behind the end of its context, and net/http ended the
+	// connection. Outcome is zero: the
 	// policy for the unknown counts.
 	Panicked bool
 	// FailedOpen: the store was down, and the handler ran unprotected. Outcome is zero.

@@ -271,7 +271,8 @@ func TestTheContextOfAHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		var kept, unused context.Context
-		h := protected(t, &httponce.Options{Route: httponce.Route{Deadline: time.Minute}}, func(_ http.ResponseWriter, r *http.Request) {
+		h := protected(t, &httponce.Options{Route: httponce.Route{Deadline: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
+			defer w.WriteHeader(http.StatusNoContent)
 			ctx := r.Context()
 			if ctx.Value(key{}) != "value" {
 				t.Error("the values of the request's context are lost")

@@ -1,0 +1,86 @@
+package httponce_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
+)
+
+// A handler that returns in silence when its context has ended, as many do, has not said that it is done: the 200 that
+// net/http would send for it is no word of its own, and must not be saved.
+func TestSilenceBehindTheEndOfTheContextIsNoAnswer(t *testing.T) {
+	for name, route := range map[string]httponce.Route{
+		"the client left":           {EndWithClient: true},
+		"the client left, alone":    {EndWithClient: true, Deadline: -1},
+		"the deadline passed":       {Deadline: time.Second},
+		"of a handler that is late": {Deadline: time.Minute, AnswerWithin: time.Second},
+	} {
+		for policy, want := range map[everonce.Policy]got{everonce.Refuse: {status: 409, problem: "outcome-unknown"}, everonce.Reexecute: {status: 201}} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, leave := context.WithCancel(context.Background())
+				defer leave()
+				first := true
+				svc := newService(t, setup{policy: policy, opts: httponce.Options{Route: route}, handle: func(w http.ResponseWriter, r *http.Request) {
+					if first {
+						first = false
+						w.Header().Set("X-Half", "done")
+						if route.EndWithClient {
+							leave()
+						}
+						<-r.Context().Done()
+						return
+					}
+					w.WriteHeader(http.StatusCreated)
+				}})
+				func() {
+					defer func() {
+						if p := recover(); p != http.ErrAbortHandler && route.AnswerWithin == 0 { //nolint:errorlint // the value of a panic
+							t.Errorf("%s, %v: its connection was not cut: %v", name, policy, p)
+						}
+					}()
+					if g := svc.with(ctx, "k", "{}"); g.problem != "still-running" {
+						t.Errorf("%s, %v: the first got %+v", name, policy, g)
+					}
+				}()
+				time.Sleep(time.Hour)
+				if g := svc.post("k"); g.status != want.status || g.problem != want.problem || g.mark != "" {
+					t.Errorf("%s, %v: the retry got %+v", name, policy, g)
+				}
+				if logs := svc.logs.String(); !strings.Contains(logs, "without an answer") {
+					t.Errorf("%s, %v: logged was %s", name, policy, logs)
+				}
+			})
+		}
+	}
+}
+
+// Silence alone is the 200 that it is in net/http; and what a handler has said counts, whatever became of its context.
+func TestSilenceAloneIsAnAnswer(t *testing.T) {
+	for name, handle := range map[string]http.HandlerFunc{
+		"silence":         func(http.ResponseWriter, *http.Request) {},
+		"a write":         func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done(); _, _ = w.Write(nil) },
+		"a status":        func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done(); w.WriteHeader(http.StatusOK) },
+		"before its end":  func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusOK); <-r.Context().Done() },
+		"a stream, ended": func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); <-r.Context().Done() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			svc := newService(t, setup{handle: handle, opts: httponce.Options{Route: httponce.Route{Deadline: time.Second}}})
+			for _, marks := range []string{"", "true elided"} {
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodPost, "/payments", http.NoBody)
+				r.Header.Set("Idempotency-Key", "k")
+				svc.ServeHTTP(w, r)
+				if mark := w.Header().Get("Idempotent-Replayed"); w.Code != http.StatusOK || (mark == "") != (marks == "") || !strings.Contains(marks, mark) {
+					t.Errorf("%s: %d %v", name, w.Code, w.Header())
+				}
+			}
+		})
+	}
+}
