@@ -67,6 +67,25 @@ func targetOf(r *http.Request, cleaned string) string {
 	return path
 }
 
+// climbs reports whether an unescaped path leads above its root, for any server: some take a backslash for a slash, or ignore what
+// follows a semicolon.
+func climbs(path string) bool {
+	depth := 0
+	for segment := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '/' || c == '\\' }) {
+		name, _, _ := strings.Cut(segment, ";")
+		switch name {
+		case "", ".":
+		case "..":
+			if depth--; depth < 0 {
+				return true
+			}
+		default:
+			depth++
+		}
+	}
+	return false
+}
+
 // respelled reports whether an answer does no more than ask for the same request under another spelling of its path.
 // [http.ServeMux] answers so before it has called a handler: nothing took hold, and the request that follows, which
 // has the same key, is to be handled.

@@ -41,7 +41,8 @@ import (
 // request that the upstream did not answer ends as a panic does: its connection is cut, and the outcome is unknown, though nothing was
 // written.
 //
-// upstream is http or https, with or without a path, which is put before the request's. The error wraps
+// upstream is http or https, with or without a path, which is put before the request's; a request whose path would leave it is answered 400.
+// The error wraps
 // [everonce.ErrInvalidArgument].
 func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
@@ -91,6 +92,11 @@ type proxy struct {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.upstream.Path != "" && climbs(r.URL.Path) {
+		NotDone(w)
+		http.Error(w, "the path leaves that of the service", http.StatusBadRequest)
+		return
+	}
 	x := &passage{w: w}
 	if a, ok := everonce.AttemptFrom(r.Context()); ok {
 		x.attempt = a
