@@ -39,6 +39,7 @@ type exchange struct {
 func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Principal) (x *exchange, pass bool) {
 	rt, name := s.routeOf(r)
 	if !rt.methods[r.Method] {
+		s.notHeeded(rt, name, r)
 		return nil, true
 	}
 	id, found, wrong := keyOf(r.Header, s.header)
@@ -80,6 +81,20 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		return nil, false
 	}
 	return x, false
+}
+
+// notHeeded warns, once for a route, of a request that its sender may believe protected, and whose method heeds no key. An exempt
+// route was meant, and a safe method needs none.
+func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return
+	}
+	if _, found := r.Header[s.header]; len(rt.methods) == 0 || !found && !rt.Required || rt.warned.Swap(true) {
+		return
+	}
+	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected, for its method heeds no key: add it to Methods, if that is not meant (this is said once)",
+		"route", name, "method", r.Method)
 }
 
 // unprotected reads the body of a request that has no key. ok is false where it was refused.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -60,7 +61,8 @@ type Options struct {
 type Route struct {
 	// Methods are those that heed a key; others pass untouched, Required or not: a handler of PUT or DELETE needs them
 	// here. Default POST and PATCH. A list that is empty, and not nil, exempts the route. A pattern of Options.Routes whose
-	// own method is not among them is refused.
+	// own method is not among them is refused, and the first request with a key that passes by its method is warned of in the log, unless the
+	// method is a safe one.
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
@@ -177,6 +179,7 @@ type route struct {
 	sum     fingerprinter
 	headers headerFilter
 	calls   []everonce.CallOption // those that are the same for every request
+	warned  atomic.Bool           // of a request that passed unprotected
 }
 
 func (o *Options) settings() (*settings, error) {
