@@ -22,7 +22,7 @@ func TestProxyOfAnotherIdentitySecret(t *testing.T) {
 		return "--identity-secret-file=" + file
 	}
 	begin := func(args ...string) error {
-		args = append(args, "--listen=127.0.0.1:0", "--admin=", "--upstream=http://127.0.0.1:1", "--store=sqlite:"+filepath.Join(dir, "proxy.db"))
+		args = append(args, "--listen=127.0.0.1:0", "--admin=none", "--upstream=http://127.0.0.1:1", "--store=sqlite:"+filepath.Join(dir, "proxy.db"))
 		s, err := New(t.Context(), configOf(t, args...), slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
