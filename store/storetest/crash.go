@@ -137,7 +137,7 @@ func (tr *trial) fatalf(format string, args ...any) {
 func (e *env) receiver(s everonce.Store, policy everonce.Policy) *everonce.Receiver {
 	e.Helper()
 	r, err := everonce.NewReceiver(s, policy, &everonce.Options{
-		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: 8 * patience, StoreTimeout: patience,
+		Lease: long, Lifetime: forLong, Codec: everonce.Raw(), Owner: "suite", CompletionLimit: completion, StoreTimeout: patience,
 	})
 	if err != nil {
 		e.Fatalf("NewReceiver: %v", err)

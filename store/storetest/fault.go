@@ -38,10 +38,11 @@ var (
 	errHung     = fmt.Errorf("%w: no answer", errInjected)
 )
 
-// patience is how long a caller of the suite waits for a call of the store, and bounded what is surely the engine's own bound of a call.
+// patience is how long a caller of the suite waits for a call of the store, and completion for all tries of a completion: within that the
+// engine bounds a call, and the context of a check ends later.
 const (
-	patience = 10 * time.Second
-	bounded  = time.Minute
+	patience   = 10 * time.Second
+	completion = 8 * patience
 )
 
 // process numbers everything that a process does to the world outside: its store calls and its effects.
@@ -141,7 +142,7 @@ func waited(ctx context.Context, err error) error {
 	if !errors.Is(err, errHung) {
 		return err
 	}
-	if end, ok := ctx.Deadline(); ok && time.Until(end) <= bounded {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= completion {
 		return context.DeadlineExceeded
 	}
 	<-ctx.Done()
