@@ -63,9 +63,7 @@ func TestManyLettersAreAskedForTogether(t *testing.T) {
 	b := newBench(t)
 	b.declare()
 	const n = 300
-	for i := range n {
-		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
-	}
+	b.sendLetters(n)
 	url, said := counted(t, b.url)
 	l, err := rabbitonce.OpenDeadLetters(t.Context(), url, b.queue, nil)
 	if err != nil {
@@ -95,9 +93,7 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 	b := newBench(t)
 	b.declare()
 	const n = 60
-	for i := range n {
-		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
-	}
+	b.sendLetters(n)
 	one, other := b.letters(), b.letters()
 	seen := map[string]int{}
 	for letter, err := range one.All(t.Context(), rabbitonce.Filter{}) {

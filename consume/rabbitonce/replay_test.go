@@ -19,6 +19,14 @@ func letterFor(queue, id string) amqp.Publishing {
 	return msg
 }
 
+// sendLetters sends the dead letters m-0 to m-(n-1).
+func (b *bench) sendLetters(n int) {
+	b.t.Helper()
+	for i := range n {
+		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
+	}
+}
+
 // drained takes what is in a queue, and counts it by its ID.
 func (b *bench) drained(queue string, ids map[string]int) {
 	b.t.Helper()
@@ -40,9 +48,7 @@ func TestAnInterruptedReplayLosesNothing(t *testing.T) {
 	b := newBench(t)
 	b.declare()
 	const n = 200
-	for i := range n {
-		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
-	}
+	b.sendLetters(n)
 	l := b.letters()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -101,9 +107,7 @@ func TestManyLettersAreThereAgain(t *testing.T) {
 	b := newBench(t)
 	b.declare()
 	const n = 400
-	for i := range n {
-		b.sendTo(b.queue.DeadLetters, letterFor(b.queue.Name, fmt.Sprint("m-", i)))
-	}
+	b.sendLetters(n)
 	l := b.letters()
 	for range 2 {
 		if all, err := l.List(t.Context(), rabbitonce.Filter{}); len(all) != n || err != nil {
