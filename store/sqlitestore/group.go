@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,7 @@ type grouper struct {
 
 	mu      sync.Mutex
 	queue   []*write
-	waiting atomic.Int64 // the length of the queue
+	came    atomic.Int64 // writes that were ever in the queue
 	running bool
 	closed  bool
 	idle    sync.Cond // running has become false
@@ -46,7 +45,8 @@ type grouper struct {
 	hurry  chan struct{} // closed where the store's end has waited for the turn long enough
 	undone int           // writes that were waited for, and not done
 
-	conn    *rawConn // of the goroutine
+	gather  gathering // of the goroutine, as conn is
+	conn    *rawConn
 	commits atomic.Int64
 }
 
@@ -77,7 +77,7 @@ func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn
 		return errClosed
 	}
 	g.queue = append(g.queue, w)
-	g.waiting.Add(1)
+	g.came.Add(1)
 	start := !g.running
 	g.running = true
 	g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn
 func (g *grouper) run() {
 	var batch []*write
 	for {
-		g.gather(len(batch))
+		g.gather.before(&g.came, len(batch))
 		if !g.turn.enterUnless(g.hurry) {
 			g.refuse()
 			return
@@ -113,32 +113,6 @@ func (g *grouper) run() {
 	}
 }
 
-// The pauses that gather allows.
-const (
-	gatherStep  = 20 * time.Microsecond
-	gatherLimit = 500 * time.Microsecond
-)
-
-// gather lets the callers of the last batch, who have just been answered, come with their next writes, so that
-// they share the next commit with those who came during the last one. It stops as soon as nobody comes.
-func (g *grouper) gather(released int) {
-	if released < 2 {
-		return
-	}
-	start := time.Now()
-	seen, last := int(g.waiting.Load()), start
-	for full := seen + released; seen < full; {
-		runtime.Gosched()
-		now := time.Now()
-		if n := int(g.waiting.Load()); n > seen {
-			seen, last = n, now
-		}
-		if now.Sub(last) > gatherStep || now.Sub(start) > gatherLimit {
-			return
-		}
-	}
-}
-
 // next takes the next batch from the queue.
 func (g *grouper) next() []*write {
 	g.mu.Lock()
@@ -149,7 +123,6 @@ func (g *grouper) next() []*write {
 	}
 	batch := g.queue[:n:n]
 	g.queue = g.queue[n:]
-	g.waiting.Add(int64(-n))
 	return batch
 }
 

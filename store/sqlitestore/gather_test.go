@@ -1,0 +1,91 @@
+package sqlitestore
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pausedBefore is how long a transaction waits of which n writes have come since the last one, in the time that has gone by.
+func (g *gathering) pausedBefore(came *atomic.Int64, since time.Duration, n int64) time.Duration {
+	time.Sleep(since)
+	came.Add(n)
+	start := time.Now()
+	g.before(came, 1)
+	return time.Since(start)
+}
+
+func TestOnlyWritesThatComeOftenAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gathering
+		var came atomic.Int64
+		for _, c := range []struct {
+			name  string
+			since time.Duration
+			came  int64
+			want  time.Duration
+		}{
+			{"the first", time.Hour, 1, 0},
+			{"one after a while", time.Millisecond, 1, 0},
+			{"some after a while", time.Millisecond, 6, 0},
+			{"many", time.Millisecond, 7, gatherPause},
+			{"none", time.Microsecond, 0, 0},
+			{"one at once", gatherOften, 1, gatherPause},
+			{"one, no longer at once", gatherOften + 1, 1, 0},
+		} {
+			// The time of the last transaction is that of its beginning, before its pause.
+			if got := g.pausedBefore(&came, c.since-time.Since(g.at)%time.Hour, c.came); got != c.want {
+				t.Errorf("%s: a pause of %v, want %v", c.name, got, c.want)
+			}
+		}
+	})
+}
+
+// A pause that an idle process wakes from too late is not taken again at once, and ever more seldom while that goes on.
+func TestPausesThatAreTooLongBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gathering
+		var came atomic.Int64
+		g.at = time.Now()
+		for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 256} {
+			g.judge(2 * gatherPause)
+			for i := range want {
+				if got := g.pausedBefore(&came, 0, 10); got != 0 {
+					t.Fatalf("a pause of %v before transaction %d of the %d that have none", got, i, want)
+				}
+			}
+			if g.skip != 0 {
+				t.Fatalf("%d transactions more have no pause, want %d in all", g.skip, want)
+			}
+		}
+		if got := g.pausedBefore(&came, 0, 10); got != gatherPause {
+			t.Errorf("a pause of %v, want one of %v again", got, gatherPause)
+		}
+		g.judge(2 * gatherPause)
+		if g.skip != 1 {
+			t.Errorf("after a pause of the right length and one too long %d transactions have none, want 1", g.skip)
+		}
+	})
+}
+
+// Those that were just answered are waited for, without a pause, until as many have come.
+func TestTheCallersThatWereAnsweredAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where no time goes by meanwhile, so that nothing else ends it
+		var came atomic.Int64
+		var over atomic.Bool
+		go func() {
+			for ; !over.Load(); runtime.Gosched() {
+				came.Add(1)
+			}
+		}()
+		const n = 100
+		before := came.Load()
+		callers(&came, time.Now(), n)
+		over.Store(true)
+		if got := came.Load() - before; got < n {
+			t.Errorf("%d had come, want %d", got, n)
+		}
+	})
+}
