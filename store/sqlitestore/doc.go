@@ -7,7 +7,8 @@
 // The file is in WAL mode with synchronous=FULL: a write that returned nil survives a crash of the process and,
 // if the disk keeps what it has synced, a loss of power. SQLite lets one writer at a time; writes that
 // come together are grouped into one commit, and none is acknowledged before that commit is on the
-// disk. Reads, replays among them, do not wait for the writer.
+// disk. Where they come at less than 150 µs from each other and the processors are busy, a commit is put off by 250 µs, for
+// more to share it. Reads, replays among them, do not wait for the writer.
 //
 // A file that is removed or replaced while it is open is noticed before each commit (one stat): nothing is written
 // to it any more, and the store has to be opened anew. Its write-ahead log (-wal) is a part of it: leave the two together.
