@@ -21,9 +21,9 @@ import (
 //   - It returns nil, with a status below 400: effects and answer are committed.
 //   - It returns nil, with 400 or above: its effects are rolled back. The answer is sent, and saved where
 //     [Route.Save] says saved; else the key may be used again. [NotDone] makes any status such an end.
-//   - It returns an error: its effects are rolled back, and the key may be used again. The client gets what it
-//     wrote, if that is 400 or above; else the problem not-done, 503 with a Retry-After. The error's text is logged,
-//     and not sent.
+//   - It returns an error, or nil in silence behind the end of its context: its effects are rolled back, and the key may be used again. The
+//     client gets what it wrote, if that is 400 or above; else the problem not-done, 503 with a Retry-After. The error's text is
+//     logged, and not sent.
 //   - It returns an [everonce.Permanent] failure: its effects are rolled back, and the failure is saved. The client
 //     gets what it wrote, if that is 400 or above; else the problem refused, 422, with the failure's code and
 //     message.
@@ -147,6 +147,9 @@ func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx T
 	r := x.request(ctx)
 	defer x.tidy(r)
 	err := h.handle(&txWriter{own}, r, tx)
+	if err == nil && own.silent() && ctx.Err() != nil { // as one does that has nobody left to answer: the 200 would be no word of its own
+		err = context.Cause(ctx)
+	}
 	if err == nil {
 		own.finish()
 		v.ending = own.ending()

@@ -84,3 +84,36 @@ func TestSilenceAloneIsAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+// In a transaction the same silence, returned as nil, is rolled back, and the retry runs: what was half done is not committed with an
+// answer that nobody gave. What was said counts.
+func TestSilenceBehindTheEndOfTheContextIsRolledBack(t *testing.T) {
+	for name, route := range map[string]httponce.Route{
+		"the client left":     {EndWithClient: true},
+		"the deadline passed": {Deadline: time.Second},
+	} {
+		for _, says := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, leave := context.WithCancel(context.Background())
+				defer leave()
+				silent := !says
+				svc := newService(t, setup{opts: httponce.Options{Route: route}, handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+					if !silent {
+						w.WriteHeader(http.StatusCreated)
+					}
+					silent = false
+					leave()
+					<-r.Context().Done()
+					return tx.add("charge")
+				}})
+				first := svc.with(ctx, "k", "{}")
+				if says != (svc.db.count("charge") == 1) || !says && first.problem != "not-done" {
+					t.Errorf("%s, says %v: %d effects, the first got %+v", name, says, svc.db.count("charge"), first)
+				}
+				if g := svc.post("k"); g.status != http.StatusCreated || (g.mark != "") != says || svc.db.count("charge") != 1 {
+					t.Errorf("%s, says %v: %d effects, the retry got %+v", name, says, svc.db.count("charge"), g)
+				}
+			})
+		}
+	}
+}
