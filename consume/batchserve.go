@@ -99,7 +99,7 @@ func (s *server) verdicts(ms []*Message) (verdicts []Verdict, late bool) {
 	verdicts = s.handledTogether(ctx, ms)
 	late = context.Cause(ctx) == errTooLong //nolint:errorlint // the cause itself
 	for i, m := range ms {
-		s.c.tell(ctx, s.Log, m, verdicts[i])
+		s.tell(ctx, m, verdicts[i])
 	}
 	return verdicts, late
 }

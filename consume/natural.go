@@ -29,7 +29,8 @@ type NaturalSpec[T any] struct {
 	Retry Backoff
 	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
 	DropRejected bool
-	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing.
+	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing. [Consumer.Serve] calls
+	// it in a goroutine of its own, which it may end.
 	Observe func(context.Context, *Message, Verdict)
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,5 +30,33 @@ func TestAPanicOfObserveCostsNoVerdict(t *testing.T) {
 	}
 	if n := strings.Count(logs.String(), "Observe panicked"); n != 4 {
 		t.Errorf("%d panics in the log: %s", n, logs.String())
+	}
+}
+
+// Observe may end its goroutine too, as t.FailNow does in a test: what was handled is answered all the same, and handled once.
+func TestAnObserveThatEndsItsGoroutineChangesNothing(t *testing.T) {
+	observe := func(context.Context, *consume.Message, consume.Verdict) { runtime.Goexit() }
+	for name, c := range map[string]struct {
+		consumer *consume.Consumer
+		workers  consume.Workers
+	}{
+		"guarded":    {rigged(t, done, func(s *consume.Spec[order]) { s.Observe = observe }).c, consume.Workers{Concurrency: 1}},
+		"in batches": {booking(t, newLedger(), func(s *txSpec) { s.Observe = observe }), consume.Workers{Concurrency: 1, Batch: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.workers.Log = quiet
+			ds := []*delivery{message("a"), message("b"), message("")}
+			in := make(chan consume.Delivery, len(ds))
+			for _, d := range ds {
+				in <- d
+			}
+			close(in)
+			if err := c.consumer.Serve(t.Context(), in, &c.workers); err != nil {
+				t.Fatal(err)
+			}
+			if a, b, none := ds[0].how(), ds[1].how(), ds[2].how(); !slices.Equal(a, []string{"ack"}) || !slices.Equal(b, a) || !slices.Equal(none, []string{"bury no_key"}) {
+				t.Errorf("they ended as %v, %v and %v", a, b, none)
+			}
+		})
 	}
 }

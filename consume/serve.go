@@ -170,7 +170,7 @@ func (s *server) handle(d Delivery) {
 	defer func() {
 		if !returned { // by runtime.Goexit
 			v := s.c.gaveUp(d.Message(), errExited)
-			s.c.tell(s.work, s.Log, d.Message(), v)
+			s.tell(s.work, d.Message(), v)
 			s.settle(d, v)
 		}
 	}()
@@ -206,8 +206,15 @@ func (s *server) verdict(m *Message) Verdict {
 	ctx, cancel := s.handling()
 	defer cancel()
 	v := s.handled(ctx, m)
-	s.c.tell(ctx, s.Log, m, v)
+	s.tell(ctx, m, v)
 	return v
+}
+
+// tell tells Observe, in a goroutine that it may end: what was handled is answered all the same.
+func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
+	var telling sync.WaitGroup
+	telling.Go(func() { s.c.tell(ctx, s.Log, m, v) })
+	telling.Wait()
 }
 
 // handled handles a message. A handler that panics has failed: what that says of the effect, the record says.

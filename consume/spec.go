@@ -40,7 +40,8 @@ type Spec[T any] struct {
 	Retry Backoff
 	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
 	DropRejected bool
-	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing.
+	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing. [Consumer.Serve] calls
+	// it in a goroutine of its own, which it may end.
 	Observe func(context.Context, *Message, Verdict)
 
 	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy.
@@ -80,7 +81,8 @@ type TxSpec[T, Tx any] struct {
 	Retry Backoff
 	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
 	DropRejected bool
-	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing.
+	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing. [Consumer.Serve] calls
+	// it in a goroutine of its own, which it may end.
 	Observe func(context.Context, *Message, Verdict)
 }
 
