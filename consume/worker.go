@@ -31,9 +31,6 @@ func (s *server) begin(w *worker) {
 func (w *worker) run() {
 	for {
 		for len(w.apart) > 0 {
-			if w.ending.Err() != nil {
-				return // they were rolled back: nothing of them has begun
-			}
 			d := w.apart[0]
 			w.apart = w.apart[1:]
 			w.handle(d)
