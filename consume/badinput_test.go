@@ -44,6 +44,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		"body over the limit":      {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + strings.Repeat("x", 10_000) + `"}`)}, consume.TooLarge},
 		"a strategy that panics":   {func(*consume.Message) (string, error) { panic(secret) }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
 		"a strategy's own error":   {func(*consume.Message) (string, error) { return "", errors.New("no") }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
+		"an error beside a value":  {func(*consume.Message) (string, error) { return "a part", errors.New("no") }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
 		"a strategy that has none": {func(*consume.Message) (string, error) { return "", nil }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -125,6 +125,9 @@ func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			for i, m := range ms {
+				if key, err := c.KeyOf(m); err == nil && m.ID != "large" && verdicts[i].KeyHash != key.RecordID().Short() {
+					t.Errorf("the verdict on %q names the key %q", m.ID, verdicts[i].KeyHash)
+				}
 				wantRow := 0
 				if verdicts[i].Disposition == consume.Ack || m.ID == "used" {
 					wantRow = 1
@@ -384,4 +387,96 @@ func TestOrderInBatches(t *testing.T) {
 			t.Errorf("%d customers", len(all))
 		}
 	})
+}
+
+// A lane in which nothing comes holds up no batch of another's.
+func TestOrderInBatchesWithoutWaitingForOtherLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := booking(t, newLedger(), nil)
+		in := make(chan consume.Delivery)
+		served := make(chan error, 1)
+		go func() { served <- c.Serve(t.Context(), in, &consume.Workers{Batch: 3, Order: bySource, Log: quiet}) }()
+		for i := range 16 {
+			d := from(fmt.Sprint("customer-", i), fmt.Sprint("m-", i))
+			in <- d
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if !slices.Equal(d.how(), []string{"ack"}) {
+				t.Fatalf("%s ended as %v", d.m.ID, d.how())
+			}
+		}
+		close(in)
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// More messages than a batch has are handled in several, and each has its own verdict.
+func TestMoreThanOneBatch(t *testing.T) {
+	l := newLedger()
+	ids := make([]string, everonce.MaxBatch+2)
+	for i := range ids {
+		ids[i] = fmt.Sprint("m-", i)
+	}
+	ids[0], ids[everonce.MaxBatch+1] = "", "m-1" // the same as before
+	verdicts := booking(t, l, nil).HandleBatch(t.Context(), messages(ids...))
+	for i, v := range verdicts {
+		want := everonce.Executed
+		switch i {
+		case 0:
+			want = 0
+		case everonce.MaxBatch + 1:
+			want = everonce.Replayed
+		}
+		if v.Outcome != want {
+			t.Fatalf("message %d: %v after %v, %v; want %v", i, v.Disposition, v.Outcome, v.Err, want)
+		}
+	}
+	if l.row("m-1") != 1 || l.commits != 2 {
+		t.Errorf("%d times in %d commits", l.row("m-1"), l.commits)
+	}
+}
+
+// What was done is acknowledged, although the broker does not take the dead letter of a message before it in the batch.
+func TestAcknowledgementsOfABatchGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		poison, good := message(""), message("a")
+		poison.fails = []error{errDown, errDown, errDown}
+		in := make(chan consume.Delivery, 2)
+		in <- poison
+		in <- good
+		close(in)
+		served := make(chan error, 1)
+		go func() {
+			served <- booking(t, newLedger(), nil).Serve(t.Context(), in, &consume.Workers{Batch: 2, Log: quiet})
+		}()
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if len(poison.how()) != 0 || !slices.Equal(good.how(), []string{"ack"}) {
+			t.Errorf("ended as %v and %v", poison.how(), good.how())
+		}
+		if err := <-served; err != nil || !slices.Equal(poison.ended, []string{"bury no_key"}) {
+			t.Errorf("the poison ended as %v, %v", poison.ended, err)
+		}
+	})
+}
+
+// A batch that panics outside of a handler, in a store, has failed, and the process goes on.
+func TestABatchThatPanics(t *testing.T) {
+	l := newLedger()
+	l.fails = func(string) error { panic("no") }
+	in := make(chan consume.Delivery, 2)
+	ds := []*delivery{message("a"), message("b")}
+	in <- ds[0]
+	in <- ds[1]
+	close(in)
+	if err := booking(t, l, nil).Serve(t.Context(), in, &consume.Workers{Batch: 2, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range ds {
+		if !slices.Equal(d.how(), []string{"retry true"}) {
+			t.Errorf("%s ended as %v", d.m.ID, d.how())
+		}
+	}
 }

@@ -34,6 +34,8 @@ func TestKeyStrategies(t *testing.T) {
 		"name with a slash":                {consume.JSONPointer("/a~1b"), consume.Message{Body: []byte(`{"a/b":"x"}`)}, "x"},
 		"number with a fraction":           {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":1.0}`)}, ""},
 		"number with an exponent":          {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":1e2}`)}, ""},
+		"number with an exponent, E":       {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":1E2}`)}, ""},
+		"element with a zero before it":    {consume.JSONPointer("/01"), consume.Message{Body: []byte(`["x","y"]`)}, ""},
 		"negative zero":                    {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":-0}`)}, ""},
 		"null":                             {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":null}`)}, ""},
 		"true":                             {consume.JSONPointer("/id"), consume.Message{Body: []byte(`{"id":true}`)}, ""},

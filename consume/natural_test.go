@@ -98,3 +98,15 @@ func TestNaturalSpecIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A handler whose time is over has failed, and that counts: it would take too long at each delivery, and hold up all others.
+func TestANaturalHandlerThatTakesTooLongHasFailed(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	c := natural(t, func(context.Context, *consume.Message, order) (bool, error) {
+		cancel()
+		return false, over.Err()
+	})
+	if v := c.Handle(over, first()); v.Disposition != consume.Retry {
+		t.Errorf("%v, want retry", v.Disposition)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/store/memstore"
@@ -119,6 +120,30 @@ func TestOrderAfterAHandlerThatEndsItsGoroutine(t *testing.T) {
 		}
 		if !slices.Equal(seen, want) {
 			t.Errorf("%v, want %v", seen, want)
+		}
+	})
+}
+
+// A consumer that ends does not wait for room behind a message that is handled: what has none is the broker's again.
+func TestTheEndWhileALaneIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error {
+			time.Sleep(time.Second) // until the lane is full
+			end()
+			return nil
+		})
+		in := make(chan consume.Delivery, 40)
+		first := from("customer", "m-0")
+		in <- first
+		for i := 1; i < 40; i++ {
+			in <- from("customer", fmt.Sprint("m-", i))
+		}
+		if err := c.Serve(ctx, in, &consume.Workers{Order: bySource, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(first.ended, []string{"ack"}) || len(in) == 0 {
+			t.Errorf("the first ended as %v, and %d were not taken", first.ended, len(in))
 		}
 	})
 }

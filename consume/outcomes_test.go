@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -182,7 +183,37 @@ func TestLeaseLostComesLaterWithoutCounting(t *testing.T) {
 	}, nil)
 	m := first()
 	m.Retries = 1000
-	r.wants(m, everonce.LeaseLost, consume.Later)
+	if v := r.wants(m, everonce.LeaseLost, consume.Later); v.After != time.Second { // nobody has said when
+		t.Errorf("it comes again after %v", v.After)
+	}
+}
+
+// What is in progress elsewhere comes again when its receiver says.
+func TestInProgressComesAgainWhenTheReceiverSays(t *testing.T) {
+	store := memstore.New(nil)
+	recv, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{RetryAfter: 7 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := consume.New(recv, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimFirst(t, store)
+	if v := c.Handle(t.Context(), first()); v.Outcome != everonce.InProgress || v.After != 7*time.Second {
+		t.Errorf("%v, again after %v (%v)", v.Outcome, v.After, v.Err)
+	}
+}
+
+// claimFirst begins an attempt at the first message, as another process does.
+func claimFirst(t *testing.T, store everonce.Store) everonce.ClaimRequest {
+	t.Helper()
+	key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: first().ID}
+	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Minute, Lifetime: everonce.ForQueue()}
+	if _, err := store.Claim(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	return req
 }
 
 func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
@@ -197,6 +228,24 @@ func TestFailedIsRetriedUpToTheLimitThenADeadLetter(t *testing.T) {
 		m.Retries++
 	}
 	r.wantsLetter(m, everonce.Failed, consume.Exhausted)
+}
+
+// A store of the handler's own that is away is a failure of its message, and counts: this consumer's store is there.
+func TestAStoreErrorOfTheHandlerCounts(t *testing.T) {
+	err := everonce.NotDone(fmt.Errorf("%w: the mail's", everonce.ErrStore))
+	r := rigged(t, func(context.Context, *consume.Message, order) error { return err }, nil)
+	r.wants(first(), everonce.Failed, consume.Retry)
+	c := booking(t, newLedger(), func(s *txSpec) {
+		s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error { return err }
+	})
+	both(t, c, consume.Retry, everonce.Failed)
+}
+
+// Where all effects are in steps, an error of which no step knows is a failure, and nothing is unknown.
+func TestEffectsInStepsAreDeclared(t *testing.T) {
+	lineWentDead := func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }
+	r := rigged(t, lineWentDead, func(s *consume.Spec[order]) { s.EffectsInSteps = true })
+	r.wants(first(), everonce.Failed, consume.Retry)
 }
 
 func TestNegativeLimitNeverRetries(t *testing.T) {
@@ -260,6 +309,23 @@ func TestCorruptRecordIsADeadLetter(t *testing.T) {
 	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
 }
 
+// A refusal that can not be read says nothing of the message having been done: it is no acknowledgement, nor mended by another delivery.
+func TestARefusalThatCanNotBeReadIsADeadLetter(t *testing.T) {
+	r := rigged(t, done, nil)
+	claim := claimFirst(t, r.store)
+	rec, err := r.store.Get(t.Context(), everonce.GetRequest{ID: claim.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.store.Complete(t.Context(), everonce.CompleteRequest{
+		ID: claim.ID, Token: rec.Record.Token, Nonce: claim.Nonce, Lifetime: claim.Lifetime,
+		Result: everonce.SavedResult{Kind: everonce.ResultFailure, Codec: "failure/1", Data: []byte("?")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
+}
+
 // A record of a newer version is for a program that is being rolled out.
 func TestNewerRecordComesLaterWithoutCounting(t *testing.T) {
 	r := rigged(t, done, nil)
@@ -305,6 +371,22 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 	other := *m
 	other.Headers = map[string]string{"tenant": "b"}
 	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
+}
+
+// Each header of the fingerprint counts, and one that is empty is not one that is missing.
+func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant", "currency"} })
+	m := first()
+	m.Headers = map[string]string{"tenant": "a", "currency": ""}
+	r.wants(m, everonce.Executed, consume.Ack)
+	r.wants(m, everonce.Replayed, consume.Ack)
+	for _, headers := range []map[string]string{
+		{"tenant": "b", "currency": ""}, {"tenant": "a", "currency": "EUR"}, {"tenant": "a"}, {"currency": ""}, {},
+	} {
+		other := *m
+		other.Headers = headers
+		r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
+	}
 }
 
 // A settlement is remembered for its own lifetime, which is the receiver's where it says none, and not the consumer's: a letter

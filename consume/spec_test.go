@@ -36,7 +36,10 @@ func TestRefusedSpecs(t *testing.T) {
 		"no such policy":      func(s *consume.Spec[order]) { s.Policy = everonce.Reconcile + 1 },
 		"nothing to ask":      func(s *consume.Spec[order]) { s.Policy = everonce.Reconcile },
 		"no retention":        func(s *consume.Spec[order]) { s.Lifetime.Remember = 30 * 24 * time.Hour },
-		"window of a month":   func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
+		"negative remember": func(s *consume.Spec[order]) {
+			s.Lifetime = everonce.Lifetime{Retention: 30 * 24 * time.Hour, Remember: -1}
+		},
+		"window of a month": func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
 	} {
 		spec := consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}
 		change(&spec)
@@ -50,6 +53,13 @@ func TestRefusedSpecs(t *testing.T) {
 	}
 	if _, err := consume.New(nil, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no receiver: %v", err)
+	}
+	asking, err := everonce.NewReceiver(memstore.New(nil), everonce.Reconcile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := consume.New(asking, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("a receiver that asks, and nothing to ask: %v", err)
 	}
 	if err := serving(t, memstore.New(nil), done).Serve(t.Context(), nil, &consume.Workers{HandleWithin: -1}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("negative bound: %v", err)
@@ -97,4 +107,42 @@ func TestAHandlerThatExits(t *testing.T) {
 			t.Errorf("ended as %v and %v", first.ended, second.ended)
 		}
 	})
+}
+
+// A handler that gives its message up in another way than by an error, at each delivery, has as many retries as any other, each after
+// its delay; then the message is a dead letter.
+func TestWhatIsGivenUpIsRetriedUpToTheLimit(t *testing.T) {
+	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Reexecute, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := 0
+			c, err := consume.New(recv, consume.Spec[order]{
+				Consumer: "billing", Key: consume.ProducerID(), Retry: consume.Backoff{Limit: 2, Min: time.Hour, Max: time.Hour},
+				Handle:  func(context.Context, *consume.Message, order) error { givesUp(); return nil },
+				Observe: func(context.Context, *consume.Message, consume.Verdict) { told++ },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for retries, want := range []string{"retry true", "retry true", "bury exhausted"} {
+				d := &bound{delivery: message("m-1"), tries: 1}
+				d.m.Retries = retries
+				in := make(chan consume.Delivery, 1)
+				in <- d
+				close(in)
+				if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(d.how(), []string{want}) || retries < 2 && d.asked < 30*time.Minute {
+					t.Errorf("after %d retries it ended as %v, to come again after %v; want %s", retries, d.how(), d.asked, want)
+				}
+			}
+			if told != 3 {
+				t.Errorf("Observe was told %d times, want 3", told)
+			}
+		})
+	}
 }

@@ -150,3 +150,35 @@ func testTooLong(t *testing.T, together bool) {
 		}
 	}
 }
+
+// A message is remembered for as long as its consumer says, handled by itself or in a batch: a database that has its records for a
+// day would have it done twice.
+func TestATransactionIsRememberedForTheConsumersLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := booking(t, newLedger(), nil)
+		both(t, c, consume.Ack, everonce.Executed)
+		time.Sleep(6 * 24 * time.Hour)
+		both(t, c, consume.Ack, everonce.Replayed)
+		time.Sleep(7 * 24 * time.Hour)
+		both(t, c, consume.Ack, everonce.Expired)
+	})
+}
+
+// What is wrong with the place that a consumer is called from is not wrong with the message: it stays in hand.
+func TestACallFromWithinATransactionIsKept(t *testing.T) {
+	l := newLedger()
+	recv, err := everonce.NewTxReceiver[*ledgerTx](l, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := booking(t, l, nil)
+	if err := recv.InTx(t.Context(), func(ctx context.Context, _ *ledgerTx) error {
+		v := c.Handle(ctx, message("a").m)
+		if v.Disposition != consume.Keep || v.Outcome != everonce.Invalid {
+			t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -49,6 +49,31 @@ func TestAStoreThatNoWaitingMendsIsTold(t *testing.T) {
 	}
 }
 
+// tableless is a database without the tables of its records.
+type tableless struct{ *ledger }
+
+func (tableless) KeepIdentity(context.Context, [32]byte) error { return everonce.ErrSchema }
+
+// So does a consumer in transactional mode.
+func TestADatabaseThatNoWaitingMendsIsTold(t *testing.T) {
+	recv, err := everonce.NewTxReceiver[*ledgerTx](tableless{newLedger()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := consume.NewTx(recv, txSpec{
+		Consumer: "billing", Key: consume.ProducerID(),
+		Handle: func(context.Context, *ledgerTx, *consume.Message, order) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := make(chan consume.Delivery)
+	close(in)
+	if err := c.Serve(t.Context(), in, &consume.Workers{Log: quiet}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // A store that is away at the start is waited for.
 func TestAStoreThatIsAwayIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -68,6 +68,20 @@ func TestRetriesAreSpread(t *testing.T) {
 	}
 }
 
+// A delay is at most the longest one, after any number of retries.
+func TestDelaysAreBounded(t *testing.T) {
+	for _, b := range []consume.Backoff{{Limit: 1000, Min: time.Second, Max: time.Hour}, {Limit: 1000, Min: 2 * time.Hour, Max: time.Hour}} {
+		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = b })
+		for _, retries := range []int{12, 31, 32, 63, 64, 999} {
+			m := first()
+			m.Retries = retries
+			if after := r.wants(m, everonce.Failed, consume.Retry).After; after < 30*time.Minute || after > time.Hour {
+				t.Errorf("%+v: retry %d after %v", b, retries, after)
+			}
+		}
+	}
+}
+
 // The pause doubles while the store can not be reached, and begins anew once it could be.
 func TestAPauseBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -95,6 +109,27 @@ func TestAPauseBeginsAnew(t *testing.T) {
 		close(in)
 		if err := <-served; err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// Messages that find the store away at the same time make one pause, and not one that has doubled for each of them.
+func TestAFailureThatManyFindIsOnePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &downStore{Store: memstore.New(nil)}
+		store.down.Store(true)
+		in := make(chan consume.Delivery, 8)
+		for i := range 8 {
+			in <- message(fmt.Sprint("m-", i))
+		}
+		close(in)
+		time.AfterFunc(900*time.Millisecond, func() { store.down.Store(false) })
+		began := time.Now()
+		if err := serving(t, store, done).Serve(t.Context(), in, &consume.Workers{Concurrency: 8, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Second { // the shortest pause, and what the receiver itself has tried before
+			t.Errorf("it took %v", took)
 		}
 	})
 }

@@ -1,0 +1,102 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// bound is a delivery whose answers heed their context. The first of them the broker does not take.
+type bound struct {
+	*delivery
+	asked  time.Duration // of Retry
+	tries  int
+	letter consume.DeadLetter // of Bury
+}
+
+func (d *bound) Bury(ctx context.Context, l consume.DeadLetter) error {
+	d.letter = l
+	return d.delivery.Bury(ctx, l)
+}
+
+func (d *bound) Retry(ctx context.Context, after time.Duration, counts bool) error {
+	d.asked = after
+	if d.tries++; d.tries == 1 {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return d.delivery.Retry(ctx, after, counts)
+}
+
+// A broker that does not answer is asked again after SettleWithin, by default 10 s, and told of the delay each time.
+func TestAnAnswerIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rigged(t, fails, func(s *consume.Spec[order]) { s.Retry = consume.Backoff{Min: time.Hour, Max: time.Hour} })
+		d := &bound{delivery: message("m-1")}
+		in := make(chan consume.Delivery, 1)
+		in <- d
+		close(in)
+		start := time.Now()
+		if err := r.c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 11*time.Second || !slices.Equal(d.how(), []string{"retry true"}) { // and the pause
+			t.Errorf("after %v it ended as %v", took, d.how())
+		}
+		if d.asked < 30*time.Minute || d.asked > time.Hour {
+			t.Errorf("it comes again after %v", d.asked)
+		}
+	})
+}
+
+// What was handled when the drain was over is answered all the same: the answer has a time of its own.
+func TestAnAnswerAfterTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
+			end()
+			<-ctx.Done()
+			return everonce.NotDone(errors.New("too late"))
+		})
+		d := &bound{delivery: message("m-1"), tries: 1}
+		in := make(chan consume.Delivery, 1)
+		in <- d
+		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: time.Second, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(d.how(), []string{"retry true"}) {
+			t.Errorf("it ended as %v", d.how())
+		}
+	})
+}
+
+// The broker is given the letter as the verdict has it. Where the dead letters take no more, the message comes again after the longest
+// delay: one that came at once would go round.
+func TestADeadLetterIsTheVerdicts(t *testing.T) {
+	var told consume.Verdict
+	r := rigged(t, done, func(s *consume.Spec[order]) {
+		s.Retry.Max = time.Hour
+		s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { told = v }
+	})
+	d := &bound{delivery: message(""), tries: 1}
+	d.fails = []error{consume.ErrRefused}
+	d.m.Source, d.m.Retries = "orders", 3
+	in := make(chan consume.Delivery, 1)
+	in <- d
+	close(in)
+	if err := r.c.Serve(t.Context(), in, &consume.Workers{Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	if d.letter != told.Letter || d.letter.Reason != consume.NoKey || d.asked != time.Hour {
+		t.Errorf("the letter %+v, and again after %v; the verdict was %+v", d.letter, d.asked, told)
+	}
+}
