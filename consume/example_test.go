@@ -79,6 +79,49 @@ func ExampleConsumer_Serve() {
 	// Output: [ack]
 }
 
+// An adapter asks for the verdict on each delivery, and tells the broker.
+func ExampleConsumer_Handle() {
+	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := consume.New(receiver, consume.Spec[payment]{
+		Consumer: "billing", Key: consume.ProducerID(),
+		Handle: func(context.Context, *consume.Message, payment) error {
+			return everonce.NotDone(errors.New("the bank is closed"))
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for retries := 9; retries <= 10; retries++ {
+		v := c.Handle(context.Background(), &consume.Message{ID: "m-1", Body: []byte(`{}`), Retries: retries})
+		fmt.Println(c.Name(), v.Outcome, v.Disposition, v.Letter.Reason, v.Err)
+	}
+	// Output:
+	// billing failed retry  the bank is closed
+	// billing failed bury exhausted the bank is closed
+}
+
+// An adapter refuses what can not work before it connects to a broker.
+func ExampleConsumer_CheckWorkers() {
+	c, err := consume.NewNatural(consume.NaturalSpec[payment]{
+		Consumer: "ledger", Key: consume.ProducerID(),
+		Handle: func(context.Context, *consume.Message, payment) (bool, error) { return true, nil },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.CheckWorkers(&consume.Workers{Concurrency: 4}))
+	fmt.Println(errors.Is(c.CheckWorkers(&consume.Workers{Batch: 100}), everonce.ErrInvalidArgument)) // batches need a transaction
+	// Output:
+	// <nil>
+	// true
+}
+
 func ExampleConsumer_KeyOf() {
 	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {

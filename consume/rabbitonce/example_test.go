@@ -118,3 +118,39 @@ func Example() {
 	// rejected o-2 <nil>
 	// replayed 1 <nil>
 }
+
+// A consumer that takes messages from a queue until its context ends. Dial declares the queues.
+func ExampleDial() {
+	defer removeExample()
+	receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	handler, err := consume.New(receiver, consume.Spec[order]{
+		Consumer: "billing",
+		Key:      consume.ProducerID(),
+		Handle: func(_ context.Context, _ *consume.Message, o order) error {
+			fmt.Println("charged", o.ID)
+			stop() // a service ends by a signal: signal.NotifyContext
+			return nil
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	c, err := rabbitonce.Dial(os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, handler, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close() //nolint:errcheck // for where Run is not reached
+	publishExample("o-1")
+	fmt.Println(c.Run(ctx))
+	// Output:
+	// charged o-1
+	// <nil>
+}
