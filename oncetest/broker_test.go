@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -112,6 +114,72 @@ func TestBrokerMarksRedeliveries(t *testing.T) {
 			t.Errorf("%d were marked, %d IDs, %d handled: %+v", redelivered, len(byBroker), len(ledger.seen), report)
 		}
 	})
+}
+
+// The first answer of each kind is lost, however small the chance; others are lost by chance.
+func TestBrokerLosesTheFirstAnswerOfEachKind(t *testing.T) {
+	handle := func(_ context.Context, m *consume.Message, _ struct{}) error {
+		switch {
+		case m.ID == "m-0":
+			return everonce.Permanent("no_such_account", nil, nil)
+		case m.ID == "m-1" && m.Retries == 0:
+			return everonce.NotDone(errors.New("later"))
+		}
+		return nil
+	}
+	for lost, want := range map[float64]func(n int) bool{
+		1e-12: func(n int) bool { return n == 3 }, // an acknowledgement, a retry, a dead letter
+		0.9:   func(n int) bool { return n > 20 },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			report := RunBroker(t, guardedConsumer(t, handle), numberedMessages(20), &BrokerOptions{Copies: 1, Lost: lost})
+			if !want(report.Lost) {
+				t.Errorf("at a chance of %v %d answers were lost: %+v", lost, report.Lost, report)
+			}
+		})
+	}
+}
+
+// The producer sends a message up to so many times as it may, and messages overtake each other: by chance, or by a seed.
+func TestBrokerSendsCopiesInAnyOrder(t *testing.T) {
+	order, times := sentByBroker(t, 0)
+	if len(times) != 4 || times[1] == 0 || times[4] == 0 {
+		t.Errorf("sent so many times: %v", times)
+	}
+	if slices.IsSorted(order) {
+		t.Error("no message has overtaken another")
+	}
+	seven, times := sentByBroker(t, 7)
+	again, timesAgain := sentByBroker(t, 7)
+	eight, _ := sentByBroker(t, 8)
+	if !slices.Equal(seven, again) || !maps.Equal(times, timesAgain) || slices.Equal(seven, eight) {
+		t.Errorf("of the seed 7: %v and %v; of 8: %v", seven, again, eight)
+	}
+}
+
+// sentByBroker returns the order in which messages came first, and how many of them were sent so many times.
+func sentByBroker(t *testing.T, seed uint64) (order []int, times map[int]int) {
+	t.Helper()
+	times = map[int]int{}
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &counted{times: map[string]int{}}
+		RunBroker(t, notGuarded(t, ledger.handle), numberedMessages(100), &BrokerOptions{Copies: 4, Lost: 1e-12, Workers: &consume.Workers{Concurrency: 1}, Seed: seed})
+		sent := map[string]map[string]bool{}
+		for _, m := range ledger.seen {
+			if sent[m.ID] == nil {
+				var n int
+				if _, err := fmt.Sscanf(m.ID, "m-%d", &n); err != nil {
+					t.Fatal(err)
+				}
+				sent[m.ID], order = map[string]bool{}, append(order, n)
+			}
+			sent[m.ID][m.BrokerID] = true
+		}
+		for _, copies := range sent {
+			times[len(copies)]++
+		}
+	})
+	return order, times
 }
 
 // What fails is given back, counted, until it is a dead letter; where the answer is lost there are two of it.
