@@ -68,3 +68,19 @@ func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) { //nolint:paralleltes
 		t.Errorf("it has %d IDs", len(ids))
 	}
 }
+
+// Two letters of one message that were buried at different times, or for different reasons, are two: to discard one leaves the other.
+func TestLettersOfOneMessageAreTwo(t *testing.T) {
+	t.Parallel()
+	ids := map[string]bool{}
+	for _, last := range []string{"2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"} {
+		for _, reason := range []string{"rejected", "exhausted"} {
+			ids[rabbitonce.LetterID(&amqp.Delivery{MessageId: "hash", Body: []byte("{}"), Headers: amqp.Table{
+				"x-everonce-reason": reason, "x-everonce-last": last, "x-everonce-message-id": "m-1", "x-everonce-key-hash": "hash",
+			}})] = true
+		}
+	}
+	if len(ids) != 4 {
+		t.Errorf("4 letters have %d IDs", len(ids))
+	}
+}
