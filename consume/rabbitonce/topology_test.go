@@ -121,6 +121,8 @@ func TestRefusedArguments(t *testing.T) {
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
 		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
+		"no time for the answer":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 30 * time.Minute}, Prefetch: 8}},
+		"longer behind one other":       {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 20 * time.Minute}, Prefetch: 3}},
 		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
 		"longer behind its like":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Order: func(m *consume.Message) string { return m.Subject }, HandleWithin: 10 * time.Minute}}},
 	} {
