@@ -25,6 +25,7 @@ func oddHeaders() amqp.Table {
 		"uint16": uint16(40_000), "uint32": uint32(4_000_000_000),
 		"float32": float32(1.5), "float64": 2.25, "decimal": amqp.Decimal{Scale: 2, Value: 314}, "nothing": nil, "time": time.Unix(1_700_000_000, 0),
 		"table": amqp.Table{"deep": amqp.Table{"deeper": []any{"x", amqp.Table{"y": int32(1)}}}}, "list": []any{"a", int64(2), nil},
+		"latin": "caf\xe9", // no UTF-8
 	}
 }
 
@@ -41,6 +42,7 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 	msg := message("m-1")
 	msg.Headers = oddHeaders()
 	msg.Type, msg.AppId, msg.CorrelationId, msg.ReplyTo, msg.Priority = "order.created", "shop", "c-1", "answers", 3
+	msg.ContentEncoding = "identity"
 	msg.Timestamp = time.Unix(1_600_000_000, 0)
 	b.send(msg)
 	b.whenBuried(r, 1)
@@ -49,11 +51,11 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 		"text": "a", "yes": "true", "int8": "-1", "byte": "200", "int16": "-300", "int32": "7", "int64": "1152921504606846976", "uint16": "40000", "uint32": "4000000000",
 		"float32": "1.5", "float64": "2.25", "time": "2023-11-14T22:13:20Z",
 	}
-	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.Odd, []string{"bytes", "decimal", "list", "nothing", "table"}) {
+	if !reflect.DeepEqual(first.Headers, wantText) || !reflect.DeepEqual(second.Headers, wantText) || !reflect.DeepEqual(first.Odd, []string{"bytes", "decimal", "latin", "list", "nothing", "table"}) {
 		t.Errorf("the handler saw %v and %v, and then %v", first.Headers, first.Odd, second.Headers)
 	}
-	if !first.First.Equal(msg.Timestamp) {
-		t.Errorf("first sent at %v", first.First)
+	if !first.First.Equal(msg.Timestamp) || first.ContentType != msg.ContentType || first.ContentEncoding != msg.ContentEncoding {
+		t.Errorf("first sent at %v, as %q, %q", first.First, first.ContentType, first.ContentEncoding)
 	}
 	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
@@ -65,7 +67,7 @@ func TestHeadersSurviveEveryCopy(t *testing.T) {
 		}
 	}
 	if d.MessageId != "m-1" || d.Type != msg.Type || d.AppId != msg.AppId || d.CorrelationId != msg.CorrelationId || d.ReplyTo != msg.ReplyTo || d.Priority != msg.Priority ||
-		!d.Timestamp.Equal(msg.Timestamp) || d.ContentType != msg.ContentType || string(d.Body) != string(msg.Body) {
+		!d.Timestamp.Equal(msg.Timestamp) || d.ContentType != msg.ContentType || d.ContentEncoding != msg.ContentEncoding || string(d.Body) != string(msg.Body) {
 		t.Errorf("%+v", d)
 	}
 	for name := range d.Headers {
@@ -247,6 +249,7 @@ func TestForgedHeadersBlockNothing(t *testing.T) {
 		"a header":         {amqp.Table{"x-everonce-large": large}, consume.Exhausted},
 		"a header of ours": {amqp.Table{"x-everonce-routing-key": large}, consume.Exhausted},
 		"a routing header": {amqp.Table{"x-everonce-cc": large}, consume.Exhausted},
+		"what was dropped": {amqp.Table{"x-everonce-dropped": []any{large}}, consume.Exhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
