@@ -22,6 +22,12 @@ func raceBugs() []bug {
 			return h
 		}
 	}
+	lookThenWrites := func(h Harness) Harness {
+		look := new(meeting)
+		return shared(func(s everonce.Store, takeover *meeting) everonce.Store {
+			return &lookThenWrite{planted{s}, look, takeover}
+		})(h)
+	}
 	return []bug{
 		{
 			name: "a lock of one process alone", caught: "Rule01/OneWinnerOfMany",
@@ -31,11 +37,11 @@ func raceBugs() []bug {
 		},
 		{
 			name: "a token that is looked at before the completion", caught: "Rule03/ALateCompletionMeetsATakeover",
-			plant: shared(func(s everonce.Store, m *meeting) everonce.Store { return &lookThenWrite{planted{s}, m} }),
+			plant: lookThenWrites,
 		},
 		{
 			name: "a token that is looked at before the step", caught: "Rule03/ALateStepMeetsATakeover",
-			plant: shared(func(s everonce.Store, m *meeting) everonce.Store { return &lookThenWrite{planted{s}, m} }),
+			plant: lookThenWrites,
 		},
 		{
 			name: "a renewal that writes back what it had read", caught: "Rule03/NoRenewalUndoesACompletion",
@@ -109,10 +115,13 @@ func (s *lockOfItsOwn) Claim(ctx context.Context, req everonce.ClaimRequest) (ev
 // lookThenWrite looks whether the token still holds, and writes to the record whosever it is by then.
 type lookThenWrite struct {
 	planted
-	takeover *meeting
+	look, takeover *meeting
 }
 
 func (s *lookThenWrite) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if req.Take == everonce.TakeAbandoned {
+		s.look.wait(req.ID)
+	}
 	res, err := s.Store.Claim(ctx, req)
 	if err == nil && res.Record.Previous.State == everonce.StateAbandoned {
 		s.takeover.tell(req.ID)
@@ -126,6 +135,7 @@ func (s *lookThenWrite) held(ctx context.Context, id everonce.RecordID, token ev
 	if err != nil || got.Record.Token != token || got.Record.Nonce != nonce || got.Record.StateAt(got.Now) != everonce.StateAbandoned {
 		return token, nonce
 	}
+	s.look.tell(id)
 	s.takeover.wait(id)
 	if got, err = s.Get(ctx, everonce.GetRequest{ID: id}); err != nil {
 		return token, nonce
