@@ -348,3 +348,34 @@ func TestAttemptsBeatEachInItsOwnTime(t *testing.T) {
 		}
 	})
 }
+
+// The lease of work that goes on is renewed though its caller has gone (rule 5), and its local deadline counts from before
+// the claim was sent, whose answer may have been slow (rule 2).
+func TestLeaseIsOfTheAttemptAndNotOfTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 9 * time.Second})
+		ctx, cancel := context.WithCancel(context.Background())
+		res, err := everonce.Do(ctx, r, keyOf("x"), func(_ context.Context, a *everonce.Attempt) (string, error) {
+			cancel()
+			time.Sleep(time.Minute)
+			checkEqual(t, "Lost", a.Lost(), false)
+			do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress)
+			return "v", nil
+		})
+		checkOutcome(t, res, err, everonce.Executed, nil)
+
+		s.on("Claim", s.count("Claim")+1, func(_ context.Context, call func() error) error {
+			err := call()
+			time.Sleep(4 * time.Second)
+			return err
+		})
+		s.on("Renew", 0, hang)
+		start := time.Now()
+		do(t, r, keyOf("y"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
+			<-ctx.Done()
+			checkEqual(t, "the work was told after", time.Since(start), 9*time.Second)
+			return "", context.Cause(ctx)
+		}, everonce.Unknown, everonce.ErrOutcomeUnknown)
+	})
+}

@@ -1,0 +1,63 @@
+package everonce_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// A commit does not end with the caller, whichever call sends it (rule 6).
+func TestCommitsOutliveTheirCallers(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error{
+		"Transact": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error {
+			_, err := everonce.Transact(ctx, x, keyOf("x"), w)
+			return err
+		},
+		"InTx": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error {
+			return x.InTx(ctx, func(ctx context.Context, tx *mapTx) error { _, err := w(ctx, tx); return err })
+		},
+		"TransactBatch": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error {
+			res, err := everonce.TransactBatch(ctx, x, items("a", "b"), everonce.EachItem(func(ctx context.Context, tx *mapTx, i int) (int, error) {
+				if i == 1 {
+					return 0, nil
+				}
+				return w(ctx, tx)
+			}))
+			if err == nil {
+				err = res[0].Err
+			}
+			return err
+		},
+		"StepTx": func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) (err error) {
+			inAttempt(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), func(inner context.Context, a *everonce.Attempt) {
+				own, cancel := context.WithCancel(inner)
+				defer cancel()
+				context.AfterFunc(ctx, cancel)
+				_, err = everonce.StepTx(own, a, x, "charge", func(ctx context.Context, tx *mapTx) (int, error) {
+					v, err := w(ctx, tx)
+					<-own.Done()
+					return v, err
+				})
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMapStore()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			s.on("Commit", 0, func(ctx context.Context, call func() error) error {
+				checkErr(t, ctx.Err(), nil)
+				return call()
+			})
+			checkErr(t, call(ctx, s, newTxReceiver(t, s, nil), func(ctx context.Context, tx *mapTx) (int, error) {
+				defer cancel()
+				return adds(ctx, tx)
+			}), nil)
+			checkEqual(t, "commits", s.count("Commit"), 1)
+			checkEqual(t, "balance", s.row("balance"), 30)
+			s.checkIdle(t)
+		})
+	}
+}
