@@ -349,3 +349,48 @@ func TestBatchIsObservedPerItem(t *testing.T) {
 		b.s.checkIdle(b)
 	})
 }
+
+// Work that names no item is not called where there is nothing to be done, and may change the list that it is given.
+func TestBatchWorkAndItsList(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		calls := 0
+		for _, want := range []string{"[executed executed executed]", "[replayed replayed replayed]"} {
+			res, err := everonce.TransactBatch(context.Background(), b.x, items("a", "b", "c"), func(_ context.Context, _ *mapTx, todo []int) ([]int, error) {
+				calls++
+				values := slices.Clone(todo)
+				slices.Reverse(todo)
+				return values, nil
+			})
+			checkErr(b, err, nil)
+			checkEqual(b, "outcomes", outcomes(res), want)
+			for i := range res {
+				checkEqual(b, "value", res[i].Value, i)
+			}
+		}
+		checkEqual(b, "calls of the work", calls, 1)
+	})
+}
+
+// A fingerprint that could not be computed is no fingerprint, under which any request would be the same.
+func TestBatchRefusesABadFingerprint(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		all := items("a", "b", "c")
+		all[1].Fingerprint = everonce.FingerprintOf(make(chan int))
+		res := b.transact(context.Background(), all)
+		checkEqual(b, "outcomes", outcomes(res), "[executed invalid executed]")
+		checkErr(b, res[1].Err, everonce.ErrInvalidArgument)
+		checkEqual(b, "row b", b.row("b"), 0)
+	})
+}
+
+// Without the power the records are single statements: where one is refused, nothing is committed without its record.
+func TestBatchWhoseRecordFails(t *testing.T) {
+	s := newMapStore()
+	b := &batchTest{T: t, s: s, x: newTxReceiver(t, s, nil), runs: map[int]int{}}
+	s.on("tx.Complete", 1, refuse(errNet))
+	checkEqual(t, "outcomes", outcomes(b.transact(context.Background(), items("a", "b"))), "[executed executed]")
+	for _, name := range []string{"a", "b"} {
+		checkEqual(t, "row "+name, b.row(name), 1)
+		checkEqual(t, "state", s.record(keyOf(name)).State, everonce.StateCompleted)
+	}
+}
