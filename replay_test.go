@@ -60,3 +60,10 @@ func TestRecallHidesNothing(t *testing.T) {
 		checkOutcome(t, res, err, everonce.Executed, nil)
 	})
 }
+
+// An elided result of bytes is not recalled as no bytes (rule 10).
+func TestRecallOfAnElidedResult(t *testing.T) {
+	r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Codec: everonce.Raw(), MaxResult: 1})
+	do(t, r, keyOf("x"), returns("value", nil), everonce.Executed, nil)
+	do(t, r, keyOf("x"), never(t), everonce.Elided, everonce.ErrResultElided)
+}

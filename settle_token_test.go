@@ -85,3 +85,14 @@ func TestSettleAStepOfTheAttemptThatWasLookedAt(t *testing.T) {
 	checkErr(t, r.Settle(context.Background(), keyOf("x"), verdict), nil)
 	checkEqual(t, "state", s.record(t, keyOf("x")).State, everonce.StateReleased)
 }
+
+// To name the attempt is not to force: one that is live keeps its record.
+func TestSettleOfALiveAttemptByItsToken(t *testing.T) {
+	s := newFaultStore()
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		err := everonce.Settle(context.Background(), s, keyOf("x").RecordID(), everonce.Settlement{Verdict: everonce.SettleNotDone, Token: a.Token()})
+		checkErr(t, err, everonce.ErrInProgress)
+		return "v", nil
+	}, everonce.Executed, nil)
+}

@@ -429,3 +429,20 @@ func TestStepTxWhoseLateCommitCameFirst(t *testing.T) {
 		checkEqual(t, "balance", s.row("balance"), 30)
 	})
 }
+
+// A panic of the step's function rolls its transaction back, which would hold its locks else.
+func TestStepTxThatPanicsRollsBack(t *testing.T) {
+	s, r, x := newStepTx(t, nil)
+	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+		defer func() {
+			checkEqual(t, "the panic", recover(), any("boom"))
+			s.checkIdle(t)
+		}()
+		_, _ = everonce.StepTx(ctx, a, x, "charge", func(ctx context.Context, tx *mapTx) (int, error) {
+			_, err := adds(ctx, tx)
+			checkErr(t, err, nil)
+			panic("boom")
+		})
+	})
+	checkEqual(t, "balance", s.row("balance"), 0)
+}
