@@ -394,3 +394,16 @@ func TestBatchWhoseRecordFails(t *testing.T) {
 		checkEqual(t, "state", s.record(keyOf(name)).State, everonce.StateCompleted)
 	}
 }
+
+// With another secret the keys would be others, and everything done again.
+func TestBatchOfAnotherSecret(t *testing.T) {
+	s := newMapStore()
+	checkErr(t, newTxReceiver(t, s, &everonce.Options{IdentitySecret: []byte("the first secret")}).Ready(context.Background()), nil)
+	x := newTxReceiver(t, s, &everonce.Options{IdentitySecret: []byte("another one of it")})
+	res, err := everonce.TransactBatch(context.Background(), x, items("a", "b"), everonce.EachItem(func(context.Context, *mapTx, int) (int, error) {
+		t.Error("the work ran")
+		return 0, nil
+	}))
+	checkErr(t, err, everonce.ErrIdentity)
+	checkEqual(t, "results", len(res), 0)
+}
