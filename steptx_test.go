@@ -446,3 +446,18 @@ func TestStepTxThatPanicsRollsBack(t *testing.T) {
 	})
 	checkEqual(t, "balance", s.row("balance"), 0)
 }
+
+// A commit that was lost and is not there is no commit, though the step is known: as not done, by an attempt before.
+func TestStepTxWhoseCommitWasLostAfterANotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, x := newStepTx(t, nil)
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "charge", func(context.Context) (int, error) { return 0, everonce.NotDone(errNet) })
+			checkErr(t, err, errNet)
+		})
+		s.on("Commit", 1, func(context.Context, func() error) error { s.abort(); return errCommitLost })
+		_, err := inStepTx(t, r, x, s, adds)
+		checkErr(t, err, nil)
+		checkEqual(t, "balance", s.row("balance"), 30)
+	})
+}

@@ -159,3 +159,43 @@ func TestTransactWhoseCompletionConflicts(t *testing.T) {
 		transact(t, x, s, keyOf("y"), adds, everonce.Failed, everonce.ErrConflict)
 	})
 }
+
+// Where a commit was lost and another attempt came first, what that one did is the answer.
+func TestTransactWhoseCommitWasLostToAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMapStore()
+		x := newTxReceiver(t, s, nil)
+		s.on("Commit", 1, func(context.Context, func() error) error {
+			s.abort()
+			res, err := everonce.Transact(context.Background(), newTxReceiver(t, s, nil), keyOf("x"), func(context.Context, *mapTx) (int, error) { return 7, nil })
+			checkOutcome(t, res, err, everonce.Executed, nil)
+			return errCommitLost
+		})
+		res, err := everonce.Transact(context.Background(), x, keyOf("x"), adds)
+		checkOutcome(t, res, err, everonce.Replayed, nil)
+		checkEqual(t, "value", res.Value, 7)
+		checkEqual(t, "balance", s.row("balance"), 0)
+	})
+}
+
+// That nothing of a transaction took hold says nothing of the operation around it.
+func TestTransactInAnOperation(t *testing.T) {
+	x := newTxReceiver(t, newMapStore(), nil)
+	r := newReceiver(t, newFaultStore(), everonce.Refuse, nil)
+	fails := func(context.Context, *mapTx) (int, error) { return 0, everonce.NotDone(errNet) }
+	for name, inner := range map[string]func(context.Context) error{
+		"Transact": func(ctx context.Context) error { _, err := everonce.Transact(ctx, x, keyOf("in"), fails); return err },
+		"DoTx": func(ctx context.Context) error {
+			return x.InTx(ctx, func(ctx context.Context, tx *mapTx) error {
+				_, err := everonce.DoTx(ctx, tx, x, keyOf("in"), func(ctx context.Context) (int, error) { return fails(ctx, tx) })
+				return err
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			do(t, r, keyOf(name), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
+				return "", inner(ctx)
+			}, everonce.Unknown, everonce.ErrOutcomeUnknown)
+		})
+	}
+}
