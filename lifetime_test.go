@@ -68,3 +68,23 @@ func TestTheLongestLifetimeKeepsTheRecord(t *testing.T) {
 		do(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), never(t), everonce.Replayed, nil)
 	})
 }
+
+// Every write that renews says by how much, and how long the record is kept: a record that forgot it would be purged under
+// its attempt.
+func TestRenewalsCarryLeaseAndLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Reexecute, &everonce.Options{Lease: 9 * time.Second, Lifetime: everonce.ForFinance()})
+		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			time.Sleep(4 * time.Second)
+			return everonce.Step(ctx, a, "mail", func(context.Context) (string, error) { return "sent", nil })
+		}, everonce.Executed, nil)
+		for _, req := range requests[everonce.RenewRequest](&s.faults, "Renew") {
+			checkEqual(t, "the renewal's", []any{req.Lease, req.Lifetime}, []any{9 * time.Second, everonce.ForFinance()})
+		}
+		for _, req := range requests[everonce.SaveStepRequest](&s.faults, "SaveStep") {
+			checkEqual(t, "the step's", []any{req.Lease, req.Lifetime}, []any{9 * time.Second, everonce.ForFinance()})
+		}
+		checkEqual(t, "renewals and steps", []int{s.count("Renew"), s.count("SaveStep")}, []int{1, 2})
+	})
+}

@@ -242,3 +242,14 @@ func TestReleaseByNoncePutsATakenRecordBack(t *testing.T) {
 		})
 	}
 }
+
+// A claim that would have expired by itself does not, once a step of it is refused as unknown (rule 13).
+func TestReleaseThatIsToBeSettledDoesNotExpire(t *testing.T) {
+	held := claimed(t)
+	held.PurgeAt = t0.Add(life.Total())
+	next, _, err := transition.Release(held, everonce.ReleaseRequest{
+		ID: held.ID, Token: held.Token, Nonce: held.Nonce, State: everonce.StateAbandoned, Step: "mail", Lifetime: life,
+	}, t0.Add(time.Second))
+	isErr(t, "Release", err, nil)
+	equal(t, "PurgeAt", next.PurgeAt, time.Time{})
+}
