@@ -22,6 +22,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 // Server is a proxy that is ready to run.
@@ -44,7 +45,7 @@ const maxHead = 64 << 10
 // New opens the store and the listeners. Errors wrap [config.ErrInvalid] where the configuration is wrong,
 // [everonce.ErrStore] where the store can not be reached. What was opened is closed again.
 func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, error) {
-	s := &Server{conf: conf, log: log, running: newRunning()}
+	s := &Server{conf: conf, log: log, running: newRunning(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
 	handler, certs, err := s.prepare()
 	if err != nil {
 		return nil, err
@@ -109,7 +110,11 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 			return nil, nil, invalid("%w", err)
 		}
 	}
-	return handler, certs, s.checkRoutes(invalid)
+	if err := s.checkRoutes(invalid); err != nil {
+		return nil, nil, err
+	}
+	_, _, err = s.guard(memstore.New(nil)) // which has nothing to say of its own
+	return handler, certs, err
 }
 
 func hasAdmin(c *config.Config) bool { return c.Admin != "" && c.Admin != config.NoAdmin }
@@ -154,32 +159,40 @@ func trusting(file string) (*tls.Config, error) {
 
 // protect puts the middleware around the proxy.
 func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handler, error) {
-	c := s.conf
-	secret, err := readSecret(c.Secret)
-	if err != nil {
-		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
-	}
-	opts, err := s.options(secret)
+	recv, protect, err := s.guard(s.store)
 	if err != nil {
 		return nil, err
-	}
-	s.metrics = newMetrics(slices.Collect(maps.Keys(opts.Routes)))
-	recv, err := everonce.NewReceiver(s.store, c.Route.Unknown, &everonce.Options{
-		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: secret, Observer: observers{s.metrics, s.running},
-	})
-	if err != nil {
-		return nil, invalidArgument(err)
 	}
 	if err := recv.Ready(ctx); errors.Is(err, everonce.ErrIdentity) {
 		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
 	} else if err != nil {
 		return nil, err
 	}
+	return protect(paced(handler, s.conf.Stall)), nil
+}
+
+// guard makes the receiver of a store, and the middleware.
+func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Handler) http.Handler, error) {
+	c := s.conf
+	secret, err := readSecret(c.Secret)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
+	}
+	opts, err := s.options(secret)
+	if err != nil {
+		return nil, nil, err
+	}
+	recv, err := everonce.NewReceiver(store, c.Route.Unknown, &everonce.Options{
+		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: secret, Observer: observers{s.metrics, s.running},
+	})
+	if err != nil {
+		return nil, nil, invalidArgument(err)
+	}
 	protect, err := httponce.Middleware(recv, opts.Principal, opts)
 	if err != nil {
-		return nil, invalidArgument(err)
+		return nil, nil, invalidArgument(err)
 	}
-	return protect(paced(handler, c.Stall)), nil
+	return recv, protect, nil
 }
 
 // options returns what the middleware is told: the principal of each route is found where its settings are, and nowhere else.

@@ -240,9 +240,6 @@ func TestProxyRefusesToStart(t *testing.T) {
 	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "no method") {
 		t.Errorf("where no method heeds a key: %v", err)
 	}
-	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {
-		t.Errorf("there is %v", names)
-	}
 	empty := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -258,9 +255,12 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"MaxSpool":             {"--max-spool=1MiB"},
 		"KeyHeader":            {"--key-header=X Key"},
 	} {
-		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream=http://127.0.0.1:1"}, args...)...)
+		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") {
 			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
 		}
+	}
+	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {
+		t.Errorf("there is %v", names)
 	}
 }
