@@ -148,7 +148,7 @@ func validateCodec(name string) error {
 
 func (l Lifetime) validate() error {
 	if l.Retention > maxDuration || l.Remember > maxDuration {
-		return fmt.Errorf("%w: a Lifetime's parts are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
+		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
 	}
 	if l.Retention <= 0 || l.Remember < 0 {
 		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",

@@ -325,7 +325,7 @@ func (r *Route) checkNumbers() error {
 	case l.Retention == 0 && l.Remember != 0:
 		return fmt.Errorf("%w: Lifetime has a Remember (%v) and no Retention", everonce.ErrInvalidArgument, l.Remember)
 	case max(l.Retention, l.Remember) > maxDuration:
-		return fmt.Errorf("%w: a Lifetime's parts are at most %v (%v, %v)", everonce.ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
+		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", everonce.ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
 	case r.Lease != 0 && (r.Lease < minLease || r.Lease > maxDuration):
 		return fmt.Errorf("%w: the Lease is %v, the least is %v, the most %v", everonce.ErrInvalidArgument, r.Lease, minLease, maxDuration)
 	}

@@ -34,7 +34,7 @@ func TestBadOptions(t *testing.T) {
 		`Lifetime.Retention is negative`:   {Lifetime: everonce.Lifetime{Retention: -1}},
 		`Lifetime.Remember is negative`:    {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
 		`Lifetime has a Remember (1h0m0s)`: {Lifetime: everonce.Lifetime{Remember: time.Hour}},
-		`a Lifetime's parts are at most`:   {Lifetime: everonce.Lifetime{Retention: century + 1}},
+		`a Lifetime's Retention and`:       {Lifetime: everonce.Lifetime{Retention: century + 1}},
 		`Lease is negative (-1ns)`:         {Lease: -1},
 		`the Lease is 1µs`:                 {Lease: time.Microsecond},
 		`the Lease is 8760`:                {Lease: century + 1},

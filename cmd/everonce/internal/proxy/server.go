@@ -218,7 +218,7 @@ func (s *Server) options(secret []byte) (*httponce.Options, error) {
 
 func invalidArgument(err error) error {
 	if errors.Is(err, everonce.ErrInvalidArgument) {
-		return fmt.Errorf("%w: %w", config.ErrInvalid, err)
+		return fmt.Errorf("%w: %s", config.ErrInvalid, inSettings(err.Error()))
 	}
 	return err
 }

@@ -224,7 +224,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"tls-cert":     {"--tls-cert=x.pem", "--tls-key=y.pem"},
 		"upstream-ca":  {"--upstream-ca=x.pem"},
 		"upstream-key": {"--upstream-key=downstream", "--fail-open"},
-		"ProblemBase":  {"--problem-base=problems"},
+		"problem-base": {"--problem-base=problems"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
@@ -244,20 +244,30 @@ func TestProxyRefusesToStart(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	short := filepath.Join(t.TempDir(), "short")
+	if err := os.WriteFile(short, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
-		"identity-secret-file": {"--identity-secret-file=nowhere"},
-		"is empty":             {"--identity-secret-file=" + empty},
-		"store":                {"--store=mysql://localhost"},
-		"Save":                 {"--save=9xx=saved"},
-		"header":               {"--fingerprint-headers=not a header"},
-		"method":               {"--methods=post"},
-		"Header":               {"--marker=Idempotency-Key"},
-		"MaxSpool":             {"--max-spool=1MiB"},
-		"KeyHeader":            {"--key-header=X Key"},
+		"identity-secret-file":                  {"--identity-secret-file=nowhere"},
+		"is empty":                              {"--identity-secret-file=" + empty},
+		"store":                                 {"--store=mysql://localhost"},
+		`save has "9xx"`:                        {"--save=9xx=saved"},
+		"methods: ":                             {"--methods=post"},
+		"key-header and marker are both":        {"--marker=Idempotency-Key"},
+		"max-body (8388608) is above max-spool": {"--max-spool=1MiB"},
+		"key-header \"X Key\"":                  {"--key-header=X Key"},
+		"the least is 16":                       {"--identity-secret-file=" + short},
+		"fingerprint-headers: \"not a header\"": {"--fingerprint-headers=not a header"},
+		"fingerprint-json-only and fingerprint-json-except": {"--fingerprint-json-only=/a", "--fingerprint-json-except=/b"},
+		"fingerprint-json-only: ":                           {"--fingerprint-json-only=a"},
+		"deny-headers has \"X A\"":                          {"--deny-headers=X A"},
+		"retention and remember are at most":                {"--retention=65000d"},
+		"the lease is":                                      {"--lease=1us"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
-		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") {
-			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
+		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") || inSettings(err.Error()) != err.Error() {
+			t.Errorf("%v: %v, want it to speak of %q, by the names of settings", args, err, want)
 		}
 	}
 	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {

@@ -1,0 +1,37 @@
+package proxy
+
+import "regexp"
+
+// settings are what the library calls otherwise.
+var settings = map[string]string{
+	"Fingerprint.Headers":    "fingerprint-headers",
+	"Fingerprint.JSONExcept": "fingerprint-json-except",
+	"Fingerprint.JSONOnly":   "fingerprint-json-only",
+	"Header":                 "allow-headers or deny-headers",
+	"JSONExcept":             "fingerprint-json-except",
+	"JSONOnly":               "fingerprint-json-only",
+	"KeyHeader":              "key-header",
+	"Lease":                  "lease",
+	"Marker":                 "marker",
+	"MaxBody":                "max-body",
+	"MaxSpool":               "max-spool",
+	"Methods":                "methods",
+	"Options.IdentitySecret": "identity-secret-file",
+	"ProblemBase":            "problem-base",
+	"Remember":               "remember",
+	"Retention":              "retention",
+	"Save":                   "save",
+}
+
+// words are what such a name may be, and what is quoted, which is the user's own.
+var words = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[A-Za-z]+(?:\.[A-Za-z]+)*`)
+
+// inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of.
+func inSettings(text string) string {
+	return words.ReplaceAllStringFunc(text, func(word string) string {
+		if name, ok := settings[word]; ok {
+			return name
+		}
+		return word
+	})
+}
