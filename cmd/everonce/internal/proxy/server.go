@@ -105,6 +105,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return nil, nil, invalid("listen: %q is no address like :8080", c.Listen)
 	}
+	if isItself(c.Listen, upstream) {
+		return nil, nil, invalid("upstream: it is where the proxy itself listens (%s): a request would come round again for ever", c.Listen)
+	}
 	if hasAdmin(c) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
 			return nil, nil, invalid("%w", err)
