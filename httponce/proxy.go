@@ -146,6 +146,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Host = pr.In.Host
 	}
 	p.forwarded(pr)
+	pr.Out.Trailer = pr.In.Trailer // that very map: its fields come behind the body
 	if x.attempt != nil {
 		if p.opts.DownstreamKey {
 			pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))

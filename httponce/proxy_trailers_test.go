@@ -1,8 +1,11 @@
 package httponce_test
 
 import (
+	"fmt"
+	"io"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,4 +66,34 @@ func trailersOf(t *testing.T, c *http.Client, url string) (header http.Header, t
 		trailers[name] = res.Trailer.Get(name)
 	}
 	return res.Header, trailers
+}
+
+// Trailers of a request reach the service, small as the body that is held may be.
+func TestProxyTrailersOfARequest(t *testing.T) {
+	for _, key := range []string{"", "k"} {
+		for _, size := range []int{0, 4, 200 << 10} {
+			var got string
+			u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
+				n, err := io.Copy(io.Discard, r.Body)
+				got = fmt.Sprint(n, " ", err, " ", r.Trailer.Get("X-Sum"))
+			})
+			srv := newProxy(t, u, nil, nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, struct{ io.Reader }{strings.NewReader(strings.Repeat("x", size))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Trailer = http.Header{"X-Sum": {"7"}}
+			if key != "" {
+				r.Header.Set("Idempotency-Key", key)
+			}
+			res, err := srv.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if want := fmt.Sprint(size, " <nil> 7"); got != want {
+				t.Errorf("key %q: the service got %s, want %s", key, got, want)
+			}
+		}
+	}
 }
