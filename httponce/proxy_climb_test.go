@@ -24,8 +24,12 @@ func TestProxyStaysBelowTheUpstreamsPath(t *testing.T) {
 				if leaves && below != "" {
 					want, called = http.StatusBadRequest, 0
 				}
-				if got, _, body := post(t, newProxy(t, u, nil, nil), path, key, "{}"); got != want || calls != called {
+				srv := newProxy(t, u, nil, nil)
+				if got, _, body := post(t, srv, path, key, "{}"); got != want || calls != called {
 					t.Errorf("%s, key %q, below %q: %d %s, %d calls, want %d", path, key, below, got, body, calls, want)
+				}
+				if _, header, _ := post(t, srv, path, key, "{}"); calls == 0 && header.Get("Idempotent-Replayed") != "" {
+					t.Errorf("%s, key %q: what was never sent is kept as the answer", path, key)
 				}
 			}
 		}

@@ -96,6 +96,24 @@ func TestProxySeal(t *testing.T) {
 	}
 }
 
+// A write that broke off has written something.
+func TestProxySealAfterABrokenWrite(t *testing.T) {
+	client, server := net.Pipe()
+	c := &countedConn{Conn: client}
+	writes := make(chan error)
+	go func() {
+		_, err := c.Write([]byte("abc"))
+		writes <- err
+	}()
+	if _, err := server.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if err := <-writes; err == nil || c.seal(0) {
+		t.Errorf("sealed, as if nothing had been written (%v)", err)
+	}
+}
+
 // Only these words of net/http's are a promise.
 func TestProxyPromised(t *testing.T) {
 	for text, want := range map[string]bool{
