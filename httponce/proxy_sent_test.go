@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -93,6 +94,14 @@ func TestProxySeal(t *testing.T) {
 	}
 	if _, err := c.Write([]byte("d")); !errors.Is(err, errSealed) {
 		t.Errorf("a write after that: %v", err)
+	}
+}
+
+// Below TLS, too, a connection knows what was written to it.
+func TestProxyOwnConnectionBelowTLS(t *testing.T) {
+	own := &countedConn{}
+	if c := ownConn(tls.Client(own, &tls.Config{MinVersion: tls.VersionTLS12})); c != own {
+		t.Errorf("%v, want the connection below", c)
 	}
 }
 
