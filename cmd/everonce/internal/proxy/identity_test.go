@@ -3,6 +3,8 @@ package proxy
 import (
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,5 +39,32 @@ func TestProxyOfAnotherIdentitySecret(t *testing.T) {
 		if err := begin(args...); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "identity-secret-file") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Under an identity secret nobody who reads the store finds a credential by guessing, in whatever route it came.
+func TestIdentitySecretHidesCredentials(t *testing.T) {
+	c := configOf(t)
+	c.Routes = map[string]config.Route{"/a": c.Route}
+	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
+	r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+	r.Header.Set("Authorization", "Bearer 7")
+	names := map[string]bool{}
+	for _, secret := range []string{"", strings.Repeat("a", 16), strings.Repeat("b", 16)} {
+		opts, err := s.options([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := opts.Principal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own, err := opts.Routes["/a"].Principal(r); err != nil || own != all {
+			t.Errorf("in the route it is %s (%v), elsewhere %s", own, err, all)
+		}
+		names[all] = true
+	}
+	if len(names) != 3 {
+		t.Errorf("of three secrets, one of which is none, come %d names", len(names))
 	}
 }
