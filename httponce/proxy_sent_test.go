@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 )
@@ -97,11 +98,44 @@ func TestProxySeal(t *testing.T) {
 	}
 }
 
-// Below TLS, too, a connection knows what was written to it.
+// Below TLS, too, a connection knows what was written to it; one that speaks HTTP/2 is of many requests, and is none's to give up.
 func TestProxyOwnConnectionBelowTLS(t *testing.T) {
-	own := &countedConn{}
-	if c := ownConn(tls.Client(own, &tls.Config{MinVersion: tls.VersionTLS12})); c != own {
-		t.Errorf("%v, want the connection below", c)
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := &countedConn{Conn: conn}
+		c := tls.Client(own, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{protocol}})
+		if err := c.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if found := ownConn(c); (found == own) != (protocol == "http/1.1") {
+			t.Errorf("%s: %v", protocol, found)
+		}
+		c.Close()
+	}
+}
+
+// Over HTTP/2 nothing was written before a field was encoded; but who cancels leaves the writer behind, who may just begin.
+func TestProxyNothingWrittenOverHTTP2(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
+	s := sending{got: true}
+	if !s.nothing(r) {
+		t.Error("something, though no field was encoded")
+	}
+	cancel()
+	if s.nothing(r) {
+		t.Error("nothing, though the writer may go on")
+	}
+	s.wroteField("", nil)
+	if s.nothing(httptest.NewRequest(http.MethodPost, "/", http.NoBody)) {
+		t.Error("nothing, though a field was encoded")
 	}
 }
 
