@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -74,6 +75,29 @@ func TestMetricsRoutes(t *testing.T) {
 	for name, want := range map[string]string{"/tab": "/tab", "/payments/{id}": "/payments/{id}", "api.example.com/": "api.example.com/", "/payments/7": "other", "": "other"} {
 		if got := m.route(name); got != want {
 			t.Errorf("%q is counted as %q, want %q", name, got, want)
+		}
+	}
+}
+
+// What an alert waits for is counted: what passed unprotected, what could not be kept, and a store that begins to fail.
+func TestMetricsOfWhatIsRare(t *testing.T) {
+	m := newMetrics([]string{"/a"})
+	m.served(httponce.Served{Route: "/a", FailedOpen: true})
+	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.NotRecorded})
+	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
+	w := httptest.NewRecorder()
+	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	for _, line := range []string{
+		`everonce_proxy_failed_open_total{route="/a"} 1`,
+		`everonce_proxy_not_recorded_total{route="/a"} 1`,
+		`everonce_proxy_requests_total{code="none",outcome="failed_open",route="/a"} 1`,
+		`everonce_store_errors_total 1`,
+		`everonce_leases_lost_total 1`,
+		`everonce_lease_renew_failures_total 2`,
+		`everonce_store_retries_total 3`,
+	} {
+		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
+			t.Errorf("/metrics has no line %s", line)
 		}
 	}
 }

@@ -52,6 +52,7 @@ func TestProxyRefusesSmuggling(t *testing.T) {
 		"a tab in the encoding":         head + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
 		"chunks in HTTP/1.0":            "POST / HTTP/1.0\r\nHost: service.test\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + inner,
 		"a folded line":                 head + "X-Folded: a\r\n b\r\n\r\n",
+		"a line folded by a tab":        head + "X-Folded: a\r\n\tb\r\n\r\n",
 		"a folded length":               head + "Content-Length:\r\n 1\r\n\r\na",
 		"a line that ends without CR":   head + "X-Line: a\n\r\n",
 		"a head that ends without CR":   head + "\n",
