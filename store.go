@@ -316,8 +316,8 @@ type ListResult struct {
 
 // ScopeDeleter is an optional power of a [Store]: to forget a tenant.
 type ScopeDeleter interface {
-	// DeleteScope removes up to Limit records of the scope and all inside of it, live claims
-	// excepted; whatever was protected by them is new afterwards. A Limit of 0 is the store's own bound. A request without a
+	// DeleteScope removes up to Limit records of the scope and all inside of it, live claims and records of a
+	// newer Format excepted; whatever was protected by them is new afterwards. A Limit of 0 is the store's own bound. A request without a
 	// valid scope is refused with [ErrInvalidKey]: none would be everybody's.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
 }

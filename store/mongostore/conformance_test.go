@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/storetest"
@@ -20,12 +22,18 @@ func capabilities() storetest.Capabilities {
 // TestConformance holds a store to the suite. Store and peer are two stores on the same records, of two clients.
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) storetest.Harness {
-		opts := &mongostore.Options{Collection: newCollection(t)}
+		name := newCollection(t)
+		opts := &mongostore.Options{Collection: name}
 		store, err := mongostore.New(t.Context(), database(t), opts)
 		noErr(t, err)
 		peer, err := mongostore.New(t.Context(), otherDatabase(t), opts)
 		noErr(t, err)
-		return storetest.Harness{Store: repeating{store}, Peer: repeating{peer}}
+		newer := func(id everonce.RecordID) {
+			_, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
+				bson.D{{Key: "$set", Value: bson.D{{Key: "f", Value: int32(everonce.FormatVersion + 1)}}}})
+			noErr(t, err)
+		}
+		return storetest.Harness{Store: repeating{store}, Peer: repeating{peer}, Newer: newer}
 	}, capabilities())
 }
 

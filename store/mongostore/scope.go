@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -33,13 +32,12 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		return res, err
 	}
 	over := bson.D{{Key: "$not", Value: bson.A{live}}}
+	known := bson.E{Key: "f", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: everonce.FormatVersion}}}}} // or none that can be read
 	var ids, corrupt bson.A
 	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
-	err = s.scan(ctx, req.Scope, everonce.RecordID{}, bson.D{{Key: "$expr", Value: over}}, hide, func(found *listed) bool {
+	err = s.scan(ctx, req.Scope, everonce.RecordID{}, bson.D{{Key: "$expr", Value: over}, known}, hide, func(found *listed) bool {
 		_, err := found.record()
 		switch {
-		case errors.Is(err, everonce.ErrNewerRecord):
-			return true
 		case len(ids)+len(corrupt) == req.Limit:
 			res.More = true
 			return false
@@ -54,7 +52,7 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		return res, err
 	}
 	remove := func(filter bson.D) error {
-		deleted, err := s.coll.DeleteMany(ctx, filter)
+		deleted, err := s.coll.DeleteMany(ctx, append(filter, known))
 		if err == nil {
 			res.Records += int(deleted.DeletedCount)
 		}

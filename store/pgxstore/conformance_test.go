@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/storetest"
 )
@@ -15,6 +16,13 @@ func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
 		MaxResult: 16 << 20, TxBatch: true,
+	}
+}
+
+// newer makes records of a schema those of a newer version.
+func newer(t testing.TB, schema string) func(everonce.RecordID) {
+	return func(id everonce.RecordID) {
+		mustExec(t, "UPDATE "+schema+".everonce_record SET format = $1 WHERE id = $2", int64(everonce.FormatVersion+1), id[:])
 	}
 }
 
@@ -30,13 +38,14 @@ func TestConformance(t *testing.T) {
 	noErr(t, err)
 	t.Cleanup(pool.Close)
 	storetest.Run(t, func(t testing.TB) storetest.Harness {
-		opts := &pgxstore.Options{Schema: newSchema(t)}
+		schema := newSchema(t)
+		opts := &pgxstore.Options{Schema: schema}
 		store, err := pgxstore.New(pool, opts)
 		noErr(t, err)
 		peer, err := pgxstore.New(pool, opts)
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
-		return storetest.Harness{Store: store, Peer: peer}
+		return storetest.Harness{Store: store, Peer: peer, Newer: newer(t, schema)}
 	}, capabilities())
 }
 
@@ -49,12 +58,13 @@ func TestConformanceSQL(t *testing.T) {
 	db.SetMaxIdleConns(conformanceConns)
 	t.Cleanup(func() { _ = db.Close() })
 	storetest.Run(t, func(t testing.TB) storetest.Harness {
-		opts := &pgxstore.Options{Schema: newSchema(t)}
+		schema := newSchema(t)
+		opts := &pgxstore.Options{Schema: schema}
 		store, err := pgxstore.NewSQL(db, opts)
 		noErr(t, err)
 		peer, err := pgxstore.New(admin(t), opts)
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
-		return storetest.Harness{Store: store, Peer: peer}
+		return storetest.Harness{Store: store, Peer: peer, Newer: newer(t, schema)}
 	}, capabilities())
 }

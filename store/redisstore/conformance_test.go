@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/storetest"
 )
@@ -38,7 +39,12 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) s
 		noErr(t, err)
 		other, err := redisstore.New(t.Context(), peer, &opts)
 		noErr(t, err)
-		return storetest.Harness{Store: store, Peer: other}
+		return storetest.Harness{Store: store, Peer: other, Newer: func(id everonce.RecordID) {
+			for _, part := range []string{"", ":v"} { // of the record and of its saved result, where there is one
+				const set = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('SETRANGE', KEYS[1], 32, ARGV[1])"
+				command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+part, string(rune(everonce.FormatVersion+1)))
+			}
+		}}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlitestore"
 	"github.com/everonce/everonce/store/storetest"
 )
@@ -25,10 +26,16 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 func harness(t testing.TB) storetest.Harness {
 	c := new(clock)
 	path := filepath.Join(t.TempDir(), "records.db")
+	store := open(t, path, sqlitestore.Options{}.WithClock(c.now))
 	return storetest.Harness{
-		Store:   open(t, path, sqlitestore.Options{}.WithClock(c.now)),
+		Store:   store,
 		Peer:    open(t, path, sqlitestore.Options{}.WithClock(c.now)),
 		Advance: c.advance,
+		Newer: func(id everonce.RecordID) {
+			if _, err := store.DB().Exec("UPDATE everonce_record SET format = ? WHERE id = ?", everonce.FormatVersion+1, id[:]); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
 }
 

@@ -1,7 +1,16 @@
 package sqlstore
 
+import (
+	"strconv"
+
+	"github.com/everonce/everonce"
+)
+
 // alive is true of a claim whose lease holds.
 const alive = "(r.state = 1 AND r.lease_until > {now})"
+
+// deletable is true of what forgetting a tenant removes: no live claim, and not what a newer version wrote, which may be one.
+var deletable = "NOT " + alive + " AND r.format <= " + strconv.Itoa(everonce.FormatVersion)
 
 // ripe is true of what a purge may look at. Every row that is due has something to be purged, so that no
 // row stands in the way of those behind it.
@@ -47,7 +56,8 @@ func (w writer) maintenance(s *Statements) {
 	s.List = w.rows("list", 7, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+
 		" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
 	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
-		w.among("{record} AS r WHERE "+selected+" AND NOT "+alive+" ORDER BY r.id LIMIT {6i}")+" AND NOT "+alive)
+		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
+	s.ScopeLeft = w.rows("scope_left", 5, "SELECT 1 FROM {record} AS r WHERE "+selected+" AND "+deletable+" LIMIT 1")
 	s.Health = w.rows("health", 0, "SELECT {now}, count(*) FILTER (WHERE b = 2), count(*) FILTER (WHERE b = 8), count(*) FILTER (WHERE b = 4), "+
 		"count(*) FILTER (WHERE b >= 16), min(updated_at) FILTER (WHERE b = 8) FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r) AS x")
 }

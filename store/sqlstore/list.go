@@ -95,9 +95,6 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	return res, nil
 }
 
-// deletable are the states of what DeleteScope deletes, for List: all but live claims.
-const deletable = int64(1<<everonce.StateReleased | 1<<everonce.StateAbandoned | 1<<everonce.StateCompleted | 1<<everonce.StateTombstone)
-
 // DeleteScope forgets a tenant: see [everonce.ScopeDeleter]. Records that others have locked just then are passed over,
 // and counted as More.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
@@ -120,12 +117,10 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 			return nil
 		}
 		// What others had locked was passed over, and is still to be deleted.
-		left := s.call(s.text.List, append(args, int64(1), deletable)...)
-		left.Each = func(Row) error {
-			res.More = true
-			return nil
-		}
-		return c.Send(ctx, left)
+		left := s.call(s.text.ScopeLeft, args...)
+		err := c.Send(ctx, left)
+		res.More = left.Affected > 0
+		return err
 	})
 	if err != nil {
 		return everonce.DeleteScopeResult{}, err

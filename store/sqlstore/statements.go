@@ -98,9 +98,11 @@ type Statements struct {
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
 	//  List: $7 states to show, as the sum of 1 << state
 	List *Statement
-	// DeleteScope removes up to $6 records that are not live claims. (now)
+	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version. ScopeLeft answers a row if there
+	// is such a record, locked by others or not. (now)
 	//  $1…$6 as for List
 	DeleteScope *Statement
+	ScopeLeft   *Statement
 	// Health answers one row: the time, the counts of live claims, abandoned, released and completed
 	// records, and when the oldest of the abandoned was last written. (now)
 	Health *Statement
@@ -119,7 +121,7 @@ func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.ScopeLeft, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })

@@ -39,6 +39,9 @@ type Harness struct {
 	// Advance moves the store's clock, back too. Nil where the clock can not be moved: Rule02/CallersAnHourOff
 	// has no clock off then, and logs so.
 	Advance func(time.Duration)
+	// Newer makes the record, which is there, one that a newer version has written: of everonce.FormatVersion + 1. Nil
+	// where nothing can do that: the checks of NewerVersion prove nothing then, and log so.
+	Newer func(everonce.RecordID)
 
 	tx   any                                   // a TxHarness, in RunTx
 	over func(s everonce.Store) everonce.Store // puts a planted bug over a store that a check has made
