@@ -296,7 +296,7 @@ type Lister interface {
 type ListRequest struct {
 	// Scope, if set, selects it and all inside of it.
 	Scope Scope
-	// States, if set, selects by [Record.StateAt] at the store's time.
+	// States, if set, selects by [Record.StateAt] at the store's time. A record whose state can not be read is in all of them.
 	States []State
 	// After is the last ID of the page before.
 	After RecordID

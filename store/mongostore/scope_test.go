@@ -114,6 +114,12 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 			t.Errorf("listed: %+v", rec)
 		}
 	}
+	for _, state := range []everonce.State{everonce.StateClaimed, everonce.StateAbandoned} {
+		page, err := s.List(t.Context(), everonce.ListRequest{Scope: scope, States: []everonce.State{state}})
+		if err != nil || len(page.Records) != len(corrupt) {
+			t.Errorf("in the state %v %d records are listed, %v; want the %d of which nobody knows it", state, len(page.Records), err, len(corrupt))
+		}
+	}
 	for _, want := range []int{4, 1} {
 		res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope, Limit: 4})
 		if err != nil || res.Records != want || res.More != (want == 4) {

@@ -35,7 +35,7 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 	wanted := func(rec *everonce.Record) bool {
 		unread := rec.Scope == "" // it may be of this one
 		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && !rec.GoneAt(res.Now) &&
-			(len(req.States) == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
+			(len(req.States) == 0 || rec.State == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
 	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
 		ids = slices.DeleteFunc(ids, func(id everonce.RecordID) bool {
@@ -106,7 +106,7 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 		if err != nil && !isWrongType(err) {
 			return err
 		}
-		if strings.Trim(count, "\x00") == "" || rec.Format > everonce.FormatVersion {
+		if err != nil || strings.Trim(count, "\x00") == "" || rec.Format > everonce.FormatVersion {
 			continue
 		}
 		hash, err := answers[2*i+1].AsStrMap()

@@ -96,7 +96,9 @@ func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...s
 		text, err := res.ToString()
 		switch {
 		case rueidis.IsRedisNil(err):
-		case err != nil && !isWrongType(err):
+		case isWrongType(err):
+			texts[i] = new(string) // text is what the server says about it
+		case err != nil:
 			return nil, err
 		default:
 			texts[i] = &text

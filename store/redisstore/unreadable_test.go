@@ -67,6 +67,12 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	if len(page.Records) != len(want) {
 		t.Errorf("%d of %d records are listed", len(page.Records), len(want))
 	}
+	for _, state := range []everonce.State{everonce.StateClaimed, everonce.StateAbandoned, everonce.StateCompleted} {
+		page, err := s.List(ctx, everonce.ListRequest{Scope: scope, States: []everonce.State{state}})
+		if err != nil || len(page.Records) != len(lost) {
+			t.Errorf("in the state %v %d records are listed, %v; want the %d of which nobody knows it", state, len(page.Records), err, len(lost))
+		}
+	}
 	readable := len(want) - len(lost)
 	if h, err := s.Health(ctx); err != nil || h.Released != int64(readable) {
 		t.Errorf("%d of %d records are counted, %v", h.Released, readable, err)

@@ -161,9 +161,15 @@ func TestACorruptRecordIsNotJudged(t *testing.T) {
 		wants(t, what+": Get", err, everonce.ErrCorruptRecord, claim.Record.ID.Short())
 		_, err = s.Claim(t.Context(), claimOf("a"))
 		wants(t, what+": Claim", err, everonce.ErrCorruptRecord, claim.Record.ID.Short())
-		list, err := s.List(t.Context(), everonce.ListRequest{})
-		if err != nil || len(list.Records) > 1 {
-			t.Errorf("%s: List: %v, %v: it must be found to be dealt with", what, list, err)
+		for state := everonce.StateClaimed; state <= everonce.StateTombstone; state++ { // one whose state is none is in each
+			req := everonce.ListRequest{States: []everonce.State{state}}
+			if damage != "state = 9" {
+				req.States = nil
+			}
+			list, err := s.List(t.Context(), req)
+			if err != nil || len(list.Records) != 1 {
+				t.Errorf("%s: List of %v: %v, %v: it must be found to be dealt with", what, req.States, list, err)
+			}
 		}
 	}
 }

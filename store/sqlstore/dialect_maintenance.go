@@ -36,9 +36,9 @@ func (w writer) skipLocked() string {
 // selected chooses records by range of IDs and by scope. The length is the database's: some count bytes, not letters.
 const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND ({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, length({5t})) = {5t})"
 
-// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone.
+// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state is none.
 const stateBit = "CASE WHEN {gone} THEN 0 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
-	"WHEN r.result_until <= {now} THEN 32 ELSE 16 END"
+	"WHEN r.state <> 4 THEN 62 WHEN r.result_until <= {now} THEN 32 ELSE 16 END"
 
 func (w writer) maintenance(s *Statements) {
 	const drop = "UPDATE {record} AS r SET result_codec = NULL, result_data = NULL, steps = 0, due_at = r.purge_at, rev = r.rev + 1 WHERE "
