@@ -232,6 +232,31 @@ func TestStepsThatAreMissing(t *testing.T) {
 	}
 }
 
+// Steps whose key holds something else are missing all of them.
+func TestStepsOfAnotherTypeAreSettled(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	r, err := everonce.NewReceiver(s, everonce.Refuse, nil)
+	noErr(t, err)
+	key := everonce.Key{Scope: "missing", ID: "all"}
+	rec := claimed(t, s, key)
+	_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+	noErr(t, err)
+	_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateAbandoned))
+	noErr(t, err)
+	steps := redisstore.KeyOf(s, rec.ID) + ":s"
+	command(t, client, "DEL", steps)
+	command(t, client, "SET", steps, "x")
+	noErr(t, r.Settle(t.Context(), key, everonce.Settlement{Verdict: everonce.SettleNotDone}))
+	res, err := everonce.Do(t.Context(), r, key, func(ctx context.Context, a *everonce.Attempt) (int, error) {
+		return everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 1, nil })
+	})
+	if res.Outcome != everonce.Executed {
+		t.Errorf("once settled: %v, %v", res.Outcome, err)
+	}
+}
+
 // A claim that is refused because steps are missing leaves the record as it was: neither claimed, nor of a later attempt.
 func TestAClaimThatMissesStepsWritesNothing(t *testing.T) {
 	t.Parallel()

@@ -72,7 +72,10 @@ elseif not (settle or take == '1' and unknown == '') then
   return answer(5)
 end
 
-if settle then steps = math.min(steps, redis.call('HLEN', KEYS[3])) end -- what the missing ones did is for who settles to find out
+if settle and steps > 0 then -- what the missing ones did is for who settles to find out
+  if redis.call('TYPE', KEYS[3]).ok ~= 'hash' then redis.call('DEL', KEYS[3]) end
+  steps = math.min(steps, redis.call('HLEN', KEYS[3]))
+end
 local told = answer(1)
 if state == 1 then class = '' end -- its lease ended it, not an error
 if asked ~= '' then
