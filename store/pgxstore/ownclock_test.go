@@ -1,0 +1,33 @@
+package pgxstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/storetest"
+)
+
+// TestConformanceByAnotherClock holds a store to the suite on a server whose clock is years from that of this process, stands still, and
+// is moved (rule 2). Sessions find the clock_timestamp() of their schema before the server's own.
+func TestConformanceByAnotherClock(t *testing.T) {
+	const conns = 8
+	storetest.Run(t, func(t testing.TB) storetest.Harness {
+		schema := newSchema(t)
+		mustExec(t, "CREATE TABLE "+schema+".clock AS SELECT timestamptz '2040-05-04 03:02:01+00' AS at")
+		mustExec(t, "CREATE FUNCTION "+schema+".clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM "+schema+".clock'")
+		pool := newPool(t, func(config *pgx.ConnConfig) { config.RuntimeParams["search_path"] = schema + ", pg_catalog" }, conns)
+		opts := &pgxstore.Options{Schema: schema}
+		store, err := pgxstore.New(pool, opts)
+		noErr(t, err)
+		peer, err := pgxstore.New(pool, opts)
+		noErr(t, err)
+		noErr(t, store.Migrate(t.Context()))
+		advance := func(d time.Duration) {
+			mustExec(t, "UPDATE "+schema+".clock SET at = at + make_interval(secs => $1)", d.Seconds())
+		}
+		return storetest.Harness{Store: store, Peer: peer, Advance: advance, Newer: newer(t, schema)}
+	}, capabilities())
+}
