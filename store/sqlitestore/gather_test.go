@@ -1,11 +1,16 @@
 package sqlitestore
 
 import (
+	"fmt"
+	"path/filepath"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/everonce/everonce"
 )
 
 // pausedBefore is how long a transaction waits of which n writes have come since the last one, in the time that has gone by.
@@ -39,6 +44,36 @@ func TestOnlyWritesThatComeOftenAreWaitedFor(t *testing.T) {
 			if got := g.pausedBefore(&came, c.since-time.Since(g.at)%time.Hour, c.came); got != c.want {
 				t.Errorf("%s: a pause of %v, want %v", c.name, got, c.want)
 			}
+		}
+	})
+}
+
+// Where each write has a commit of its own, to wait for others spares none.
+func TestAWriteWithACommitOfItsOwnWaitsForNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where time goes by while everybody waits, and then alone
+		s, err := Open(filepath.Join(t.TempDir(), "records.db"), &Options{GroupLimit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for n := range 8 {
+					key := everonce.Key{Scope: "gather", ID: fmt.Sprint(i, n)}
+					_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("64 writes waited for %v", waited)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -97,7 +97,9 @@ func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn
 func (g *grouper) run() {
 	var batch []*write
 	for {
-		g.gather.before(&g.came, len(batch))
+		if g.limit > 1 { // others could share the next commit
+			g.gather.before(&g.came, len(batch))
+		}
 		if !g.turn.enterUnless(g.hurry) {
 			g.refuse()
 			return
