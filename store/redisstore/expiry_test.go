@@ -196,6 +196,23 @@ func TestPartsThatAreMissing(t *testing.T) {
 	}
 }
 
+// As many steps as there may be, whose number has a byte more, end with the result too.
+func TestMaxStepsEndWithTheResult(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	rec := claimed(t, s, testKey)
+	for i := range everonce.MaxSteps {
+		_, err := s.SaveStep(t.Context(), stepOf(&rec, fmt.Sprint(i)))
+		noErr(t, err)
+	}
+	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	if ends, err := command(t, client, "PTTL", redisstore.KeyOf(s, rec.ID)+":s").ToInt64(); err != nil || ends < 0 {
+		t.Errorf("the steps have %d ms left, %v; want an end", ends, err)
+	}
+}
+
 // Nobody goes on with a record whose steps are missing: what they did would be done again. It can be looked at, and settled.
 func TestStepsThatAreMissing(t *testing.T) {
 	t.Parallel()

@@ -222,6 +222,11 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 		_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 		noErr(t, err)
 		judge("a step", &rec)
+		again := req
+		again.Lifetime.Remember += time.Hour
+		_, err = s.Claim(t.Context(), again)
+		noErr(t, err)
+		judge("the claim, repeated", &rec)
 		_, err = s.Renew(t.Context(), renewalOf(&rec))
 		noErr(t, err)
 		judge("a renewal", &rec)

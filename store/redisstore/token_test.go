@@ -17,9 +17,7 @@ func TestTokensKeepAllDigits(t *testing.T) {
 	s := newStore(t, client, nil)
 	rec := claimed(t, s, testKey)
 	ahead := everonce.Token(time.Now().Add(24*365*time.Hour).UnixMicro())/1000*1000 + 987
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(ahead))
-	command(t, client, "SETRANGE", redisstore.KeyOf(s, rec.ID), "8", string(b[:]))
+	command(t, client, "SETRANGE", redisstore.KeyOf(s, rec.ID), "8", word(uint64(ahead)))
 	rec.Token = ahead
 	for i := range everonce.Token(5) {
 		_, err := s.Renew(t.Context(), renewalOf(&rec))
@@ -45,3 +43,37 @@ func TestTokensKeepAllDigits(t *testing.T) {
 		t.Errorf("the token of a new key is %d: not the clock in microseconds", done.Token)
 	}
 }
+
+// A record that is gone has a token that is ahead of the server's clock: what follows it has a larger one (rule 3).
+func TestTokensGrowOverWhatIsGone(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	for what, follow := range map[string]func(key everonce.Key) error{
+		"a claim": func(key everonce.Key) error {
+			_, err := s.Claim(t.Context(), claimOf(key))
+			return err
+		},
+		"a release of a claim that is on its way": func(key everonce.Key) error {
+			_, err := s.Release(t.Context(), everonce.ReleaseRequest{
+				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: life,
+			})
+			return err
+		},
+	} {
+		key := everonce.Key{Scope: "gone", ID: what}
+		rec := claimed(t, s, key)
+		_, err := s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+		noErr(t, err)
+		ahead := everonce.Token(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+		command(t, client, "SETRANGE", redisstore.KeyOf(s, rec.ID), "0", word(1)+word(uint64(ahead))) // last written in 1970
+		noErr(t, follow(key))
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		if err != nil || !got.Found || got.Record.Token <= ahead {
+			t.Errorf("%s: the token went from %d to %d, %v", what, ahead, got.Record.Token, err)
+		}
+	}
+}
+
+// word is a number as it stands in a record.
+func word(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
