@@ -1,0 +1,54 @@
+package mongostore_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// A record that was read, removed, and made anew before it is written has come to the same revision again: what was decided about the one is not
+// written over the other, whose attempt is alive.
+func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	opts := &mongostore.Options{Collection: name}
+	s, err := mongostore.New(t.Context(), db, opts)
+	noErr(t, err)
+	key := everonce.Key{Scope: "orders", ID: "7"}
+	claim := func() everonce.ClaimRequest {
+		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	}
+	req := claim()
+	res, err := s.Claim(t.Context(), req)
+	noErr(t, err)
+	_, err = s.Release(t.Context(), everonce.ReleaseRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, State: everonce.StateReleased, Lifetime: req.Lifetime})
+	noErr(t, err)
+
+	anew := claim()
+	var once sync.Once
+	late, err := mongostore.New(t.Context(), connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName != "update" {
+			return
+		}
+		once.Do(func() { // between its reading and its writing
+			_, err := db.Collection(name).DeleteOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: req.ID[:]}}})
+			noErr(t, err)
+			res, err := s.Claim(t.Context(), anew)
+			noErr(t, err)
+			_, err = s.Renew(t.Context(), everonce.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: anew.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
+			noErr(t, err)
+		})
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	noErr(t, err)
+	res, err = late.Claim(t.Context(), claim())
+	if err != nil || res.Decision != everonce.DecideInProgress || res.Record.Nonce != anew.Nonce {
+		t.Errorf("%v, %v; want the other attempt in progress", res.Decision, err)
+	}
+}
