@@ -27,6 +27,15 @@ func harness(t testing.TB) storetest.Harness {
 	c := new(clock)
 	path := filepath.Join(t.TempDir(), "records.db")
 	store := open(t, path, sqlitestore.Options{}.WithClock(c.now))
+	t.Cleanup(func() { // whatever a test has done, a purge comes to each record when it has something to do about it, and not before
+		var wrong int
+		if err := store.DB().QueryRow(`SELECT count(*) FROM everonce_record WHERE due_at IS NOT CASE WHEN purge_at IS NULL THEN NULL
+			WHEN state = 1 AND lease_until > purge_at THEN lease_until
+			WHEN state = 4 AND (result_codec IS NOT NULL OR result_data IS NOT NULL OR steps > 0) THEN result_until
+			ELSE purge_at END`).Scan(&wrong); err != nil || wrong > 0 {
+			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
+		}
+	})
 	return storetest.Harness{
 		Store:   store,
 		Peer:    open(t, path, sqlitestore.Options{}.WithClock(c.now)),

@@ -20,22 +20,35 @@ func purgeChecks() []check {
 			e.pass(short)
 			e.is("Renew", a.renew(a.renewal()), nil)
 			second := e.get(a.key()).PurgeAt
+			e.pass(short)
 			a.stepped("mail", everonce.StepOpen)
 			third := e.get(a.key()).PurgeAt
-			if !second.After(first) || third.Before(second) {
+			if !second.After(first) || !third.After(second) {
 				e.Errorf("the removal is at %v, after a renewal %v, after a step %v; want growth", first, second, third)
 			}
 		}},
 		{name: "Rule13/ALiveClaimIsNeverGone", run: func(e *env) {
-			req := claimReq(e.key())
-			req.ExpireUnsettled = true
-			req.Lifetime = everonce.Lifetime{Retention: short}
-			a := e.claimed(req)
-			e.pass(short)
-			e.purge()
-			e.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
-			a.req.Lifetime = forLong
-			a.completed("done")
+			for _, write := range []func(*attempt){
+				func(*attempt) {},
+				func(a *attempt) { e.is("Renew", a.renew(a.renewal()), nil) },
+				func(a *attempt) { a.stepped("mail", everonce.StepOpen) },
+				func(a *attempt) {
+					a.req.Lifetime = forLong
+					a.completed("done")
+				},
+			} {
+				req := claimReq(e.key())
+				req.ExpireUnsettled = true
+				req.Lifetime = everonce.Lifetime{Retention: short}
+				a := e.claimed(req)
+				e.pass(short)
+				e.purge()
+				e.decided(a.taking(everonce.TakeAbandoned), everonce.DecideInProgress)
+				write(a)
+				e.pass(short)
+				e.purge()
+				e.get(a.key())
+			}
 		}},
 		{name: "Rule13/ResultsGoAtRetentionRecordsAfterRemember", run: checkResultsGo},
 		{name: "Rule13/PurgeIsBounded", run: checkPurgeBounded},
@@ -124,6 +137,13 @@ func checkResultsGo(e *env) {
 	if _, err := e.s.Complete(e.ctx, refusal); err != nil {
 		e.Fatalf("Complete with a refusal: %v", err)
 	}
+	bare := e.claimed(claimReq(e.key())) // of which there is nothing to let go but its steps
+	bare.stepped("mail", everonce.StepDone)
+	elided := bare.completion("")
+	elided.Result, elided.Lifetime = everonce.SavedResult{Kind: everonce.ResultElided}, done.req.Lifetime
+	if _, err := e.s.Complete(e.ctx, elided); err != nil {
+		e.Fatalf("Complete without a result: %v", err)
+	}
 	keep := e.claimed(claimReq(e.key()))
 	keep.stepped("mail", everonce.StepDone)
 	keep.completed("kept")
@@ -136,6 +156,9 @@ func checkResultsGo(e *env) {
 	checkExpiredRefusal(e, refused)
 	e.purge()
 	checkExpiredRefusal(e, refused)
+	if n := len(e.get(bare.key()).Steps); n > 0 {
+		e.Errorf("after the retention there are %d steps of an operation whose result was not kept, want none", n)
+	}
 	rec := e.get(done.key())
 	if len(rec.Result.Data) > 0 || len(rec.Steps) > 0 {
 		e.Errorf("after the retention there are %d bytes and %d steps, want none", len(rec.Result.Data), len(rec.Steps))
