@@ -69,6 +69,10 @@ func purgeChecks() []check {
 			want.Attempt, want.Steps, want.Result, want.LastError, want.Fingerprint = 1, nil, everonce.SavedResult{}, "", fingerprintB
 			want.CreatedAt, want.Previous = want.UpdatedAt, everonce.Previous{}
 			e.same("the new record", e.get(a.key()), want)
+			b.stepped("mail", everonce.StepOpen)
+			if s := e.get(a.key()).Steps; len(s) != 1 || s[0].State != everonce.StepOpen {
+				e.Errorf("a step of the new record has met that of the old one: %+v", s)
+			}
 		}},
 		{name: "Rule13/AReclaimedKeySurvivesAPurge", run: checkReclaimed},
 		{name: "Rule13/ALateCompletionSurvivesAPurge", run: checkCompletionMeetsPurge},

@@ -236,4 +236,9 @@ func checkPutBack(e *env) {
 		e.decided(a.taking(everonce.TakeNone), everonce.DecideAbandoned)
 		e.refused(b.req, everonce.ErrAttemptEnded)
 	}
+	live := e.claimed(claimReq(e.key()))
+	e.release(byNonce(e.claimed(live.taking(everonce.TakeForced)).req))
+	if state := e.rec(live).State; state != everonce.StateAbandoned {
+		e.Errorf("the live claim that a retracted claim had taken over by force is %v, want abandoned: nobody knows what its work has done", state)
+	}
 }
