@@ -36,7 +36,8 @@ func (e Ending) String() string {
 
 // Save says what becomes of a key, by the status of the answer: "201", or a class from "2xx" to "5xx". The status
 // itself counts before its class, and what is not named is as in [DefaultSave]. So Save{"409": Released} is the
-// default but for one status, and Save{"5xx": Saved} is it for a class.
+// default but for one status, and Save{"5xx": Saved} is it for a class. A 2xx can not be Released: it says that the request took
+// effect, and every repetition would do that again. A handler that answers so and did nothing calls [NotDone].
 type Save map[string]Ending
 
 // DefaultSave returns the default, to be read, or changed: what is done, moved or refused for good is saved. 401, 403,
@@ -82,6 +83,12 @@ func (s Save) checked() (by saves, err error) {
 			if at := &by[status-firstStatus]; from == to || *at == 0 { // what is set already is of a status itself
 				*at = e
 			}
+		}
+	}
+	for i, e := range by[:300-firstStatus] {
+		if e == Released {
+			return by, fmt.Errorf("%w: Save releases %d, a success: every repetition would take effect again. A handler that did nothing says so by NotDone",
+				everonce.ErrInvalidArgument, firstStatus+i)
 		}
 	}
 	return by, nil

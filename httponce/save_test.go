@@ -58,6 +58,20 @@ func TestSaveOverDefault(t *testing.T) {
 	}
 }
 
+// What succeeded is not run again by every repetition, because of a table: not by a status, nor by what a class leaves to it.
+func TestSaveReleasesNoSuccess(t *testing.T) {
+	for name, s := range map[string]Save{
+		"a status": {"200": Released}, "the last one": {"299": Released}, "a class": {"2xx": Released}, "the rest of a class": {"2xx": Released, "200": Saved},
+	} {
+		if _, err := s.checked(); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := (Save{"2xx": Unknown, "300": Released}).checked(); err != nil {
+		t.Errorf("of what may be: %v", err)
+	}
+}
+
 func TestSaveNames(t *testing.T) {
 	for _, name := range []string{"", "1xx", "6xx", "4XX", "xx", "x", "4x", "4xxx", "199", "600", "99", "1000", "0200", "+20", "-20", "20 ", " 20", "2.0", "abc", "2ab", "20x"} {
 		if _, err := (Save{name: Saved}).checked(); !errors.Is(err, everonce.ErrInvalidArgument) {
