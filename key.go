@@ -32,7 +32,8 @@ type Key struct {
 }
 
 // Scope is a list of parts in one string: a tenant and a route, say. Build it with [ScopeOf]; a
-// constant without "/" and "%" is a scope of one part as it stands.
+// constant without "/" and "%" is a scope of one part as it stands. An empty part is refused where a
+// key is used: whose tenant was never set would otherwise share one scope, and each other's results.
 //
 // Scopes are stored in clear, so that an operator can list and delete what belongs to one tenant:
 // put no secret into them. A credential that serves as the principal must be hashed first.
@@ -87,7 +88,15 @@ func (s Scope) Within(outer Scope) bool {
 }
 
 // Validate reports why no key can have the scope, as [Key.Validate] does.
-func (s Scope) Validate() error { return validateName("scope", string(s), MaxScopeLen) }
+func (s Scope) Validate() error {
+	if err := validateName("scope", string(s), MaxScopeLen); err != nil {
+		return err
+	}
+	if s[0] == '/' || s[len(s)-1] == '/' || strings.Contains(string(s), "//") {
+		return fmt.Errorf("%w: the scope has an empty part", ErrInvalidKey)
+	}
+	return nil
+}
 
 // root returns the first part, still encoded.
 func (s Scope) root() string {

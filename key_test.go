@@ -90,6 +90,10 @@ func TestKeyValidate(t *testing.T) {
 		{"not UTF-8", keyOf("abc\xff"), "ID is not valid UTF-8 at byte 3"},
 		{"cut UTF-8", keyOf("ü\xc3"), "ID is not valid UTF-8 at byte 2"},
 		{"scope not UTF-8", everonce.Key{Scope: "\xff", ID: "x"}, "scope is not valid UTF-8 at byte 0"},
+		{"an empty first part", everonce.Key{Scope: everonce.ScopeOf("", "orders"), ID: "x"}, "scope has an empty part"},
+		{"an empty part", everonce.Key{Scope: everonce.ScopeOf("acme", "", "orders"), ID: "x"}, "scope has an empty part"},
+		{"an empty last part", everonce.Key{Scope: everonce.ScopeOf("acme", ""), ID: "x"}, "scope has an empty part"},
+		{"slashes inside of a part", everonce.Key{Scope: everonce.ScopeOf("/", "//a/"), ID: "x"}, ""},
 		{"scope with a control character", everonce.Key{Scope: "a\rb", ID: "x"}, "scope has a control character at byte 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
