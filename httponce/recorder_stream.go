@@ -70,9 +70,18 @@ func (r *recorder) outgrow(p []byte, s string) (int, error) {
 	return r.writeStringThrough(s)
 }
 
+// overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http, which
+// was not given what was refused, would take what follows.
+func (r *recorder) overrun() bool {
+	return r.mode == modeStream && r.declared >= 0 && r.written > r.declared
+}
+
 func (r *recorder) writeThrough(p []byte) (int, error) {
-	if r.mode == modeDrop {
+	switch {
+	case r.mode == modeDrop:
 		return len(p), nil
+	case len(p) > 0 && r.overrun():
+		return 0, http.ErrContentLength
 	}
 	if !r.enter() {
 		return 0, errAnswered
@@ -83,7 +92,7 @@ func (r *recorder) writeThrough(p []byte) (int, error) {
 
 func (r *recorder) writeStringThrough(s string) (int, error) {
 	w, ok := r.w.(interface{ WriteString(string) (int, error) })
-	if !ok || r.mode == modeDrop {
+	if !ok || r.mode == modeDrop || r.overrun() {
 		return r.writeThrough([]byte(s))
 	}
 	if !r.enter() {

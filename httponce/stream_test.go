@@ -269,3 +269,22 @@ func TestWritesThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// What was refused counts in the stream that follows, too: net/http takes nothing more of who has written too much.
+func TestWhatWasRefusedCountsInAStream(t *testing.T) {
+	h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1")
+		for range 2 {
+			if n, err := w.Write([]byte("ab")); n != 0 || !errors.Is(err, http.ErrContentLength) {
+				t.Errorf("Write: %d, %v", n, err)
+			}
+			w.(http.Flusher).Flush()
+			if n, err := io.WriteString(w, "c"); n != 0 || !errors.Is(err, http.ErrContentLength) {
+				t.Errorf("WriteString: %d, %v", n, err)
+			}
+		}
+	})
+	if body := bodyOf(t, again(h, "k")); body != "" {
+		t.Errorf("the client got %q", body)
+	}
+}
