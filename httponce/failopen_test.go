@@ -11,6 +11,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/oncetest"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 // The trap of peers that fail open when the store is down: nothing runs unprotected, the client is told
@@ -158,4 +159,36 @@ func TestFailOpenHasTheServersContext(t *testing.T) {
 			t.Errorf("it got %+v, and told was %+v", g, svc.told())
 		}
 	})
+}
+
+// wrongStore is a store whose claims fail with an error.
+type wrongStore struct {
+	everonce.Store
+	err error
+}
+
+func (s wrongStore) Claim(context.Context, everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	return everonce.ClaimResult{}, s.err
+}
+
+// A store that answers, and says that something is wrong with it, is not down: nothing fails open for as long as that stays so.
+func TestNothingFailsOpenWhereTheStoreAnswers(t *testing.T) {
+	const unreadable = "record-unreadable"
+	for wrong, problem := range map[error]string{
+		everonce.ErrIdentity: "store-unavailable", everonce.ErrSchema: "store-unavailable",
+		everonce.ErrCorruptRecord: unreadable, everonce.ErrNewerRecord: unreadable, everonce.ErrUndecodable: unreadable,
+	} {
+		recv, err := everonce.NewReceiver(wrongStore{memstore.New(nil), wrong}, everonce.Refuse, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{Route: httponce.Route{FailOpen: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Errorf("%v: the handler was called", wrong) }))
+		if g := read(t, again(h, "k")); g.status != http.StatusServiceUnavailable || g.problem != problem {
+			t.Errorf("%v: it got %+v", wrong, g)
+		}
+	}
 }

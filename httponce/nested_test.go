@@ -9,6 +9,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/oncetest"
 )
 
 // A handler that is protected twice with the same key is a fault of the program: it is told clearly, and does
@@ -50,6 +51,19 @@ func TestProtectedInsideOfAnother(t *testing.T) {
 	}
 	if g := outer.post("k"); g.status != 201 || g.mark != "true" || inner.ran() != 2 {
 		t.Errorf("and then %+v, after %d calls", g, inner.ran())
+	}
+}
+
+// Nor is it that the inner one's key is in use.
+func TestProtectedInsideOfAnotherWhileTheInnerOneRuns(t *testing.T) {
+	inner := newService(t, setup{handle: answers(201, "paid")})
+	outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP})
+	inner.fail(always(oncetest.FailBefore, oncetest.OpRelease))
+	inner.claim("k")
+	for range 2 {
+		if g := outer.post("k"); g.status != 409 || g.problem != "in-progress" || g.mark != "" {
+			t.Errorf("it got %+v", g)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -175,5 +176,20 @@ func TestPiecesInATransaction(t *testing.T) {
 	}
 	if n := db.count("charge"); n != 1 {
 		t.Errorf("%d charges", n)
+	}
+}
+
+// A large answer is kept whole though its client has gone before it was written.
+func TestPiecesSurviveTheClient(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		leave()
+		_, _ = io.WriteString(w, noise(300<<10))
+	})
+	r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader("{}"))
+	r.Header.Set("Idempotency-Key", "k")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if res := again(h, "k"); bodyOf(t, res) != noise(300<<10) || res.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the replay: %v", res)
 	}
 }

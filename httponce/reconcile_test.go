@@ -29,7 +29,7 @@ func TestReconciledAnswers(t *testing.T) {
 		answer httponce.Answer
 		want   got
 	}{
-		"whole":    {httponce.Answer{Status: 201, Body: []byte("paid"), Header: http.Header{"Location": {"/payments/1"}, "Set-Cookie": {"session=1"}}}, created.marked("true")},
+		"whole":    {httponce.Answer{Status: 201, Body: []byte("paid"), Header: http.Header{"Location": {"/payments/1"}, "Set-Cookie": {"session=1"}, "set-cookie": {"session=1"}}}, created.marked("true")},
 		"a status": {httponce.Answer{Status: 204}, got{status: 204, mark: "true"}},
 		"nothing":  {httponce.Answer{}, got{status: 200, mark: "true"}},
 		"a body":   {httponce.Answer{Body: []byte("paid")}, got{status: 200, body: "paid", mark: "true"}},
@@ -40,7 +40,7 @@ func TestReconciledAnswers(t *testing.T) {
 			svc.post("k")
 			for _, outcome := range []everonce.Outcome{everonce.Executed, everonce.Replayed} {
 				g := svc.post("k")
-				if g.status != c.want.status || g.body != c.want.body || g.location != c.want.location || g.mark != c.want.mark || g.header.Get("Set-Cookie") != "" {
+				if g.status != c.want.status || g.body != c.want.body || g.location != c.want.location || g.mark != c.want.mark || g.header.Get("Set-Cookie") != "" || g.header["set-cookie"] != nil {
 					t.Errorf("%v: it got %+v, want %+v", outcome, g, c.want)
 				}
 				if told := svc.told(); told.Outcome != outcome || told.Status != c.want.status {

@@ -113,6 +113,15 @@ func guardedOutcomes() []outcomeCase {
 			},
 		},
 		{
+			name: "in progress, and the receiver says when to come back", outcome: everonce.InProgress, want: problemOf(409, "in-progress", "7"), runs: 0,
+			setup: setup{handle: paid, core: everonce.Options{RetryAfter: 7 * time.Second}},
+			do: func(svc *service) got {
+				svc.fail(always(oncetest.FailBefore, oncetest.OpComplete, oncetest.OpRelease))
+				svc.claim("k")
+				return svc.post("k")
+			},
+		},
+		{
 			name: "another body", outcome: everonce.Mismatch, setup: setup{handle: paid}, want: problemOf(422, "key-reused", ""), runs: 1,
 			do: func(svc *service) got {
 				svc.post("k")

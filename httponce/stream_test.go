@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 )
 
@@ -286,5 +287,20 @@ func TestWhatWasRefusedCountsInAStream(t *testing.T) {
 	})
 	if body := bodyOf(t, again(h, "k")); body != "" {
 		t.Errorf("the client got %q", body)
+	}
+}
+
+// Nothing is added to what was streamed by an attempt that has lost its lease: no problem's text stands behind it.
+func TestALostLeaseAddsNothingToAStream(t *testing.T) {
+	var svc *service
+	svc = newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "mine")
+		w.(http.Flusher).Flush()
+		if err := svc.recv.Settle(r.Context(), keyOf("k"), everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true}); err != nil {
+			t.Error(err)
+		}
+	}})
+	if g := svc.post("k"); g.status != http.StatusOK || g.body != "mine" || svc.told().Outcome != everonce.LeaseLost {
+		t.Errorf("it got %+v, told was %+v", g, svc.told())
 	}
 }

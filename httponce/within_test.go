@@ -268,40 +268,46 @@ func TestTrapACompletionSurvivesTheClient(t *testing.T) {
 
 // The handler's context is its attempt's: its values, its own deadline, and an end when the handler has returned.
 func TestTheContextOfAHandler(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		type key struct{}
-		var kept, unused context.Context
-		h := protected(t, &httponce.Options{Route: httponce.Route{Deadline: time.Minute}}, func(w http.ResponseWriter, r *http.Request) {
-			defer w.WriteHeader(http.StatusNoContent)
-			ctx := r.Context()
-			if ctx.Value(key{}) != "value" {
-				t.Error("the values of the request's context are lost")
+	for _, withClient := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			type key struct{}
+			var kept, unused context.Context
+			h := protected(t, &httponce.Options{Route: httponce.Route{Deadline: time.Minute, EndWithClient: withClient}}, func(w http.ResponseWriter, r *http.Request) {
+				defer w.WriteHeader(http.StatusNoContent)
+				ctx := r.Context()
+				if ctx.Value(key{}) != "value" {
+					t.Error("the values of the request's context are lost")
+				}
+				if r.Header.Get("Idempotency-Key") == "unused" {
+					unused = ctx
+					return
+				}
+				if end, ok := ctx.Deadline(); !ok || time.Until(end) != time.Minute {
+					t.Errorf("Deadline: %v, %v", end, ok)
+				}
+				child, cancel := context.WithCancel(ctx)
+				defer cancel()
+				kept = ctx
+				if ctx.Err() != nil || context.Cause(ctx) != nil {
+					t.Error(ctx.Err(), context.Cause(ctx))
+				}
+				select {
+				case <-child.Done():
+				case <-time.After(time.Hour):
+					t.Error("its deadline did not come")
+				}
+				if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(child), context.DeadlineExceeded) {
+					t.Error(ctx.Err(), context.Cause(child))
+				}
+			})
+			for _, k := range []string{"k", "unused"} {
+				r := httptest.NewRequestWithContext(context.WithValue(t.Context(), key{}, "value"), "POST", "/", nil)
+				r.Header.Set("Idempotency-Key", k)
+				h.ServeHTTP(httptest.NewRecorder(), r)
 			}
-			if r.Header.Get("Idempotency-Key") == "unused" {
-				unused = ctx
-				return
-			}
-			if end, ok := ctx.Deadline(); !ok || time.Until(end) != time.Minute {
-				t.Errorf("Deadline: %v, %v", end, ok)
-			}
-			child, cancel := context.WithCancel(ctx)
-			defer cancel()
-			kept = ctx
-			if ctx.Err() != nil || context.Cause(ctx) != nil {
-				t.Error(ctx.Err(), context.Cause(ctx))
-			}
-			<-child.Done()
-			if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(context.Cause(child), context.DeadlineExceeded) {
-				t.Error(ctx.Err(), context.Cause(child))
+			if kept.Err() == nil || unused.Err() == nil {
+				t.Errorf("the contexts of handlers that have returned: %v, %v", kept.Err(), unused.Err())
 			}
 		})
-		for _, k := range []string{"k", "unused"} {
-			r := httptest.NewRequestWithContext(context.WithValue(t.Context(), key{}, "value"), "POST", "/", nil)
-			r.Header.Set("Idempotency-Key", k)
-			h.ServeHTTP(httptest.NewRecorder(), r)
-		}
-		if kept.Err() == nil || unused.Err() == nil {
-			t.Errorf("the contexts of handlers that have returned: %v, %v", kept.Err(), unused.Err())
-		}
-	})
+	}
 }
