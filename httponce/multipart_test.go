@@ -7,17 +7,19 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+
+	"github.com/everonce/everonce/httponce"
 )
 
 // The files of a form that a handler has read are removed, as net/http removes those of its own requests: where it ran
 // unprotected too.
 func TestFormFilesAreRemoved(t *testing.T) {
-	for name, down := range map[string]bool{"protected": false, "the store is down": true} {
-		t.Run(name, func(t *testing.T) { formFilesAreRemoved(t, down) })
-	}
+	t.Run("protected", func(t *testing.T) { formFilesAreRemoved(t, false, false) })
+	t.Run("the store is down", func(t *testing.T) { formFilesAreRemoved(t, true, false) })
+	t.Run("in a transaction", func(t *testing.T) { formFilesAreRemoved(t, false, true) })
 }
 
-func formFilesAreRemoved(t *testing.T, down bool) {
+func formFilesAreRemoved(t *testing.T, down, tx bool) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	var form bytes.Buffer
@@ -28,14 +30,21 @@ func formFilesAreRemoved(t *testing.T, down bool) {
 	}
 	_, _ = part.Write(make([]byte, 10_000))
 	m.Close()
-	svc := newService(t, setup{opts: openRoute(), handle: func(_ http.ResponseWriter, r *http.Request) {
+	s := setup{opts: openRoute(), handle: func(_ http.ResponseWriter, r *http.Request) {
 		if err := r.ParseMultipartForm(10); err != nil {
 			t.Error(err)
 		}
 		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 			t.Errorf("the form is not on the disk: %v, %v", files, err)
 		}
-	}})
+	}}
+	if tx {
+		s.opts, s.handleTx = httponce.Options{}, func(w http.ResponseWriter, r *http.Request, _ *dbTx) error {
+			s.handle(w, r)
+			return nil
+		}
+	}
+	svc := newService(t, s)
 	if down {
 		svc.fail(everything)
 	}

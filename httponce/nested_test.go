@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
@@ -56,15 +57,17 @@ func TestProtectedInsideOfAnother(t *testing.T) {
 
 // Nor is it that the inner one's key is in use.
 func TestProtectedInsideOfAnotherWhileTheInnerOneRuns(t *testing.T) {
-	inner := newService(t, setup{handle: answers(201, "paid")})
-	outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP})
-	inner.fail(always(oncetest.FailBefore, oncetest.OpRelease))
-	inner.claim("k")
-	for range 2 {
-		if g := outer.post("k"); g.status != 409 || g.problem != "in-progress" || g.mark != "" {
-			t.Errorf("it got %+v", g)
+	synctest.Test(t, func(t *testing.T) {
+		inner := newService(t, setup{handle: answers(201, "paid")})
+		outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP})
+		inner.fail(always(oncetest.FailBefore, oncetest.OpRelease))
+		inner.claim("k")
+		for range 2 {
+			if g := outer.post("k"); g.status != 409 || g.problem != "in-progress" || g.mark != "" {
+				t.Errorf("it got %+v", g)
+			}
 		}
-	}
+	})
 }
 
 // So it is inside of a transaction, on another store.

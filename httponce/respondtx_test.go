@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -208,6 +209,20 @@ func TestEveryOutcomeHasAnAnswer(t *testing.T) {
 			if !seen[o] && !m.without[o] {
 				t.Errorf("%s: no case ends with %v", mode, o)
 			}
+		}
+	}
+}
+
+// An answer that is larger than what is kept of one is held until the commit, too: nothing of it is sent where that fails.
+func TestALargeAnswerWaitsForTheCommit(t *testing.T) {
+	text := strings.Repeat("x", 100)
+	for _, err := range []error{nil, errBug} {
+		svc := newService(t, setup{opts: httponce.Options{Route: httponce.Route{MaxAnswer: 10}}, handleTx: charges(201, text, err)})
+		switch g := svc.post("k"); {
+		case err == nil && (g.status != 201 || g.body != text):
+			t.Errorf("it got %+v", g)
+		case err != nil && (g.status != 503 || g.problem != "not-done"):
+			t.Errorf("of what was rolled back it got %+v", g)
 		}
 	}
 }

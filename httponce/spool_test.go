@@ -76,3 +76,17 @@ func TestMaxSpool(t *testing.T) {
 		t.Errorf("when there was room again it got %+v", g)
 	}
 }
+
+// A request without a key gives its room back, too: that of a handler in a transaction.
+func TestMaxSpoolWithoutAKey(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	svc := newService(t, setup{
+		opts:     httponce.Options{MaxSpool: int64(len(large)), Route: httponce.Route{MaxBody: int64(len(large))}},
+		handleTx: charges(201, "paid", nil),
+	})
+	for range 3 {
+		if res := send(svc, "POST", "/payments", large); res.StatusCode != http.StatusCreated {
+			t.Errorf("it got %d", res.StatusCode)
+		}
+	}
+}
