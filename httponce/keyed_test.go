@@ -204,3 +204,16 @@ func TestKeysCanNotInjectHeaders(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// The method is a part of a key's scope: one key with two methods is two operations, and no mismatch.
+func TestMethodsAreScopes(t *testing.T) {
+	h, calls := counted(t, nil)
+	for i, method := range []string{http.MethodPost, http.MethodPatch} {
+		for _, mark := range []string{"", "true"} {
+			res := send(h, method, "/orders/1", "{}", "Idempotency-Key", "k")
+			if body := bodyOf(t, res); body != fmt.Sprintf("call %d", i+1) || res.Header.Get("Idempotent-Replayed") != mark || *calls != i+1 {
+				t.Errorf("%s got %d %q %v", method, res.StatusCode, body, res.Header)
+			}
+		}
+	}
+}
