@@ -193,3 +193,17 @@ func TestPiecesSurviveTheClient(t *testing.T) {
 		t.Errorf("the replay: %v", res)
 	}
 }
+
+// The pieces of one answer are no other's: two keys of one route have their own.
+func TestPiecesAreOneAnswersAlone(t *testing.T) {
+	h := protected(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat(r.Header.Get("Idempotency-Key"), 600<<10))
+	})
+	for range 2 {
+		for _, key := range []string{"a", "b"} {
+			if body := bodyOf(t, again(h, key)); body != strings.Repeat(key, 600<<10) {
+				t.Errorf("%s got another answer", key)
+			}
+		}
+	}
+}
