@@ -46,6 +46,29 @@ func TestSettleAllLeavesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
+// TestSettleAllPassesOverWhatCanNotBeRead: a record that is listed by what can be read of it does not keep the others unknown.
+func TestSettleAllPassesOverWhatCanNotBeRead(t *testing.T) {
+	for what, set := range map[string]string{"state": "state = 9", "nonce": "nonce = x'00'", "format": "format = format + 1"} {
+		ctx, file := t.Context(), filepath.Join(t.TempDir(), "shop.db")
+		unknowns(t, file)
+		store, err := sqlitestore.Open(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close() //nolint:errcheck // the file is temporary
+		if _, err := store.DB().ExecContext(ctx, "UPDATE everonce_record SET "+set+" WHERE name = 'order-1'"); err != nil {
+			t.Fatal(err)
+		}
+		receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := settleAll(ctx, store, receiver, "shop-1", nil, 0); n != 1 || err != nil {
+			t.Errorf("%s: settled %d (%v), want 1", what, n, err)
+		}
+	}
+}
+
 // operator settles the first operation that somebody begins to settle, before that somebody does.
 type operator struct {
 	receiver *everonce.Receiver

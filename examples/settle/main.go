@@ -45,6 +45,8 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 				settled++
 			case errors.Is(err, everonce.ErrNotUnknown), errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 				// somebody else was faster, or is at it
+			case errors.Is(err, everonce.ErrCorruptRecord), errors.Is(err, everonce.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
+				// it can not be read here; "everonce keys list" shows it
 			default:
 				return settled, err
 			}
