@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -69,5 +70,21 @@ func ExampleRunTx() {
 				},
 			}
 		}, storetest.Capabilities{MaxResult: 1 << 20})
+	}
+}
+
+// The clock of a bubble is not the server's, whose time a statement tells.
+func ExampleServersClock() {
+	// In a test file of the store's package: func TestTimeIsTheServers(t *testing.T) { … }
+	_ = func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store, db := openStore(t)
+			storetest.ServersClock(t, store, func() (now time.Time) {
+				if err := db.QueryRowContext(t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
+					t.Fatal(err)
+				}
+				return now
+			})
+		})
 	}
 }
