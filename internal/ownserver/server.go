@@ -59,6 +59,12 @@ func script(t testing.TB) string {
 func (s *Server) Up() {
 	s.t.Helper()
 	s.services("up")
+	s.found()
+}
+
+// found makes sure that it is where it was.
+func (s *Server) found() {
+	s.t.Helper()
 	url := s.bash(`eval "$("$0" env "$1")" && printf %s "${!variable}"`)
 	if s.URL != "" && url != s.URL {
 		s.t.Fatalf("%s is not where it was", s.name)
@@ -70,6 +76,7 @@ func (s *Server) Up() {
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.services("restart")
+	s.found()
 }
 
 // Run runs a command of bash, in which the functions of the server's own file in scripts/services.d are known, and its programs
