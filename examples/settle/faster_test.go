@@ -63,7 +63,7 @@ func TestSettleAllPassesOverWhatCanNotBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := settleAll(ctx, store, receiver, "shop-1", nil, 0); n != 1 || err != nil {
+		if n, err := settleAll(ctx, store, receiver, everonce.ScopeOf("shop-1", "charge"), nil, 0); n != 1 || err != nil {
 			t.Errorf("%s: settled %d (%v), want 1", what, n, err)
 		}
 	}
