@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,27 @@ func TestProxyOfAnotherIdentitySecret(t *testing.T) {
 		if err := begin(args...); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "identity-secret-file") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The secret may come through a pipe, as a shell makes one of a command's output: it can be read once.
+func TestIdentitySecretFromAPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // it was only read
+	_, err = w.WriteString(strings.Repeat("secret", 8))
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(t.Context(), configOf(t, fmt.Sprint("--identity-secret-file=/dev/fd/", r.Fd()), "--listen=127.0.0.1:0", "--admin=none",
+		"--upstream=http://127.0.0.1:1", "--store=memory:"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -33,6 +33,7 @@ type Server struct {
 	metrics *metrics
 	ready   readiness
 	running *running
+	secret  []byte // of the identities
 
 	public, private *http.Server
 	publicLn        net.Listener
@@ -116,6 +117,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err := s.checkRoutes(invalid); err != nil {
 		return nil, nil, err
 	}
+	if s.secret, err = readSecret(c.Secret); err != nil { // once: the file may be a pipe
+		return nil, nil, invalid("identity-secret-file: %w", err)
+	}
 	_, _, err = s.guard(memstore.New(nil)) // which has nothing to say of its own
 	return handler, certs, err
 }
@@ -177,16 +181,12 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 // guard makes the receiver of a store, and the middleware.
 func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Handler) http.Handler, error) {
 	c := s.conf
-	secret, err := readSecret(c.Secret)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
-	}
-	opts, err := s.options(secret)
+	opts, err := s.options(s.secret)
 	if err != nil {
 		return nil, nil, err
 	}
 	recv, err := everonce.NewReceiver(store, c.Route.Unknown, &everonce.Options{
-		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: secret, Observer: observers{s.metrics, s.running},
+		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: s.secret, Observer: observers{s.metrics, s.running},
 	})
 	if err != nil {
 		return nil, nil, invalidArgument(err)
