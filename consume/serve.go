@@ -212,6 +212,9 @@ func (s *server) verdict(m *Message) Verdict {
 
 // tell tells Observe, in a goroutine that it may end: what was handled is answered all the same.
 func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
+	if s.c.observe == nil {
+		return
+	}
 	var telling sync.WaitGroup
 	telling.Go(func() { s.c.tell(ctx, s.Log, m, v) })
 	telling.Wait()
