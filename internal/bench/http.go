@@ -169,13 +169,14 @@ func inProcess() []*contest {
 	var bareHandler, nothingHandler http.Handler = bare, nothing
 	bareNew, harness, first := takes("bare: 200 B of JSON in and out", &bareHandler, false), takes("the bench's own part of it", &nothingHandler, false), takes("ours, first", &ours, false)
 	first.before = protect
+	execute := first.do
 	bareReplay, replay := takes("bare: 200 B of JSON in and out", &bareHandler, false), takes("ours, replay", &ours, true)
 	replay.before = once(func() error {
 		if err := protect(); err != nil {
 			return err
 		}
 		for n := range int64(memoryKeys) {
-			if err := first.do(context.Background(), n); err != nil {
+			if err := execute(context.Background(), n); err != nil {
 				return err
 			}
 		}
@@ -185,13 +186,14 @@ func inProcess() []*contest {
 	p := newPeer()
 	peerBare, peerFirst := p.way("fiber, bare", p.bare, keys), p.way("fiber, its idempotency, first", p.protected, keys)
 	peerFirst.before = p.empty
+	peerExecute := peerFirst.do
 	peerBareReplay, peerReplay := p.way("fiber, bare", p.bare, keys), p.way("fiber, its idempotency, replay", p.protected, keys)
 	peerReplay.before = once(func() error {
 		if err := p.empty(); err != nil {
 			return err
 		}
 		for n := range int64(memoryKeys) {
-			if err := peerFirst.do(context.Background(), n); err != nil {
+			if err := peerExecute(context.Background(), n); err != nil {
 				return err
 			}
 		}

@@ -56,8 +56,14 @@ func (c *contest) name() string { return c.store + ", " + c.mode }
 
 func (c *contest) promised() []target { return c.targets }
 
-// run lets the ways take turns: one to warm up, then those that count.
+// run lets the ways take turns: one to warm up, then those that count. What they worked on is given up with them: the heap that one contest
+// leaves decides how often another one's garbage is collected.
 func (c *contest) run(ctx context.Context, p pace) error {
+	defer func() {
+		for _, w := range c.ways {
+			w.before, w.do = nil, nil
+		}
+	}()
 	for round := range p.rounds + 1 {
 		for _, w := range c.ways {
 			if err := c.turn(ctx, w, p.round, round > 0); err != nil {
