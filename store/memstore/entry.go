@@ -19,7 +19,7 @@ type entry struct {
 	data    []byte
 	summary []byte
 	codec   string
-	print   *everonce.Fingerprint
+	print   everonce.Fingerprint
 	rare    *rare
 
 	scope everonce.Scope
@@ -67,20 +67,11 @@ func (e *entry) set(rec *everonce.Record) {
 	e.lease, e.created, e.claimed = microsOf(rec.LeaseUntil), microsOf(rec.CreatedAt), microsOf(rec.ClaimedAt)
 	e.updated, e.completed = microsOf(rec.UpdatedAt), microsOf(rec.CompletedAt)
 	e.result, e.purge = microsOf(rec.ResultUntil), microsOf(rec.PurgeAt)
-	e.setPrint(&rec.Fingerprint)
+	e.print = rec.Fingerprint
 	e.codec, e.data, e.summary = rec.Result.Codec, rec.Result.Data, rec.Result.Summary
 	e.rare = nil
 	if rec.Steps != nil || rec.UnknownStep != "" || rec.LastError != "" || rec.Previous.State != 0 {
 		e.rare = &rare{rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous}
-	}
-}
-
-func (e *entry) setPrint(f *everonce.Fingerprint) {
-	if f.IsZero() {
-		e.print = nil
-	} else if e.print == nil || *e.print != *f {
-		kept := *f
-		e.print = &kept
 	}
 }
 
@@ -92,9 +83,7 @@ func (e *entry) get(rec *everonce.Record) {
 	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt = e.lease.time(), e.created.time(), e.claimed.time()
 	rec.UpdatedAt, rec.CompletedAt = e.updated.time(), e.completed.time()
 	rec.ResultUntil, rec.PurgeAt = e.result.time(), e.purge.time()
-	if e.print != nil {
-		rec.Fingerprint = *e.print
-	}
+	rec.Fingerprint = e.print
 	rec.Result.Kind, rec.Result.Codec, rec.Result.Data, rec.Result.Summary = e.kind, e.codec, e.data, e.summary
 	if r := e.rare; r != nil {
 		rec.Steps, rec.UnknownStep, rec.LastError, rec.Previous = r.steps, r.unknownStep, r.lastError, r.previous

@@ -16,7 +16,7 @@ func (e *entry) begin(req *everonce.ClaimRequest, now micros) {
 	if req.ExpireUnsettled {
 		e.purge = now.add(req.Lifetime.Total())
 	}
-	e.setPrint(&req.Fingerprint)
+	e.print = req.Fingerprint
 }
 
 // complete does what [transition.Complete] does for a first attempt that holds the record. It reports false, and

@@ -11,9 +11,7 @@ func (s *Store) Recall(id everonce.RecordID) (r everonce.Recalled, ok bool) {
 		sh.mu.Unlock()
 		return r, false
 	}
-	if e.print != nil {
-		r.Fingerprint = *e.print
-	}
+	r.Fingerprint = e.print
 	r.Result.Kind, r.Result.Codec, r.Result.Data, r.Result.Summary = e.kind, e.codec, e.data, e.summary
 	until := e.result
 	sh.mu.Unlock()
