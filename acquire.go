@@ -14,7 +14,7 @@ func (op *operation) claimRequest() ClaimRequest {
 	c := op.call
 	req := ClaimRequest{
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: NewNonce(), Owner: op.set.Owner,
-		Lease: c.lease, Fingerprint: c.fingerprint, Lifetime: c.lifetime, ExpireUnsettled: c.policy == Reexecute,
+		Lease: c.lease, Fingerprint: op.fingerprint, Lifetime: c.lifetime, ExpireUnsettled: c.policy == Reexecute,
 	}
 	if op.takesOver() {
 		req.Take = TakeAbandoned

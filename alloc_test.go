@@ -6,6 +6,7 @@ import (
 	"context"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/memstore"
@@ -30,10 +31,28 @@ func TestAllocations(t *testing.T) {
 	}
 	i := 0
 	newKey := testing.AllocsPerRun(runs, func() { call(keys[i], everonce.Executed); i++ })
+	printed := everonce.FingerprintOf("EUR", 4200)
+	i, keys = 0, append([]everonce.Key(nil), keys...)
+	for n := range keys {
+		keys[n].ID += " with a fingerprint"
+	}
+	fingerprinted := testing.AllocsPerRun(runs, func() { call(keys[i], everonce.Executed, &printed); i++ })
+	prepared, err := r.Prepare(everonce.WithLease(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range keys {
+		keys[n].ID += ", prepared"
+	}
+	i = 0
+	ready := testing.AllocsPerRun(runs, func() { call(keys[i], everonce.Executed, prepared, &printed); i++ })
 	replay := testing.AllocsPerRun(runs, func() { call(keys[0], everonce.Replayed) })
 	// The attempt, the saved copy of the value, a part of the records and of the growth of the maps; the copy that is handed out.
 	if newKey > 3 {
 		t.Errorf("a new key costs %v allocations, want at most 3", newKey)
+	}
+	if fingerprinted > newKey || ready > newKey {
+		t.Errorf("a new key costs %v allocations with a fingerprint, and %v with options that were prepared beside it; want no more than %v", fingerprinted, ready, newKey)
 	}
 	if replay > 1 {
 		t.Errorf("a replay costs %v allocations, want at most 1", replay)

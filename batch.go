@@ -54,15 +54,17 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	if len(items) > MaxBatch {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: a batch of %d operations, the limit is %d", ErrInvalidArgument, len(items), MaxBatch)}
 	}
-	c, err := t.callFor(opts, batchOptions)
+	given, _, err := t.callFor(opts, batchOptions)
 	if err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: err}
 	}
-	summarize, err := summaryOf[T](c)
+	c := *given
+	c.wait = 0 // no item waits for another's transaction, also where it is alone
+	summarize, err := summaryOf[T](&c)
 	if err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: err}
 	}
-	whole := operation{core: &t.core, call: c, place: placeOf(ctx)}
+	whole := operation{core: &t.core, call: &c, place: placeOf(ctx)}
 	if err := whole.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -119,7 +121,6 @@ type batch[T, Tx any] struct {
 	summarize func(T) []byte
 
 	ops     []operation
-	calls   []call
 	nonces  []Nonce
 	first   []int // the first item with the same key; the item itself, mostly
 	results []BatchResult[T]
@@ -129,17 +130,14 @@ type batch[T, Tx any] struct {
 // prepare makes operations of the items. What is wrong with one is its own result.
 func (b *batch[T, Tx]) prepare(items []BatchItem) {
 	n := len(items)
-	b.ops, b.calls, b.nonces = make([]operation, n), make([]call, n), make([]Nonce, n)
+	b.ops, b.nonces = make([]operation, n), make([]Nonce, n)
 	b.results, b.first = make([]BatchResult[T], n), make([]int, n)
 	order := make([]int, 0, n)
 	for i, item := range items {
 		b.first[i] = i
-		c := &b.calls[i]
-		*c = *b.whole.call
-		c.fingerprint, c.wait, c.optimistic = item.Fingerprint, 0, false
 		op := &b.ops[i]
 		*op = b.whole
-		op.call, op.key = c, item.Key
+		op.key, op.fingerprint = item.Key, item.Fingerprint
 		err := item.Key.Validate()
 		if err == nil {
 			err = item.Fingerprint.validate()
@@ -251,7 +249,7 @@ func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 		if first == i || b.results[i].Outcome != 0 {
 			continue
 		}
-		mine, other := b.calls[i].fingerprint, b.calls[first].fingerprint
+		mine, other := b.ops[i].fingerprint, b.ops[first].fingerprint
 		if !mine.IsZero() && mine.Alg != other.Alg { // only the record tells whether it is the same request
 			b.alone(ctx, i)
 			continue
@@ -263,7 +261,7 @@ func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 
 func (b *batch[T, Tx]) second(op *operation, first int) (Result[T], error) {
 	was := &b.results[first]
-	switch differs := op.call.fingerprint.Conflicts(b.ops[first].call.fingerprint); was.Outcome {
+	switch differs := op.fingerprint.Conflicts(b.ops[first].fingerprint); was.Outcome {
 	case Executed, Replayed, Rejected, Expired, Elided: // there is a record
 		if differs {
 			return Result[T]{Outcome: Mismatch}, op.fail(Mismatch, ErrMismatch, nil)
@@ -280,7 +278,7 @@ func (b *batch[T, Tx]) second(op *operation, first int) (Result[T], error) {
 	if first < len(b.elided) && b.elided[first] && saved.Kind == ResultValue {
 		saved = saved.elided()
 	}
-	return replayed[T](op, b.ops[first].call.fingerprint, &saved) // a copy of its own
+	return replayed[T](op, b.ops[first].fingerprint, &saved) // a copy of its own
 }
 
 // split returns the parts that a group is run again in after its work has failed.

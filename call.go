@@ -18,7 +18,6 @@ func (f callOption) applyCall(c *call) { f(c) }
 // call is what the options of one call add up to.
 type call struct {
 	given          optionSet
-	fingerprint    Fingerprint
 	policy         Policy
 	reconcile      any // a func(context.Context, Abandoned) (Verdict[T], error)
 	wait           time.Duration
@@ -46,6 +45,7 @@ const (
 	optOptimistic
 	optCodec
 	optUnobserved
+	optPrepared
 
 	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary | optCodec | optUnobserved
 	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec
@@ -57,6 +57,7 @@ const (
 
 var optionNames = [...]string{
 	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec", "Unobserved",
+	"what was prepared, behind another option,",
 }
 
 func (s optionSet) String() string {
@@ -67,6 +68,14 @@ func (s optionSet) String() string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// within returns an error that names what of the set is not allowed.
+func (s optionSet) within(allowed optionSet) error {
+	if wrong := s &^ allowed; wrong != 0 {
+		return fmt.Errorf("%w: %v can not be used in this call", ErrInvalidArgument, wrong)
+	}
+	return nil
 }
 
 // WithPolicy sets the policy for the unknown of one operation or step.
@@ -144,25 +153,69 @@ func Unobserved() CallOption {
 	return callOption(func(c *call) { c.given |= optUnobserved })
 }
 
-// callFor returns the receiver's defaults with the options of one call over them.
-func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, error) {
-	if len(opts) == 0 {
-		return &r.defaults, nil
+// callFor returns the receiver's defaults, or what was prepared, with the options of one call over them, and the call's Fingerprint.
+// Where that is the only option nothing is copied.
+func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, Fingerprint, error) {
+	base, opts, err := r.baseOf(opts)
+	if err != nil {
+		return nil, Fingerprint{}, err
+	}
+	if f, rest := soleFingerprint(opts); len(rest) == 0 {
+		given := base.given
+		if len(opts) > 0 {
+			given |= optFingerprint
+		}
+		if err := given.within(allowed); err != nil {
+			return nil, f, err
+		}
+		return base, f, f.validate()
 	}
 	c := new(call)
-	*c = r.defaults
-	return c, c.apply(opts, allowed)
+	*c = *base
+	f, err := c.apply(opts, allowed)
+	return c, f, err
 }
 
-// apply puts options over what the call has, and checks what they add up to.
-func (c *call) apply(opts []CallOption, allowed optionSet) error {
+// soleFingerprint returns the Fingerprint that is the only option, or the options.
+func soleFingerprint(opts []CallOption) (f Fingerprint, rest []CallOption) {
+	if len(opts) == 1 {
+		if f, ok := fingerprintIn(opts[0]); ok {
+			return f, nil
+		}
+	}
+	return f, opts
+}
+
+func fingerprintIn(o CallOption) (f Fingerprint, ok bool) {
+	switch o := o.(type) {
+	case Fingerprint:
+		return o, true
+	case *Fingerprint:
+		if o != nil {
+			return *o, true
+		}
+	}
+	return f, false
+}
+
+// apply puts options over what the call has, and checks what they add up to. It returns the Fingerprint among them.
+func (c *call) apply(opts []CallOption, allowed optionSet) (f Fingerprint, err error) {
 	for _, o := range opts {
 		if noOption(o) {
-			return fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
+			return f, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
+		}
+		if its, ok := fingerprintIn(o); ok {
+			f = its
 		}
 		o.applyCall(c)
 	}
-	return c.validate(allowed)
+	if err := c.given.within(allowed); err != nil {
+		return f, err
+	}
+	if err := f.validate(); err != nil {
+		return f, err
+	}
+	return f, c.validate()
 }
 
 // noOption is isNil, which reflects, for the options that there are.
@@ -178,13 +231,7 @@ func noOption(o CallOption) bool {
 	return isNil(o)
 }
 
-func (c *call) validate(allowed optionSet) error {
-	if wrong := c.given &^ allowed; wrong != 0 {
-		return fmt.Errorf("%w: %v can not be used in this call", ErrInvalidArgument, wrong)
-	}
-	if err := c.fingerprint.validate(); err != nil {
-		return err
-	}
+func (c *call) validate() error {
 	if c.given&optPolicy != 0 {
 		if err := c.policy.validate(); err != nil {
 			return err

@@ -85,7 +85,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return failed[T](err)
 	}
 	if id == (RecordID{}) && op.recaller != nil && ctx.Err() == nil {
-		if rec, ok := op.recaller.Recall(op.id); ok && !op.call.fingerprint.Conflicts(rec.Fingerprint) {
+		if rec, ok := op.recaller.Recall(op.id); ok && !op.fingerprint.Conflicts(rec.Fingerprint) {
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
 	}

@@ -91,7 +91,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	}
 	req := ClaimRequest{
 		ID: j.id, Scope: j.key.Scope, Name: j.key.ID, Nonce: NewNonce(), Owner: j.set.Owner,
-		Fingerprint: j.call.fingerprint, Lifetime: j.call.lifetime,
+		Fingerprint: j.fingerprint, Lifetime: j.call.lifetime,
 	}
 	claim, err := j.h.Claim(own, req)
 	if err != nil {

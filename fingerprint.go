@@ -29,7 +29,7 @@ func (f Fingerprint) Conflicts(saved Fingerprint) bool {
 	return f.Alg != "" && f.Alg == saved.Alg && f.Sum != saved.Sum
 }
 
-func (f Fingerprint) applyCall(c *call) { c.fingerprint = f; c.given |= optFingerprint }
+func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
 // FingerprintOf hashes values by type and length, so that neither ("ab", "c") and ("a", "bc") nor 1 and
 // "1" are equal. Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they

@@ -172,7 +172,7 @@ func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []Clai
 		op := &g.ops[g.part[k]]
 		reqs[n] = ClaimRequest{
 			ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: g.nonces[g.part[k]], Owner: op.set.Owner,
-			Fingerprint: op.call.fingerprint, Lifetime: op.call.lifetime,
+			Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 		}
 	}
 	if h, _, err = g.t.txs.Begin(ctx, BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {

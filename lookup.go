@@ -49,7 +49,7 @@ func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
 		return ClaimResult{Decision: DecideAbsent, Now: got.Now}, nil
 	}
 	claim := ClaimResult{Record: got.Record, Now: got.Now}
-	claim.Decision = Decide(&got.Record, ClaimRequest{Fingerprint: op.call.fingerprint, Nonce: NewNonce()}, got.Now)
+	claim.Decision = Decide(&got.Record, ClaimRequest{Fingerprint: op.fingerprint, Nonce: NewNonce()}, got.Now)
 	switch claim.Decision {
 	case DecideClaimed:
 		claim.Decision = DecideReleased

@@ -150,18 +150,19 @@ func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
 // operation is one call of Do, Transact or DoTx.
 type operation struct {
 	*core
-	call  *call
-	key   Key
-	id    RecordID
-	place *place // where the call stands; nil at the top
-	ev    *Event // nil without an observer
+	call        *call // shared with other calls: it is only read
+	fingerprint Fingerprint
+	key         Key
+	id          RecordID
+	place       *place // where the call stands; nil at the top
+	ev          *Event // nil without an observer
 }
 
 // prepare checks the call and makes it an operation. id is the key's, or zero if it is not known yet.
 func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOption, allowed optionSet) (operation, error) {
 	op := operation{core: r, key: key, id: id}
 	var err error
-	if op.call, err = r.callFor(opts, allowed); err != nil {
+	if op.call, op.fingerprint, err = r.callFor(opts, allowed); err != nil {
 		return op, &Error{Outcome: Invalid, Sentinel: err}
 	}
 	if err = key.Validate(); err != nil {

@@ -42,7 +42,7 @@ func replayed[T any](op *operation, saved Fingerprint, result *SavedResult) (res
 // compareAlg tells the observer that the fingerprints are of two kinds, and so were not compared.
 func (op *operation) compareAlg(saved Fingerprint) {
 	if op.ev != nil {
-		op.ev.AlgChanged = !op.call.fingerprint.IsZero() && !saved.IsZero() && op.call.fingerprint.Alg != saved.Alg
+		op.ev.AlgChanged = !op.fingerprint.IsZero() && !saved.IsZero() && op.fingerprint.Alg != saved.Alg
 	}
 }
 

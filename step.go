@@ -153,7 +153,7 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	// The codec is the receiver's, also where the operation has one of its own: that may be an adapter's, which can
 	// write nothing but the adapter's results.
 	s := &stepRun{a: a, name: name, kind: kind, call: &call{policy: a.call.policy, codec: a.set.Codec, codecName: a.set.codecName}}
-	if err := s.call.apply(opts, allowed); err != nil {
+	if _, err := s.call.apply(opts, allowed); err != nil {
 		return nil, s.fail(Invalid, err, nil)
 	}
 	if err := validateName("step's name", name, MaxStepNameLen); err != nil {

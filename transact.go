@@ -122,7 +122,7 @@ func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
 func (r *transaction[T, Tx]) claimRequest() ClaimRequest {
 	return ClaimRequest{
 		ID: r.id, Scope: r.key.Scope, Name: r.key.ID, Nonce: r.nonce, Owner: r.set.Owner,
-		Fingerprint: r.call.fingerprint, Lifetime: r.call.lifetime,
+		Fingerprint: r.fingerprint, Lifetime: r.call.lifetime,
 	}
 }
 

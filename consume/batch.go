@@ -124,7 +124,7 @@ type batchOf[T, Tx any] struct {
 	decode    func(*Message) (T, error)
 	handle    func(ctx context.Context, tx Tx, m *Message, v T) error
 	handleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
-	lifetime  everonce.Lifetime
+	call      everonce.CallOption
 
 	items    []everonce.BatchItem
 	received []Received[T]
@@ -141,7 +141,7 @@ func (b *batchOf[T, Tx]) add(m *Message, key everonce.Key, sum everonce.Fingerpr
 
 func (b *batchOf[T, Tx]) run(ctx context.Context) []ended {
 	all := make([]ended, len(b.items))
-	results, err := everonce.TransactBatch(ctx, b.recv, b.items, b.work(), everonce.WithLifetime(b.lifetime), everonce.WithCodec(nothing{}))
+	results, err := everonce.TransactBatch(ctx, b.recv, b.items, b.work(), b.call)
 	for i := range all {
 		if err == nil {
 			all[i] = ended{results[i].Outcome, results[i].Attempt, results[i].Err}

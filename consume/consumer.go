@@ -56,13 +56,17 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	if spec.EffectsInSteps {
 		options = append(options, everonce.EffectsInSteps())
 	}
+	call, err := recv.Prepare(options...)
+	if err != nil {
+		return nil, err
+	}
 	c := newConsumer(common)
 	c.id, c.ready = recv.RecordID, recv.Ready
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Do(ctx, recv, key, func(ctx context.Context, _ *everonce.Attempt) (struct{}, error) {
 				return struct{}{}, spec.Handle(ctx, m, v)
-			}, append([]everonce.CallOption{sum}, options...)...)
+			}, call, sum)
 			return res.Outcome, res.Attempt, err
 		}
 	})
@@ -84,12 +88,15 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 			return spec.HandleAll(ctx, tx, []Received[T]{{m, v}})
 		}
 	}
+	call, err := recv.Prepare(everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{}))
+	if err != nil {
+		return nil, err
+	}
 	c := newConsumer(common)
 	c.id, c.ready = recv.RecordID, recv.Ready
-	life, codec := everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
-			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, lifetime: common.Lifetime,
+			recv: recv, decode: common.Decode, handle: spec.Handle, handleAll: spec.HandleAll, call: call,
 			items: make([]everonce.BatchItem, 0, n), received: make([]Received[T], 0, n),
 		}
 	}
@@ -97,7 +104,7 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Transact(ctx, recv, key, func(ctx context.Context, tx Tx) (struct{}, error) {
 				return struct{}{}, spec.Handle(ctx, tx, m, v)
-			}, sum, life, codec)
+			}, call, sum)
 			return res.Outcome, res.Attempt, err
 		}
 	})

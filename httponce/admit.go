@@ -27,7 +27,7 @@ type exchange struct {
 	stay   stay
 	told   Served
 
-	opts      [4]everonce.CallOption // room for those of a call, of most routes
+	opts      [3]everonce.CallOption // room for those of a call
 	recv      keeper                 // set when the key counts
 	pieceSize int                    // the largest part of an answer that one record keeps
 	own       *recorder              // what the handler writes; nil until it is called

@@ -52,6 +52,9 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 	if err := s.checkTx(); err != nil {
 		return nil, err
 	}
+	if err := s.prepare(recv); err != nil {
+		return nil, err
+	}
 	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, pieceSize: pieceSizeOf(recv), limit: recv.Options().TxTimeout}, nil
 }
 

@@ -39,6 +39,9 @@ func Middleware(recv *everonce.Receiver, principal Principal, opts *Options) (fu
 	if err := s.checkReconcile(recv.Policy()); err != nil {
 		return nil, err
 	}
+	if err := s.prepare(recv); err != nil {
+		return nil, err
+	}
 	size := pieceSizeOf(recv)
 	return func(next http.Handler) http.Handler {
 		return &guard{settings: s, recv: recv, principal: principal, next: next, pieceSize: size}

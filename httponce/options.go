@@ -178,8 +178,8 @@ type route struct {
 	save    saves
 	sum     fingerprinter
 	headers headerFilter
-	calls   []everonce.CallOption // those that are the same for every request
-	warned  atomic.Bool           // of a request that passed unprotected
+	call    everonce.CallOption // what is the same for every call of the core
+	warned  atomic.Bool         // of a request that passed unprotected
 }
 
 func (o *Options) settings() (*settings, error) {
@@ -293,7 +293,6 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if r.MaxBody == 0 && rt.sum.json != nil {
 		rt.MaxBody = defaultMaxJSON
 	}
-	rt.calls = r.callOptions()
 	return rt, nil
 }
 
@@ -367,9 +366,21 @@ func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	return nil
 }
 
-// callOptions are those of the core that do not depend on the request. The core checks their values.
+// prepare puts together what is the same for all calls of the core.
+func (s *settings) prepare(recv interface {
+	Prepare(opts ...everonce.CallOption) (everonce.CallOption, error)
+}) (err error) {
+	for _, rt := range s.routes {
+		if rt.call, err = recv.Prepare(rt.callOptions()...); err != nil {
+			return rt.in(err)
+		}
+	}
+	return nil
+}
+
+// callOptions are those of the core that do not depend on the request.
 func (r *Route) callOptions() []everonce.CallOption {
-	calls := []everonce.CallOption{everonce.WithCodec(answerCodec{}), everonce.WithSummary(Answer.summary)}
+	calls := []everonce.CallOption{everonce.WithCodec(answerCodec{}), everonce.WithSummary(Answer.summary), everonce.Wait(0)}
 	if r.Lifetime != (everonce.Lifetime{}) {
 		calls = append(calls, everonce.WithLifetime(r.Lifetime))
 	}

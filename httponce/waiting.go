@@ -38,9 +38,6 @@ func (s *stay) leave() {
 	s.room, s.waited = nil, time.Since(s.since)
 }
 
-// noWait is the option of a call that does not wait.
-var noWait = everonce.Wait(0)
-
 // core makes a call of the core: in one mode or the other. It leaves the waiting room when its work begins.
 type core interface {
 	call(x *exchange, opts []everonce.CallOption) verdict
@@ -49,15 +46,13 @@ type core interface {
 // awaited makes a call of the core that does not wait, and one that does where another attempt runs, the route
 // waits, and there is a place in the waiting room.
 func (x *exchange) awaited(c core) verdict {
-	opts := append(x.opts[:0], x.route.calls...)
-	opts = append(opts, &x.sum, noWait)
+	opts := append(x.opts[:0], x.route.call, &x.sum)
 	v := c.call(x, opts)
 	if v.res.Outcome != everonce.InProgress || x.route.Wait == 0 || !x.stay.enter(x.waiting) {
 		return v
 	}
 	defer x.stay.leave()
-	opts[len(opts)-1] = everonce.Wait(x.route.Wait)
-	v = c.call(x, opts)
+	v = c.call(x, append(opts, everonce.Wait(x.route.Wait)))
 	x.stay.leave()
 	v.met, v.waited = true, x.stay.waited
 	return v
