@@ -128,6 +128,9 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 		asking = true
 		verdict, err := ask(&a.ctx, a.abandoned(""))
 		asking = false
+		if err == nil && verdict.kind == verdictNotHappened && a.ctx.Err() != nil { // the work is not called with a context that is over
+			err = context.Cause(&a.ctx)
+		}
 		if err != nil || verdict.kind != verdictNotHappened {
 			returned = true
 			return reconciled(a, verdict, err, summarize)

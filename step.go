@@ -68,18 +68,30 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 			}
 		}
 	}
-	if err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout); err != nil {
-		if errors.Is(err, ErrLeaseLost) {
-			return v, s.leaseLost()
-		}
-		// It may have been written all the same, and fn is not called: one try to say so.
-		_ = s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // the store's failure is told below
-		s.outcome = StoreFailed
-		return v, s.fail(StoreFailed, ErrStore, err)
+	if err := s.begin(); err != nil {
+		return v, err
 	}
-	s.a.knownSteps().open(s.name, s.call.policy)
 	v, err = fn(ctx)
 	return endStep(s, v, err)
+}
+
+// begin records that fn is about to be called. Where it fails fn is not, nor where the answer came behind the end of the lease.
+func (s *stepRun) begin() error {
+	err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout)
+	switch {
+	case errors.Is(err, ErrLeaseLost):
+		return s.leaseLost()
+	case err == nil && !s.a.Lost():
+		s.a.knownSteps().open(s.name, s.call.policy)
+		return nil
+	}
+	// It was written, or may have been, and fn is not called: one try to say so.
+	_ = s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // why fn is not called is told below
+	if err == nil {
+		return s.leaseLost()
+	}
+	s.outcome = StoreFailed
+	return s.fail(StoreFailed, ErrStore, err)
 }
 
 // replayStep returns the saved result of a finished step.

@@ -99,3 +99,28 @@ func TestStepTxThatDoesNotBegin(t *testing.T) {
 		})
 	}
 }
+
+// A step whose begin was answered behind the end of the lease is not run: another attempt may be at it. Nothing of it is open, and the
+// next attempt goes on from there.
+func TestStepIsNotBegunAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 3 * time.Second, StoreTimeout: time.Hour})
+		s.on("Renew", 0, refuse(errNet))
+		s.on("SaveStep", 1, func(_ context.Context, call func() error) error {
+			err := call()
+			time.Sleep(time.Minute)
+			return err
+		})
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "s", stepNever(t))
+			checkErr(t, err, everonce.ErrLeaseLost)
+			checkEqual(t, "outcome", asError(t, err).Outcome, everonce.LeaseLost)
+			checkEqual(t, "Step", asError(t, err).Step, "s")
+		})
+		s.heal()
+		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			return everonce.Step(ctx, a, "s", stepReturns("v", nil))
+		}, everonce.Executed, nil)
+	})
+}

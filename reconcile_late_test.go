@@ -1,0 +1,63 @@
+package everonce_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// An answer that comes when the lease is lost, or the caller has gone, does not call the work: another attempt may be at it, and
+// what is called with a context that is over tells nobody what it has done.
+func TestReconcilerThatAnswersTooLate(t *testing.T) {
+	late := func(s *faultStore) asks {
+		return func(context.Context, everonce.Abandoned) (verdict, error) {
+			s.on("Renew", 0, refuse(errNet))
+			time.Sleep(time.Minute)
+			return everonce.NotHappened[string](), nil
+		}
+	}
+	found := answer(everonce.Happened("found"), nil)
+	start := func(t *testing.T) (*faultStore, *everonce.Receiver) {
+		t.Helper()
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{Lease: 3 * time.Second})
+		leaveUnknown(t, r, keyOf("x"))
+		return s, r
+	}
+	t.Run("the lease is over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, r := start(t)
+			_, err := do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown, everonce.WithReconcile(late(s)))
+			checkErr(t, err, everonce.ErrLeaseLost)
+			do(t, r, keyOf("x"), never(t), everonce.Executed, nil, found)
+		})
+	})
+	t.Run("another has it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s, r := start(t)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithReconcile(late(s)))
+				checkEqual(t, "value", res.Value, "of the second")
+			})
+			time.Sleep(10 * time.Second)
+			do(t, r, keyOf("x"), returns("of the second", nil), everonce.Executed, nil, answer(everonce.NotHappened[string](), nil))
+			wg.Wait()
+		})
+	})
+	t.Run("the caller has gone", func(t *testing.T) {
+		_, r := start(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		res, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithReconcile(func(context.Context, everonce.Abandoned) (verdict, error) {
+			cancel()
+			return everonce.NotHappened[string](), nil
+		}))
+		checkOutcome(t, res, err, everonce.Unknown, everonce.ErrOutcomeUnknown)
+		checkErr(t, err, context.Canceled)
+		do(t, r, keyOf("x"), never(t), everonce.Executed, nil, found)
+	})
+}
