@@ -2,8 +2,11 @@ package everonce
 
 import "sync"
 
-// doomedSet remembers the callers' transactions that did not survive an error, so that nothing more
-// is written through them: on some databases the next statement would commit by itself. It remembers
+// doomed are the transactions of this process that did not survive an error, whichever receiver met it.
+var doomed doomedSet
+
+// doomedSet remembers transactions that did not survive an error, so that nothing more is written through
+// them, nor committed: on some databases the next statement would commit by itself. It remembers
 // the latest few; whoever ignores ErrTxDoomed for longer holds a handle that its own driver refuses.
 type doomedSet struct {
 	mu  sync.Mutex

@@ -18,7 +18,8 @@ import (
 //   - A permanent failure is recorded, in the caller's transaction too: Rejected.
 //   - Any other error: Failed, and no record remains. The caller's transaction is alive, and may commit
 //     what else it holds.
-//   - [ErrTxDoomed]: the transaction did not survive. Roll it back; every later DoTx on it refuses.
+//   - [ErrTxDoomed]: the transaction did not survive. Roll it back; every later DoTx on it refuses. One that everonce
+//     began is not committed, whatever its work returns.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back, and run the
 //     transaction again. So it is after any other [ErrStore].
@@ -53,7 +54,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
-	if t.doomed.has(tx) {
+	if doomed.has(tx) {
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
 	if err := op.compared(ctx); err != nil { // to bind it here could wait for the caller's transaction
@@ -125,6 +126,9 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true
+	if doomed.has(j.tx) { // by a DoTx inside of the work, whatever the work made of it
+		return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, workErr)
+	}
 
 	complete := CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
 	if workErr == nil {
@@ -197,6 +201,6 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 
 // brokenAs marks the caller's transaction as doomed.
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
-	j.t.doomed.add(j.tx)
+	doomed.add(j.tx)
 	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, cause)
 }

@@ -30,8 +30,7 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 // because what did not commit did not happen. It is safe for concurrent use.
 type TxReceiver[Tx any] struct {
 	core
-	txs    TxStore[Tx]
-	doomed doomedSet
+	txs TxStore[Tx]
 }
 
 // NewTxReceiver returns a receiver for transactional operations. The error wraps [ErrInvalidArgument]

@@ -231,6 +231,9 @@ func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work 
 		a.ctx.parent = ctx
 	}
 	v, err := work(inside, tx)
+	if err == nil && doomed.has(tx) { // a DoTx in it has left what it could not undo
+		err = a.fail(Failed, ErrTxDoomed, nil)
+	}
 	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
 		err = errors.Join(ErrTxTooLong, err)
 	}
