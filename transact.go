@@ -164,10 +164,10 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if r.ev != nil {
 		r.ev.Attempt = number
 	}
+	r.lost, r.lostErr = nil, nil // the claim was granted: what was lost did not commit, and can not any more
 	var value T
 	saved := r.verdict
 	if saved == nil {
-		r.lost, r.lostErr = nil, nil
 		if ctx.Err() != nil {
 			_ = rollback() //nolint:errcheck // nothing was written
 			return Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), nil)

@@ -199,3 +199,27 @@ func TestTransactInAnOperation(t *testing.T) {
 		})
 	}
 }
+
+// A commit that was lost, and then found not to have been made, says nothing of the runs that follow: what became of those is known.
+func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
+	for name, w := range map[string]txWork{
+		"of the work":    adds,
+		"of its refusal": addsThen(func(*mapTx) error { return everonce.Permanent("declined", nil, nil) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			ways(t, func(t *testing.T, o everonce.Options) {
+				s := newMapStore()
+				x := newTxReceiver(t, s, &o)
+				s.on("Commit", 0, refuse(errDeadlock))
+				s.on("Commit", 1, func(context.Context, func() error) error {
+					s.abort()
+					return errCommitLost
+				})
+				_, err := transact(t, x, s, keyOf("x"), w, everonce.Failed, everonce.ErrStore)
+				checkErr(t, err, errDeadlock)
+				checkEqual(t, "it is unknown", errors.Is(err, everonce.ErrOutcomeUnknown), false)
+				checkEqual(t, "balance", s.row("balance"), 0)
+			})
+		})
+	}
+}
