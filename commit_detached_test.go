@@ -3,13 +3,15 @@ package everonce_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
 	"github.com/everonce/everonce"
 )
 
-// A commit does not end with the caller, whichever call sends it (rule 6).
-func TestCommitsOutliveTheirCallers(t *testing.T) {
-	for name, call := range map[string]func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error{
+// transacting are the calls that begin a transaction. Their work sees the end of ctx.
+func transacting(t *testing.T) map[string]func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error {
+	t.Helper()
+	return map[string]func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error{
 		"Transact": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error {
 			_, err := everonce.Transact(ctx, x, keyOf("x"), w)
 			return err
@@ -42,7 +44,12 @@ func TestCommitsOutliveTheirCallers(t *testing.T) {
 			})
 			return err
 		},
-	} {
+	}
+}
+
+// A commit does not end with the caller, whichever call sends it (rule 6).
+func TestCommitsOutliveTheirCallers(t *testing.T) {
+	for name, call := range transacting(t) {
 		t.Run(name, func(t *testing.T) {
 			s := newMapStore()
 			ctx, cancel := context.WithCancel(context.Background())
@@ -60,4 +67,47 @@ func TestCommitsOutliveTheirCallers(t *testing.T) {
 			s.checkIdle(t)
 		})
 	}
+}
+
+// Nor does a rollback: one that is cut short leaves a transaction open, or costs its connection.
+func TestRollbacksOutliveTheirCallers(t *testing.T) {
+	for name, call := range transacting(t) {
+		t.Run(name, func(t *testing.T) {
+			s := newMapStore()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			s.on("Rollback", 0, func(ctx context.Context, call func() error) error {
+				checkErr(t, ctx.Err(), nil)
+				return call()
+			})
+			checkErr(t, call(ctx, s, newTxReceiver(t, s, nil), func(ctx context.Context, tx *mapTx) (int, error) {
+				defer cancel()
+				_, _ = adds(ctx, tx)
+				return 0, errWork
+			}), errAny) // of a batch that is cut it is the caller's end
+			if s.count("Rollback") == 0 {
+				t.Error("nothing was rolled back")
+			}
+			checkEqual(t, "balance", s.row("balance"), 0)
+			s.checkIdle(t)
+		})
+	}
+}
+
+// The transaction that asks about a lost commit is rolled back, though its question took all the time that it had.
+func TestRollbackOfAQuestionThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r, x := newStepTx(t, nil)
+		s.on("Commit", 1, lose(errCommitLost))
+		s.on("tx.Renew", 1, hang)
+		s.on("Rollback", 0, func(ctx context.Context, call func() error) error {
+			checkErr(t, ctx.Err(), nil)
+			return call()
+		})
+		v, err := inStepTx(t, r, x, s, adds)
+		checkErr(t, err, nil)
+		checkEqual(t, "value", v, 30)
+		checkEqual(t, "balance", s.row("balance"), 30)
+		s.checkIdle(t)
+	})
 }

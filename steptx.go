@@ -211,7 +211,7 @@ func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
 	}
-	defer h.Rollback(ctx) //nolint:errcheck // it has only read
+	defer rollBack(ctx, s.a.core, h) //nolint:errcheck // it has only read
 	if err := h.Renew(ctx, RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
 		return false, err
 	}
