@@ -407,3 +407,18 @@ func TestBatchOfAnotherSecret(t *testing.T) {
 	checkErr(t, err, everonce.ErrIdentity)
 	checkEqual(t, "results", len(res), 0)
 }
+
+// Whoever is in the batch twice gets a value of its own each time: what is done to one changes no other.
+func TestBatchGivesEachAValueOfItsOwn(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		for _, want := range []string{"[executed replayed]", "[replayed replayed]"} {
+			res, err := everonce.TransactBatch(context.Background(), b.x, items("a", "a"), everonce.EachItem(func(context.Context, *mapTx, int) ([]byte, error) {
+				return []byte("value"), nil
+			}))
+			checkErr(b, err, nil)
+			checkEqual(b, "outcomes", fmt.Sprintf("[%v %v]", res[0].Outcome, res[1].Outcome), want)
+			res[0].Value[0] = '?'
+			checkEqual(b, "value", string(res[1].Value), "value")
+		}
+	})
+}
