@@ -68,7 +68,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	if err := whole.ready(ctx); err != nil {
 		return nil, err
 	}
-	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize}
+	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize, nonce: NewNonce()}
 	b.prepare(items)
 	if t.set.Observer != nil {
 		watches := b.observe(ctx)
@@ -120,8 +120,8 @@ type batch[T, Tx any] struct {
 	work      BatchWork[T, Tx]
 	summarize func(T) []byte
 
+	nonce   Nonce // of all its items: a record knows its own alone
 	ops     []operation
-	nonces  []Nonce
 	first   []int // the first item with the same key; the item itself, mostly
 	results []BatchResult[T]
 	elided  []bool // by the store, which only the item's own transaction was told; nil where none was
@@ -130,7 +130,7 @@ type batch[T, Tx any] struct {
 // prepare makes operations of the items. What is wrong with one is its own result.
 func (b *batch[T, Tx]) prepare(items []BatchItem) {
 	n := len(items)
-	b.ops, b.nonces = make([]operation, n), make([]Nonce, n)
+	b.ops = make([]operation, n)
 	b.results, b.first = make([]BatchResult[T], n), make([]int, n)
 	order := make([]int, 0, n)
 	for i, item := range items {
@@ -151,7 +151,6 @@ func (b *batch[T, Tx]) prepare(items []BatchItem) {
 			b.answer(i, Result[T]{Outcome: Invalid}, err)
 			continue
 		}
-		b.nonces[i] = NewNonce()
 		order = append(order, i)
 	}
 	slices.SortStableFunc(order, b.byID)

@@ -171,7 +171,7 @@ func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []Clai
 	for n, k := range order {
 		op := &g.ops[g.part[k]]
 		reqs[n] = ClaimRequest{
-			ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: g.nonces[g.part[k]], Owner: op.set.Owner,
+			ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: g.nonce, Owner: op.set.Owner,
 			Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 		}
 	}
@@ -235,7 +235,7 @@ func (g *group[T, Tx]) hear(claims []ClaimResult) ([]ClaimResult, error) {
 		switch {
 		case claim.Decision == DecideClaimed:
 			left, granted = append(left, i), append(granted, *claim)
-		case g.lostErr != nil && claim.Record.Nonce == g.nonces[i] && (claim.Decision == DecideReplay || claim.Decision == DecideExpired):
+		case g.lostErr != nil && claim.Record.Nonce == g.nonce && (claim.Decision == DecideReplay || claim.Decision == DecideExpired):
 			g.committed(i, g.lost[k], claim.Record.Attempt) // it had committed
 		case claim.Decision == DecideNewer:
 			g.answer(i, Result[T]{Outcome: StoreFailed}, op.fail(StoreFailed, ErrStore, ErrNewerRecord))
@@ -258,7 +258,7 @@ func (g *group[T, Tx]) completions(claims []ClaimResult, values []T) []CompleteR
 			op.ev.Attempt, op.ev.Elided = max(claims[k].Record.Attempt, 1), elided
 		}
 		done = append(done, CompleteRequest{
-			ID: op.id, Token: claims[k].Record.Token, Nonce: g.nonces[g.part[k]], Result: saved, Lifetime: op.call.lifetime,
+			ID: op.id, Token: claims[k].Record.Token, Nonce: g.nonce, Result: saved, Lifetime: op.call.lifetime,
 		})
 	}
 	return done
