@@ -48,6 +48,7 @@ var broken = []struct {
 	{"refuses where it should run again", altered(Reexecute, everonce.Refuse, nil), []string{
 		"FailureAfterTheEffect", "FailureBeforeTheEffect", "ChaosOfTheEffect",
 	}},
+	{"asks where it should run again", altered(Reexecute, everonce.Reconcile, nil), []string{"FailureAfterTheEffect", "ChaosOfTheEffect"}},
 	{"a reconciler that lies", altered(Reconcile, everonce.Reconcile, func(p *payments) {
 		p.found = func(string) (Receipt, bool) { return Receipt{}, false }
 	}), []string{"FailureAfterTheEffect", "CrashBetweenWorkAndRecord", "ChaosOfTheEffect"}},

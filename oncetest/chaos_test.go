@@ -132,6 +132,39 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestJudgeOfSideEffects: what an operation does beside its effect happens once where it is done, and never twice.
+func TestJudgeOfSideEffects(t *testing.T) {
+	for _, tc := range []struct {
+		last  everonce.Outcome
+		count int
+		wrong bool
+	}{
+		{everonce.Replayed, 0, true},
+		{everonce.Replayed, 1, false},
+		{everonce.Replayed, 2, true},
+		{everonce.Unknown, 0, false},
+		{everonce.Unknown, 1, false},
+		{everonce.Unknown, 2, true},
+	} {
+		s := Subject{Mode: Refuse, Seed: 1, Capabilities: Capabilities{SideEffects: true}, New: func(testing.TB, *Faults) System {
+			return System{
+				Deliver: func(context.Context, Operation) Answer { return Answer{Outcome: tc.last} },
+				Effects: func(context.Context, Operation) (int, error) { return 1, nil },
+				SideEffects: func(context.Context, Operation) ([]SideEffect, error) {
+					return []SideEffect{{"mail", "m", tc.count}, {"metric", "n", min(tc.count, 1)}}, nil
+				},
+			}
+		}}
+		r := recorded(t, func(tb testing.TB) {
+			tr := newTrial(tb, &s, "x")
+			tr.judge(tr.operation(), Answer{Outcome: tc.last}, true)
+		})
+		if r.Failed() != tc.wrong {
+			t.Errorf("answered %v, %d mails: found wrong is %v, want %v", tc.last, tc.count, r.Failed(), tc.wrong)
+		}
+	}
+}
+
 // TestBlindChaosFails: a chaos in which nothing failed proves nothing, and says so.
 func TestBlindChaosFails(t *testing.T) {
 	tr := &trial{subject: &Subject{Mode: Reexecute}, world: newWorld()}
