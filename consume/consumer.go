@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -158,7 +159,10 @@ func safely[T any](read func(*Message) (T, error), m *Message) (v T, err error) 
 	return read(m)
 }
 
-var errReader = errors.New("consume: the function that reads the message panicked")
+var (
+	errReader       = errors.New("consume: the function that reads the message panicked")
+	errReaderExited = errors.New("consume: the function that reads the message ended its goroutine")
+)
 
 // Handle handles one delivery, and says what is to become of it at the broker. It is what an adapter calls. A
 // panic of the handler goes on unwinding, with the attempt ended as [everonce.Do] says. Where ctx ends
@@ -271,6 +275,23 @@ func (c *Consumer) gaveUp(m *Message, why error) Verdict {
 	if m.Retries >= c.retry.Limit {
 		v = c.bury(m, v.KeyHash, v.Outcome, Exhausted, why)
 	}
+	return v
+}
+
+// exited returns the verdict on a message for which a function of the application ended the goroutine. Those that read the message are
+// asked once more, in a goroutine that they may end: one that does can not read it, as one that panics.
+func (c *Consumer) exited(m *Message) Verdict {
+	v := c.bury(m, "", 0, NoKey, fmt.Errorf("%w: %w", ErrNoKey, errReaderExited))
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		key, err := c.KeyOf(m)
+		if err == nil {
+			v = c.bury(m, c.id(key).Short(), 0, Undecoded, errReaderExited)
+			c.prepare(m) //nolint:errcheck // whether it returns is what is asked
+		}
+		v = c.gaveUp(m, errExited)
+	})
+	asking.Wait()
 	return v
 }
 

@@ -1,10 +1,13 @@
 package consume_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -65,25 +68,33 @@ func TestASlowNameHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A message for which Order panics is handled like any other.
+// A message for which Order panics, or ends its goroutine, is handled like any other, and Serve goes on.
 func TestAnOrderThatPanics(t *testing.T) {
-	c := serving(t, memstore.New(nil), done)
-	in := make(chan consume.Delivery, 2)
-	first, second := message("m-1"), message("m-2")
-	in <- first
-	in <- second
-	close(in)
-	order := func(m *consume.Message) string {
-		if m.ID == "m-1" {
-			panic("no")
-		}
-		return m.ID
-	}
-	if err := c.Serve(t.Context(), in, &consume.Workers{Order: order, Log: quiet}); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(first.ended, []string{"ack"}) || !slices.Equal(second.ended, []string{"ack"}) {
-		t.Errorf("they ended as %v and %v", first.ended, second.ended)
+	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			c := serving(t, memstore.New(nil), done)
+			in := make(chan consume.Delivery, 2)
+			first, second := message("m-1"), message("m-2")
+			in <- first
+			in <- second
+			close(in)
+			order := func(m *consume.Message) string {
+				if m.ID == "m-1" {
+					givesUp()
+				}
+				return m.ID
+			}
+			var logs bytes.Buffer
+			if err := c.Serve(t.Context(), in, &consume.Workers{Order: order, Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(first.ended, []string{"ack"}) || !slices.Equal(second.ended, []string{"ack"}) {
+				t.Errorf("they ended as %v and %v", first.ended, second.ended)
+			}
+			if n := strings.Count(logs.String(), "level=ERROR"); n != 1 {
+				t.Errorf("%d errors in the log: %s", n, logs.String())
+			}
+		})
 	}
 }
 

@@ -20,7 +20,8 @@ type Workers struct {
 	// Order, if set, names what must be handled in order: messages with equal names are handled one after the
 	// other, as they came, by this consumer: a second process at the same queue has an order of its own. What fails and comes
 	// again comes behind what came meanwhile. Names share Concurrency lanes, each
-	// of which has up to 16 messages in hand, or a batch if that is more; those for which it panics share one. Default: no order.
+	// of which has up to 16 messages in hand, or a batch if that is more; those for which it panics, or ends its goroutine, share one.
+	// Default: no order.
 	Order func(*Message) string
 	// Batch is how many messages are handled in one transaction, at the most, and BatchWithin how long the first of them
 	// waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full. A
@@ -169,7 +170,7 @@ func (s *server) handle(d Delivery) {
 	returned := false
 	defer func() {
 		if !returned { // by runtime.Goexit
-			v := s.c.gaveUp(d.Message(), errExited)
+			v := s.c.exited(d.Message())
 			s.tell(s.work, d.Message(), v)
 			s.settle(d, v)
 		}

@@ -2,7 +2,7 @@ package consume
 
 import (
 	"hash/maphash"
-	"runtime/debug"
+	"sync"
 )
 
 // worker handles deliveries, one or one batch at a time.
@@ -86,11 +86,14 @@ func (s *server) serveLanes(in <-chan Delivery) {
 	}
 }
 
-// nameOf asks for the name of what must be handled in order.
-func (s *server) nameOf(m *Message) string {
-	name, err := safely(func(m *Message) (string, error) { return s.Order(m), nil }, m)
+// nameOf asks for the name of what must be handled in order, in a goroutine that Order may end: Serve goes on without a name.
+func (s *server) nameOf(m *Message) (name string) {
+	err := errReaderExited
+	var asking sync.WaitGroup
+	asking.Go(func() { name, err = safely(func(m *Message) (string, error) { return s.Order(m), nil }, m) })
+	asking.Wait()
 	if err != nil {
-		s.Log.ErrorContext(s.work, "consume: Workers.Order panicked", "consumer", s.c.name, "error", err, "stack", string(debug.Stack()))
+		s.Log.ErrorContext(s.work, "consume: Workers.Order gave no name", "consumer", s.c.name, "error", err)
 	}
 	return name
 }
