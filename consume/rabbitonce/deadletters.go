@@ -14,6 +14,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 )
 
@@ -58,9 +59,11 @@ type Filter struct {
 	ID, KeyHash string
 	// Before and After bound when it became a dead letter; the zero time is no bound.
 	Before, After time.Time
-	// Limit is how many are meant at the most; 0 is no limit.
+	// Limit is how many are meant at the most; 0 is no limit. A negative one is refused.
 	Limit int
 }
+
+var errLimit = fmt.Errorf("%w: rabbitonce: Filter.Limit must not be negative", everonce.ErrInvalidArgument)
 
 // Matches reports whether l is meant; Limit does not count.
 func (f *Filter) Matches(l *Letter) bool {
@@ -177,6 +180,9 @@ func (l *DeadLetters) remove(d *amqp.Delivery) error {
 
 // each takes letters in hand, calls fn for those that are meant, and gives back what was not acknowledged.
 func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, *amqp.Delivery) error) error {
+	if filter.Limit < 0 {
+		return errLimit
+	}
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
 	err := l.scan(filter, fn)

@@ -212,3 +212,23 @@ func TestReplayEnds(t *testing.T) {
 		total += n
 	}
 }
+
+// A limit whose sign is wrong is refused: it would be none, and what is discarded is gone.
+func TestANegativeLimitIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	b.sendLetters(2)
+	l := b.letters()
+	wrong := rabbitonce.Filter{Limit: -1}
+	for name, call := range map[string]func() (int, error){
+		"list":    func() (int, error) { all, err := l.List(t.Context(), wrong); return len(all), err },
+		"replay":  func() (int, error) { return l.Replay(t.Context(), wrong) },
+		"discard": func() (int, error) { return l.Discard(t.Context(), wrong) },
+	} {
+		if n, err := call(); n != 0 || !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+	b.wantLength(b.queue.DeadLetters, 2)
+}
