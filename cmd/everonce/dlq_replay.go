@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -98,15 +97,12 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		defer l.Close() //nolint:errcheck // what the broker has confirmed is done
-		found, list := 0, moved{DryRun: dryRun}
-		var newest time.Time
+		found, seen, list := 0, map[string]int{}, moved{DryRun: dryRun}
 		for letter, err := range l.All(cmd.Context(), f) {
 			if err != nil {
 				return err
 			}
-			if letter.Last.After(newest) {
-				newest = letter.Last
-			}
+			seen[letter.ID]++
 			if found++; dryRun {
 				list.Letters = append(list.Letters, letters.Of(&letter, false))
 			}
@@ -117,7 +113,11 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		if err := a.confirmed(yes, fmt.Sprintf(m.ask, found)); err != nil {
 			return err
 		}
-		f.Limit, f.Before = found, newest.Add(1) // those that were asked about, and none that came since, in place of one that is gone
+		f.Limit = found
+		f.Only = func(letter *rabbitonce.Letter) bool { // what was asked about, and nothing that came since in place of one that is gone
+			seen[letter.ID]--
+			return seen[letter.ID] >= 0
+		}
 		n, err := m.act(cmd.Context(), l, f)
 		a.auditMove(cmd.Context(), b, m, n, err)
 		if err != nil {

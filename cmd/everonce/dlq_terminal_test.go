@@ -53,6 +53,30 @@ func deadQueue(t *testing.T) (url, queue string, publish func(amqp.Publishing)) 
 	}
 }
 
+// takeLetter takes a letter out of a queue of dead letters, and returns its message ID.
+func takeLetter(t *testing.T, url, queue string) string {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it was only for this
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		switch d, ok, err := ch.Get(queue+".dead", true); { // what was looked at may not be back yet
+		case err != nil:
+			t.Fatal(err)
+		case ok:
+			return d.MessageId
+		}
+	}
+	t.Fatal("no letter")
+	return ""
+}
+
 // dlqOut runs dlq, and returns what it wrote.
 func dlqOut(t *testing.T, args ...string) (out, said string) {
 	t.Helper()

@@ -59,6 +59,8 @@ type Filter struct {
 	ID, KeyHash string
 	// Before and After bound when it became a dead letter; the zero time is no bound.
 	Before, After time.Time
+	// Only, if set, is asked about each letter that all of the above mean, once, and leaves out those that it says false of.
+	Only func(*Letter) bool
 	// Limit is how many are meant at the most; 0 is no limit. A negative one is refused.
 	Limit int
 }
@@ -70,7 +72,8 @@ func (f *Filter) Matches(l *Letter) bool {
 	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
 		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.ID, f.ID) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
 		(f.Before.IsZero() || l.Last.Before(f.Before)) &&
-		(f.After.IsZero() || l.Last.After(f.After))
+		(f.After.IsZero() || l.Last.After(f.After)) &&
+		(f.Only == nil || f.Only(l))
 }
 
 // OpenDeadLetters connects to a broker, and checks that the dead letters' queue is there; it declares nothing. Of queue,

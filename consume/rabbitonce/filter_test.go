@@ -16,6 +16,8 @@ func TestWhatAFilterMeans(t *testing.T) {
 		ID: "00112233", Queue: "orders",
 		DeadLetter: consume.DeadLetter{Reason: consume.Rejected, KeyHash: "aabbccdd", First: last.Add(-time.Hour), Last: last},
 	}
+	yes, no := func(*rabbitonce.Letter) bool { return true }, func(*rabbitonce.Letter) bool { return false }
+	never := func(*rabbitonce.Letter) bool { t.Error("asked about a letter that is not meant"); return true }
 	for name, c := range map[string]struct {
 		filter rabbitonce.Filter
 		want   bool
@@ -42,6 +44,10 @@ func TestWhatAFilterMeans(t *testing.T) {
 		"after a later time":         {rabbitonce.Filter{After: last.Add(1)}, false},
 		"within a span":              {rabbitonce.Filter{After: last.Add(-1), Before: last.Add(1)}, true},
 		"its key, but before it was": {rabbitonce.Filter{KeyHash: "aa", Before: last.Add(-1)}, false},
+		"chosen":                     {rabbitonce.Filter{KeyHash: "aa", Only: yes}, true},
+		"not chosen":                 {rabbitonce.Filter{KeyHash: "aa", Only: no}, false},
+		"chosen, and another key":    {rabbitonce.Filter{KeyHash: "ab", After: last.Add(-1), Only: never}, false},
+		"chosen, after its time":     {rabbitonce.Filter{After: last, Only: never}, false},
 	} {
 		if got := c.filter.Matches(&letter); got != c.want {
 			t.Errorf("%s: %v", name, got)
