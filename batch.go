@@ -43,7 +43,7 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 //
 // An operation that another attempt has is [ErrInProgress]: nothing is waited for. Keys are claimed in the order of
 // their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once, and the
-// second gets what the first came to, or is a Transact of its own where their fingerprints can not be compared. On a store without [TxBatch] the claims and records are single statements.
+// second gets what the first came to, with a value of its own, or is a Transact of its own where their fingerprints can not be compared. On a store without [TxBatch] the claims and records are single statements.
 //
 // In the work [AttemptFrom] finds no attempt: take [TxReceiver.DownstreamKey]. The observer is told of each item, as
 // of a Transact; the work's context is the caller's, not that of an item's Start. A panic of the work rolls back, and goes on. Options: WithLifetime, WithSummary, WithCodec, for all items; at most [MaxBatch] items.
@@ -255,6 +255,10 @@ func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 			continue
 		}
 		res, err := b.second(&b.ops[i], first)
+		if res.Outcome == Elided && b.results[first].Outcome == Replayed { // the record has it, and it can not be encoded again
+			b.alone(ctx, i)
+			continue
+		}
 		b.answer(i, res, err)
 	}
 }
@@ -271,8 +275,8 @@ func (b *batch[T, Tx]) second(op *operation, first int) (Result[T], error) {
 			return Result[T]{Outcome: InProgress}, op.refusal(&ClaimResult{Decision: DecideInProgress})
 		}
 	}
-	if was.Outcome != Executed {
-		return Result[T]{Value: was.Value, Outcome: was.Outcome}, was.Err
+	if was.Outcome != Executed && was.Outcome != Replayed {
+		return Result[T]{Outcome: was.Outcome}, was.Err
 	}
 	saved, _ := encode(op.core, op.call, was.Value, b.summarize)
 	if first < len(b.elided) && b.elided[first] && saved.Kind == ResultValue {
