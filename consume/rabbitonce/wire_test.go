@@ -207,6 +207,33 @@ func TestAnAcknowledgementNeverGoesToAnotherChannel(t *testing.T) {
 	r.stop()
 }
 
+// An acknowledgement is of one message: one that came before it, and is still being handled, comes again when the connection is lost.
+func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	opts := &rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 2}}
+	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "m-1" {
+			close(begun)
+			<-goOn
+		}
+		return nil
+	}), opts)
+	b.send(message("m-1"))
+	wait(t, "the first message", begun)
+	b.send(message("m-2"), message("m-3"))
+	r.wants(everonce.Executed, everonce.Executed) // the broker has the second's acknowledgement, or it had not sent the third
+	w.cut()
+	for r.verdict().Outcome != everonce.InProgress { // or the third, once more
+	}
+	close(goOn)
+	for r.verdict().Outcome != everonce.Executed {
+	}
+	b.wantLength(b.queue.Name, 0)
+}
+
 // A connection on which nothing comes through any more is found by its heartbeats.
 func TestAHalfOpenConnection(t *testing.T) {
 	t.Parallel()
