@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -99,6 +102,39 @@ func TestADelayThatIsDeletedAgain(t *testing.T) {
 	}
 	r.stop()
 	if n := published.Load(); n != 4 || ran != 2 {
+		t.Errorf("%d copies were published, and it ran %d times", n, ran)
+	}
+}
+
+// A copy for which the broker has no answer in time is none: its message is not acknowledged, stays in hand, and is copied again by
+// another connection.
+func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var published atomic.Int64
+	url := beforeEachPublish(t, b.url, func() {
+		if published.Add(1) == 1 {
+			<-t.Context().Done() // the first one does not come to the broker
+		}
+	})
+	ran := 0
+	complaints := make(chan string, 1000)
+	r := b.runOn(memstore.New(nil), url, specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), &rabbitonce.Options{Workers: consume.Workers{SettleWithin: 500 * time.Millisecond, Log: complaintsTo(complaints)}})
+	b.send(message("m-1"))
+	r.wants(everonce.Failed, everonce.Executed)
+	if c := <-complaints; !strings.Contains(c, "did not take a message over") {
+		t.Errorf("it complained of %s", c)
+	}
+	for _, name := range b.queues() {
+		b.wantLength(name, 0)
+	}
+	r.stop()
+	if n := published.Load(); n != 2 || ran != 2 {
 		t.Errorf("%d copies were published, and it ran %d times", n, ran)
 	}
 }
