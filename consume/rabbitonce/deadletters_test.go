@@ -195,6 +195,24 @@ func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 	b.wantLength(b.queue.Name, 1)
 }
 
+// A letter whose queue takes no more stays, and ends the replay with the reason.
+func TestALetterWhoseQueueIsFullStays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	full := amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, full); err != nil {
+		t.Fatal(err)
+	}
+	b.queue.Topology = rabbitonce.DeclareOwn
+	b.declare()
+	b.sendLetters(3)
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || !errors.Is(err, consume.ErrRefused) {
+		t.Errorf("replayed %d, %v; want one, and that the queue is full", n, err)
+	}
+	b.wantLength(b.queue.DeadLetters, 2)
+	b.wantLength(b.queue.Name, 1)
+}
+
 // What is replayed and fails at once is not replayed again by the same call.
 func TestReplayEnds(t *testing.T) {
 	t.Parallel()

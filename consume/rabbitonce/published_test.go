@@ -19,8 +19,9 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// beforeEachPublish is a way to the broker on which something is done before the broker gets a message.
-func beforeEachPublish(t *testing.T, brokerURL string, do func()) (url string) {
+// beforeEachPublish is a way to the broker on which something is done before the broker gets a message. Where that reports false the
+// broker does not get it: the connection is cut.
+func beforeEachPublish(t *testing.T, brokerURL string, do func() (pass bool)) (url string) {
 	t.Helper()
 	uri, err := amqp.ParseURI(brokerURL)
 	if err != nil {
@@ -63,8 +64,9 @@ func beforeEachPublish(t *testing.T, brokerURL string, do func()) (url string) {
 					if _, err := io.ReadFull(near, frame[head:]); err != nil {
 						return
 					}
-					if frame[0] == method && binary.BigEndian.Uint32(frame[head:]) == publish {
-						do()
+					if frame[0] == method && binary.BigEndian.Uint32(frame[head:]) == publish && !do() {
+						near.Close() //nolint:errcheck // as above
+						return
 					}
 					if _, err := far.Write(frame); err != nil {
 						return
@@ -83,10 +85,11 @@ func TestADelayThatIsDeletedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var published atomic.Int64
-	url := beforeEachPublish(t, b.url, func() {
+	url := beforeEachPublish(t, b.url, func() bool {
 		if published.Add(1) <= 2 {
 			b.deleteQueue(b.queue.Name + ".retry.100ms")
 		}
+		return true
 	})
 	ran := 0
 	r := b.runOn(memstore.New(nil), url, specOf(func(context.Context, *consume.Message, order) error {
@@ -112,10 +115,11 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var published atomic.Int64
-	url := beforeEachPublish(t, b.url, func() {
+	url := beforeEachPublish(t, b.url, func() bool {
 		if published.Add(1) == 1 {
 			<-t.Context().Done() // the first one does not come to the broker
 		}
+		return true
 	})
 	ran := 0
 	complaints := make(chan string, 1000)
@@ -136,5 +140,22 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	r.stop()
 	if n := published.Load(); n != 2 || ran != 2 {
 		t.Errorf("%d copies were published, and it ran %d times", n, ran)
+	}
+}
+
+// A dead letter on whose way the connection is lost was not refused: it is published again, and its message is not handled once more.
+func TestADeadLetterIsPublishedAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var published atomic.Int64
+	url := beforeEachPublish(t, b.url, func() bool { return published.Add(1) > 1 })
+	r := b.runOn(memstore.New(nil), url, specOf(nothing), nil)
+	b.send(message(""))
+	if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
+		t.Errorf("the letter: %v", d.Headers)
+	}
+	r.stop()
+	if n, verdicts := published.Load(), len(r.verdicts); n != 2 || verdicts != 1 {
+		t.Errorf("%d copies were published, and it was handled %d times", n, verdicts)
 	}
 }

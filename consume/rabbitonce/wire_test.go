@@ -207,6 +207,33 @@ func TestAnAcknowledgementNeverGoesToAnotherChannel(t *testing.T) {
 	r.stop()
 }
 
+// A lost connection is made again while all workers are busy, and a message waits for one of them: that one would be handled in vain.
+func TestAConnectionIsMadeAgainWhileAllAreBusy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	opts, again := connections(&rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 1}})
+	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "m-1" {
+			close(begun)
+			<-goOn
+		}
+		return nil
+	}), opts)
+	b.send(message("m-1"))
+	wait(t, "the first message", begun)
+	b.send(message("m-2"))
+	b.wantLength(b.queue.Name, 0) // it waits for the worker
+	w.cut()
+	wait(t, "the next connection", again)
+	close(goOn)
+	r.wants(everonce.Executed)
+	for r.verdict().Outcome != everonce.Executed {
+	}
+	b.wantLength(b.queue.Name, 0)
+}
+
 // An acknowledgement is of one message: one that came before it, and is still being handled, comes again when the connection is lost.
 func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
 	t.Parallel()
