@@ -249,8 +249,7 @@ func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 			continue
 		}
 		mine, other := b.ops[i].fingerprint, b.ops[first].fingerprint
-		// Only the record tells whether it is the same request, and gives a saved value to each anew.
-		if b.results[first].Outcome == Replayed || !mine.IsZero() && mine.Alg != other.Alg {
+		if !mine.IsZero() && mine.Alg != other.Alg { // only the record tells whether it is the same request
 			b.alone(ctx, i)
 			continue
 		}
