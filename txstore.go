@@ -26,7 +26,7 @@ type TxStore[Tx any] interface {
 // BeginRequest opens a transaction.
 type BeginRequest struct {
 	Claim *ClaimRequest
-	// Timeout bounds the transaction's life; the store may bound it further. When it has passed, the
+	// Timeout bounds the transaction's life; zero does not, and the store may bound it further. When it has passed, the
 	// handle's methods return [ErrTxTooLong].
 	Timeout time.Duration
 }

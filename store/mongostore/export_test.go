@@ -15,9 +15,9 @@ func BareHandle(s *Store) everonce.TxHandle[*mongo.Session] {
 	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }}
 }
 
-// Late is the bare handle of a transaction whose time is over.
-func Late(s *Store) everonce.TxHandle[*mongo.Session] {
-	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }, own: true, until: time.Now()}
+// Within is the bare handle of a transaction that Begin was asked for with that timeout.
+func Within(s *Store, timeout time.Duration) everonce.TxHandle[*mongo.Session] {
+	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }, own: true, until: untilOf(timeout)}
 }
 
 // BeginClaim claims as Begin does, in a bare handle.

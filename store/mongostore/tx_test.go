@@ -248,7 +248,10 @@ func TestTxStatements(t *testing.T) {
 		t.Errorf("a step under another token: %v, want ErrLeaseLost", err)
 	}
 
-	if _, err := mongostore.Late(s).Get(ctx, everonce.GetRequest{ID: first.ID}); !errors.Is(err, everonce.ErrTxTooLong) {
+	if _, err := mongostore.Within(s, 0).Get(ctx, everonce.GetRequest{ID: first.ID}); err != nil {
+		t.Errorf("without a timeout: %v", err)
+	}
+	if _, err := mongostore.Within(s, time.Nanosecond).Get(ctx, everonce.GetRequest{ID: first.ID}); !errors.Is(err, everonce.ErrTxTooLong) {
 		t.Errorf("after the timeout: %v, want ErrTxTooLong", err)
 	}
 }

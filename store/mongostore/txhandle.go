@@ -18,7 +18,7 @@ type txHandle struct {
 	tx      *mongo.Session
 	in      func(context.Context) context.Context // makes a call part of the transaction
 	own     bool                                  // begun here, and not the caller's
-	until   time.Time                             // zero: the caller's bound
+	until   time.Time                             // zero: it has no bound here, or the caller's
 	claimed map[everonce.RecordID]*everonce.Record
 	ended   bool
 }

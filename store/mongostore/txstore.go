@@ -66,7 +66,7 @@ const begins = 3
 
 // Begin implements [everonce.TxStore].
 func (s *TxStore) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*mongo.Session], everonce.ClaimResult, error) {
-	until := time.Now().Add(req.Timeout)
+	until := untilOf(req.Timeout)
 	for n, wait := 1, firstWait; ; n++ {
 		h, res, err := s.begin(ctx, req.Claim, until)
 		switch {
@@ -83,6 +83,14 @@ func (s *TxStore) Begin(ctx context.Context, req everonce.BeginRequest) (everonc
 			return nil, everonce.ClaimResult{}, failed(ctx, "begin", err)
 		}
 	}
+}
+
+// untilOf is when a transaction's time is over: never without a bound.
+func untilOf(timeout time.Duration) (until time.Time) {
+	if timeout > 0 {
+		until = time.Now().Add(timeout)
+	}
+	return until
 }
 
 func (s *TxStore) begin(ctx context.Context, claim *everonce.ClaimRequest, until time.Time) (*txHandle, everonce.ClaimResult, error) {

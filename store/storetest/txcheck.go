@@ -126,6 +126,16 @@ func txChecks[Tx any]() []check {
 		{name: "Rule17/JoinedTransactionsAreTheCallers", run: inTx(checkTxJoin[Tx])},
 		{name: "Rule17/ASavepointKeepsTheRest", run: inTx(checkTxSavepoint[Tx]), needs: hasSavepoints},
 		{name: "Rule19/ATransactionEndsAtItsTimeout", run: inTx(checkTxTimeout[Tx])},
+		{name: "Tx/WithoutATimeoutItGoesOn", run: inTx(func(e *txEnv[Tx]) {
+			k := e.key()
+			req := txClaimReq(k)
+			h, res, err := e.txs.Begin(e.ctx, everonce.BeginRequest{Claim: req})
+			e.ok("Begin", err)
+			o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
+			o.apply(k.ID)
+			o.commit(everonce.CommitRequest{Complete: o.completion("done")})
+			e.counted(k.ID, 1)
+		})},
 		{name: "Rule13/AReclaimedKeySurvivesAWaitingPurge", run: inTx(checkTxPurge[Tx])},
 		{name: "Rule10/ATooLargeResultRollsBack", run: inTx(func(e *txEnv[Tx]) {
 			k := e.key()
