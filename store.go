@@ -348,6 +348,8 @@ type Health struct {
 	Released  int64
 	Completed int64 // with tombstones
 	// OldestAbandoned is when the longest abandoned record was last written; zero if there is none.
+	// Unreadable are those whose state this version can not tell: they are damaged, or of a newer Format. [Lister] lists them.
+	Unreadable int64
 	OldestAbandoned time.Time
 	Now             time.Time
 	// Notes are sentences on the durability of this store as it is set up, for operators.

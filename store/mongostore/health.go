@@ -19,6 +19,12 @@ func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	return h, nil
 }
 
+// What the aggregation makes of a document that is no record, or is gone, and of one whose state can not be told.
+const (
+	stateNone       = int32(0)
+	stateUnreadable = int32(-1)
+)
+
 // group is what the aggregation tells of the records of one state, by time.
 type group struct {
 	State  int32         `bson:"_id"`
@@ -28,10 +34,15 @@ type group struct {
 }
 
 func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
-	isRecord := bson.D{{Key: "$gt", Value: bson.A{"$a", nil}}}
-	state := when(isRecord,
-		when(gone, int32(0), when(all(bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed), int32(everonce.StateAbandoned), "$st")),
-		int32(0))
+	isRecord := bson.D{{Key: "$ne", Value: bson.A{"$_id", once}}}
+	newer := bson.D{{Key: "$gt", Value: bson.A{"$f", int32(everonce.FormatVersion)}}}
+	is := func(s everonce.State) bson.D { return bson.D{{Key: "$eq", Value: bson.A{"$st", int32(s)}}} }
+	known := bson.D{{Key: "$or", Value: bson.A{is(everonce.StateClaimed), is(everonce.StateReleased), is(everonce.StateAbandoned), is(everonce.StateCompleted)}}}
+	state := when(all(isRecord, bson.D{{Key: "$not", Value: bson.A{gone}}}),
+		when(all(known, bson.D{{Key: "$not", Value: bson.A{newer}}}),
+			when(all(is(everonce.StateClaimed), lapsed), int32(everonce.StateAbandoned), "$st"),
+			stateUnreadable),
+		stateNone)
 	docs, err := s.aggregate(ctx,
 		stage{{Key: "$project", Value: bson.D{{Key: "state", Value: state}, {Key: "u", Value: when(isDate(updated), updated, nil)}, {Key: "now", Value: "$$NOW"}}}},
 		stage{{Key: "$group", Value: bson.D{
@@ -45,8 +56,8 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 	}
 	for _, raw := range docs {
 		var g group
-		if bson.Unmarshal(raw, &g) != nil { // of records whose state is none
-			continue
+		if err := bson.Unmarshal(raw, &g); err != nil {
+			return h, err
 		}
 		if now := at(g.Now); now.After(h.Now) {
 			h.Now = now
@@ -60,6 +71,10 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 			h.Completed = g.Count
 		case everonce.StateAbandoned:
 			h.Abandoned, h.OldestAbandoned = g.Count, at(g.Oldest)
+		default:
+			if g.State == stateUnreadable {
+				h.Unreadable = g.Count
+			}
 		}
 	}
 	if h.Now.IsZero() {

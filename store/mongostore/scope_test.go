@@ -195,8 +195,16 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	live := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "live"}
 	_, err = s.Claim(ctx, everonce.ClaimRequest{ID: live.RecordID(), Scope: live.Scope, Name: live.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
+	for i, odd := range []any{"secret", 1.5, int32(9), nil} { // states that there are not
+		key := everonce.Key{Scope: live.Scope, ID: fmt.Sprint("odd ", i)}
+		id := key.RecordID()
+		_, err = s.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+		noErr(t, err)
+		_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "st", Value: odd}}}})
+		noErr(t, err)
+	}
 	h, err := s.Health(ctx)
-	if err != nil || h.Claimed != 1 {
-		t.Errorf("%+v, %v; want one claim", h, err)
+	if err != nil || h.Claimed != 1 || h.Unreadable != 4 {
+		t.Errorf("%+v, %v; want one claim, and four that can not be read", h, err)
 	}
 }

@@ -34,7 +34,7 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 		}
 		for i, text := range texts {
 			hash := binary.LittleEndian.Uint64(ids[i][8:])
-			if _, twice := seen[hash]; twice || text == nil {
+			if _, twice := seen[hash]; twice || text == nil || *text == "" { // it has gone
 				continue
 			}
 			seen[hash] = struct{}{}
@@ -47,7 +47,11 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 // add counts a record by its head.
 func add(h *everonce.Health, text string) {
 	var rec everonce.Record
-	if !head(text, &rec) || rec.Format > everonce.FormatVersion || rec.GoneAt(h.Now) {
+	if !head(text, &rec) || rec.Format > everonce.FormatVersion {
+		h.Unreadable++
+		return
+	}
+	if rec.GoneAt(h.Now) {
 		return
 	}
 	switch rec.StateAt(h.Now) {
@@ -62,5 +66,7 @@ func add(h *everonce.Health, text string) {
 		if h.OldestAbandoned.IsZero() || rec.UpdatedAt.Before(h.OldestAbandoned) {
 			h.OldestAbandoned = rec.UpdatedAt
 		}
+	default:
+		h.Unreadable++
 	}
 }

@@ -85,7 +85,10 @@ func (s *Store) idsOf(names []string) []everonce.RecordID {
 	return ids
 }
 
-// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and what is no text an empty one.
+// noText stands for what is no text, and is too short for a record.
+const noText = "?"
+
+// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the first bytes are read.
 func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...string) ([]*string, error) {
 	all := make(rueidis.Commands, len(ids))
 	for i := range ids {
@@ -97,7 +100,7 @@ func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...s
 		switch {
 		case rueidis.IsRedisNil(err):
 		case isWrongType(err):
-			texts[i] = new(string) // text is what the server says about it
+			texts[i] = new(noText) // text is what the server says about it
 		case err != nil:
 			return nil, err
 		default:

@@ -171,6 +171,9 @@ func TestACorruptRecordIsNotJudged(t *testing.T) {
 				t.Errorf("%s: List of %v: %v, %v: it must be found to be dealt with", what, req.States, list, err)
 			}
 		}
+		if h, err := s.Health(t.Context()); damage == "state = 9" && (err != nil || h.Unreadable != 1 || h.Completed != 0) {
+			t.Errorf("%s: Health: %+v, %v: it is taken for what it is not", what, h, err)
+		}
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 // alive is true of a claim whose lease holds.
 const alive = "(r.state = 1 AND r.lease_until > {now})"
 
+// newer is true of what a newer version wrote.
+var newer = "r.format > " + strconv.Itoa(everonce.FormatVersion)
+
 // deletable is true of what forgetting a tenant removes: no live claim, and not what a newer version wrote, which may be one.
-var deletable = "NOT " + alive + " AND r.format <= " + strconv.Itoa(everonce.FormatVersion)
+var deletable = "NOT " + alive + " AND NOT " + newer
 
 // ripe is true of what a purge may look at. Every row that is due has something to be purged, so that no
 // row stands in the way of those behind it.
@@ -59,7 +62,8 @@ func (w writer) maintenance(s *Statements) {
 		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
 	s.ScopeLeft = w.rows("scope_left", 5, "SELECT 1 FROM {record} AS r WHERE "+selected+" AND "+deletable+" LIMIT 1")
 	s.Health = w.rows("health", 0, "SELECT {now}, count(*) FILTER (WHERE b = 2), count(*) FILTER (WHERE b = 8), count(*) FILTER (WHERE b = 4), "+
-		"count(*) FILTER (WHERE b >= 16), min(updated_at) FILTER (WHERE b = 8) FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r) AS x")
+		"count(*) FILTER (WHERE b = 16 OR b = 32), count(*) FILTER (WHERE b = 62), min(updated_at) FILTER (WHERE b = 8) "+
+		"FROM (SELECT CASE WHEN {gone} THEN 0 WHEN "+newer+" THEN 62 ELSE "+stateBit+" END AS b, r.updated_at FROM {record} AS r) AS x")
 }
 
 func (w writer) meta(s *Statements) {

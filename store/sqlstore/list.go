@@ -136,7 +136,7 @@ func (s *Store[Tx]) Health(ctx context.Context) (h everonce.Health, err error) {
 	call := s.call(s.text.Health)
 	call.Each = func(r Row) error {
 		var now, oldest int64
-		if err := r.Scan(&now, &h.Claimed, &h.Abandoned, &h.Released, &h.Completed, &oldest); err != nil {
+		if err := r.Scan(&now, &h.Claimed, &h.Abandoned, &h.Released, &h.Completed, &h.Unreadable, &oldest); err != nil {
 			return err
 		}
 		h.Now, h.OldestAbandoned = at(now), at(oldest)

@@ -104,7 +104,7 @@ type Statements struct {
 	DeleteScope *Statement
 	ScopeLeft   *Statement
 	// Health answers one row: the time, the counts of live claims, abandoned, released and completed
-	// records, and when the oldest of the abandoned was last written. (now)
+	// records and of those whose state is none or a newer version's, and when the oldest of the abandoned was last written. (now)
 	Health *Statement
 
 	// CreateMeta creates the table of the following, if it is not there. GetMeta answers the value

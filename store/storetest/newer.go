@@ -11,6 +11,7 @@ func newerChecks() []check {
 	return []check{
 		{name: "NewerVersion/ItsRecordsAreRefused", run: checkNewerRefused},
 		{name: "NewerVersion/AScopeIsForgottenWithoutIt", run: checkNewerKept, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "NewerVersion/ItsRecordsAreCountedApart", run: checkNewerCounted, needs: func(c Capabilities) bool { return c.HealthChecker }},
 	}
 }
 
@@ -68,5 +69,17 @@ func checkNewerKept(e *env) {
 	}
 	for name, a := range newer {
 		a.leftAlone(name)
+	}
+}
+
+// checkNewerCounted: nobody knows what state they are in, which a monitor has to be told.
+func checkNewerCounted(e *env) {
+	newer := e.newer()
+	e.claimed(claimReq(e.key())).completed("done")
+	h, err := e.s.(everonce.HealthChecker).Health(e.ctx)
+	e.ok("Health", err)
+	got := [5]int64{h.Claimed, h.Abandoned, h.Released, h.Completed, h.Unreadable}
+	if want := [5]int64{3: 1, 4: int64(len(newer))}; got != want || !h.OldestAbandoned.IsZero() {
+		e.Errorf("claimed, abandoned, released, completed and unreadable are counted %v, the oldest abandoned is of %v; want %v and none", got, h.OldestAbandoned, want)
 	}
 }

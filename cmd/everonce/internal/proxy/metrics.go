@@ -168,7 +168,7 @@ func (m *metrics) End(_ context.Context, ev everonce.Event) {
 
 // counted shows the records of a store.
 func (m *metrics) counted(h everonce.Health) {
-	for state, n := range map[string]int64{"claimed": h.Claimed, "abandoned": h.Abandoned, "released": h.Released, "completed": h.Completed} {
+	for state, n := range map[string]int64{"claimed": h.Claimed, "abandoned": h.Abandoned, "released": h.Released, "completed": h.Completed, "unreadable": h.Unreadable} {
 		m.records.WithLabelValues(state).Set(float64(n))
 	}
 }
