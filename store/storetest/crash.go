@@ -108,7 +108,7 @@ func checkTwoFaults(e *env) {
 		points := e.count(newTrial)
 		for first := range points {
 			for _, how := range []fault{failAfter, dieBefore, dieAfter} {
-				for second := range 3 {
+				for second := range points {
 					for _, then := range []fault{failAfter, dieAfter} {
 						tr := newTrial()
 						tr.e, tr.key = e, e.key()

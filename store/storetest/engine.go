@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -152,9 +153,10 @@ func checkElided(e *env) {
 
 // checkRefuseStays leaves an operation unknown under each policy, and lets its lifetime pass.
 func checkRefuseStays(e *env) {
+	points := e.count(func() *trial { return &trial{policy: everonce.Refuse, gateway: newGateway(false)} })
 	for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reconcile, everonce.Reexecute} {
 		key := e.key()
-		p := newProcess(1, dieAfter)
+		p := newProcess(slices.Index(points, "effect"), dieAfter)
 		r, err := everonce.NewReceiver(&faultStore{e.s, p}, policy, &everonce.Options{
 			Lease: long, Lifetime: everonce.Lifetime{Retention: short}, Codec: everonce.Raw(),
 		})

@@ -117,7 +117,8 @@ func (p *process) reached() []string {
 	return append([]string(nil), p.points...)
 }
 
-// faultStore is a store as one process has it.
+// faultStore is a store as one process has it. Of the optional powers it has the one that writes, which is a call like the others; whether
+// the rest are kept is asked by themselves.
 type faultStore struct {
 	store everonce.Store
 	p     *process
@@ -175,6 +176,15 @@ func (s *faultStore) Get(ctx context.Context, req everonce.GetRequest) (everonce
 
 func (s *faultStore) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
 	return reach(ctx, s.p, "Purge", req, s.store.Purge)
+}
+
+// KeepIdentity is a call, too: the first of a receiver, where the store has one.
+func (s *faultStore) KeepIdentity(ctx context.Context, check [32]byte) error {
+	keeper, ok := s.store.(everonce.IdentityKeeper)
+	if !ok {
+		return nil
+	}
+	return waited(ctx, s.p.do("KeepIdentity", func() error { return keeper.KeepIdentity(ctx, check) }))
 }
 
 // gateway is the other side of an effect: it keeps the only ledger that counts.

@@ -117,7 +117,7 @@ func (e *env) histories(together int, deliver func(p *process, ds []delivery) ([
 			}
 			p := newProcess(-1, noFault)
 			if rng.IntN(4) == 0 {
-				p = newProcess(rng.IntN(4), quick[rng.IntN(len(quick))])
+				p = newProcess(rng.IntN(5), quick[rng.IntN(len(quick))])
 			}
 			called := time.Since(started)
 			answers, err := deliver(p, ds)

@@ -53,7 +53,13 @@ func (e *txEnv[Tx]) batch(p *process, keys []everonce.Key, end func(ctx context.
 			}
 			return "receipt", nil
 		}))
-		if err != nil {
+		switch {
+		case errors.Is(err, everonce.ErrStore): // of all of them, before anything was begun
+			all = make([]everonce.BatchResult[string], len(keys))
+			for i := range all {
+				all[i].Err = err
+			}
+		case err != nil:
 			e.Fatalf("TransactBatch: %v", err)
 		}
 	})
@@ -201,7 +207,7 @@ func (e *txEnv[Tx]) deliverBatch(p *process, ds []delivery) ([]told, error) {
 		all, batchErr := everonce.TransactBatch(e.ctx, t, itemsOf(keys), everonce.EachItem(func(ctx context.Context, tx Tx, i int) (string, error) {
 			return ds[i].own, p.do("effect", func() error { return e.app.Apply(ctx, tx, keys[i].ID) })
 		}))
-		if p.isGone() {
+		if p.isGone() || errors.Is(batchErr, everonce.ErrStore) { // before anything was begun
 			return
 		}
 		err = batchErr
