@@ -89,3 +89,26 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 		break
 	}
 }
+
+// What is in a state that there is not is taken over by nobody, and stays as it is.
+func TestAStateThatIsNoneIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	key := everonce.Key{Scope: "tenant", ID: "1"}
+	rec := claimed(t, s, key)
+	name := redisstore.KeyOf(s, rec.ID)
+	command(t, client, "SETRANGE", name, "33", "\x09")
+	before, err := command(t, client, "GET", name).ToString()
+	noErr(t, err)
+	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeAbandoned, everonce.TakeToSettle, everonce.TakeForced} {
+		req := claimOf(key)
+		req.Take = take
+		if _, err := s.Claim(t.Context(), req); !errors.Is(err, everonce.ErrCorruptRecord) {
+			t.Errorf("Claim, take %d: %v, want ErrCorruptRecord", take, err)
+		}
+	}
+	if after, err := command(t, client, "GET", name).ToString(); err != nil || after != before {
+		t.Errorf("it was written over, %v", err)
+	}
+}

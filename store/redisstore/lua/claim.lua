@@ -34,6 +34,7 @@ if gone then
   return {1, now, r}
 end
 
+if state < 1 or state > 4 then error('STATE is none') end -- nobody takes over what nobody can read
 local sum = string.sub(r, 92, 123)
 local asked_sum = string.sub(ARGV[1], 76, 107)
 local asked, _, _, owner_now = struct.unpack('<Hc0Hc0Hc0Hc0', ARGV[1], 112)
