@@ -226,6 +226,9 @@ type StepRecord struct {
 	EndedAt time.Time
 }
 
+// readable reports whether the step is in a state that there is: see [Store].Claim.
+func (s *StepRecord) readable() bool { return s.State >= StepOpen && s.State <= StepNotDone }
+
 // Limits of steps.
 const (
 	// MaxStepNameLen is the longest name of a step, in bytes.

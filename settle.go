@@ -226,10 +226,10 @@ func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec 
 }
 
 // openStep returns the step to settle. One that an earlier settlement wrote, which then failed, is still
-// in question.
+// in question, and so is one that can not be read.
 func (s *Settlement) openStep(rec *Record) (StepRecord, error) {
 	step, ok := rec.Step(s.Step)
-	if !ok || step.State != StepOpen && rec.UnknownStep != s.Step {
+	if !ok || step.State != StepOpen && step.readable() && rec.UnknownStep != s.Step {
 		return step, fmt.Errorf("%w: step %q is not open", ErrNotUnknown, s.Step)
 	}
 	return step, nil

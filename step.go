@@ -49,6 +49,9 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	if s.a.Lost() {
 		return v, s.leaseLost()
 	}
+	if s.unreadable() {
+		return v, s.refuse(errUnreadable, false)
+	}
 	if s.recorded.State == StepOpen {
 		switch s.call.policy {
 		case Refuse:
@@ -93,6 +96,11 @@ func (s *stepRun) begin() error {
 	s.outcome = StoreFailed
 	return s.fail(StoreFailed, ErrStore, err)
 }
+
+var errUnreadable = fmt.Errorf("%w: how the step has ended can not be read", ErrCorruptRecord)
+
+// unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
+func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.readable() }
 
 // replayStep returns the saved result of a finished step.
 func replayStep[T any](s *stepRun) (T, Outcome, error) {
@@ -339,7 +347,7 @@ type openStep struct {
 func recall(recorded []StepRecord, p Policy) *steps {
 	s := &steps{recorded: recorded}
 	for _, r := range recorded {
-		if r.State == StepOpen {
+		if r.State == StepOpen || !r.readable() {
 			s.opened = append(s.opened, openStep{r.Name, p, true})
 		}
 	}

@@ -35,6 +35,9 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
+	if s.unreadable() {
+		return v, s.refuse(errUnreadable, false)
+	}
 	if s.recorded.State == StepOpen && s.call.policy != Reexecute { // a Step of that name began it outside of transactions
 		return v, s.refuse(nil, false)
 	}

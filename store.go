@@ -27,7 +27,8 @@ type Store interface {
 	// A repeated claim, found by its own nonce, renews the lease and is answered as the first one was,
 	// Record.Previous included.
 	// It refuses with [ErrAttemptEnded] a nonce that has already ended its attempt. All other answers
-	// are a [Decision], with the record as it stands after the call.
+	// are a [Decision], with the record as it stands after the call. A step that can not be read is answered by its name, in no
+	// state that there is, as Get and List do: it is unknown.
 	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
 	// Complete saves the result of the attempt with that token and nonce. It refuses with [ErrLeaseLost]
 	// unless that attempt still holds the record, lapsed or not. A repeated completion succeeds.
@@ -45,7 +46,7 @@ type Store interface {
 	// SaveStep writes one step of the attempt with that token and nonce, and renews the lease in the
 	// same write. It refuses with [ErrLeaseLost] like Renew. A repeated write succeeds. A write that
 	// comes late undoes nothing: a step that is done stays as it is, and one that ended in an attempt
-	// does not open again in the same attempt. A step beyond [MaxSteps] is refused with [ErrTooLarge].
+	// does not open again in the same attempt. One that can not be read is written over. A step beyond [MaxSteps] is refused with [ErrTooLarge].
 	SaveStep(ctx context.Context, req SaveStepRequest) (SaveStepResult, error)
 	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found. One of a
 	// newer Format is answered as it stands, or refused with [ErrNewerRecord]: the engine refuses it in either case.
@@ -347,9 +348,9 @@ type Health struct {
 	Abandoned int64 // unknown: lapsed claims included
 	Released  int64
 	Completed int64 // with tombstones
-	// OldestAbandoned is when the longest abandoned record was last written; zero if there is none.
 	// Unreadable are those whose state this version can not tell: they are damaged, or of a newer Format. [Lister] lists them.
 	Unreadable int64
+	// OldestAbandoned is when the longest abandoned record was last written; zero if there is none.
 	OldestAbandoned time.Time
 	Now             time.Time
 	// Notes are sentences on the durability of this store as it is set up, for operators.

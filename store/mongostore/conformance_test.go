@@ -33,7 +33,15 @@ func TestConformance(t *testing.T) {
 				bson.D{{Key: "$set", Value: bson.D{{Key: "f", Value: int32(everonce.FormatVersion + 1)}}}})
 			noErr(t, err)
 		}
-		return storetest.Harness{Store: repeating{store}, Peer: repeating{peer}, Newer: newer}
+		unreadStep := func(id everonce.RecordID, step string) {
+			res, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}, {Key: "s.n", Value: step}},
+				bson.D{{Key: "$set", Value: bson.D{{Key: "s.$.st", Value: int32(77)}}}})
+			noErr(t, err)
+			if res.MatchedCount != 1 {
+				t.Fatalf("there is no step %q", step)
+			}
+		}
+		return storetest.Harness{Store: repeating{store}, Peer: repeating{peer}, Newer: newer, UnreadStep: unreadStep}
 	}, capabilities())
 }
 

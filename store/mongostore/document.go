@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"time"
 
@@ -171,8 +172,11 @@ func (d *document) record() (*everonce.Record, error) {
 	if d.Expires {
 		rec.PurgeAt = later(or(d.Kept, updated), d.PurgeMS)
 	}
-	for i := range d.Steps {
+	for i := range d.Steps { // one that can not be read keeps what it has
 		s := &d.Steps[i]
+		if !small(s.State) || !small(s.Kind) {
+			return nil, unreadable(int64(d.Format), "a step's number is out of its range")
+		}
 		rec.Steps = append(rec.Steps, everonce.StepRecord{
 			Name: s.Name, State: everonce.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // as it was written
 			Result: result(s.Kind, s.Codec, s.Data, s.Summary), BeganAt: at(s.Began), EndedAt: at(s.Ended),
@@ -180,6 +184,9 @@ func (d *document) record() (*everonce.Record, error) {
 	}
 	return rec, nil
 }
+
+// small reports whether a number that is written back as it was read has room in the record.
+func small(n int32) bool { return n >= 0 && n <= math.MaxUint8 }
 
 func result(kind int32, codec string, data, summary []byte) everonce.SavedResult {
 	return everonce.SavedResult{Kind: everonce.ResultKind(kind), Codec: codec, Data: data, Summary: summary} //nolint:gosec // as it was written

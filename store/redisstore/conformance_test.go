@@ -44,6 +44,8 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) s
 				const set = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('SETRANGE', KEYS[1], 32, ARGV[1])"
 				command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+part, string(rune(everonce.FormatVersion+1)))
 			}
+		}, UnreadStep: func(id everonce.RecordID, name string) {
+			command(t, client, "HSET", redisstore.KeyOf(store, id)+":s", name, "x")
 		}}
 	}
 }

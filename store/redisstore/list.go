@@ -120,7 +120,7 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 		for name, step := range hash {
 			flat = append(flat, name, step)
 		}
-		rec.Steps, _ = decodeSteps(&rec.ID, flat) //nolint:errcheck // as with records
+		rec.Steps = decodeSteps(&rec.ID, flat)
 	}
 	return nil
 }

@@ -253,26 +253,26 @@ func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord
 	return step, place, nil
 }
 
-// decodeSteps reads a hash of steps, into the order of their beginning. With an error, those that can not be read come last, by their names.
-func decodeSteps(id *everonce.RecordID, hash []string) (steps []everonce.StepRecord, err error) {
+// decodeSteps reads a hash of steps, into the order of their beginning. Those that can not be read come last, by their names.
+func decodeSteps(id *everonce.RecordID, hash []string) []everonce.StepRecord {
 	type placed struct {
 		step  everonce.StepRecord
 		place int64
 	}
 	all := make([]placed, 0, len(hash)/2)
 	for i := 0; i+1 < len(hash); i += 2 {
-		step, place, unread := decodeStep(id, hash[i], hash[i+1])
-		if unread != nil {
-			step, place, err = everonce.StepRecord{Name: hash[i]}, math.MaxInt64, unread
+		step, place, err := decodeStep(id, hash[i], hash[i+1])
+		if err != nil {
+			step, place = everonce.StepRecord{Name: hash[i]}, math.MaxInt64
 		}
 		all = append(all, placed{step, place})
 	}
 	slices.SortFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
-	steps = make([]everonce.StepRecord, len(all))
+	steps := make([]everonce.StepRecord, len(all))
 	for i := range all {
 		steps[i] = all[i].step
 	}
-	return steps, err
+	return steps
 }
 
 func corrupt(id *everonce.RecordID, what string) error {

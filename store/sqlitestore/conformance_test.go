@@ -45,6 +45,11 @@ func harness(t testing.TB) storetest.Harness {
 				t.Fatal(err)
 			}
 		},
+		UnreadStep: func(id everonce.RecordID, name string) {
+			if _, err := store.DB().Exec("UPDATE everonce_step SET state = 77 WHERE id = ? AND name = ?", id[:], name); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
 }
 

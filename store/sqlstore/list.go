@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"bytes"
 	"context"
-	"errors"
 
 	"github.com/everonce/everonce"
 )
@@ -78,15 +77,7 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	if req.Steps && len(stepped) > 0 {
 		calls := make([]*Call, len(stepped))
 		for i, n := range stepped {
-			rec := &res.Records[n]
-			calls[i] = s.readSteps(rec).each(func(r Row) error {
-				step, err := scanStep(r)
-				if errors.Is(err, everonce.ErrCorruptRecord) { // as with records
-					step, err = everonce.StepRecord{Name: step.Name}, nil
-				}
-				rec.Steps = append(rec.Steps, step)
-				return err
-			})
+			calls[i] = s.readSteps(&res.Records[n])
 		}
 		if err = s.driver.Read(ctx, calls...); err != nil {
 			return everonce.ListResult{}, s.failed("list steps", err)

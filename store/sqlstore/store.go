@@ -60,10 +60,13 @@ func (s *Store[Tx]) readRow(st *Statement, id *everonce.RecordID, w *row) *Call 
 	return &Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
 }
 
-// readSteps makes the call that appends the steps of a record to it.
+// readSteps makes the call that appends the steps of a record to it: one that can not be read by its name, without a state.
 func (s *Store[Tx]) readSteps(rec *everonce.Record) *Call {
 	return &Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r Row) error {
 		step, err := scanStep(r)
+		if errors.Is(err, everonce.ErrCorruptRecord) {
+			step, err = everonce.StepRecord{Name: step.Name}, nil
+		}
 		rec.Steps = append(rec.Steps, step)
 		return err
 	}}

@@ -45,6 +45,7 @@ func stepChecks() []check {
 				e.Errorf("the steps are %v, want them in the order of their beginning: %v", steps, names)
 			}
 		}},
+		{name: "Rule18/AStepThatCanNotBeReadIsUnknown", run: checkUnreadStep},
 		{name: "Rule18/ADoneStepStaysAsItIs", run: func(e *env) {
 			a := e.claimed(claimReq(e.key()))
 			a.stepped("mail", everonce.StepOpen)

@@ -43,6 +43,10 @@ type Harness struct {
 	// where nothing can do that: the checks of NewerVersion prove nothing then, and log so.
 	Newer func(everonce.RecordID)
 
+	// UnreadStep makes a step of the record, which has it, one that nobody can read, without a word in its result. Nil where
+	// nothing can do that: Rule18/AStepThatCanNotBeReadIsUnknown proves nothing then, and logs so.
+	UnreadStep func(id everonce.RecordID, name string)
+
 	tx   any                                   // a TxHarness, in RunTx
 	over func(s everonce.Store) everonce.Store // puts a planted bug over a store that a check has made
 }

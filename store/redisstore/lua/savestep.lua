@@ -9,13 +9,12 @@ local began, ended, place = now, now, steps
 if ARGV[3] == '1' then ended = 0 end
 local stands = false
 local old = redis.call('HGET', KEYS[3], ARGV[2])
-if old then
-  local state_before, attempt_before
-  state_before, attempt_before, place, began = struct.unpack('<BI4Hi8', old)
+local whole, state_before, attempt_before, its_place, its_beginning, _, kind_before = pcall(struct.unpack, '<BI4Hi8i8BHc0Hc0', old or '')
+if whole and state_before >= 1 and state_before <= 3 and kind_before <= 3 then -- else it is written over
+  place, began = its_place, its_beginning
   stands = state_before == 2 or ARGV[3] == '1' and state_before ~= 1 and attempt_before >= ARGV[4] + 0
-elseif steps >= ARGV[9] + 0 then
-  return 4
-else
+elseif not old then
+  if steps >= ARGV[9] + 0 then return 4 end
   steps = steps + 1
 end
 if not stands then

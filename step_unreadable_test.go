@@ -1,0 +1,48 @@
+package everonce_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// A step that can not be read is unknown, whatever its policy, until somebody settles it: whether it took hold nobody can tell.
+func TestAStepThatCanNotBeReadIsUnknown(t *testing.T) {
+	for name, step := range map[string]func(ctx context.Context, a *everonce.Attempt, x *everonce.TxReceiver[*mapTx]) error{
+		"Step": func(ctx context.Context, a *everonce.Attempt, _ *everonce.TxReceiver[*mapTx]) error {
+			_, err := everonce.Step(ctx, a, "charge", stepNever(t))
+			return err
+		},
+		"StepTx": func(ctx context.Context, a *everonce.Attempt, x *everonce.TxReceiver[*mapTx]) error {
+			_, err := everonce.StepTx(ctx, a, x, "charge", txNever(t))
+			return err
+		},
+		"not asked for": func(context.Context, *everonce.Attempt, *everonce.TxReceiver[*mapTx]) error { return errWork },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMapStore()
+			r, x := newReceiver(t, s, everonce.Reexecute, nil), newTxReceiver(t, s, nil)
+			if name == "not asked for" { // what is left of it is in doubt, though all effects are in steps
+				r = newReceiver(t, s, everonce.Refuse, &everonce.Options{EffectsInSteps: true})
+			}
+			inAttempt(t, r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) {
+				rec := s.record(keyOf("x"))
+				_, err := s.SaveStep(ctx, everonce.SaveStepRequest{
+					ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "charge", State: 77, Attempt: 1},
+				})
+				checkErr(t, err, nil)
+			})
+			_, err := do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) { return "", step(ctx, a, x) }, everonce.Unknown, everonce.ErrOutcomeUnknown)
+			rec := s.record(keyOf("x"))
+			checkEqual(t, "State", rec.State, everonce.StateAbandoned)
+			if name == "not asked for" {
+				return
+			}
+			checkErr(t, err, everonce.ErrCorruptRecord)
+			checkEqual(t, "UnknownStep", rec.UnknownStep, "charge")
+			checkErr(t, r.Settle(t.Context(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "charge", Value: 30}), nil)
+			checkEqual(t, "State", s.record(keyOf("x")).State, everonce.StateReleased)
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"context"
+
+	"github.com/everonce/everonce"
+)
+
+// checkUnreadStep spoils a step that was done: it is unknown then, whatever its policy, until somebody settles it.
+func checkUnreadStep(e *env) {
+	if e.h.UnreadStep == nil {
+		e.Logf("nothing spoils a step (Harness.UnreadStep is nil)")
+		return
+	}
+	told := func(what string, rec everonce.Record) {
+		hook, ok := rec.Step("hook")
+		mail, there := rec.Step("mail")
+		if len(rec.Steps) != 2 || !ok || hook.State != everonce.StepDone || !there || mail.State >= everonce.StepOpen && mail.State <= everonce.StepNotDone {
+			e.Errorf("%s: the steps are told as %+v, want one that is done, and the name of the other", what, rec.Steps)
+		}
+	}
+	for _, done := range []bool{true, false} { // as who settles it says
+		a := e.claimed(claimReq(e.key()))
+		a.stepped("mail", everonce.StepDone)
+		a.stepped("hook", everonce.StepDone)
+		a.released(everonce.StateReleased)
+		e.h.UnreadStep(a.req.ID, "mail")
+		told("Get", e.get(a.key()))
+		b := e.claimed(a.taking(everonce.TakeNone))
+		told("a claim", b.rec)
+		b.released(everonce.StateAbandoned)
+		c := e.claimed(a.taking(everonce.TakeToSettle))
+		told("a claim to settle", c.rec)
+		c.released(everonce.StateAbandoned)
+
+		r, runs := e.receiver(e.s, everonce.Reexecute), 0
+		deliver := func() (string, error) {
+			res, err := everonce.Do(e.ctx, r, a.key(), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+				return everonce.Step(ctx, a, "mail", func(context.Context) (string, error) {
+					runs++
+					return "sent again", nil
+				})
+			}, fingerprintA)
+			return res.Value, err
+		}
+		_, err := deliver()
+		e.is("a delivery", err, everonce.ErrOutcomeUnknown)
+		rec := e.get(a.key())
+		told("after a delivery", rec)
+		if runs != 0 || rec.StateAt(e.now()) != everonce.StateAbandoned || rec.UnknownStep != "mail" {
+			e.Errorf("the step ran %d times, and the record is %v, with %q unknown; want 0, abandoned, and the step", runs, rec.State, rec.UnknownStep)
+		}
+		s, want := everonce.Settlement{Verdict: everonce.SettleDone, Step: "mail", Encoded: []byte("sent"), Codec: "raw"}, "sent"
+		if !done {
+			s, want = everonce.Settlement{Verdict: everonce.SettleNotDone, Step: "mail"}, "sent again"
+		}
+		e.is("Settle of the step", r.Settle(e.ctx, a.key(), s), nil)
+		if got, err := deliver(); got != want || err != nil {
+			e.Errorf("the delivery that follows gets %q, %v; want %q", got, err, want)
+		}
+	}
+	a := e.claimed(claimReq(e.key()))
+	a.stepped("mail", everonce.StepDone)
+	a.released(everonce.StateAbandoned)
+	e.h.UnreadStep(a.req.ID, "mail")
+	e.is("Settle of the operation", e.receiver(e.s, everonce.Refuse).Settle(e.ctx, a.key(), everonce.Settlement{Verdict: everonce.SettleDone}), nil)
+	e.decided(a.taking(everonce.TakeNone), everonce.DecideReplay)
+}
