@@ -1,6 +1,7 @@
 package pgxstore_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -19,10 +20,28 @@ func capabilities() storetest.Capabilities {
 	}
 }
 
-// newer makes records of a schema those of a newer version.
-func newer(t testing.TB, schema string) func(everonce.RecordID) {
-	return func(id everonce.RecordID) {
-		mustExec(t, "UPDATE "+schema+".everonce_record SET format = $1 WHERE id = $2", int64(everonce.FormatVersion+1), id[:])
+// harness is two stores on the tables of a schema. Whatever a test has done, a purge comes to each record when it has something to do
+// about it, and not before.
+func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.Harness {
+	t.Helper()
+	t.Cleanup(func() {
+		var wrong int
+		if err := admin(t).QueryRow(context.Background(), "SELECT count(*) FROM "+schema+`.everonce_record WHERE due_at IS DISTINCT FROM
+			CASE WHEN purge_at IS NULL THEN NULL
+			WHEN state = 1 AND lease_until > purge_at THEN lease_until
+			WHEN state = 4 AND (result_codec IS NOT NULL OR result_data IS NOT NULL OR steps > 0) THEN result_until
+			ELSE purge_at END`).Scan(&wrong); err != nil || wrong > 0 {
+			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
+		}
+	})
+	return storetest.Harness{
+		Store: store, Peer: peer,
+		Newer: func(id everonce.RecordID) {
+			mustExec(t, "UPDATE "+schema+".everonce_record SET format = $1 WHERE id = $2", int64(everonce.FormatVersion+1), id[:])
+		},
+		UnreadStep: func(id everonce.RecordID, name string) {
+			mustExec(t, "UPDATE "+schema+".everonce_step SET state = 77 WHERE id = $1 AND name = $2", id[:], name)
+		},
 	}
 }
 
@@ -45,7 +64,7 @@ func TestConformance(t *testing.T) {
 		peer, err := pgxstore.New(pool, opts)
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
-		return storetest.Harness{Store: store, Peer: peer, Newer: newer(t, schema)}
+		return harness(t, schema, store, peer)
 	}, capabilities())
 }
 
@@ -65,6 +84,6 @@ func TestConformanceSQL(t *testing.T) {
 		peer, err := pgxstore.New(admin(t), opts)
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
-		return storetest.Harness{Store: store, Peer: peer, Newer: newer(t, schema)}
+		return harness(t, schema, store, peer)
 	}, capabilities())
 }

@@ -44,7 +44,7 @@ func TestConformanceTx(t *testing.T) {
 			return err
 		}
 		return storetest.TxHarness[pgx.Tx]{
-			Harness: storetest.Harness{Store: store, Peer: peer},
+			Harness: harness(t, schema, store, peer),
 			Apply: func(ctx context.Context, tx pgx.Tx, name string) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
 			},
@@ -84,7 +84,7 @@ func TestConformanceTxSQL(t *testing.T) {
 			return err
 		}
 		return storetest.TxHarness[*sql.Tx]{
-			Harness: storetest.Harness{Store: store, Peer: peer},
+			Harness: harness(t, schema, store, peer),
 			Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
 			},

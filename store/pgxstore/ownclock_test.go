@@ -28,6 +28,8 @@ func TestConformanceByAnotherClock(t *testing.T) {
 		advance := func(d time.Duration) {
 			mustExec(t, "UPDATE "+schema+".clock SET at = at + make_interval(secs => $1)", d.Seconds())
 		}
-		return storetest.Harness{Store: store, Peer: peer, Advance: advance, Newer: newer(t, schema)}
+		h := harness(t, schema, store, peer)
+		h.Advance = advance
+		return h
 	}, capabilities())
 }
