@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -42,4 +43,18 @@ func TestLookupBindsNothing(t *testing.T) {
 		res, err = everonce.Lookup[string](ctx, r, keyOf("x"))
 		checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrIdentity)
 	}
+}
+
+// unreadIdentity is a store that does not say what it is bound to.
+type unreadIdentity struct{ *memstore.Store }
+
+func (*unreadIdentity) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
+	return check, false, errors.New("the store is away")
+}
+
+// What a store is bound to, and can not be read, is not nothing: the call fails, and neither finds nor does anything.
+func TestAnIdentityThatCanNotBeReadIsNoIdentity(t *testing.T) {
+	r := newReceiver(t, &unreadIdentity{memstore.New(nil)}, everonce.Refuse, nil)
+	res, err := everonce.Lookup[string](context.Background(), r, keyOf("x"))
+	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrStore)
 }

@@ -160,17 +160,18 @@ func TestHeadersOfOuterMiddlewaresAreFresh(t *testing.T) {
 		}
 		w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
 		w.Header().Add("Vary", "Origin"+id)
+		w.Header().Set("Access-Control-Expose-Headers", "X-Request-ID")
 		inner.ServeHTTP(w, r)
 	})
 	for i, id := range []string{"i", "ii", "iii"} {
 		res := again(outer, "k", "Origin", "https://"+id)
 		want := http.Header{
 			"X-Request-Id": {id}, "X-Changed": {"by the handler"}, "Vary": {"Origin" + id, "Accept"}, "X-Own": {"own"},
-			"Access-Control-Allow-Origin": {"https://" + id},
+			"Access-Control-Allow-Origin": {"https://" + id}, "Access-Control-Expose-Headers": {"X-Request-ID"},
 		}
 		if i > 0 {
 			want["Idempotent-Replayed"] = []string{"true"}
-			want["Access-Control-Expose-Headers"] = []string{"Idempotent-Replayed"}
+			want["Access-Control-Expose-Headers"] = []string{"X-Request-ID", "Idempotent-Replayed"}
 		}
 		if !reflect.DeepEqual(res.Header, want) || res.StatusCode != http.StatusAccepted {
 			t.Errorf("answer %d:\n%v, want\n%v", i, res.Header, want)

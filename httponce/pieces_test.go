@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -149,6 +150,74 @@ func TestPiecesOutliveTheAnswer(t *testing.T) {
 			t.Errorf("after it: %v", res)
 		}
 	})
+}
+
+// The pieces are kept before the answer that names them. They stay so much longer than it as all of them, and the answer, may take to be
+// recorded.
+func TestPiecesAreKeptLongerThanTheAnswer(t *testing.T) {
+	for name, life := range map[string]everonce.Lifetime{"by default": {}, "as was said": {Retention: time.Hour, Remember: time.Hour}} {
+		store, h, _ := inPieces(t, 10_000, life)
+		again(h, "k")
+		list, err := store.List(t.Context(), everonce.ListRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer time.Time
+		var pieces []time.Time
+		for _, rec := range list.Records {
+			if rec.Name == "k" {
+				answer = rec.ResultUntil
+			} else {
+				pieces = append(pieces, rec.ResultUntil)
+			}
+		}
+		if answer.IsZero() || len(pieces) < 9 {
+			t.Fatalf("%s: the answer until %v, %d pieces", name, answer, len(pieces))
+		}
+		const limit = 75 * time.Second // 30 s of them are Options.CompletionLimit
+		for _, until := range pieces {
+			if until.Before(answer.Add(limit)) {
+				t.Errorf("%s: a piece is kept for %v longer than its answer, want %v at least", name, until.Sub(answer), limit)
+			}
+		}
+	}
+}
+
+// otherPieces is a store whose pieces have another size than when they were kept.
+type otherPieces struct {
+	*memstore.Store
+	change func([]byte) []byte
+}
+
+func (s *otherPieces) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	res, err := s.Store.Get(ctx, req)
+	if res.Found && res.Record.Name != "k" {
+		res.Record.Result.Data = s.change(bytes.Clone(res.Record.Result.Data))
+	}
+	return res, err
+}
+
+// A piece that is shorter or longer than its answer says is none of it: nobody gets an answer that is put together of others.
+func TestAPieceOfAnotherSizeElidesTheAnswer(t *testing.T) {
+	for name, change := range map[string]func([]byte) []byte{
+		"shorter": func(p []byte) []byte { return p[1:] },
+		"longer":  func(p []byte) []byte { return append(p, 'x') },
+		"empty":   func([]byte) []byte { return []byte{} },
+	} {
+		recv, err := everonce.NewReceiver(&otherPieces{memstore.New(nil), change}, everonce.Refuse, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		protect, err := httponce.Middleware(recv, httponce.Unscoped(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, noise(600<<10)) }))
+		again(h, "k")
+		if res := again(h, "k"); bodyOf(t, res) != "" || res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "elided" {
+			t.Errorf("%s: %v", name, res)
+		}
+	}
 }
 
 // In a transaction the pieces commit with the effects and the answer.

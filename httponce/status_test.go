@@ -173,6 +173,7 @@ func TestStatusKeepsBytes(t *testing.T) {
 				Body     *string
 				Base64   []byte `json:"body_base64"`
 				Trailers http.Header
+				Headers  http.Header
 			}
 		}
 		if err := json.Unmarshal([]byte(svc.ask("k").body), &doc); err != nil {
@@ -184,6 +185,9 @@ func TestStatusKeepsBytes(t *testing.T) {
 		}
 		if !bytes.Equal(got, []byte(body)) || doc.Answer.Trailers.Get("X-Sum") != "42" {
 			t.Errorf("%q became %q, %v", body, got, doc.Answer.Trailers)
+		}
+		if declared, ok := doc.Answer.Headers["Trailer"]; ok { // they are told as what they are, and not announced
+			t.Errorf("its headers have Trailer: %q", declared)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"strings"
 	"testing"
@@ -297,6 +298,33 @@ func TestSlowSenderOverHTTP2(t *testing.T) {
 	}
 	if res := u.post("k1", "0123456789"); res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("the same key: %d %v", res.StatusCode, res.Header)
+	}
+}
+
+// Over HTTP/2 a body that is refused ends its own stream, and not the connection with all that others have on it.
+func TestARefusedBodyLeavesTheConnectionOfHTTP2(t *testing.T) {
+	u := newUpload(t, httponce.Options{Route: httponce.Route{MaxBody: 5}}, func(s *httptest.Server) {
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	})
+	conns := map[string]bool{}
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { conns[info.Conn.LocalAddr().String()] = true }}
+	for range 4 {
+		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, u.URL+"/files", strings.NewReader("0123456789"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k1")
+		res, err := u.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body := bodyOf(t, res); res.ProtoMajor != 2 || res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s %d %s", res.Proto, res.StatusCode, body)
+		}
+	}
+	if len(conns) != 1 {
+		t.Errorf("four requests took %d connections", len(conns))
 	}
 }
 

@@ -106,6 +106,43 @@ func TestAnswerWithin(t *testing.T) {
 	})
 }
 
+// The context of a handler that ends with its client does so while the client waits. That the client was told to ask again is not its end:
+// the work goes on, and its answer is recorded.
+func TestAnswerWithinAndEndWithClient(t *testing.T) {
+	for name, leaves := range map[string]bool{"the client leaves": true, "it is answered": false} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: 5 * time.Second, EndWithClient: true}}, func(w http.ResponseWriter, r *http.Request) {
+				calls++
+				begun := time.Now()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(time.Minute):
+				}
+				if took := time.Since(begun); leaves && took != time.Second || !leaves && took != time.Minute {
+					t.Errorf("%s: the handler's context ended after %v: %v", name, took, context.Cause(r.Context()))
+				}
+				w.WriteHeader(http.StatusCreated)
+			})
+			ctx, leave := context.WithCancel(t.Context())
+			r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader("the body"))
+			r.Header.Set("Idempotency-Key", "k")
+			go func() {
+				defer leave() // as a server does when ServeHTTP has returned
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			time.Sleep(time.Second)
+			if leaves {
+				leave()
+			}
+			time.Sleep(2 * time.Minute)
+			if w := serveOnce(h, "k"); w.Code != http.StatusCreated || w.ResponseRecorder.Header().Get("Idempotent-Replayed") != "true" || calls != 1 {
+				t.Errorf("%s: then %d %v, %d calls", name, w.Code, w.ResponseRecorder.Header(), calls)
+			}
+		})
+	}
+}
+
 // A handler that is in time answers as any does, a stream too: that one is not cut off.
 func TestAnswerWithinInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

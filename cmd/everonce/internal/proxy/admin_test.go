@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -160,7 +161,7 @@ func block(t *testing.T, page, language string) string {
 type downStore struct{ *memstore.Store }
 
 func (downStore) Get(context.Context, everonce.GetRequest) (everonce.GetResult, error) {
-	return everonce.GetResult{}, everonce.ErrStore
+	return everonce.GetResult{}, fmt.Errorf("%w: postgres://proxy:hunter2@db", everonce.ErrStore)
 }
 
 func TestReadiness(t *testing.T) {
@@ -174,6 +175,16 @@ func TestReadiness(t *testing.T) {
 	up.draining.Store(true)
 	if err := up.check(t.Context()); err == nil {
 		t.Error("ready while draining")
+	}
+}
+
+// Whoever asks whether the proxy is ready is not told what its store says, which may have an address or more in it.
+func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
+	s := &Server{metrics: newMetrics(nil), ready: readiness{store: downStore{memstore.New(nil)}}}
+	w := httptest.NewRecorder()
+	s.admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != "the store can not be reached\n" {
+		t.Errorf("%d %q", w.Code, got)
 	}
 }
 
