@@ -43,7 +43,8 @@ type Server struct {
 // maxHead bounds the head of a request, in bytes.
 const maxHead = 64 << 10
 
-// New opens the store and the listeners. Errors wrap [config.ErrInvalid] where the configuration is wrong,
+// New opens the listeners and the store, in this order: a port that is taken leaves no store behind, nor one that is bound to an
+// identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
 // [everonce.ErrStore] where the store can not be reached. What was opened is closed again.
 func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, error) {
 	s := &Server{conf: conf, log: log, running: newRunning(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
@@ -51,20 +52,17 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	if err != nil {
 		return nil, err
 	}
-	if s.store, err = storeurl.Create(ctx, conf.Store, storeurl.Options{TablePrefix: conf.TablePrefix, Schema: conf.Schema}); err != nil {
-		if errors.Is(err, storeurl.ErrURL) || errors.Is(err, everonce.ErrInvalidArgument) {
-			err = fmt.Errorf("%w: store: %w", config.ErrInvalid, err)
-		}
-		return nil, err
-	}
-	s.ready.store = s.store
-	protected, err := s.protect(ctx, handler)
+	err = s.listen(ctx)
 	if err == nil {
-		err = s.listen(ctx, s.front(protected), certs)
+		err = s.open(ctx)
+	}
+	if err == nil {
+		handler, err = s.protect(ctx, handler)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	s.serve(s.front(handler), certs)
 	return s, nil
 }
 
@@ -241,34 +239,54 @@ func readSecret(file string) ([]byte, error) {
 	return []byte(secret), nil
 }
 
-// listen opens the listeners.
-func (s *Server) listen(ctx context.Context, front http.Handler, certs *certificate) error {
-	c := s.conf
+// listen opens the listeners. What connects waits until they are served.
+func (s *Server) listen(ctx context.Context) (err error) {
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", c.Listen)
-	if err != nil {
+	if s.publicLn, err = lc.Listen(ctx, "tcp", s.conf.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	if !hasAdmin(s.conf) {
+		return nil
+	}
+	if s.privateLn, err = lc.Listen(ctx, "tcp", s.conf.Admin); err != nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	return nil
+}
+
+// open opens the store.
+func (s *Server) open(ctx context.Context) error {
+	c := s.conf
+	store, err := storeurl.Create(ctx, c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema})
+	if errors.Is(err, storeurl.ErrURL) || errors.Is(err, everonce.ErrInvalidArgument) {
+		return fmt.Errorf("%w: store: %w", config.ErrInvalid, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.store, s.ready.store = store, store
+	return nil
+}
+
+// serve makes the servers of the listeners, for [Server.Run].
+func (s *Server) serve(front http.Handler, certs *certificate) {
+	c := s.conf
 	var conf *tls.Config
 	if certs != nil {
 		conf = &tls.Config{GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 	}
 	quiet := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	s.publicLn = newListener(ln, conf, c.HeaderWithin)
+	s.publicLn = newListener(s.publicLn, conf, c.HeaderWithin)
 	s.public = &http.Server{
 		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
 		ConnContext: withTLSState, ErrorLog: quiet,
 	}
-	if !hasAdmin(c) {
-		return nil
-	}
-	if s.privateLn, err = lc.Listen(ctx, "tcp", c.Admin); err != nil {
-		return fmt.Errorf("admin: %w", err)
+	if s.privateLn == nil {
+		return
 	}
 	s.private = &http.Server{
 		Handler: s.admin(), ReadHeaderTimeout: c.HeaderWithin, ReadTimeout: c.HeaderWithin, WriteTimeout: time.Minute, IdleTimeout: c.ClientIdle, ErrorLog: quiet,
 	}
-	return nil
 }
 
 // Addrs returns where it listens: for clients, and for operators ("" where it does not).
@@ -290,5 +308,8 @@ func (s *Server) close() error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, s.store.Close())...)
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
 }
