@@ -28,7 +28,7 @@ import (
 //   - the connection broke after that, or in mid-answer: unknown, 502; 504 where its time was over. No [Save]
 //     makes that 502 an answer.
 //   - an answer: as [Route.Save] says; but not what a service that honours keys itself says of a moment, by a problem that is not compressed,
-//     or by gzip. A 409 by which another attempt runs (by our type, or the draft's title) or the outcome is unknown (ours, by type and
+//     or by gzip, the one coding that is asked for. A 409 by which another attempt runs (by our type, or the draft's title) or the outcome is unknown (ours, by type and
 //     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like) is unknown, and never saved
 //
 // An answer to a request with a key is held until it is recorded, as any handler's is, but for
@@ -153,6 +153,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		} else if key := pr.In.Header[p.opts.KeyHeader]; key != nil { // it is of no one connection, whatever Connection says
 			pr.Out.Header[p.opts.KeyHeader] = key
 		}
+		readable(pr.Out.Header)
 		pr.Out.Header.Del("Expect") // the body is here, and waits for nobody's leave
 		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	}

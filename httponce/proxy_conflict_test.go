@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -102,6 +103,53 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 						t.Errorf("%s, coding %q, save %s, %v: the service was called %d times, want %d", tc.name, coding, name, policy, calls.Load(), want)
 					}
 				}
+			}
+		}
+	}
+}
+
+// A service is asked for no coding in which such a problem could not be read: by brotli or zstd it would be the answer for good. Without
+// a key nothing is read, and all is asked for.
+func TestProxyAsksForWhatItCanRead(t *testing.T) {
+	for takes, want := range map[string]string{
+		"":                                  "",
+		"br":                                "identity",
+		"*":                                 "identity",
+		"gzip":                              "gzip",
+		"br,gzip":                           "gzip",
+		"deflate,GZIP;q=0.5 , zstd, br;q=1": "GZIP;q=0.5",
+		"identity;q=0.5,*;q=0,gzip;q=0":     "identity;q=0.5, gzip;q=0",
+	} {
+		var asked []string
+		calls := 0
+		u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+			asked = r.Header["Accept-Encoding"]
+			if calls++; calls > 2 {
+				w.WriteHeader(http.StatusCreated)
+				return
+			}
+			if strings.Contains(strings.Join(asked, ","), "br") {
+				w.Header().Set("Content-Encoding", "br") // which nobody reads here
+			}
+			w.Header().Set("Content-Type", "application/problem+json")
+			answers(409, `{"title":"A request is outstanding for this Idempotency-Key"}`)(w, r)
+		})
+		srv := newProxy(t, u, nil, nil)
+		srv.Client().Transport.(*http.Transport).DisableCompression = true // which would ask for gzip
+		var headers []string
+		if takes != "" {
+			first, second, _ := strings.Cut(takes, ",")
+			if headers = []string{"Accept-Encoding", first}; second != "" {
+				headers = append(headers, "Accept-Encoding", second)
+			}
+		}
+		post(t, srv, "/", "", "{}", headers...)
+		if got := strings.Join(asked, ","); got != takes {
+			t.Errorf("without a key the service was asked for %q, and not for %q", got, takes)
+		}
+		for _, status := range []int{409, 201} {
+			if got, _, _ := post(t, srv, "/", "k", "{}", headers...); got != status || len(asked) > 1 || strings.Join(asked, "") != want {
+				t.Errorf("to %q: %d, and the service was asked for %q, want %d and %q", takes, got, asked, status, want)
 			}
 		}
 	}

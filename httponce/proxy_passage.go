@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -72,6 +73,26 @@ func (x *passage) undecided(res *http.Response) {
 		}
 	}
 	res.Body = &joined{Reader: io.MultiReader(bytes.NewReader(text), res.Body), Closer: res.Body}
+}
+
+// readable leaves of the codings that a client takes for an answer those that [readProblem] reads, so that no problem of the service's is
+// taken for an answer for good because it could not be read.
+func readable(h http.Header) {
+	takes := h["Accept-Encoding"]
+	if len(takes) == 0 { // then servers choose none
+		return
+	}
+	var left []string
+	for coding := range strings.SplitSeq(strings.Join(takes, ","), ",") {
+		name, _, _ := strings.Cut(coding, ";")
+		if name = strings.TrimSpace(name); strings.EqualFold(name, "gzip") || strings.EqualFold(name, "identity") {
+			left = append(left, strings.TrimSpace(coding))
+		}
+	}
+	if len(left) == 0 {
+		left = []string{"identity"}
+	}
+	h["Accept-Encoding"] = []string{strings.Join(left, ", ")}
 }
 
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
