@@ -48,7 +48,7 @@ var (
 
 // ofAMoment are the problems that are no answer for good: a repetition may get another one.
 var ofAMoment = []problem{
-	problemInProgress, problemStillRunning, problemUnknown, problemUnavailable, problemBusy, problemUnreadable, problemNotDone, problemCommitLost,
+	problemInProgress, problemStillRunning, problemUnknown, problemUnavailable, problemBusy, problemUnreadable, problemNotDone, problemCommitLost, problemLoop,
 }
 
 // document is the JSON of a problem.

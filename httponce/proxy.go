@@ -25,11 +25,12 @@ import (
 //   - nothing was written to the upstream (it refused the connection, its name is not known, the TLS
 //     handshake failed; a kept connection was dead): the key is released, 502
 //   - HTTP/2's promises that it was not processed, by REFUSED_STREAM or GOAWAY: the same
+//   - it has passed this very proxy before, as its Via says: the key is released, 508
 //   - the connection broke after that, or in mid-answer: unknown, 502; 504 where its time was over. No [Save]
 //     makes that 502 an answer.
 //   - an answer: as [Route.Save] says; but not what a service that honours keys itself says of a moment, by a problem that is not compressed,
 //     or by gzip, the one coding that is asked for. A 409 by which another attempt runs (by our type, or the draft's title) or the outcome is unknown (ours, by type and
-//     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like) is unknown, and never saved
+//     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like), and a 508 of another passage's, is unknown, and never saved
 //
 // An answer to a request with a key is held until it is recorded, as any handler's is, but for
 // text/event-stream and upgrades, which pass as they come. A client that leaves in the middle of an answer that is not held
@@ -56,7 +57,7 @@ func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	if to.Path != "" && to.Path[0] != '/' { // of [url.URL.JoinPath] on a host alone
 		to.Path, to.RawPath = "/"+to.Path, ""
 	}
-	p := &proxy{opts: o, upstream: &to, problems: &settings{problems: o.ProblemBase}}
+	p := &proxy{opts: o, upstream: &to, name: newPseudonym(), problems: &settings{problems: o.ProblemBase}}
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      o.transport(),
@@ -87,6 +88,7 @@ func checkUpstream(u *url.URL) error {
 type proxy struct {
 	opts     ProxyOptions // checked
 	upstream *url.URL
+	name     pseudonym
 	reverse  httputil.ReverseProxy
 	problems *settings // only of problems
 }
@@ -102,6 +104,10 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.attempt = a
 	}
 	r = r.WithContext(withPassage(r.Context(), x))
+	if p.name.signed(r) {
+		p.tell(w, r, x, errLoop)
+		return
+	}
 	h := &holding{informed: informing(w), x: x}
 	if x.attempt == nil {
 		p.reverse.ServeHTTP(&h.informed, r)
@@ -146,6 +152,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Host = pr.In.Host
 	}
 	p.forwarded(pr)
+	p.name.sign(pr)
 	pr.Out.Trailer = pr.In.Trailer // that very map: its fields come behind the body
 	if x.attempt != nil {
 		if p.opts.DownstreamKey {

@@ -82,6 +82,7 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 		{503, "record-unreadable", "The record of this operation can not be read"},
 		{503, "not-done", "The operation was not done"},
 		{503, "commit-lost", "It is not known yet whether the operation was done"},
+		{508, "upstream-loop", "The service leads back to this proxy"},
 	} {
 		text := fmt.Sprintf(`{"type":"https://a.example/problems/%s","title":%q,"status":%d}`, tc.name, tc.title, tc.status)
 		for coding, body := range map[string]string{"": text, "gzip": packed(t, text)} {

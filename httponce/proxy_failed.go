@@ -11,6 +11,7 @@ import (
 var (
 	problemUnreachable = problem{"upstream-unreachable", http.StatusBadGateway, "The service can not be reached", "Nothing was sent to it: send the same request again."}
 	problemLost        = problem{"upstream-lost", http.StatusBadGateway, "The service gave no answer", "Whether the operation was done is not known."}
+	problemLoop        = problem{"upstream-loop", http.StatusLoopDetected, "The service leads back to this proxy", "The request came back to where it had been, and was not sent on again."}
 	problemTimeout     = problem{"upstream-timeout", http.StatusGatewayTimeout, "The service gave no answer in time", "Whether the operation was done is not known."}
 )
 
@@ -22,6 +23,7 @@ const (
 	upstreamUnreachable
 	upstreamLost
 	upstreamTimeout
+	upstreamLoop
 )
 
 // problem returns what a client is told.
@@ -31,9 +33,14 @@ func (f upstreamFailure) problem() problem {
 		return problemUnreachable
 	case upstreamTimeout:
 		return problemTimeout
+	case upstreamLoop:
+		return problemLoop
 	}
 	return problemLost
 }
+
+// unsent reports whether the upstream was sent nothing.
+func (f upstreamFailure) unsent() bool { return f == upstreamUnreachable || f == upstreamLoop }
 
 // failed answers a request that the upstream did not answer.
 func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
@@ -45,6 +52,8 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	failure, retryAfter := upstreamLost, time.Duration(0)
 	var unsent *notSentError
 	switch {
+	case errors.Is(err, errLoop):
+		failure = upstreamLoop
 	case errors.As(err, &unsent), !x.asked:
 		failure, retryAfter = upstreamUnreachable, time.Second
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded), isTimeout(err):

@@ -17,7 +17,7 @@ func markUpstream(w http.ResponseWriter, f upstreamFailure) (keyHash string, tol
 	if !told {
 		return "", false
 	}
-	if r.upstream = f; f == upstreamUnreachable {
+	if r.upstream = f; f.unsent() {
 		r.markNotDone()
 	} else {
 		r.markUnknown()

@@ -53,8 +53,11 @@ func answered(res *http.Response) error {
 	}
 	x.answer.ReadCloser = res.Body
 	res.Body = &x.answer
-	if (res.StatusCode == http.StatusConflict || res.StatusCode == http.StatusServiceUnavailable) && isProblem(res.Header) {
-		x.undecided(res)
+	switch res.StatusCode {
+	case http.StatusConflict, http.StatusServiceUnavailable, http.StatusLoopDetected:
+		if isProblem(res.Header) {
+			x.undecided(res)
+		}
 	}
 	return nil
 }
