@@ -76,32 +76,19 @@ func ExampleInserter() {
 	// true
 }
 
-func ExampleInsertOnce() {
-	ctx := context.Background()
-	coll := exampleDB("example_insertonce").Collection("event")
-	index := mongostore.Index{Name: "event_id", Keys: bson.D{{Key: "event_id", Value: 1}}}
-	if err := mongostore.EnsureIndex(ctx, coll, index); err != nil {
-		log.Fatal(err)
-	}
-	for range 2 {
-		inserted, err := mongostore.InsertOnce(ctx, coll, bson.D{{Key: "event_id", Value: "e1"}}, index)
-		fmt.Println(inserted, err)
-	}
-	// Output:
-	// true <nil>
-	// false <nil>
-}
-
 func ExampleEnsureIndex() {
 	ctx := context.Background()
 	coll := exampleDB("example_index").Collection("event")
 	index := mongostore.Index{Name: "event_id", Keys: bson.D{{Key: "event_id", Value: 1}}}
 	_, err := mongostore.NewInserter(ctx, coll, index)
 	fmt.Println(errors.Is(err, mongostore.ErrNoIndex))
-	fmt.Println(mongostore.EnsureIndex(ctx, coll, index), mongostore.CheckIndex(ctx, coll, index))
+	fmt.Println(mongostore.EnsureIndex(ctx, coll, index))
+	_, err = mongostore.NewInserter(ctx, coll, index)
+	fmt.Println(err)
 	// Output:
 	// true
-	// <nil> <nil>
+	// <nil>
+	// <nil>
 }
 
 // On a replica set the record commits with the application's documents. It is compiled with the tests and not run: not every server that they talk

@@ -33,6 +33,11 @@ func Last(ctx context.Context, h everonce.TxHandle[*mongo.Session], req everonce
 // Over makes a TxStore without asking for transactions.
 func Over(s *Store) *TxStore { return &TxStore{s} }
 
+// Unchecked makes an Inserter without asking for the index, of a server that may not be there.
+func Unchecked(coll *mongo.Collection, index Index) *Inserter {
+	return &Inserter{coll: durable(coll), index: index}
+}
+
 // Told is what the text and the raw answer of a duplicate-key error tell.
 func Told(text string, raw bson.Raw) (name string, keys bson.D) {
 	d := told(text, raw)

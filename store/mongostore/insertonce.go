@@ -28,15 +28,10 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 	if coll == nil {
 		return nil, fmt.Errorf("mongostore: %w: the collection is nil", everonce.ErrInvalidArgument)
 	}
-	if err := CheckIndex(ctx, coll, index); err != nil {
+	if err := checkIndex(ctx, coll, index); err != nil {
 		return nil, err
 	}
 	return &Inserter{coll: durable(coll), index: index}, nil
-}
-
-// InsertOnce is the function of that name with the receiver's collection and index.
-func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
-	return insertOnce(ctx, i.coll, document, i.index)
 }
 
 // InsertOnce inserts a document, whose unique index tells whether it has been inserted before: then inserted is false, and the document that is
@@ -53,18 +48,8 @@ func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool,
 // (a bson.Raw is taken as it is). One without a value in the index's fields is refused with [everonce.ErrInvalidArgument]: all of those
 // would be duplicates of each other.
 //
-// That the index is there is not asked at every call: [NewInserter] does, at the start.
-func InsertOnce(ctx context.Context, coll *mongo.Collection, document any, index Index) (inserted bool, err error) {
-	if coll == nil {
-		return false, fmt.Errorf("mongostore: %w: the collection is nil", everonce.ErrInvalidArgument)
-	}
-	if err := index.check(); err != nil {
-		return false, err
-	}
-	return insertOnce(ctx, durable(coll), document, index)
-}
-
-func insertOnce(ctx context.Context, coll *mongo.Collection, document any, index Index) (inserted bool, err error) {
+// That the index is there is not asked at every call: NewInserter has.
+func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
 	raw, err := bson.Marshal(document)
 	if err != nil {
 		return false, fmt.Errorf("mongostore: insert once: %w: the document can not be encoded: %w", everonce.ErrInvalidArgument, err)
@@ -72,11 +57,11 @@ func insertOnce(ctx context.Context, coll *mongo.Collection, document any, index
 	if len(raw) > maxDocument {
 		return false, fmt.Errorf("mongostore: insert once: %w: the document has %d bytes, MongoDB's limit is %d", everonce.ErrTooLarge, len(raw), maxDocument)
 	}
-	same, err := valuesOf(raw, index)
+	same, err := valuesOf(raw, i.index)
 	if err != nil {
 		return false, err
 	}
-	_, err = coll.InsertOne(ctx, bson.Raw(raw))
+	_, err = i.coll.InsertOne(ctx, bson.Raw(raw))
 	if err == nil {
 		return true, nil
 	}
@@ -84,12 +69,12 @@ func insertOnce(ctx context.Context, coll *mongo.Collection, document any, index
 	if !is {
 		return false, away(failed(ctx, "insert once", withoutValues(err)))
 	}
-	there, lookErr := coll.CountDocuments(ctx, same, options.Count().SetCollation(plain))
+	there, lookErr := i.coll.CountDocuments(ctx, same, options.Count().SetCollation(plain))
 	if lookErr != nil {
 		return false, away(failed(ctx, "insert once: duplicate key, and the document can not be read", withoutValues(lookErr)))
 	}
 	if there == 0 {
-		return false, &DuplicateError{Index: which.name, Own: which.of(index), err: err}
+		return false, &DuplicateError{Index: which.name, Own: which.of(i.index), err: err}
 	}
 	return false, nil
 }

@@ -30,6 +30,14 @@ func events(t testing.TB) *mongo.Collection {
 	return coll
 }
 
+// inserter is one of that collection, by the event's id.
+func inserter(t testing.TB, coll *mongo.Collection) *mongostore.Inserter {
+	t.Helper()
+	in, err := mongostore.NewInserter(t.Context(), coll, byEvent)
+	noErr(t, err)
+	return in
+}
+
 func unique(t testing.TB, coll *mongo.Collection, field string, opts *options.IndexOptionsBuilder) {
 	t.Helper()
 	_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: bson.D{{Key: field, Value: 1}}, Options: opts.SetName(field).SetUnique(true)})
@@ -50,8 +58,7 @@ func count(t testing.TB, coll *mongo.Collection) int64 {
 func TestInsertOnceInsertsOnce(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
-	in, err := mongostore.NewInserter(t.Context(), coll, byEvent)
-	noErr(t, err)
+	in := inserter(t, coll)
 	for i, want := range []bool{true, false, false} {
 		inserted, err := in.InsertOnce(t.Context(), eventOf("e1", "i1"))
 		if err != nil || inserted != want {
@@ -67,10 +74,11 @@ func TestInsertOnceInsertsOnce(t *testing.T) {
 func TestInsertOnceNeverModifies(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
+	in := inserter(t, coll)
 	first := append(eventOf("e1", "i1"), bson.E{Key: "amount", Value: 1})
 	second := append(eventOf("e1", "i1"), bson.E{Key: "amount", Value: 2})
 	for i, doc := range []bson.D{first, second} {
-		inserted, err := mongostore.InsertOnce(t.Context(), coll, doc, byEvent)
+		inserted, err := in.InsertOnce(t.Context(), doc)
 		if err != nil || inserted != (i == 0) {
 			t.Fatalf("delivery %d: inserted %v, %v", i+1, inserted, err)
 		}
@@ -85,12 +93,13 @@ func TestInsertOnceNeverModifies(t *testing.T) {
 func TestInsertOnceOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
+	in := inserter(t, coll)
 	var inserted atomic.Int64
 	done := make(chan error)
 	const callers = 32
 	for range callers {
 		go func() {
-			ok, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "i1"), byEvent)
+			ok, err := in.InsertOnce(t.Context(), eventOf("e1", "i1"))
 			if ok {
 				inserted.Add(1)
 			}
@@ -111,9 +120,10 @@ func TestInsertOnceOfManyAtOnce(t *testing.T) {
 func TestInsertOnceAnotherUniqueIndexSurfaces(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
-	_, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "secret-invoice"), byEvent)
+	in := inserter(t, coll)
+	_, err := in.InsertOnce(t.Context(), eventOf("e1", "secret-invoice"))
 	noErr(t, err)
-	inserted, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e2", "secret-invoice"), byEvent)
+	inserted, err := in.InsertOnce(t.Context(), eventOf("e2", "secret-invoice"))
 	dup, ok := errors.AsType[*mongostore.DuplicateError](err)
 	if inserted || !ok || dup.Index != "invoice" || dup.Own {
 		t.Fatalf("inserted %v, %v; want a DuplicateError of the index invoice", inserted, err)
@@ -133,14 +143,15 @@ func TestInsertOnceAnotherUniqueIndexSurfaces(t *testing.T) {
 func TestInsertOnceADuplicateByItsPrimaryKeyToo(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
+	in := inserter(t, coll)
 	doc := append(bson.D{{Key: "_id", Value: "the same"}}, eventOf("e1", "i1")...)
 	for i := range 2 {
-		inserted, err := mongostore.InsertOnce(t.Context(), coll, doc, byEvent)
+		inserted, err := in.InsertOnce(t.Context(), doc)
 		if err != nil || inserted != (i == 0) {
 			t.Fatalf("delivery %d: inserted %v, %v", i+1, inserted, err)
 		}
 	}
-	_, err := mongostore.InsertOnce(t.Context(), coll, append(bson.D{{Key: "_id", Value: "the same"}}, eventOf("e2", "i2")...), byEvent)
+	_, err := in.InsertOnce(t.Context(), append(bson.D{{Key: "_id", Value: "the same"}}, eventOf("e2", "i2")...))
 	if dup, ok := errors.AsType[*mongostore.DuplicateError](err); !ok || dup.Index != "_id_" {
 		t.Errorf("another event with the same _id: %v, want a DuplicateError of _id_", err)
 	}
@@ -167,13 +178,14 @@ func TestInsertOnceByID(t *testing.T) {
 func TestInsertOnceRefusesADocumentWithoutAnID(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
+	in := inserter(t, coll)
 	for name, doc := range map[string]any{
 		"missing":     bson.D{{Key: "invoice", Value: "1"}},
 		"null":        bson.D{{Key: "event_id", Value: nil}},
 		"an array":    bson.D{{Key: "event_id", Value: bson.A{"e1"}}},
 		"no document": 7,
 	} {
-		if _, err := mongostore.InsertOnce(t.Context(), coll, doc, byEvent); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := in.InsertOnce(t.Context(), doc); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
 		}
 	}
@@ -186,19 +198,20 @@ func TestInsertOnceRefusesADocumentWithoutAnID(t *testing.T) {
 func TestInsertOnceEveryOtherErrorSurfaces(t *testing.T) {
 	t.Parallel()
 	coll := events(t)
+	in := inserter(t, coll)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if inserted, err := mongostore.InsertOnce(over, coll, eventOf("e1", "i1"), byEvent); inserted || !errors.Is(err, context.Canceled) || !errors.Is(err, everonce.ErrStore) {
+	if inserted, err := in.InsertOnce(over, eventOf("e1", "i1")); inserted || !errors.Is(err, context.Canceled) || !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("a context that is over: %v, %v", inserted, err)
 	}
 	nobody, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/").SetServerSelectionTimeout(50 * time.Millisecond))
 	noErr(t, err)
 	defer nobody.Disconnect(t.Context()) //nolint:errcheck // it never connected
-	if inserted, err := mongostore.InsertOnce(t.Context(), nobody.Database("x").Collection("x"), eventOf("e1", "i1"), byEvent); inserted || !errors.Is(err, everonce.ErrStore) {
+	if inserted, err := mongostore.Unchecked(nobody.Database("x").Collection("x"), byEvent).InsertOnce(t.Context(), eventOf("e1", "i1")); inserted || !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("no server: %v, %v", inserted, err)
 	}
 	huge := append(eventOf("e1", "i1"), bson.E{Key: "body", Value: make([]byte, 17<<20)})
-	if inserted, err := mongostore.InsertOnce(t.Context(), coll, huge, byEvent); inserted || !errors.Is(err, everonce.ErrTooLarge) || errors.Is(err, everonce.ErrStore) {
+	if inserted, err := in.InsertOnce(t.Context(), huge); inserted || !errors.Is(err, everonce.ErrTooLarge) || errors.Is(err, everonce.ErrStore) {
 		t.Errorf("too large: %v, %v", inserted, err)
 	}
 	if n := count(t, coll); n != 0 {
@@ -255,7 +268,6 @@ func rename(t *testing.T, coll *mongo.Collection) {
 	noErr(t, err)
 }
 
-// EnsureIndex is for every start; on duplicates that are there already it fails, and tells no value.
 // In a collection whose default collation takes two IDs for one, the index and the look for the event compare bytes.
 func TestInsertOnceComparesBytes(t *testing.T) {
 	t.Parallel()
@@ -270,8 +282,9 @@ func TestInsertOnceComparesBytes(t *testing.T) {
 	for range 2 { // the index that is there does
 		noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
 	}
+	in := inserter(t, coll)
 	for _, want := range []bool{true, false} {
-		inserted, err := mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "i1"), byEvent)
+		inserted, err := in.InsertOnce(t.Context(), eventOf("e1", "i1"))
 		noErr(t, err)
 		if inserted != want {
 			t.Errorf("inserted: %v, want %v", inserted, want)
@@ -286,6 +299,7 @@ func TestInsertOnceComparesBytes(t *testing.T) {
 	}
 }
 
+// EnsureIndex is for every start; on duplicates that are there already it fails, and tells no value.
 func TestEnsureIndex(t *testing.T) {
 	t.Parallel()
 	coll := database(t).Collection(newCollection(t))
@@ -323,6 +337,6 @@ func TestTheIndexBesideAnotherOfItsKeys(t *testing.T) {
 		_, err := coll.Indexes().CreateOne(t.Context(), mongo.IndexModel{Keys: byEvent.Keys, Options: o})
 		noErr(t, err)
 	}
-	noErr(t, mongostore.CheckIndex(t.Context(), coll, byEvent))
+	inserter(t, coll)
 	noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
 }

@@ -34,6 +34,7 @@ func TestKillOfTheServer(t *testing.T) {
 	s, db := n.store()
 	coll := db.Collection("event")
 	noErr(t, mongostore.EnsureIndex(ctx, coll, byEvent))
+	in := inserter(t, coll)
 	const each = 50
 	var held, done []everonce.ClaimResult
 	for i := range 2 * each {
@@ -47,17 +48,18 @@ func TestKillOfTheServer(t *testing.T) {
 		_, err = s.Complete(ctx, completed(res))
 		noErr(t, err)
 		done = append(done, res)
-		_, err = mongostore.InsertOnce(ctx, coll, eventOf(key.ID, key.ID), byEvent)
+		_, err = in.InsertOnce(ctx, eventOf(key.ID, key.ID))
 		noErr(t, err)
 	}
 	n.Restart()
 	s, db = n.store()
+	in = inserter(t, db.Collection("event"))
 	for _, c := range done {
 		res, err := s.Get(ctx, everonce.GetRequest{ID: c.Record.ID})
 		if err != nil || !res.Found || res.Record.State != everonce.StateCompleted || string(res.Record.Result.Data) != "done" {
 			t.Fatalf("a completed record after the restart: %v, %v, %v", res.Found, res.Record.State, err)
 		}
-		inserted, err := mongostore.InsertOnce(ctx, db.Collection("event"), eventOf(c.Record.Name, c.Record.Name), byEvent)
+		inserted, err := in.InsertOnce(ctx, eventOf(c.Record.Name, c.Record.Name))
 		if err != nil || inserted {
 			t.Fatalf("an event after the restart: inserted %v, %v", inserted, err)
 		}

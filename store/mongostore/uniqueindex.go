@@ -55,14 +55,14 @@ func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error
 	if _, err := durable(coll).Indexes().CreateOne(ctx, model); err != nil {
 		return failed(ctx, "create the index "+index.Name, withoutValues(err))
 	}
-	return CheckIndex(ctx, coll, index)
+	return checkIndex(ctx, coll, index)
 }
 
 // plain compares bytes, also in a collection whose default is another collation.
 var plain = &options.Collation{Locale: "simple"}
 
-// CheckIndex refuses with [ErrNoIndex] a collection without the unique index. It makes none: for a program that may not.
-func CheckIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
+// checkIndex refuses with [ErrNoIndex] a collection without the unique index.
+func checkIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
 	if err := index.check(); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	}
 	coll := db.Collection(newCollection(t))
 	noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
-	_, err = mongostore.InsertOnce(t.Context(), coll, eventOf("e1", "i1"), byEvent)
+	_, err = inserter(t, coll).InsertOnce(t.Context(), eventOf("e1", "i1"))
 	noErr(t, err)
 	_, err = s.Purge(t.Context(), everonce.PurgeRequest{Limit: 1})
 	noErr(t, err)
