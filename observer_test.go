@@ -360,7 +360,7 @@ func TestLogObserver(t *testing.T) {
 		line(key("6"), "level=WARN", "unused_steps=[mail]")
 		s.on("Claim", 0, refuse(errNet))
 		do(t, r, key("7"), never(t), everonce.StoreFailed, errNet)
-		line(key("7"), "level=WARN", "outcome=store_error")
+		line(key("7"), "level=WARN", "outcome=store_failed")
 		s.heal()
 		err := r.Settle(context.Background(), key("2"), everonce.Settlement{Verdict: everonce.SettleNotDone})
 		checkErr(t, err, nil)

@@ -40,7 +40,7 @@ const (
 var outcomeNames = [outcomeEnd]string{
 	Executed: "executed", Replayed: "replayed", Rejected: "rejected", Failed: "failed", InProgress: "in_progress",
 	Mismatch: "mismatch", Unknown: "unknown", Expired: "expired", Elided: "elided", NotRecorded: "not_recorded",
-	LeaseLost: "lease_lost", StoreFailed: "store_error", Invalid: "invalid",
+	LeaseLost: "lease_lost", StoreFailed: "store_failed", Invalid: "invalid",
 }
 
 // String returns the outcome as metrics and logs spell it: "executed", "in_progress", … and "none" for

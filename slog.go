@@ -7,7 +7,7 @@ import (
 
 // LogObserver returns an observer that writes one line per operation, step and settlement: with the
 // key's hash and the scope, never the ID. The outcome not_recorded is at level Error. What a person may have to look at
-// is at Warn: unknown, lease_lost, store_error, mismatch, invalid; and whatever the outcome, a result that was elided,
+// is at Warn: unknown, lease_lost, store_failed, mismatch, invalid; and whatever the outcome, a result that was elided,
 // a lease that was lost, renewals that failed, steps that were not asked for again, and another Alg. All else is at
 // Debug. A nil logger is slog.Default().
 func LogObserver(l *slog.Logger) Observer {

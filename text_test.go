@@ -53,7 +53,7 @@ func TestTexts(t *testing.T) {
 	textOf(t, bad, map[string]everonce.Outcome{
 		"none": 0, "executed": everonce.Executed, "replayed": everonce.Replayed, "rejected": everonce.Rejected, "failed": everonce.Failed,
 		"in_progress": everonce.InProgress, "mismatch": everonce.Mismatch, "unknown": everonce.Unknown, "expired": everonce.Expired,
-		"elided": everonce.Elided, "not_recorded": everonce.NotRecorded, "lease_lost": everonce.LeaseLost, "store_error": everonce.StoreFailed,
+		"elided": everonce.Elided, "not_recorded": everonce.NotRecorded, "lease_lost": everonce.LeaseLost, "store_failed": everonce.StoreFailed,
 		"invalid": everonce.Invalid,
 	}, "", "Executed", "executed ", "outcome(1)")
 	textOf(t, bad, map[string]everonce.State{

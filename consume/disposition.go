@@ -23,7 +23,7 @@ const (
 	// longest delay instead, to be handled and buried then.
 	Bury
 	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.
-	// Outcomes not_recorded and store_error, failed where the store did before the handler was called, unknown where asking again
+	// Outcomes not_recorded and store_failed, failed where the store did before the handler was called, unknown where asking again
 	// tells (a lost commit), and invalid, which is of the consumer and not of the message: the broker would deliver it to a
 	// consumer that can not handle it.
 	Keep

@@ -61,7 +61,7 @@ func (c *consumer) handle(ctx context.Context, m Message) disposition {
 	case everonce.Rejected, everonce.Mismatch, everonce.Invalid:
 		log.Printf("message %s: %v", m.ID, err)
 		return deadLetter
-	default: // in progress, failed, unknown, store_error: nothing was lost, and it will come again
+	default: // in progress, failed, unknown, store_failed: nothing was lost, and it will come again
 		log.Printf("message %s: %v", m.ID, err)
 		return redeliver
 	}

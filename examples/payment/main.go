@@ -73,7 +73,7 @@ func refuse(w http.ResponseWriter, o everonce.Outcome, err error) {
 		http.Error(w, failure.Error(), http.StatusPaymentRequired)
 		return
 	}
-	status, text := http.StatusServiceUnavailable, "not done, try again" // failed, store_error, lease_lost
+	status, text := http.StatusServiceUnavailable, "not done, try again" // failed, store_failed, lease_lost
 	switch o {
 	case everonce.InProgress:
 		status, text = http.StatusConflict, "the charge is being made"
