@@ -34,13 +34,13 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		"ID an object":             {byPointer, consume.Message{Body: []byte(`{"id":{"` + secret + `":1}}`)}, consume.NoKey},
 		"ID a table in a header":   {consume.Header("id"), consume.Message{Odd: []string{"id"}, Body: []byte(`{}`)}, consume.NoKey},
 		"no JSON, key in the body": {byPointer, consume.Message{Body: []byte(secret)}, consume.NoKey},
-		"no JSON":                  {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(secret)}, consume.Undecoded},
-		"JSON cut short":           {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + secret)}, consume.Undecoded},
-		"JSON of another shape":    {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":["` + secret + `"]}`)}, consume.Undecoded},
-		"two JSON values":          {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{} {}`)}, consume.Undecoded},
-		"no body":                  {consume.ProducerID(), consume.Message{ID: "m"}, consume.Undecoded},
-		"content encoding unknown": {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "br", Body: []byte(`{}`)}, consume.Undecoded},
-		"content encoding gzip":    {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "gzip", Body: []byte("\x1f\x8b")}, consume.Undecoded},
+		"no JSON":                  {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(secret)}, consume.Undecodable},
+		"JSON cut short":           {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + secret)}, consume.Undecodable},
+		"JSON of another shape":    {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":["` + secret + `"]}`)}, consume.Undecodable},
+		"two JSON values":          {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{} {}`)}, consume.Undecodable},
+		"no body":                  {consume.ProducerID(), consume.Message{ID: "m"}, consume.Undecodable},
+		"content encoding unknown": {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "br", Body: []byte(`{}`)}, consume.Undecodable},
+		"content encoding gzip":    {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "gzip", Body: []byte("\x1f\x8b")}, consume.Undecodable},
 		"body over the limit":      {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + strings.Repeat("x", 10_000) + `"}`)}, consume.TooLarge},
 		"a strategy that panics":   {func(*consume.Message) (string, error) { panic(secret) }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
 		"a strategy's own error":   {func(*consume.Message) (string, error) { return "", errors.New("no") }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
@@ -81,7 +81,7 @@ func TestADecoderThatPanics(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Decode = func(m *consume.Message) (order, error) { return order{ID: string(m.Body[100:])}, nil }
 	})
-	r.wantsLetter(first(), 0, consume.Undecoded)
+	r.wantsLetter(first(), 0, consume.Undecodable)
 }
 
 // Nothing that is wrong with a message blocks those behind it.

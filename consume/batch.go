@@ -68,7 +68,7 @@ func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts [
 			continue
 		}
 		if err := batch.add(m, key, sum); err != nil {
-			verdicts[i] = c.bury(m, hash, 0, Undecoded, err)
+			verdicts[i] = c.bury(m, hash, 0, Undecodable, err)
 			continue
 		}
 		hashes, places = append(hashes, hash), append(places, i)
@@ -103,7 +103,7 @@ func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint
 	}
 	hash = c.id(key).Short()
 	if sum, err = c.fingerprint(m); err != nil {
-		v := c.bury(m, hash, 0, Undecoded, err)
+		v := c.bury(m, hash, 0, Undecodable, err)
 		return key, sum, hash, &v
 	}
 	return key, sum, hash, nil

@@ -193,7 +193,7 @@ func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
 	}
 	work, err := c.prepare(m)
 	if err != nil {
-		return c.bury(m, hash, 0, Undecoded, err)
+		return c.bury(m, hash, 0, Undecodable, err)
 	}
 	outcome, attempt, err := work(ctx, key, sum)
 	return c.dispose(ctx, m, hash, outcome, attempt, err)
@@ -242,13 +242,13 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 			v.Disposition, v.After = Retry, c.retry.after(m.Retries)
 		}
 	case everonce.Mismatch:
-		return c.bury(m, hash, o, Mismatched, err)
+		return c.bury(m, hash, o, Mismatch, err)
 	case everonce.Unknown:
 		if asksAgain(err) { // a commit whose answer was lost: the next claim tells
 			v.Disposition = Keep
 			return v
 		}
-		return c.bury(m, hash, o, Unsettled, err)
+		return c.bury(m, hash, o, Unknown, err)
 	case everonce.StoreFailed:
 		switch {
 		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done

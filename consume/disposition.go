@@ -81,12 +81,12 @@ type Reason string
 
 // The reasons.
 const (
-	Rejected   Reason = "rejected"    // refused for good, now or earlier
-	Exhausted  Reason = "exhausted"   // failed too often
-	Mismatched Reason = "mismatch"    // its key was used for another message
-	Unsettled  Reason = "unknown"     // nobody knows whether it took effect: settle it, then replay it
-	NoKey      Reason = "no_key"      // there is no key in it, or one that can not be a key
-	Undecoded  Reason = "undecodable" // its payload, or a header of its fingerprint, is not what the consumer reads
-	TooLarge   Reason = "too_large"
-	BadRecord  Reason = "bad_record" // the record of its key can not be read
+	Rejected    Reason = "rejected"    // refused for good, now or earlier
+	Exhausted   Reason = "exhausted"   // failed too often
+	Mismatch    Reason = "mismatch"    // its key was used for another message
+	Unknown     Reason = "unknown"     // nobody knows whether it took effect: settle it, then replay it
+	NoKey       Reason = "no_key"      // there is no key in it, or one that can not be a key
+	Undecodable Reason = "undecodable" // its payload, or a header of its fingerprint, is not what the consumer reads
+	TooLarge    Reason = "too_large"
+	BadRecord   Reason = "bad_record" // the record of its key can not be read
 )

@@ -78,7 +78,7 @@ func TestNaturalBadInput(t *testing.T) {
 	})
 	unread, unnamed := first(), first()
 	unread.Body, unnamed.ID = []byte("{"), ""
-	for m, want := range map[*consume.Message]consume.Reason{unread: consume.Undecoded, unnamed: consume.NoKey} {
+	for m, want := range map[*consume.Message]consume.Reason{unread: consume.Undecodable, unnamed: consume.NoKey} {
 		if v := c.Handle(t.Context(), m); v.Disposition != consume.Bury || v.Letter.Reason != want {
 			t.Errorf("%v %q, want the dead letter %q", v.Disposition, v.Letter.Reason, want)
 		}

@@ -14,17 +14,17 @@ func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant"} })
 	odd := first()
 	odd.Odd = []string{"nested", "tenant"}
-	v := r.wantsLetter(odd, 0, consume.Undecoded)
+	v := r.wantsLetter(odd, 0, consume.Undecodable)
 	if !strings.Contains(v.Letter.Detail, `"tenant"`) || v.KeyHash == "" {
 		t.Errorf("the letter says %q, of the key %q", v.Letter.Detail, v.KeyHash)
 	}
 	r.wants(first(), everonce.Executed, consume.Ack)
-	r.wantsLetter(odd, 0, consume.Undecoded)
+	r.wantsLetter(odd, 0, consume.Undecodable)
 
 	l := newLedger()
 	c := booking(t, l, func(s *txSpec) { s.FingerprintHeaders = []string{"tenant"} })
 	verdicts := c.HandleBatch(t.Context(), []*consume.Message{odd, first()})
-	if odd, other := verdicts[0], verdicts[1]; odd.Letter.Reason != consume.Undecoded || other.Outcome != everonce.Executed {
+	if odd, other := verdicts[0], verdicts[1]; odd.Letter.Reason != consume.Undecodable || other.Outcome != everonce.Executed {
 		t.Errorf("in a batch: %+v, %+v", odd, other)
 	}
 }

@@ -107,7 +107,7 @@ func TestExpiredIsAcknowledged(t *testing.T) {
 
 func TestElidedIsAcknowledged(t *testing.T) {
 	r := rigged(t, func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }, nil)
-	r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+	r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
 	r.settle(everonce.Settlement{Verdict: everonce.SettleDone})
 	r.wants(first(), everonce.Elided, consume.Ack)
 }
@@ -258,7 +258,7 @@ func TestMismatchIsADeadLetter(t *testing.T) {
 	r.wants(first(), everonce.Executed, consume.Ack)
 	other := first()
 	other.Body = []byte(`{"ID":"8"}`)
-	r.wantsLetter(other, everonce.Mismatch, consume.Mismatched)
+	r.wantsLetter(other, everonce.Mismatch, consume.Mismatch)
 	r.wants(first(), everonce.Replayed, consume.Ack)
 }
 
@@ -271,8 +271,8 @@ func TestUnknownIsADeadLetterThatRunsOnceSettled(t *testing.T) {
 		}
 		return nil
 	}, nil)
-	r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
-	r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+	r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
+	r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
 	r.settle(everonce.Settlement{Verdict: everonce.SettleNotDone})
 	fail = false
 	r.wants(first(), everonce.Executed, consume.Ack)
@@ -287,7 +287,7 @@ func TestNotRecordedIsKeptInHandAndNotRunAgain(t *testing.T) {
 		r.store.complete = nil
 		// What it is then, the record says: under Refuse nobody knows, and it is settled, not run again.
 		time.Sleep(time.Minute)
-		r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+		r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
 		if ran != 1 {
 			t.Errorf("it ran %d times", ran)
 		}
@@ -370,7 +370,7 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 	r.wants(&again, everonce.Replayed, consume.Ack)
 	other := *m
 	other.Headers = map[string]string{"tenant": "b"}
-	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
+	r.wantsLetter(&other, everonce.Mismatch, consume.Mismatch)
 }
 
 // Each header of the fingerprint counts, and one that is empty is not one that is missing.
@@ -385,7 +385,7 @@ func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
 	} {
 		other := *m
 		other.Headers = headers
-		r.wantsLetter(&other, everonce.Mismatch, consume.Mismatched)
+		r.wantsLetter(&other, everonce.Mismatch, consume.Mismatch)
 	}
 }
 
@@ -408,7 +408,7 @@ func TestASettlementIsRememberedForItsOwnLifetime(t *testing.T) {
 					}
 					return nil
 				}, nil)
-				r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+				r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
 				r.settle(everonce.Settlement{Verdict: everonce.SettleDone, Lifetime: c.lifetime})
 				fail = false
 				time.Sleep(5 * 24 * time.Hour) // less than the consumer's Window
@@ -428,7 +428,7 @@ func TestAResultOfASettlementIsTakenForDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rigged(t, func(context.Context, *consume.Message, order) error { return errors.New("the line went dead") }, nil)
-			r.wantsLetter(first(), everonce.Unknown, consume.Unsettled)
+			r.wantsLetter(first(), everonce.Unknown, consume.Unknown)
 			key, err := r.c.KeyOf(first())
 			if err != nil {
 				t.Fatal(err)

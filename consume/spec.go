@@ -86,7 +86,7 @@ type TxSpec[T, Tx any] struct {
 	Observe func(context.Context, *Message, Verdict)
 }
 
-// common is what both specs say.
+// common is what all specs say.
 type common[T any] struct {
 	Consumer           string
 	Key                Key
@@ -161,7 +161,7 @@ func misfit(err error) error {
 	return fmt.Errorf("%s: %q is no %v", text, wrong.Field, wrong.Type)
 }
 
-// decodeJSON is the default of Common.Decode.
+// decodeJSON is the default of Decode.
 func decodeJSON[T any](m *Message) (v T, err error) {
 	if m.ContentEncoding != "" && m.ContentEncoding != "identity" {
 		return v, fmt.Errorf("consume: the content encoding %q is not read", m.ContentEncoding)

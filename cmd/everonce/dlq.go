@@ -111,7 +111,7 @@ func (w *which) flags(cmd *cobra.Command) {
 func reasonNames() []string {
 	names := []string{"broker_delivery_limit", "broker_expired", "broker_maxlen", "broker_rejected"}
 	for _, r := range []consume.Reason{
-		consume.Rejected, consume.Exhausted, consume.Mismatched, consume.Unsettled, consume.NoKey, consume.Undecoded, consume.TooLarge, consume.BadRecord,
+		consume.Rejected, consume.Exhausted, consume.Mismatch, consume.Unknown, consume.NoKey, consume.Undecodable, consume.TooLarge, consume.BadRecord,
 	} {
 		names = append(names, string(r))
 	}

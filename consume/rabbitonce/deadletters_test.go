@@ -60,7 +60,7 @@ func TestReplayedDeadLetterIsADuplicateIfTheWorkWasDone(t *testing.T) {
 	if err := newReceiver(t, store).Settle(t.Context(), key, everonce.Settlement{Verdict: everonce.SettleDone}); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Unsettled}}); n != 1 || err != nil {
+	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{consume.Unknown}}); n != 1 || err != nil {
 		t.Fatalf("replayed %d, %v", n, err)
 	}
 	r = b.runOn(store, b.url, specOf(work), nil)
@@ -162,7 +162,7 @@ func TestListingDeadLetters(t *testing.T) {
 		"key":                  {rabbitonce.Filter{KeyHash: first.KeyHash}, 1},
 		"beginning of a key":   {rabbitonce.Filter{KeyHash: first.KeyHash[:6]}, 1},
 		"limit":                {rabbitonce.Filter{Limit: 2}, 2},
-		"two reasons":          {rabbitonce.Filter{Reasons: []consume.Reason{consume.NoKey, consume.Undecoded}}, 2},
+		"two reasons":          {rabbitonce.Filter{Reasons: []consume.Reason{consume.NoKey, consume.Undecodable}}, 2},
 		"older than an hour":   {rabbitonce.Filter{Before: time.Now().Add(-time.Hour)}, 0},
 		"younger than an hour": {rabbitonce.Filter{After: time.Now().Add(-time.Hour)}, 3},
 	} {

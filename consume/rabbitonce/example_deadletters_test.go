@@ -129,8 +129,8 @@ func ExampleDeadLetters_Discard() {
 
 // A filter can be asked about a letter without a broker.
 func ExampleFilter_Matches() {
-	letter := rabbitonce.Letter{Queue: "orders", DeadLetter: consume.DeadLetter{Reason: consume.Unsettled}}
-	unsettled := rabbitonce.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Unsettled}}
+	letter := rabbitonce.Letter{Queue: "orders", DeadLetter: consume.DeadLetter{Reason: consume.Unknown}}
+	unsettled := rabbitonce.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Unknown}}
 	exhausted := rabbitonce.Filter{Queue: "orders", Reasons: []consume.Reason{consume.Exhausted}}
 	fmt.Println(unsettled.Matches(&letter), exhausted.Matches(&letter))
 	// Output: true false

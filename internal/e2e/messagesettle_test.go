@@ -31,7 +31,7 @@ func (s *stream) settleUnknown() bool {
 		var op int
 		_, err := fmt.Sscanf(all[i].Message.ID, "op-%d", &op)
 		s.must(err, "a dead letter is none of these messages")
-		if all[i].Reason != consume.Unsettled || s.verdicts[op] != 0 && !now[op] { // replayed, it would be one again, without end
+		if all[i].Reason != consume.Unknown || s.verdicts[op] != 0 && !now[op] { // replayed, it would be one again, without end
 			s.must(errDeadLetters, "message %d (settled before: %v) is a dead letter: %s, %s", op, s.verdicts[op] != 0, all[i].Reason, all[i].Detail)
 		}
 		if now[op] {

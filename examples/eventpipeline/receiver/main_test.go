@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 	for _, l := range list {
 		reasons[l.Reason]++
 	}
-	if len(reasons) != 2 || reasons[consume.NoKey] != 3 || reasons[consume.Undecoded] != 3 {
+	if len(reasons) != 2 || reasons[consume.NoKey] != 3 || reasons[consume.Undecodable] != 3 {
 		t.Errorf("%v", reasons)
 	}
 }
