@@ -15,9 +15,9 @@ type Options struct {
 	// Schema is the schema of the tables. Default: the first one of the connection's search_path.
 	// Migrate creates it if it is not there; the text of Schema does not.
 	Schema string
-	// Prefix begins the names of the tables. Default "everonce_". Schema and Prefix may have a-z, 0-9
+	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema may have a-z, 0-9
 	// and _, at most 40 of them, and do not begin with a digit.
-	Prefix string
+	TablePrefix string
 	// Isolation is the level of the transactions that the store begins. Default: the database's own,
 	// which is read committed unless somebody changed it. At repeatable read and serializable a
 	// transaction may fail because of another one, with a serialization failure: Transact runs it again.
@@ -45,15 +45,15 @@ func (o *Options) settings() (*settings, error) {
 	if o != nil {
 		given = *o
 	}
-	if given.Prefix == "" {
-		given.Prefix = defaultPrefix
+	if given.TablePrefix == "" {
+		given.TablePrefix = defaultPrefix
 	}
 	if given.Schema != "" {
 		if err := sqlstore.ValidateName("schema", given.Schema); err != nil {
 			return nil, err
 		}
 	}
-	if err := sqlstore.ValidateName("table prefix", given.Prefix); err != nil {
+	if err := sqlstore.ValidateName("table prefix", given.TablePrefix); err != nil {
 		return nil, err
 	}
 	begin, err := beginText(given.Isolation)
@@ -62,13 +62,13 @@ func (o *Options) settings() (*settings, error) {
 	}
 	name := func(table string) string {
 		if given.Schema == "" {
-			return pgx.Identifier{given.Prefix + table}.Sanitize()
+			return pgx.Identifier{given.TablePrefix + table}.Sanitize()
 		}
-		return pgx.Identifier{given.Schema, given.Prefix + table}.Sanitize()
+		return pgx.Identifier{given.Schema, given.TablePrefix + table}.Sanitize()
 	}
 	return &settings{
 		tables: tables{
-			schema: given.Schema, prefix: given.Prefix,
+			schema: given.Schema, prefix: given.TablePrefix,
 			record: name("record"), step: name("step"), meta: name("meta"),
 		},
 		begin: begin,

@@ -69,7 +69,7 @@ func TestMigrateASharedSchemaAtOnce(t *testing.T) {
 		for i := range processes {
 			pool := newPool(t, nil, 1)
 			noErr(t, pool.Ping(t.Context()))
-			store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema, Prefix: "p" + strconv.Itoa(i) + "_"})
+			store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema, TablePrefix: "p" + strconv.Itoa(i) + "_"})
 			noErr(t, err)
 			group.Go(func() {
 				<-begin
@@ -90,7 +90,7 @@ func TestDefaultSchemaIsTheSearchPaths(t *testing.T) {
 	config, err := pgx.ParseConfig(serverURL(t))
 	noErr(t, err)
 	path(config)
-	db := newSQL(t, setup{opts: pgxstore.Options{Schema: schema, Prefix: "named_"}, config: path})
+	db := newSQL(t, setup{opts: pgxstore.Options{Schema: schema, TablePrefix: "named_"}, config: path})
 	noErr(t, db.store.Migrate(t.Context()))
 	if n := number(t, "SELECT count(*) FROM pg_tables WHERE schemaname = $1 AND tablename LIKE 'named_%'", schema); n != 3 {
 		t.Errorf("%d tables by name, want 3", n)
@@ -149,9 +149,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]*pgxstore.Options{
 		"a quote in the schema":      {Schema: `x"; DROP SCHEMA public; --`},
 		"a dot in the schema":        {Schema: "a.b"},
-		"a capital in the prefix":    {Prefix: "Once_"},
-		"a digit first":              {Prefix: "1_"},
-		"a long prefix":              {Prefix: strings.Repeat("p", 41)},
+		"a capital in the prefix":    {TablePrefix: "Once_"},
+		"a digit first":              {TablePrefix: "1_"},
+		"a long prefix":              {TablePrefix: strings.Repeat("p", 41)},
 		"an isolation that is none":  {Isolation: sql.LevelLinearizable},
 		"an isolation below the one": {Isolation: sql.LevelReadUncommitted},
 	} {

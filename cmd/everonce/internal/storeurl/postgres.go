@@ -49,7 +49,7 @@ func connectPostgres(ctx context.Context, text string, opts Options, adjust func
 		pool.Close()
 		return nil, hide(fmt.Errorf("%w: %w", everonce.ErrStore, err))
 	}
-	s, err := pgxstore.New(pool, &pgxstore.Options{Schema: opts.Schema, Prefix: opts.TablePrefix})
+	s, err := pgxstore.New(pool, &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
 	if err != nil {
 		pool.Close()
 		return nil, hide(err)
