@@ -61,26 +61,40 @@ func (b *bench) buryInBoth(other *bench) {
 // A header of the producer's does not say where a replay puts a letter: who may write to one queue would write to any by it.
 func TestAForgedQueueIsNotReplayedTo(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b, other := newBench(t), newBench(t)
+	other.declare()
 	r := b.run(specOf(nothing), nil)
 	msg := message("")
-	msg.Headers = amqp.Table{"x-everonce-queue": "payments"}
+	msg.Headers = amqp.Table{"x-everonce-queue": other.queue.Name}
 	b.send(msg)
 	b.whenBuried(r, 1)
+	r.stop()
 	found, err := b.letters().List(t.Context(), rabbitonce.Filter{})
 	if err != nil || len(found) != 1 || found[0].Queue != b.queue.Name {
 		t.Errorf("%+v, %v", found, err)
 	}
+	b.wantReplayed(other, 1)
+}
+
+// wantReplayed replays all letters, and wants them in their own queue, and none in the other one.
+func (b *bench) wantReplayed(other *bench, want int) {
+	b.t.Helper()
+	if n, err := b.letters().Replay(b.t.Context(), rabbitonce.Filter{}); n != want || err != nil {
+		b.t.Errorf("replayed %d, %v", n, err)
+	}
+	b.wantLength(b.queue.Name, want)
+	b.wantLength(other.queue.Name, 0)
 }
 
 // Nor does it where the broker has made the letter: there is no copy of ours in which the header would have been overwritten.
 func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b, other := newBench(t), newBench(t)
 	b.declare()
+	other.declare()
 	for _, forged := range []amqp.Table{
-		{"x-everonce-queue": "payments"},
-		{"x-everonce-queue": "payments", "x-everonce-reason": "rejected"},
+		{"x-everonce-queue": other.queue.Name},
+		{"x-everonce-queue": other.queue.Name, "x-everonce-reason": "rejected"},
 	} {
 		msg := message("m-1")
 		msg.Headers, msg.Expiration = forged, "1"
@@ -96,6 +110,7 @@ func TestAForgedQueueIsNotReplayedToFromABrokersLetter(t *testing.T) {
 			t.Errorf("%q, for the queue %q", l.Reason, l.Queue)
 		}
 	}
+	b.wantReplayed(other, 2)
 }
 
 // Who has seen enough leaves all letters where they are.
