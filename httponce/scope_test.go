@@ -47,4 +47,10 @@ func TestScopeParts(t *testing.T) {
 			t.Errorf("%q: %q, kept must be %v", name, got, kept)
 		}
 	}
+	for n, kept := range map[int]bool{326: true, 327: false} {
+		route := strings.Repeat("x", n)
+		if got := scopeOf("alice", "POST", route).Parts()[2]; (got == route) != kept {
+			t.Errorf("a route of %d bytes: %q, kept must be %v", n, got, kept)
+		}
+	}
 }
