@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// CallOption changes one call of Do, Transact, DoTx, Step or StepTx. Where a call has no use for an
-// option it is refused with [ErrInvalidArgument], not ignored. A [Fingerprint] is one.
+// CallOption changes one call. Each function says which it takes; another is refused with
+// [ErrInvalidArgument], not ignored. A [Fingerprint] is one.
 type CallOption interface{ applyCall(*call) }
 
 type callOption func(*call)

@@ -14,7 +14,7 @@ import (
 //
 // The transaction is run again after a deadlock, a serialization failure or a busy database, as in
 // [Transact]. [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has
-// the operation; the transaction was rolled back. Errors of fn roll back, and are as in [Step].
+// the operation; the transaction was rolled back. Errors of fn roll back, and are as in [Step]. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
 	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)
