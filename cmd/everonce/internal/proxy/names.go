@@ -1,6 +1,11 @@
 package proxy
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+
+	"github.com/everonce/everonce"
+)
 
 // settings are what the library calls otherwise.
 var settings = map[string]string{
@@ -26,8 +31,11 @@ var settings = map[string]string{
 // words are what such a name may be, and what is quoted, which is the user's own.
 var words = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[A-Za-z]+(?:\.[A-Za-z]+)*`)
 
-// inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of.
+// inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of, and without
+// those of the library's packages and errors.
 func inSettings(text string) string {
+	text = strings.TrimPrefix(text, "httponce: ")
+	text = strings.ReplaceAll(text, everonce.ErrInvalidArgument.Error()+": ", "")
 	return words.ReplaceAllStringFunc(text, func(word string) string {
 		if name, ok := settings[word]; ok {
 			return name

@@ -228,8 +228,8 @@ func TestProxyRefusesToStart(t *testing.T) {
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
-		if !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%v: %v, want it to speak of %q", args, err, want)
+		if !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "everonce: ") {
+			t.Errorf("%v: %v, want it to speak of %q, and of no package", args, err, want)
 		}
 		if s != nil {
 			t.Errorf("%v: there is a server", args)

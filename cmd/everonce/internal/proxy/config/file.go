@@ -36,7 +36,7 @@ func (p *fileParser) Unmarshal(b []byte) (map[string]any, error) {
 	if len(doc.Content) == 0 {
 		return map[string]any{}, nil
 	}
-	return p.mapping(doc.Content[0], "", func(key string) bool { f, ok := fieldOf(key); return ok && f.Key != "" || key == routesKey })
+	return p.mapping(doc.Content[0], "", func(key string) bool { return isField(key) || key == routesKey })
 }
 
 // Marshal is of koanf.Parser.
@@ -62,6 +62,8 @@ func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool
 		switch {
 		case key.Value == "<<":
 			return nil, p.errorf(key, "merging of mappings (<<) is not supported")
+		case !known(key.Value) && isField(key.Value):
+			return nil, p.errorf(key, "%q is a setting of the whole proxy, and of no route", key.Value)
 		case !known(key.Value):
 			return nil, p.errorf(key, "unknown key %q", key.Value)
 		case twice:
@@ -138,6 +140,8 @@ func behindAlias(n *yaml.Node) *yaml.Node {
 	}
 	return n
 }
+
+func isField(key string) bool { _, ok := fieldOf(key); return ok }
 
 // fieldOf returns the setting of a key.
 func fieldOf(key string) (Field, bool) {

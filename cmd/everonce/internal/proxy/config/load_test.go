@@ -148,7 +148,7 @@ func TestKeyPattern(t *testing.T) {
 func TestErrorsSayWhere(t *testing.T) {
 	for want, file := range map[string]string{
 		`proxy.yaml:2: unknown key "retenton"`:             "wait: 1s\nretenton: 3d\n",
-		`proxy.yaml:3: unknown key "listen"`:               "routes:\n  /a:\n    listen: :80\n",
+		`proxy.yaml:3: "listen" is a setting of the whole`: "routes:\n  /a:\n    listen: :80\n",
 		`proxy.yaml:4: unknown key "retenton"`:             "routes:\n  /a:\n    wait: 1s\n    retenton: 3d\n",
 		`proxy.yaml:2: "wait" is there a second time`:      "wait: 1s\nwait: 2s\n",
 		`proxy.yaml:3: the route "/a" is there a second`:   "routes:\n  /a: {}\n  /a: {}\n",
