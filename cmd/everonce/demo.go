@@ -78,6 +78,7 @@ func (a *app) demo() *cobra.Command {
 	f.IntVar(&cfg.Kills, "kills", demoKills, "how often the service is killed in each run")
 	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of the payments and the network's faults (default: a new one, which is told)")
 	f.StringVar(&via, "via", "", "what has the keys in the run with everonce: proxy, in front of a service that knows nothing of them (default: the service's own middleware)")
+	complete(cmd, "via", viaProxy)
 	f.BoolVar(&asJSON, "json", false, "write the result as one JSON object")
 	return cmd
 }

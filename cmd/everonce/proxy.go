@@ -75,6 +75,11 @@ func (a *app) proxy() *cobra.Command {
 		}),
 	}
 	config.AddFlags(cmd.Flags())
+	for _, f := range config.Fields() {
+		if words := f.Words(); words != nil {
+			complete(cmd, f.Key, words...)
+		}
+	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&file, "config", "", "YAML file with settings (default $"+configVariable+")")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the settings that hold, without secrets, and end")

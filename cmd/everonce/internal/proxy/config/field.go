@@ -30,6 +30,15 @@ func (f Field) Env() string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(f.Key, "-", "_"))
 }
 
+// Words are the values of a setting that has a choice of a few words; nil for every other.
+func (f Field) Words() []string {
+	var c Config
+	if v, ok := f.bind(&c, &c.Route).(interface{ Words() []string }); ok {
+		return v.Words()
+	}
+	return nil
+}
+
 // Fields are all settings, in the order in which they are told.
 func Fields() []Field { return append([]Field(nil), fields...) }
 

@@ -131,8 +131,9 @@ func (c *choice) Set(s string) error {
 	*c.at = s
 	return nil
 }
-func (c *choice) String() string { return *c.at }
-func (*choice) Type() string     { return "word" }
+func (c *choice) String() string  { return *c.at }
+func (c *choice) Words() []string { return c.words }
+func (*choice) Type() string      { return "word" }
 
 func alternatives(words []string) string {
 	last := len(words) - 1
@@ -203,7 +204,8 @@ func (p *policy) String() string {
 	}
 	return "refuse"
 }
-func (*policy) Type() string { return "word" }
+func (*policy) Words() []string { return []string{"refuse", "reexecute"} }
+func (*policy) Type() string    { return "word" }
 
 // principalText names where a request's principal is found.
 type principalText string
