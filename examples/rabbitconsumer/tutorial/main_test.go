@@ -103,21 +103,22 @@ func (r *reader) work(args ...string) *worker {
 			w.lines <- scan.Text()
 		}
 	}()
-	w.says("working")
 	return w
 }
 
-// says waits until the worker has written these lines, whatever it writes between them.
+// says waits until the worker has written these lines, and nothing else but the consumer's own log.
 func (w *worker) says(lines ...string) {
 	w.t.Helper()
 	for len(lines) > 0 {
 		select {
 		case line, ok := <-w.lines:
-			if !ok {
+			switch {
+			case !ok:
 				w.t.Fatalf("the worker ended before it wrote %q", lines[0])
-			}
-			if line == lines[0] {
+			case line == lines[0]:
 				lines = lines[1:]
+			case !strings.HasPrefix(line, "INFO consume: ") && !strings.HasPrefix(line, "WARN consume: "):
+				w.t.Fatalf("the worker wrote %q, want %q", line, lines[0])
 			}
 		case <-time.After(time.Minute):
 			w.t.Fatalf("the worker has not written %q for a minute", lines[0])
@@ -150,6 +151,7 @@ func TestFirstMessages(t *testing.T) {
 	w := r.work()
 
 	// Once, and twice.
+	w.says("working")
 	r.says("publish", "order-1", "alice")
 	w.says("order-1 booked, not committed yet", "order-1 executed ack")
 	r.says("publish", "order-1", "alice")
@@ -161,6 +163,7 @@ func TestFirstMessages(t *testing.T) {
 
 	// Killed between the insert and the commit.
 	w = r.work("-slow", "5s")
+	w.says("working")
 	r.says("publish", "order-2", "alice")
 	w.says("order-2 booked, not committed yet")
 	w.end(os.Kill)
@@ -168,7 +171,7 @@ func TestFirstMessages(t *testing.T) {
 		t.Errorf("the bookings are %q", got)
 	}
 	w = r.work()
-	w.says("order-2 executed ack")
+	w.says("working", "order-2 booked, not committed yet", "order-2 executed ack")
 	if got := r.says("list"); got != "order-1 alice\norder-2 alice\n" {
 		t.Errorf("the bookings are %q", got)
 	}
