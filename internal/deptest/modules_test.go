@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,32 @@ func TestModules(t *testing.T) {
 			if replaced[r.Path+"@"+r.Version] != sub {
 				t.Errorf("%s/go.mod requires %s %s, which go.work does not resolve to ./%s", dir, r.Path, r.Version, sub)
 			}
+		}
+	}
+}
+
+// TestReadmeModules: who works in a folder of his own is told by the README which of our packages need a replace.
+func TestReadmeModules(t *testing.T) {
+	const root = "`httponce`, `consume`, `oncetest` and `store/memstore` are in the root module; each other store, and `consume/rabbitonce`, is a module of its own."
+	readme, err := os.ReadFile(path.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(strings.Join(strings.Fields(string(readme)), " "), root) {
+		t.Errorf("the README does not say: %s", root)
+	}
+	own := []string{"consume/rabbitonce"}
+	for _, m := range regexp.MustCompile(`(?m)^\| .*`+"`(store/[a-z]+)`").FindAllStringSubmatch(string(readme), -1) {
+		own = append(own, m[1])
+	}
+	if len(own) < 5 {
+		t.Fatalf("the README has the stores %q only", own)
+	}
+	dirs := goModFiles(t)
+	for _, pkg := range append(own, "httponce", "consume", "oncetest") {
+		isRoot := pkg == "store/memstore" || !slices.Contains(own, pkg)
+		if slices.Contains(dirs, pkg) == isRoot {
+			t.Errorf("%s: in the root module is %v, by the README", pkg, isRoot)
 		}
 	}
 }
