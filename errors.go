@@ -36,7 +36,7 @@ var (
 	ErrInTransaction = errors.New("everonce: inside of a transaction on the same store")
 	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
 	ErrTxDoomed = errors.New("everonce: transaction is doomed")
-	// ErrTxTooLong: a transaction exceeded the time that it may hold the store's only writer. It was rolled back.
+	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.
 	ErrTxTooLong = errors.New("everonce: transaction took too long")
 	// ErrOtherStore: a transactional step was given the receiver of another store.
 	ErrOtherStore = errors.New("everonce: transaction belongs to another store")
