@@ -286,7 +286,7 @@ func (c *Consumer) exited(m *Message) Verdict {
 	asking.Go(func() {
 		key, err := c.KeyOf(m)
 		if err == nil {
-			v = c.bury(m, c.id(key).Short(), 0, Undecoded, errReaderExited)
+			v = c.bury(m, c.id(key).Short(), 0, Undecodable, errReaderExited)
 			c.prepare(m) //nolint:errcheck // whether it returns is what is asked
 		}
 		v = c.gaveUp(m, errExited)
