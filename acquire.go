@@ -77,7 +77,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		if isFinal(err) {
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
-		if try == claimTries || ctx.Err() != nil || pause(ctx, backoff(try)) != nil {
+		if try == claimTries || pause(ctx, backoff(try)) != nil {
 			op.retract(ctx, req)
 			return started, op.storeFailed(ctx, err)
 		}

@@ -41,15 +41,13 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 	if rec.Previous.State != 0 {
 		a.before = &before{rec.Previous, rec.LastError, rec.CreatedAt}
 	}
-	a.beat.index = notDue
 	a.ctx.place = place{outer: op.place, attempt: a}
 	a.ctx.parent = ctx
 	if len(rec.Steps) > 0 {
-		a.steps.Store(recall(rec.Steps, op.call.policy))
+		a.steps.Store(recall(rec.Steps))
 	}
 	if op.ev != nil {
 		op.ev.Attempt = a.number
-		op.compareAlg(rec.Fingerprint)
 	}
 	return a
 }

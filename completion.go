@@ -140,7 +140,7 @@ func (a *Attempt) release(state State, class, step string) error {
 	}
 	req := ReleaseRequest{
 		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: toSettle,
-		Lifetime: a.call.lifetime, ExpireUnsettled: a.call.policy == Reexecute && step == "",
+		Lifetime: a.call.lifetime,
 	}
 	first := true
 	return a.persist(a.ev, limit, func(ctx context.Context) error {

@@ -102,9 +102,6 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 			return brokenAs[T](j, err)
 		}
-		if claim.Decision == DecideNewer {
-			return Result[T]{Outcome: StoreFailed}, j.fail(StoreFailed, ErrStore, ErrNewerRecord)
-		}
 		return settled[T](&j.operation, &claim)
 	}
 	res.Attempt = max(claim.Record.Attempt, 1)

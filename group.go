@@ -86,13 +86,9 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		return g.notBegun(ctx, err)
 	}
 	open := true
-	rollback := func() error {
-		open = false
-		return rollBack(ctx, g.whole.core, h)
-	}
 	defer func() {
 		if open { // a panic or Goexit of the work too, which goes on
-			_ = rollback() //nolint:errcheck // a connection that can not roll back is closed
+			_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
 		}
 	}()
 	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
@@ -107,8 +103,6 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	defer end()
 	values, err := g.perform(inTx, a, h)
 	if err != nil {
-		end()
-		_ = rollback() //nolint:errcheck // why it is rolled back is what counts
 		if how := readMarks(err); how == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry {
 			return &errAgain{err}
 		}
@@ -237,8 +231,6 @@ func (g *group[T, Tx]) hear(claims []ClaimResult) ([]ClaimResult, error) {
 			left, granted = append(left, i), append(granted, *claim)
 		case g.lostErr != nil && claim.Record.Nonce == g.nonce && (claim.Decision == DecideReplay || claim.Decision == DecideExpired):
 			g.committed(i, g.lost[k], claim.Record.Attempt) // it had committed
-		case claim.Decision == DecideNewer:
-			g.answer(i, Result[T]{Outcome: StoreFailed}, op.fail(StoreFailed, ErrStore, ErrNewerRecord))
 		default:
 			res, err := settled[T](op, claim)
 			g.answer(i, res, err)

@@ -82,7 +82,8 @@ type Event struct {
 	LeaseLost bool
 	// Elided says why the result was not kept: "size", "encoding", "store"; else empty.
 	Elided string
-	// AlgChanged: the record's fingerprint is of another Alg, so it was not compared.
+	// AlgChanged: the fingerprint of the record that answered is of another Alg, so it was not compared. A further attempt is not
+	// told of it: it has taken the record's place.
 	AlgChanged bool
 	// UnusedSteps are recorded steps that this attempt did not ask for.
 	UnusedSteps []string

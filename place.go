@@ -40,7 +40,7 @@ func (op *operation) checkPlace(own any) error {
 		if p.attempt.id == op.id {
 			return op.fail(Invalid, ErrNested, nil)
 		}
-		if p.tx != nil && (own == nil || p.tx != own) {
+		if p.tx != nil && p.tx != own {
 			return op.fail(Invalid, ErrInTransaction, nil)
 		}
 	}

@@ -344,11 +344,11 @@ type openStep struct {
 
 // recall takes over what earlier attempts recorded. What they left open is open until it is asked for
 // and ended; its policy speaks when it is asked for.
-func recall(recorded []StepRecord, p Policy) *steps {
+func recall(recorded []StepRecord) *steps {
 	s := &steps{recorded: recorded}
 	for _, r := range recorded {
 		if r.State == StepOpen || !r.readable() {
-			s.opened = append(s.opened, openStep{r.Name, p, true})
+			s.opened = append(s.opened, openStep{name: r.Name, earlier: true})
 		}
 	}
 	return s
