@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 // A caller that leaves while its claim is granted: work that is called with a dead context would fail at
@@ -70,5 +71,54 @@ func TestLateClaimAfterItsRetractIsRefused(t *testing.T) {
 				do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
 			})
 		})
+	}
+}
+
+// What is done is answered, however long the store took to say so, and to a caller that has gone meanwhile: nothing is called for it.
+func TestLateReplayIsAReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 3 * time.Second, StoreTimeout: time.Hour})
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		ctx, cancel := context.WithCancel(context.Background())
+		s.on("Claim", 0, func(_ context.Context, call func() error) error {
+			err := call()
+			time.Sleep(time.Minute)
+			cancel()
+			return err
+		})
+		res, err := everonce.Do(ctx, r, keyOf("x"), never(t))
+		checkOutcome(t, res, err, everonce.Replayed, nil)
+		checkEqual(t, "value", res.Value, "v")
+		checkEqual(t, "releases", s.count("Release"), 0)
+	})
+}
+
+// An operation is found inside of its own work at any depth, whatever stands between: to wait for it would be to wait for itself.
+func TestNestedAtAnyDepth(t *testing.T) {
+	r, other := newReceiver(t, memstore.New(nil), everonce.Refuse, nil), newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
+	x := newTxReceiver(t, newMapStore(), nil)
+	for name, between := range map[string]func(ctx context.Context, inner func(context.Context) error) error{
+		"Do": func(ctx context.Context, inner func(context.Context) error) error {
+			_, err := everonce.Do(ctx, other, keyOf("between"), func(ctx context.Context, _ *everonce.Attempt) (string, error) { return "", inner(ctx) })
+			return err
+		},
+		"Transact": func(ctx context.Context, inner func(context.Context) error) error {
+			_, err := everonce.Transact(ctx, x, keyOf("between"), func(ctx context.Context, _ *mapTx) (int, error) { return 0, inner(ctx) })
+			return err
+		},
+		"InTx": func(ctx context.Context, inner func(context.Context) error) error {
+			return x.InTx(ctx, func(ctx context.Context, _ *mapTx) error { return inner(ctx) })
+		},
+	} {
+		do(t, r, keyOf(name), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			checkErr(t, between(ctx, func(ctx context.Context) error {
+				res, err := everonce.Do(ctx, r, a.Key(), never(t), everonce.Wait(time.Hour))
+				checkOutcome(t, res, err, everonce.Invalid, everonce.ErrNested)
+				_, err = everonce.Step(ctx, a, "s", stepReturns("", nil)) // of another store than the transaction's
+				return err
+			}), nil)
+			return "", nil
+		}, everonce.Executed, nil)
 	}
 }

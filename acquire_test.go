@@ -66,6 +66,7 @@ func TestClaimThatFailedIsRetracted(t *testing.T) {
 				checkEqual(t, "by nonce", released[0].Nonce, claims[0].Nonce)
 				checkEqual(t, "without a token", released[0].Token, everonce.Token(0))
 				checkEqual(t, "state", s.record(t, keyOf("x")).State, c.state)
+				checkEqual(t, "class", s.record(t, keyOf("x")).LastError, "claim")
 				// The delayed packet of the claim is refused, and the key is free.
 				_, err = s.under.Claim(context.Background(), claims[0])
 				checkErr(t, err, everonce.ErrAttemptEnded)
@@ -100,6 +101,7 @@ func TestRetractedTakeoverIsAbandonedAgain(t *testing.T) {
 func TestFinalErrorsOfAClaim(t *testing.T) {
 	for _, sentinel := range []error{
 		everonce.ErrSchema, everonce.ErrNewerRecord, everonce.ErrCorruptRecord, everonce.ErrStoreFull, everonce.ErrTooLarge, everonce.ErrIdentity,
+		everonce.ErrAttemptEnded, everonce.ErrInvalidKey, everonce.ErrInvalidArgument, everonce.ErrInTransaction,
 	} {
 		t.Run(sentinel.Error(), func(t *testing.T) {
 			s := newFaultStore()
@@ -243,8 +245,10 @@ func TestWaitEndsAtItsLimit(t *testing.T) {
 		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(time.Second))
 		checkEqual(t, "with a limit of its own", time.Since(start), time.Second)
 		start = time.Now()
+		claims := s.count("Claim")
 		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(0))
 		checkEqual(t, "without waiting", time.Since(start), time.Duration(0))
+		checkEqual(t, "its claims", s.count("Claim")-claims, 1)
 		checkEqual(t, "the wait's claims left it alone", s.record(t, keyOf("x")).Attempt, 1)
 	})
 }
@@ -260,6 +264,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		time.AfterFunc(1500*time.Millisecond, func() { cancel(gone) })
 		_, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.Wait(time.Hour))
 		checkErr(t, err, gone)
+		checkErr(t, err, everonce.ErrInProgress)
+		checkEqual(t, "outcome", asError(t, err).Outcome, everonce.InProgress)
 		checkEqual(t, "it waited for", time.Since(start), 1500*time.Millisecond)
 		checkEqual(t, "the record", recordIn(t, s, keyOf("x")).Attempt, 1)
 	})
