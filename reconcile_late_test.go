@@ -60,4 +60,15 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 		checkErr(t, err, context.Canceled)
 		do(t, r, keyOf("x"), never(t), everonce.Executed, nil, found)
 	})
+	// What did happen is recorded, whoever is still there, with what is kept of it.
+	t.Run("it happened", func(t *testing.T) {
+		s, r := start(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		res, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithReconcile(func(context.Context, everonce.Abandoned) (verdict, error) {
+			cancel()
+			return everonce.Happened("found"), nil
+		}), everonce.WithSummary(func(v string) []byte { return []byte("sum of " + v) }))
+		checkOutcome(t, res, err, everonce.Executed, nil)
+		checkEqual(t, "Summary", string(s.record(t, keyOf("x")).Result.Summary), "sum of found")
+	})
 }

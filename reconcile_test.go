@@ -154,20 +154,27 @@ func TestReconcilerIsToldWhatIsKnown(t *testing.T) {
 
 // A step that a still earlier attempt left open: the reconciler is told which.
 func TestReconcilerOfAnOlderStep(t *testing.T) {
-	r := newReceiver(t, memstore.New(nil), everonce.Reexecute, nil)
-	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
-		_, err := everonce.Step(ctx, a, "s", stepReturns("", errWork))
-		checkErr(t, err, errWork)
-	})
-	inAttempt(t, r, keyOf("x"), func(context.Context, *everonce.Attempt) {}) // it does not come so far
-	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
-		_, err := everonce.Step(ctx, a, "s", stepNever(t), everonce.WithPolicy(everonce.Reconcile),
-			everonce.WithReconcile(func(_ context.Context, a everonce.Abandoned) (verdict, error) {
-				checkEqual(t, "Attempt", a.Attempt, 1)
-				checkEqual(t, "Step", a.Step, "s")
-				return everonce.Happened("found"), nil
-			}))
-		checkErr(t, err, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(nil)
+		r := newReceiver(t, s, everonce.Reexecute, nil)
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			time.Sleep(time.Millisecond) // so that the times differ
+			_, err := everonce.Step(ctx, a, "s", stepReturns("", errWork))
+			checkErr(t, err, errWork)
+		})
+		step, _ := stepIn(t, s, keyOf("x"), "s")
+		began := step.BeganAt
+		inAttempt(t, r, keyOf("x"), func(context.Context, *everonce.Attempt) {}) // it does not come so far
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "s", stepNever(t), everonce.WithPolicy(everonce.Reconcile),
+				everonce.WithReconcile(func(_ context.Context, a everonce.Abandoned) (verdict, error) {
+					checkEqual(t, "Attempt", a.Attempt, 1)
+					checkEqual(t, "Step", a.Step, "s")
+					checkEqual(t, "Since: the step's begin, and not the operation's", a.Since, began)
+					return everonce.Happened("found"), nil
+				}))
+			checkErr(t, err, nil)
+		})
 	})
 }
 
