@@ -90,6 +90,8 @@ func TestBatchWhoseCommitWasLostWithTheStore(t *testing.T) {
 			checkOutcome(b, r.Result, r.Err, everonce.Unknown, everonce.ErrOutcomeUnknown)
 			checkErr(b, r.Err, errCommitLost)
 			checkErr(b, r.Err, errNet)
+			checkEqual(b, "attempt", r.Attempt, 1)
+			checkEqual(b, "RetryAfter", asError(b, r.Err).RetryAfter, time.Second)
 		}
 		b.s.heal()
 		checkEqual(b, "to call again finds out", outcomes(b.transact(context.Background(), items("a", "b"))), "[replayed replayed]")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -56,6 +57,9 @@ func TestCommitsOutliveTheirCallers(t *testing.T) {
 			defer cancel()
 			s.on("Commit", 0, func(ctx context.Context, call func() error) error {
 				checkErr(t, ctx.Err(), nil)
+				if end, ok := ctx.Deadline(); !ok || time.Until(end) < 20*time.Second {
+					t.Errorf("a commit has %v, and not CompletionLimit", time.Until(end))
+				}
 				return call()
 			})
 			checkErr(t, call(ctx, s, newTxReceiver(t, s, nil), func(ctx context.Context, tx *mapTx) (int, error) {
@@ -63,6 +67,9 @@ func TestCommitsOutliveTheirCallers(t *testing.T) {
 				return adds(ctx, tx)
 			}), nil)
 			checkEqual(t, "commits", s.count("Commit"), 1)
+			for _, begin := range requests[everonce.BeginRequest](&s.faults, "Begin") {
+				checkEqual(t, "the transaction's bound", begin.Timeout, 30*time.Second)
+			}
 			checkEqual(t, "balance", s.row("balance"), 30)
 			s.checkIdle(t)
 		})
