@@ -269,7 +269,9 @@ func quick(opts *rabbitonce.Options) *rabbitonce.Options {
 		o.Workers.Log = quiet
 	}
 	o.Workers.PauseMin, o.Workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	o.ReconnectMin, o.ReconnectMax = 10*time.Millisecond, 200*time.Millisecond
+	if o.ReconnectMax == 0 {
+		o.ReconnectMin, o.ReconnectMax = 10*time.Millisecond, 200*time.Millisecond
+	}
 	return &o
 }
 

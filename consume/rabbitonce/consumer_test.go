@@ -11,6 +11,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 // A publisher's resend is another message to the broker, which does not flag it as redelivered: its key is what
@@ -73,6 +74,22 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 		string(d.Body) != `{"id":"m-1"}` || d.DeliveryMode != 2 {
 		t.Errorf("%+v", d)
 	}
+}
+
+// Several processes consume one queue.
+func TestTwoProcessesConsumeOneQueue(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store, begun, goOn := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
+	opts := &rabbitonce.Options{Prefetch: 1, Workers: consume.Workers{Concurrency: 1}}
+	spec := specOf(func(context.Context, *consume.Message, order) error { begun <- struct{}{}; <-goOn; return nil })
+	one, other := b.runOn(store, b.url, spec, opts), b.runOn(store, b.url, spec, opts)
+	b.send(message("m-1"), message("m-2"))
+	wait(t, "one of them", begun)
+	wait(t, "the other one", begun)
+	close(goOn)
+	one.wants(everonce.Executed)
+	other.wants(everonce.Executed)
 }
 
 // No more messages are sent ahead than Prefetch says.

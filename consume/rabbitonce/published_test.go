@@ -3,9 +3,11 @@ package rabbitonce_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,9 +21,16 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// beforeEachPublish is a way to the broker on which something is done before the broker gets a message. Where that reports false the
-// broker does not get it: the connection is cut.
-func beforeEachPublish(t *testing.T, brokerURL string, do func() (pass bool)) (url string) {
+// line is a way to the broker that knows what is said on it.
+type line struct {
+	url      string
+	open     atomic.Int64 // connections
+	channels atomic.Int64 // that were opened
+	// publishing is called before the broker gets a message; where it reports false the broker does not get it, and the connection is cut.
+	publishing func() (pass bool)
+}
+
+func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *line {
 	t.Helper()
 	uri, err := amqp.ParseURI(brokerURL)
 	if err != nil {
@@ -32,7 +41,9 @@ func beforeEachPublish(t *testing.T, brokerURL string, do func() (pass bool)) (u
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // of the test
+	t.Cleanup(func() { listener.Close() })                                //nolint:errcheck // of the test
+	uri.Host, uri.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
+	l := &line{url: uri.String(), publishing: publishing}
 	go func() {
 		for {
 			near, err := listener.Accept()
@@ -44,39 +55,62 @@ func beforeEachPublish(t *testing.T, brokerURL string, do func() (pass bool)) (u
 				near.Close() //nolint:errcheck // the test fails by it
 				continue
 			}
+			l.open.Add(1)
 			go func() {
 				defer near.Close() //nolint:errcheck // the other way ends by it
 				io.Copy(near, far) //nolint:errcheck // as it ends
 			}()
 			go func() {
-				defer far.Close() //nolint:errcheck // as above
-				const greeting, head, end = 8, 7, 1
-				const method, publish = 1, 60<<16 | 40
-				if _, err := io.CopyN(far, near, greeting); err != nil {
-					return
-				}
-				for {
-					frame := make([]byte, head, 1<<10)
-					if _, err := io.ReadFull(near, frame); err != nil {
-						return
-					}
-					frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[3:])+end)...)
-					if _, err := io.ReadFull(near, frame[head:]); err != nil {
-						return
-					}
-					if frame[0] == method && binary.BigEndian.Uint32(frame[head:]) == publish && !do() {
-						near.Close() //nolint:errcheck // as above
-						return
-					}
-					if _, err := far.Write(frame); err != nil {
-						return
-					}
-				}
+				defer l.open.Add(-1)
+				defer far.Close()  //nolint:errcheck // as above
+				defer near.Close() //nolint:errcheck // as above
+				l.say(far, near)
 			}()
 		}
 	}()
-	uri.Host, uri.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
-	return uri.String()
+	return l
+}
+
+// say passes on what is said to the broker, frame by frame.
+func (l *line) say(far io.Writer, near io.Reader) {
+	const greeting, head, end = 8, 7, 1
+	const method, openChannel, publish = 1, 20<<16 | 10, 60<<16 | 40
+	if _, err := io.CopyN(far, near, greeting); err != nil {
+		return
+	}
+	for {
+		frame := make([]byte, head, 1<<10)
+		if _, err := io.ReadFull(near, frame); err != nil {
+			return
+		}
+		frame = append(frame, make([]byte, binary.BigEndian.Uint32(frame[3:])+end)...)
+		if _, err := io.ReadFull(near, frame[head:]); err != nil {
+			return
+		}
+		if frame[0] == method {
+			switch binary.BigEndian.Uint32(frame[head:]) {
+			case openChannel:
+				l.channels.Add(1)
+			case publish:
+				if !l.publishing() {
+					return
+				}
+			}
+		}
+		if _, err := far.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+// closed waits until there is no connection.
+func (l *line) closed(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(soon); l.open.Load() > 0; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d connections are left", l.open.Load())
+		}
+	}
 }
 
 // A delay that is deleted again, as soon as it was declared again: the second copy is returned as the first one was, and its message
@@ -85,14 +119,14 @@ func TestADelayThatIsDeletedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var published atomic.Int64
-	url := beforeEachPublish(t, b.url, func() bool {
+	l := newLine(t, b.url, func() bool {
 		if published.Add(1) <= 2 {
 			b.deleteQueue(b.queue.Name + ".retry.100ms")
 		}
 		return true
 	})
 	ran := 0
-	r := b.runOn(memstore.New(nil), url, specOf(func(context.Context, *consume.Message, order) error {
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 1 {
 			return everonce.NotDone(errClosed)
 		}
@@ -115,7 +149,7 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var published atomic.Int64
-	url := beforeEachPublish(t, b.url, func() bool {
+	l := newLine(t, b.url, func() bool {
 		if published.Add(1) == 1 {
 			<-t.Context().Done() // the first one does not come to the broker
 		}
@@ -123,7 +157,7 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	})
 	ran := 0
 	complaints := make(chan string, 1000)
-	r := b.runOn(memstore.New(nil), url, specOf(func(context.Context, *consume.Message, order) error {
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 1 {
 			return everonce.NotDone(errClosed)
 		}
@@ -148,8 +182,8 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var published atomic.Int64
-	url := beforeEachPublish(t, b.url, func() bool { return published.Add(1) > 1 })
-	r := b.runOn(memstore.New(nil), url, specOf(nothing), nil)
+	l := newLine(t, b.url, func() bool { return published.Add(1) > 1 })
+	r := b.runOn(memstore.New(nil), l.url, specOf(nothing), nil)
 	b.send(message(""))
 	if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
 		t.Errorf("the letter: %v", d.Headers)
@@ -158,4 +192,44 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 	if n, verdicts := published.Load(), len(r.verdicts); n != 2 || verdicts != 1 {
 		t.Errorf("%d copies were published, and it was handled %d times", n, verdicts)
 	}
+}
+
+// What was opened is closed: a copy takes no channel of its own, and no connection is left, neither of a consumer that has ended nor
+// of one that could not begin, which tries again and again while its queue is not there.
+func TestNothingIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := newLine(t, b.url, func() bool { return true })
+	b.url = l.url
+	r := b.run(specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}})
+	before := l.channels.Load()
+	const n = 30
+	for range n {
+		b.send(message(""))
+	}
+	b.whenBuried(r, n)
+	if opened := l.channels.Load() - before; opened > n/2 {
+		t.Errorf("%d channels were opened for %d copies", opened, n)
+	}
+	l.closed(t)
+	letters, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if replayed, err := letters.Replay(t.Context(), rabbitonce.Filter{}); replayed != n || err != nil {
+		t.Errorf("replayed %d, %v", replayed, err)
+	}
+	if err := letters.Close(); err != nil {
+		t.Error(err)
+	}
+	l.closed(t)
+	b.queue.Topology = rabbitonce.Check
+	b.deleteQueue(b.queue.DeadLetters)
+	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) {
+		t.Errorf("without its dead letters: %v", err)
+	}
+	if _, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil); !errors.Is(err, rabbitonce.ErrTopology) {
+		t.Errorf("no dead letters: %v", err)
+	}
+	l.closed(t)
 }

@@ -141,6 +141,23 @@ func TestConnectionsThatAreCut(t *testing.T) {
 	}
 }
 
+// A connection that has done its work, and is lost, is made again at once, however many were lost before it: the pause grows only
+// while none can be made.
+func TestEachLossBeginsItsPausesAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	opts, again := connections(&rabbitonce.Options{ReconnectMin: 10 * time.Millisecond, ReconnectMax: time.Hour})
+	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
+	for i := range 20 {
+		b.send(message(fmt.Sprint("m-", i)))
+		for r.verdict().Outcome != everonce.Executed {
+		}
+		w.cut()
+		wait(t, "the next connection", again)
+	}
+}
+
 // An acknowledgement that was lost with its connection is a message that comes again, flagged and counted, and is replayed.
 func TestALostAcknowledgementIsAReplay(t *testing.T) {
 	t.Parallel()
