@@ -21,7 +21,6 @@ type publisher struct {
 	conn    *link
 	blocked *blockade
 	free    []*publishing
-	closed  bool
 }
 
 func newPublisher(d dialing) *publisher { return &publisher{dialing: d, turn: make(chan struct{}, 1)} }
@@ -47,11 +46,10 @@ type publishing struct {
 }
 
 var (
-	errBlocked         = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
-	errNotTaken        = errors.New("rabbitonce: the broker did not take a message over")
-	errUnroutable      = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
-	errFull            = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
-	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
+	errBlocked    = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
+	errNotTaken   = errors.New("rabbitonce: the broker did not take a message over")
+	errUnroutable = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
+	errFull       = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
 )
 
 // publish gives msg to the queue. A nil error says that the broker has confirmed it and has not returned it; after
@@ -71,9 +69,6 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 		return nil
 	}
 	defer p.unlock()
-	if p.closed || c.ch.IsClosed() {
-		return nil
-	}
 	p.free = append(p.free, c)
 	return nil
 }
@@ -105,9 +100,6 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 		if !c.ch.IsClosed() {
 			return c, nil
 		}
-	}
-	if p.closed {
-		return nil, errPublisherClosed
 	}
 	if p.conn == nil || p.conn.IsClosed() {
 		conn, err := p.dialing.dial(ctx, "publish")
@@ -193,10 +185,10 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	return fmt.Errorf("%w: %q", errFull, queue)
 }
 
+// close closes the connection. Nobody publishes any more.
 func (p *publisher) close() error {
 	p.turn <- struct{}{}
 	defer p.unlock()
-	p.closed = true
 	if p.conn == nil || p.conn.IsClosed() {
 		return nil
 	}
