@@ -76,10 +76,14 @@ func TestExhaustedBecomesADeadLetter(t *testing.T) {
 	}
 }
 
-// Several processes consume one queue.
+// Several processes consume one queue: a classic one, which knows exclusive consumers.
 func TestTwoProcessesConsumeOneQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.queue.Topology = rabbitonce.DeclareOwn
 	store, begun, goOn := memstore.New(nil), make(chan struct{}, 2), make(chan struct{})
 	opts := &rabbitonce.Options{Prefetch: 1, Workers: consume.Workers{Concurrency: 1}}
 	spec := specOf(func(context.Context, *consume.Message, order) error { begun <- struct{}{}; <-goOn; return nil })
