@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,6 +188,21 @@ func TestTrapDeadLetteringIsAtLeastOnce(t *testing.T) {
 				t.Errorf("%s was declared without %s (%v)", queue, argument, e)
 			}
 		}
+	}
+}
+
+// The dead letters are in a quorum queue, which outlives the loss of a node, and from RabbitMQ 4 on without the limit of deliveries
+// that it has by default.
+func TestTheQueueOfTheDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	args := amqp.Table{"x-queue-type": "quorum"}
+	if version, _ := b.conn.Properties["version"].(string); !strings.HasPrefix(version, "3.") {
+		args["x-delivery-limit"] = int64(-1)
+	}
+	if err := b.redeclare(b.queue.DeadLetters, args); err != nil {
+		t.Error(err)
 	}
 }
 
