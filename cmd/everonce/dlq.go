@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/consume"
@@ -93,6 +94,7 @@ func (*hexadecimal) Type() string     { return "string" }
 type which struct {
 	letter, key          hexadecimal
 	reasons              []string
+	reason               *pflag.Flag // which sets them
 	olderThan, newerThan time.Duration
 }
 
@@ -101,6 +103,7 @@ func (w *which) flags(cmd *cobra.Command) {
 	f.Var(&w.letter, "letter", "only the one whose ID begins so, as \"dlq list\" writes it")
 	f.Var(&w.key, "key", "only those whose key's hash begins so, as \"dlq list\" writes it")
 	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons, with commas or repeated")
+	w.reason = f.Lookup("reason")
 	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that became dead letters longer ago, like 24h or 30d")
 	f.Var((*duration.Value)(&w.newerThan), "newer-than", "only those that became dead letters not so long ago, like 24h or 30d")
 	f.Lookup("older-than").DefValue, f.Lookup("newer-than").DefValue = "", "" // 0s is no bound
@@ -125,6 +128,9 @@ func (w *which) anything() bool {
 
 func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
 	f := rabbitonce.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
+	if w.reason.Changed && len(w.reasons) == 0 { // of a variable that is not set: it would mean all
+		return f, usagef("--reason is empty; without it any is meant")
+	}
 	for _, name := range w.reasons {
 		if !slices.Contains(reasonNames(), name) {
 			return f, usagef("there is no reason %q; there are %v", name, reasonNames())

@@ -87,8 +87,8 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		switch {
 		case err != nil:
 			return err
-		case limit < 0:
-			return usagef("--limit must not be negative")
+		case limit < 1 && cmd.Flags().Changed("limit"):
+			return usagef("--limit is %d, must be at least 1", limit)
 		case m.choose && w.anything() && limit == 0 && !all:
 			return usagef("which letters? Give --letter, --key, --reason, --older-than, --newer-than or --limit, or --all")
 		}
