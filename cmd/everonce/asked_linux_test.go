@@ -107,6 +107,27 @@ func TestAnAttemptAfterTheQuestionIsNotSettled(t *testing.T) {
 	}
 }
 
+// What is asked is done where the answer is yes, in full, and not after any other.
+func TestOnlyYesIsYes(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
+	for _, answer := range []string{"y\n", "YES\n", "\n", "no\n", "yes please\n", "\x04"} {
+		user, program := terminal(t)
+		asked := &question{answer: func() {
+			if _, err := user.WriteString(answer); err != nil {
+				t.Error(err)
+			}
+		}}
+		var out bytes.Buffer
+		if code := execute(context.Background(), []string{"dlq", "discard", "--broker", url, "--queue", queue, "--all"}, program, &out, asked); code != exitFailure || out.Len() > 0 || !strings.Contains(asked.String(), errNotMoved.Error()) {
+			t.Errorf("%q: %d: %s%s", answer, code, out.String(), asked.String())
+		}
+	}
+	if left := takeLetter(t, url, queue); left != "m-1" {
+		t.Errorf("%q is left", left)
+	}
+}
+
 // question answers, once, what is asked on it.
 type question struct {
 	bytes.Buffer
