@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -36,5 +38,24 @@ func TestALetterWithoutAKey(t *testing.T) {
 	dlqOut(t, append(at, "discard", "--yes", "--letter", all[0].ID)...)
 	if left := listed().Letters; len(left) != 1 || left[0].ID != all[1].ID {
 		t.Errorf("left: %+v", left)
+	}
+}
+
+// What was not replayed is told, and by the exit code too: a letter whose queue is gone stays.
+func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
+	var out, said bytes.Buffer
+	args := []string{"dlq", "replay", "--broker", url, "--queue", queue, "--yes"}
+	if code := execute(context.Background(), args, strings.NewReader(""), &out, &said); code != exitFailure || out.Len() > 0 {
+		t.Errorf("%d: %s", code, out.String())
+	}
+	for _, want := range []string{"0 of 1 were replayed", "there is no such queue", `"level":"ERROR","msg":"not all replayed"`} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("no %q in %s", want, said.String())
+		}
+	}
+	if left := takeLetter(t, url, queue); left != "m-1" {
+		t.Errorf("%q is left", left)
 	}
 }
