@@ -12,7 +12,7 @@ const (
 
 	gatherOften = 150 * time.Microsecond // between two writes that are worth a pause
 	gatherPause = 250 * time.Microsecond
-	gatherMost  = 256 // commits without a pause, after one that was too long
+	gatherMost  = 256 // commits without a pause, after one that was too long or in vain
 )
 
 // gathering lets writes come before a transaction begins, so that more of them share its commit. It is used by one
@@ -29,7 +29,7 @@ type gathering struct {
 //
 // Where writes come often it pauses, if the processors have other work: that is done meanwhile, and each commit that is spared spares
 // what a processor loses by waiting for the disk. Where they have none, a pause is idle time, which shows in its length: an
-// idle process wakes late. Then the next transactions have no pause.
+// idle process wakes late. Then, and where nobody came, the next transactions have no pause.
 func (g *gathering) before(came *atomic.Int64, answered int) {
 	start, n := time.Now(), came.Load()
 	often := n > g.seen && start.Sub(g.at) <= gatherOften*time.Duration(n-g.seen)
@@ -37,7 +37,7 @@ func (g *gathering) before(came *atomic.Int64, answered int) {
 	switch {
 	case often && g.skip == 0:
 		time.Sleep(gatherPause)
-		g.judge(time.Since(start))
+		g.judge(time.Since(start), came.Load() > n)
 		return
 	case often:
 		g.skip--
@@ -45,9 +45,9 @@ func (g *gathering) before(came *atomic.Int64, answered int) {
 	callers(came, start, answered)
 }
 
-// judge counts a pause: one that was too long is followed by more and more transactions without.
-func (g *gathering) judge(paused time.Duration) {
-	if paused < 2*gatherPause {
+// judge counts a pause: one that was too long, or in vain, is followed by more and more transactions without.
+func (g *gathering) judge(paused time.Duration, some bool) {
+	if paused < 2*gatherPause && some {
 		g.back = 0
 		return
 	}

@@ -13,12 +13,15 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// pausedBefore is how long a transaction waits of which n writes have come since the last one, in the time that has gone by.
+// pausedBefore is how long a transaction waits of which n writes have come since the last one, in the time that has gone by. Where it
+// pauses another one comes meanwhile.
 func (g *gathering) pausedBefore(came *atomic.Int64, since time.Duration, n int64) time.Duration {
 	time.Sleep(since)
 	came.Add(n)
 	start := time.Now()
+	next := time.AfterFunc(gatherPause/2, func() { came.Add(1) })
 	g.before(came, 1)
+	next.Stop()
 	return time.Since(start)
 }
 
@@ -38,7 +41,7 @@ func TestOnlyWritesThatComeOftenAreWaitedFor(t *testing.T) {
 			{"many", time.Millisecond, 7, gatherPause},
 			{"none", time.Microsecond, 0, 0},
 			{"one at once", gatherOften, 1, gatherPause},
-			{"one, no longer at once", gatherOften + 1, 1, 0},
+			{"one, and that of the pause, no longer at once", 2*gatherOften + 1, 1, 0},
 		} {
 			// The time of the last transaction is that of its beginning, before its pause.
 			if got := g.pausedBefore(&came, c.since-time.Since(g.at)%time.Hour, c.came); got != c.want {
@@ -48,34 +51,44 @@ func TestOnlyWritesThatComeOftenAreWaitedFor(t *testing.T) {
 	})
 }
 
-// Where each write has a commit of its own, to wait for others spares none.
-func TestAWriteWithACommitOfItsOwnWaitsForNoOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where time goes by while everybody waits, and then alone
-		s, err := Open(filepath.Join(t.TempDir(), "records.db"), &Options{GroupLimit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				for n := range 8 {
-					key := everonce.Key{Scope: "gather", ID: fmt.Sprint(i, n)}
-					_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour})
-					if err != nil {
-						t.Error(err)
-					}
+// Where each write has a commit of its own, to wait for others spares none; and where nobody else writes, nearly none.
+func TestAWriteWaitsForNoOthersWhereThereAreNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, writers, each int
+		most                 time.Duration
+	}{
+		"a commit for each": {1, 8, 8, 0},
+		"one writer":        {0, 1, 64, 6 * gatherPause}, // before the writes 2, 4, 7, 12, 21 and 38
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // where time goes by while everybody waits, and then alone
+				s, err := Open(filepath.Join(t.TempDir(), "records.db"), &Options{GroupLimit: c.limit})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				var all sync.WaitGroup
+				for i := range c.writers {
+					all.Go(func() {
+						for n := range c.each {
+							key := everonce.Key{Scope: "gather", ID: fmt.Sprint(i, n)}
+							_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour})
+							if err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				all.Wait()
+				if waited := time.Since(start); waited > c.most {
+					t.Errorf("64 writes waited for %v, want at most %v", waited, c.most)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
 				}
 			})
-		}
-		all.Wait()
-		if waited := time.Since(start); waited != 0 {
-			t.Errorf("64 writes waited for %v", waited)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+		})
+	}
 }
 
 // A pause that an idle process wakes from too late is not taken again at once, and ever more seldom while that goes on.
@@ -85,7 +98,7 @@ func TestPausesThatAreTooLongBecomeRare(t *testing.T) {
 		var came atomic.Int64
 		g.at = time.Now()
 		for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 256} {
-			g.judge(2 * gatherPause)
+			g.judge(2*gatherPause, true)
 			for i := range want {
 				if got := g.pausedBefore(&came, 0, 10); got != 0 {
 					t.Fatalf("a pause of %v before transaction %d of the %d that have none", got, i, want)
@@ -98,7 +111,7 @@ func TestPausesThatAreTooLongBecomeRare(t *testing.T) {
 		if got := g.pausedBefore(&came, 0, 10); got != gatherPause {
 			t.Errorf("a pause of %v, want one of %v again", got, gatherPause)
 		}
-		g.judge(2 * gatherPause)
+		g.judge(2*gatherPause, true)
 		if g.skip != 1 {
 			t.Errorf("after a pause of the right length and one too long %d transactions have none, want 1", g.skip)
 		}
