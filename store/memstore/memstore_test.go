@@ -57,6 +57,37 @@ func complete(t *testing.T, s everonce.Store, rec everonce.Record) {
 	}
 }
 
+// Claims of one key that make room in a full store at the same time are one attempt: whoever comes back from that looks again.
+func TestOneClaimIsGrantedWhileRoomIsMade(t *testing.T) {
+	const limit, callers = 20_000, 16 // to make room takes long enough for the others to come
+	for round := range 3 {
+		s, c := newStore(t, limit)
+		for n := range limit {
+			complete(t, s, claim(t, s, claimOf(n)))
+		}
+		c.advance(life.Total())
+		var granted atomic.Int64
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for range callers {
+			all.Go(func() {
+				<-start
+				res, err := s.Claim(context.Background(), claimOf(limit+round))
+				if err != nil {
+					t.Errorf("Claim: %v", err)
+				} else if res.Decision == everonce.DecideClaimed {
+					granted.Add(1)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+		if n := granted.Load(); n != 1 {
+			t.Fatalf("round %d: the key was granted %d times", round, n)
+		}
+	}
+}
+
 func TestFullStoreRefusesAndNeverEvicts(t *testing.T) {
 	s, clk := newStore(t, 3)
 	done := claim(t, s, claimOf(0))

@@ -110,6 +110,17 @@ func checkUnsettledStay(e *env) {
 }
 
 func checkUnsettledExpire(e *env) {
+	kept := e.claimed(claimReq(e.key()))
+	kept.released(everonce.StateAbandoned)
+	for i, req := range []everonce.ClaimRequest{claimReq(e.key()), kept.taking(everonce.TakeAbandoned)} { // of a process that dies at once
+		req.Lifetime, req.ExpireUnsettled, req.Lease = everonce.Lifetime{Retention: short}, true, short
+		a := e.claimed(req)
+		e.pass(short)
+		e.absent(a.key())
+		if got := e.purge(); got.Records != 1 && !e.caps.RemovesByItself {
+			e.Errorf("claim %d: %d records were purged, want 1", i, got.Records)
+		}
+	}
 	for i, end := range []func(a *attempt){
 		func(a *attempt) { a.lapse() },
 		func(a *attempt) { a.released(everonce.StateAbandoned) },
