@@ -137,3 +137,16 @@ func TestTheCallersThatWereAnsweredAreWaitedFor(t *testing.T) {
 		}
 	})
 }
+
+// What comes while the writer goes to rest is not left behind: nobody else would begin it.
+func TestAWriteThatComesWhileTheWriterGoesToRest(t *testing.T) {
+	g := newGrouper(newTurnstile(time.Second), 2, nil, nil, nil)
+	g.running, g.queue = true, []*write{{}}
+	if g.rest() || !g.running || len(g.queue) != 1 {
+		t.Errorf("it rests: running %v, %d writes in the queue", g.running, len(g.queue))
+	}
+	g.queue = nil
+	if !g.rest() || g.running {
+		t.Error("it does not rest with nothing to do")
+	}
+}
