@@ -376,6 +376,9 @@ func checkTxJoin[Tx any](e *txEnv[Tx]) {
 		if res.Decision != everonce.DecideClaimed {
 			e.Fatalf("Claim: %v, want claimed", res.Decision)
 		}
+		if twice, err := h.Claim(e.ctx, *txClaimReq(k)); (err != nil || twice.Decision != everonce.DecideInProgress) && hasSavepoints(e.caps) {
+			e.Errorf("a second claim in the same transaction: %v, %v; want in progress", twice.Decision, err)
+		}
 		e.ok("the application's write", e.app.Apply(e.ctx, h.Tx(), k.ID))
 		o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
 		e.ok("Complete", h.Complete(e.ctx, *o.completion("done")))
