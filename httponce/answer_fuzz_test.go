@@ -2,6 +2,9 @@ package httponce
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 	"runtime"
@@ -173,7 +176,58 @@ func TestWhatCanNotBeDecodedIsAnError(t *testing.T) {
 	if err := a.decode(flags); err != errAnswerVersion { //nolint:errorlint // never wrapped
 		t.Errorf("a flag that is not known: %v", err)
 	}
+	foot := func(flags byte, foot string) []byte {
+		b := append(appendHead(nil, flags, 200, nil, nil), "body"+foot...)
+		return binary.BigEndian.AppendUint32(b, uint32(len(foot)))
+	}
+	trailers := string(appendFields(nil, fields{{name: "C", one: "d", saved: true}}, nil))
+	if err := a.decode(foot(flagTrailers, trailers)); err != nil || a.saved.body() != "body" {
+		t.Fatalf("a foot that is whole: %v", err)
+	}
+	longer := foot(flagTrailers, "")
+	binary.BigEndian.PutUint32(longer[len(longer)-footLen:], uint32(len(longer)-footLen))
+	for name, bad := range map[string][]byte{
+		"a value that is longer than all":    {answerVersion, 0, 200, 1, 1, 1, 'A', 2, 9, 'b'},
+		"a foot that is longer than all":     longer,
+		"something behind the trailers":      foot(flagTrailers, trailers+"x"),
+		"pieces that are not told of":        foot(flagPieces, ""),
+		"pieces of which not all is told":    foot(flagPieces, strings.Repeat("s", 16)),
+		"pieces of no size":                  foot(flagPieces, strings.Repeat("s", 16)+"\x01\x00"),
+		"pieces of nothing":                  foot(flagPieces, strings.Repeat("s", 16)+"\x00\x01"),
+		"more pieces than there can be":      foot(flagPieces, strings.Repeat("s", 16)+"\x81\x80\x40\x01"),
+		"pieces of more than can be":         foot(flagPieces, strings.Repeat("s", 16)+"\x81\x80\x80\x80\x80\x20\x80\x80\x80\x80\x04"),
+		"pieces that are larger than can be": foot(flagPieces, strings.Repeat("s", 16)+"\x01\x81\x80\x80\x80\x04"),
+	} {
+		if err := a.decode(bad); err != errAnswerDamaged { //nolint:errorlint // never wrapped
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := a.decode(foot(flagPieces, strings.Repeat("s", 16)+"\x80\x80\x40\x01")); err != nil || a.saved.pieces.count() != maxPieces {
+		t.Errorf("as many pieces as there can be: %v", err)
+	}
+	if text, err := json.Marshal(a); err == nil { // its body is not all here
+		t.Errorf("as JSON it is %s", text)
+	}
+	if s, err := a.Settlement(); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("its settlement: %+v, %v", s, err)
+	}
+	if err := a.decode((&Answer{Status: 200, Header: http.Header{"A": {"", "", ""}}}).encode()); err != nil {
+		t.Errorf("a field of empty values: %v", err)
+	}
 	if _, err := (answerCodec{}).Marshal(Answer{Status: 99}); err == nil {
 		t.Error("a status of two digits is saved")
+	}
+}
+
+// Of the trailers of an answer that somebody makes those are announced that are sent by their names, and what is never saved is not sent.
+func TestTrailersThatAreAnnounced(t *testing.T) {
+	a := Answer{Status: 200, Trailer: http.Header{"X-B": {"b"}, "X-A": {"a"}, http.TrailerPrefix + "X-C": {"c"}, "Set-Cookie": {"d"}, http.TrailerPrefix + "Set-Cookie": {"e"}}}
+	for name, a := range map[string]Answer{"made": a, "saved": decoded(t, a)} {
+		h, trailers := http.Header{}, http.Header{}
+		a.putHeader(h)
+		a.putTrailer(trailers)
+		if !reflect.DeepEqual(h, http.Header{"Trailer": {"X-A", "X-B"}}) || len(trailers) != 3 || trailers.Get("X-A") != "a" || trailers[http.TrailerPrefix+"X-C"] == nil {
+			t.Errorf("%s: %v, then %v", name, h, trailers)
+		}
 	}
 }

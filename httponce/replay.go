@@ -3,6 +3,7 @@ package httponce
 import (
 	"io"
 	"net/http"
+	"strings"
 )
 
 // replay sends a saved answer. With an empty mark it is the first to get it. What the middlewares around have set
@@ -118,7 +119,7 @@ func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 		return
 	}
 	for name, values := range a.Trailer {
-		if wanted(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
+		if wanted(name) && !neverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
 			h[name] = values
 		}
 	}
