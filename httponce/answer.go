@@ -94,16 +94,8 @@ func (a Answer) summary() []byte {
 // fields returns the headers of an answer that are kept.
 func (a *Answer) fields() (fs fields) {
 	if a.saved != nil {
-		a.saved.each(func(name string, values []string, added bool) {
-			f := field{name: name, more: &values, saved: true}
-			switch {
-			case added && len(values) == 0:
-				f.removed = true
-			case added:
-				more := append([]string{""}, values...)
-				f.more, f.from = &more, 1
-			}
-			fs = append(fs, f)
+		a.saved.each(func(name string, values []string, _ bool) {
+			fs = append(fs, field{name: name, more: &values, saved: true})
 		})
 		return fs
 	}

@@ -30,7 +30,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 		r.at += int64(n)
 		return n, nil
 	}
-	n, err := r.body.file.ReadAt(p[:min(int64(len(p)), r.body.size-r.at)], r.at)
+	n, err := r.body.file.ReadAt(p, r.at)
 	r.at += int64(n)
 	switch {
 	case n > 0:

@@ -114,7 +114,7 @@ func (r *recorder) setStatus(status int) {
 	}
 	r.sent = r.sent.taken(r.header)
 	if length := r.header["Content-Length"]; len(length) > 0 {
-		if n, err := strconv.ParseInt(length[0], 10, 64); err == nil && n >= 0 {
+		if n, err := strconv.ParseInt(length[0], 10, 64); err == nil {
 			r.declared = n
 		}
 	}
@@ -233,9 +233,6 @@ func (r *recorder) restart() bool {
 	}
 	if r.used {
 		r.before.put(r.header)
-	}
-	if r.mode == modeDrop { // else nothing is written here that a gate may be reading
-		r.mode = modeHold
 	}
 	r.status, r.explicit, r.declared, r.written, r.chunked = 0, false, -1, 0, false
 	r.sent = r.sent[:0]

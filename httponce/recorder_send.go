@@ -151,7 +151,7 @@ func headSize(fs fields) int {
 // trailers returns what the handler left in the header to be sent after the body. What it did not declare is sent only
 // where net/http had not counted the body before: then the first client did not get it either.
 func (r *recorder) trailers() (fs fields) {
-	if !r.used || r.mode != modeHold {
+	if !r.used {
 		return nil
 	}
 	declared := r.sent.named("Trailer")

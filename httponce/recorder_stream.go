@@ -17,9 +17,6 @@ import (
 // of the connection.
 var errAnswered = fmt.Errorf("httponce: the client has been answered: %w", http.ErrHandlerTimeout)
 
-// errBuffered is what it gets where everything is held.
-var errBuffered = fmt.Errorf("httponce: the answer is held until it is recorded: %w", http.ErrNotSupported)
-
 // stream sends what was held, and makes the recorder one that passes on: its bytes precede its record. The
 // gate is held.
 func (r *recorder) stream() {
@@ -104,7 +101,7 @@ func (r *recorder) writeStringThrough(s string) (int, error) {
 
 // inform sends a status below 200, with the header as it stands.
 func (r *recorder) inform(status int) {
-	if r.buffers || !r.enter() {
+	if !r.enter() {
 		return
 	}
 	defer r.leave()
@@ -203,10 +200,7 @@ func (r *recorder) CloseNotify() <-chan bool {
 
 // control does something to the connection, as long as it is the handler's.
 func (r *recorder) control(do func(*http.ResponseController) error) error {
-	switch {
-	case r.buffers:
-		return errBuffered
-	case !r.enter():
+	if !r.enter() {
 		return errAnswered
 	}
 	defer r.leave()
