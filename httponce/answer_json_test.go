@@ -59,6 +59,18 @@ func TestAnswersAreTheSameInJSON(t *testing.T) {
 			t.Errorf("%s came back as %+v, %v", text, back, err)
 		}
 	}
+	for want, a := range map[string]httponce.Answer{
+		`{"status":200,"headers":{},"missing":"elided"}`:                 {Header: http.Header{"Content-Length": {"7"}, "content-encoding": {"gzip"}}, Elided: true},
+		`{"status":200,"headers":{},"body":"","trailers":{"X-A":["a"]}}`: {Trailer: http.Header{http.TrailerPrefix + "X-A": {"a"}}},
+	} {
+		if text, err := json.Marshal(a); err != nil || string(text) != want {
+			t.Errorf("%+v was written as %s, %v, want %s", a, text, err, want)
+		}
+	}
+	var told httponce.Answer
+	if err := json.Unmarshal([]byte(`{"headers":{"content-length":["0"]},"body":"paid"}`), &told); err != nil || len(told.Header) != 0 {
+		t.Errorf("a length that is not the body's: %+v, %v", told, err)
+	}
 	if text, err := json.Marshal(httponce.Answer{Status: 99}); err == nil {
 		t.Errorf("the status 99 was written: %s", text)
 	}

@@ -89,12 +89,19 @@ func TestAnAnswerThatCanNotBeSettled(t *testing.T) {
 		"262145 bytes":          {Body: []byte(strings.Repeat("x", 256<<10+1))},
 		`"No Name" is no name`:  {Header: http.Header{"No Name": {"x"}}},
 		"X-A has a line break":  {Header: http.Header{"X-A": {"x\r\nSet-Cookie: a=b"}}},
+		"X-B has a line break":  {Header: http.Header{"X-B": {"x\x00"}}},
 		"Sum has a line break":  {Trailer: http.Header{"Sum": {"x\n"}}},
 		`"Trailer:" is no name`: {Trailer: http.Header{"Trailer:": {"x"}}},
 	} {
 		if _, err := a.Settlement(); !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want it to speak of %q", err, name)
 		}
+	}
+	if _, err := (httponce.Answer{Body: []byte(strings.Repeat("x", 256<<10))}).Settlement(); err != nil {
+		t.Errorf("a body as large as may be: %v", err)
+	}
+	if s, err := (httponce.Answer{Status: 400}).Settlement(); err != nil || s.Failure == nil || s.Encoded != nil {
+		t.Errorf("a 400 is no refusal: %+v, %v", s, err)
 	}
 	mine := http.Header{"Content-Length": {"7"}}
 	if _, err := (httponce.Answer{Header: mine, Body: []byte("x")}).Settlement(); err != nil || mine.Get("Content-Length") != "7" {

@@ -1,12 +1,15 @@
 package httponce
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,32 +112,56 @@ func behind(body io.ReadCloser) *http.Request {
 // Behind a writer that hides the connection the time is over all the same, and the read that is left ends with the
 // server's request, without a trace.
 func TestDeadlineOfAHiddenConnection(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
 	for _, value := range []any{nil, "a panic"} {
 		synctest.Test(t, func(t *testing.T) { // which waits for the goroutine
 			src := &stalled{ended: make(chan struct{}), value: value}
-			b := &body{}
+			b := &body{spool: &spool{limit: 1 << 20}}
 			begun := time.Now()
-			err := b.readBody(httptest.NewRecorder(), behind(src), 1<<20, time.Minute)
+			come := bytes.NewReader(random(3 * memoryBody))
+			err := b.readBody(httptest.NewRecorder(), behind(io.NopCloser(io.MultiReader(come, src))), 1<<20, time.Minute)
 			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != time.Minute {
 				t.Errorf("%v after %v", err, time.Since(begun))
 			}
+			b.release()
+			if n := b.spool.used.Load(); n == 0 {
+				t.Error("what has come is in no file: the test is blind")
+			}
 			close(src.ended)
+			synctest.Wait()
+			if n := b.spool.used.Load(); n != 0 {
+				t.Errorf("the read that came too late keeps %d bytes of the room for all", n)
+			}
 		})
 	}
+	checkNoFiles(t)
 }
 
 // A body that comes in time is as good behind such a writer, in memory and in a file; its errors and its panics are
 // the handler's.
 func TestHiddenConnection(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
+	room := &spool{limit: 1 << 20}
 	for _, size := range []int{0, 10, 3 * memoryBody} {
 		p := random(size)
-		b := &body{}
+		b := &body{spool: room}
 		err := b.readBody(httptest.NewRecorder(), behind(io.NopCloser(strings.NewReader(string(p)))), 1<<20, time.Minute)
 		if got, readErr := b.bytes(); err != nil || readErr != nil || string(got) != string(p) {
 			t.Errorf("%d: %v, %v", size, err, readErr)
 		}
+		if b.sum() != sha256.Sum256(p) {
+			t.Errorf("%d: its sum is another body's", size)
+		}
+		if n := room.used.Load(); (n > 0) != (size > memoryBody) {
+			t.Errorf("%d: it takes %d bytes of the room for all", size, n)
+		}
 		b.release()
+		if n := room.used.Load(); n != 0 {
+			t.Errorf("%d: it keeps %d bytes of the room for all", size, n)
+		}
+	}
+	if err := (&body{}).readBody(httptest.NewRecorder(), behind(io.NopCloser(goesAway{})), 1<<20, time.Minute); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a body whose reader ends the goroutine: %v", err)
 	}
 	b := &body{}
 	if err := b.readBody(httptest.NewRecorder(), behind(io.NopCloser(&counter{})), 1<<20, time.Minute); !errors.Is(err, errBodyTooLarge) {
@@ -152,6 +179,14 @@ func TestHiddenConnection(t *testing.T) {
 	close(src.ended)
 	err := (&body{}).readBody(httptest.NewRecorder(), behind(src), 1<<20, time.Minute)
 	t.Errorf("it returned %v", err)
+}
+
+// goesAway ends the goroutine that reads it, as t.FailNow does.
+type goesAway struct{}
+
+func (goesAway) Read([]byte) (int, error) {
+	runtime.Goexit()
+	return 0, nil
 }
 
 // Without a connection there is nothing to interrupt: the time is looked at between two reads.

@@ -30,6 +30,34 @@ func random(n int) []byte {
 	return p
 }
 
+// What can not be kept, or not be read again, is an error of ours, and never a shorter body.
+func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	lost := func() *os.File {
+		f, err := os.CreateTemp("", "everonce-body-*")
+		if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	b, ours := &body{file: lost()}, new(spoolError)
+	b.file.Close()
+	if err := b.fill(bytes.NewReader(random(3*memoryBody)), -1, 1<<20, time.Time{}); !errors.As(err, &ours) {
+		t.Errorf("a write that fails: %v", err)
+	}
+	b = &body{file: lost(), size: 10}
+	defer b.release()
+	if _, err := b.file.WriteString("012345678"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(b.open()); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a file that is too short is read as %q, %v", got, err)
+	}
+	if _, err := b.bytes(); !errors.As(err, &ours) {
+		t.Errorf("its bytes: %v", err)
+	}
+}
+
 // A body of any size, declared or not, comes back as it was, as often as it is opened.
 func TestBodyIsWhatWasSent(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())

@@ -43,7 +43,10 @@ func TestTrapSetCookieIsNotReplayed(t *testing.T) {
 				w.Header()[name] = []string{"secret"}
 			}
 			w.Header().Set("Connection", "close, X-Hop")
+			w.Header().Set("Trailer", "X-Sum")
 			_, _ = io.WriteString(w, "ok")
+			w.Header().Set("X-Sum", "1")
+			w.Header().Set(http.TrailerPrefix+"Set-Cookie", "secret")
 		})
 		first, replay := again(h, "k"), again(h, "k")
 		if first.Header.Get("Set-Cookie") != "secret" {
@@ -54,8 +57,8 @@ func TestTrapSetCookieIsNotReplayed(t *testing.T) {
 				t.Errorf("%s: the replay has %s: %v", name, name, v)
 			}
 		}
-		if bodyOf(t, replay) != "ok" {
-			t.Errorf("%s: no replay", name)
+		if body := bodyOf(t, replay); body != "ok" || replay.Trailer.Get("Set-Cookie") != "" || policy.Allow == nil && replay.Trailer.Get("X-Sum") != "1" {
+			t.Errorf("%s: the replay is %q, and then %v", name, body, replay.Trailer)
 		}
 	}
 }

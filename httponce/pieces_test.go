@@ -3,6 +3,7 @@ package httponce_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -183,10 +184,60 @@ func TestPiecesAreKeptLongerThanTheAnswer(t *testing.T) {
 	}
 }
 
+// A receiver that keeps nothing of the size of a piece gets none, not even one that is left out for its size.
+func TestAReceiverWithoutRoomForAPieceIsGivenNone(t *testing.T) {
+	store := memstore.New(nil)
+	recv, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{MaxResult: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	protect, err := httponce.Middleware(recv, httponce.Unscoped(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again(protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, noise(600<<10)) })), "k")
+	if list, err := store.List(t.Context(), everonce.ListRequest{}); err != nil || len(list.Records) != 1 {
+		t.Errorf("%d records, %v", len(list.Records), err)
+	}
+}
+
+// The longest retention that there is leaves room for that of the pieces.
+func TestPiecesOfAnAnswerThatIsKeptForGood(t *testing.T) {
+	_, h, calls := inPieces(t, 10_000, everonce.Lifetime{Retention: 100 * 365 * 24 * time.Hour})
+	for range 2 {
+		if res := again(h, "k"); bodyOf(t, res) != noise(100_000) || *calls != 1 {
+			t.Errorf("%v, %d calls", res, *calls)
+		}
+	}
+}
+
+// A head that alone is larger than what one record keeps is no obstacle to the handler, and its answer is not kept by halves.
+func TestAHeadThatIsLargerThanAPiece(t *testing.T) {
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{MaxResult: 4 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	protect, err := httponce.Middleware(recv, httponce.Unscoped(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", noise(6<<10))
+		_, _ = io.WriteString(w, noise(10_000))
+	}))
+	if res := again(h, "k"); bodyOf(t, res) != noise(10_000) || res.Header.Get("X-Long") != noise(6<<10) {
+		t.Errorf("the first got %v", res)
+	}
+	if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Idempotent-Replayed") != "elided" {
+		t.Errorf("a repetition got %v", res)
+	}
+}
+
 // otherPieces is a store whose pieces have another size than when they were kept.
 type otherPieces struct {
 	*memstore.Store
 	change func([]byte) []byte
+	full   bool // there is no room for them
 }
 
 func (s *otherPieces) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
@@ -197,14 +248,29 @@ func (s *otherPieces) Get(ctx context.Context, req everonce.GetRequest) (everonc
 	return res, err
 }
 
-// A piece that is shorter or longer than its answer says is none of it: nobody gets an answer that is put together of others.
-func TestAPieceOfAnotherSizeElidesTheAnswer(t *testing.T) {
+// Claim refuses the claim of a piece that would wait for somebody to settle it, should its process die.
+func (s *otherPieces) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	switch {
+	case req.Name == "k":
+	case s.full:
+		return everonce.ClaimResult{}, everonce.ErrStoreFull
+	case !req.ExpireUnsettled:
+		return everonce.ClaimResult{}, errors.New("nobody knows of it")
+	}
+	return s.Store.Claim(ctx, req)
+}
+
+// A piece that is shorter or longer than its answer says is none of it, and one that could not be kept is missed: nobody gets an answer
+// that is put together of others, or half of one.
+func TestAPieceThatIsAmissElidesTheAnswer(t *testing.T) {
 	for name, change := range map[string]func([]byte) []byte{
+		"":        func(p []byte) []byte { return p },
 		"shorter": func(p []byte) []byte { return p[1:] },
 		"longer":  func(p []byte) []byte { return append(p, 'x') },
 		"empty":   func([]byte) []byte { return []byte{} },
+		"no room": nil,
 	} {
-		recv, err := everonce.NewReceiver(&otherPieces{memstore.New(nil), change}, everonce.Refuse, nil)
+		recv, err := everonce.NewReceiver(&otherPieces{memstore.New(nil), change, name == "no room"}, everonce.Refuse, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,8 +279,14 @@ func TestAPieceOfAnotherSizeElidesTheAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, noise(600<<10)) }))
-		again(h, "k")
-		if res := again(h, "k"); bodyOf(t, res) != "" || res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != "elided" {
+		if res := again(h, "k"); bodyOf(t, res) != noise(600<<10) {
+			t.Errorf("%s: the first got %v", name, res)
+		}
+		want, mark := "", "elided"
+		if name == "" {
+			want, mark = noise(600<<10), "true"
+		}
+		if res := again(h, "k"); bodyOf(t, res) != want || res.StatusCode != http.StatusOK || res.Header.Get("Idempotent-Replayed") != mark {
 			t.Errorf("%s: %v", name, res)
 		}
 	}

@@ -100,7 +100,7 @@ func TestProxyProblemsAreTold(t *testing.T) {
 	}{
 		"unreachable":    {unreachable, "upstream-unreachable", everonce.Failed},
 		"lost":           {text(""), "upstream-lost", everonce.Unknown},
-		"half of a body": {text("HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf"), "upstream-lost", everonce.Unknown},
+		"half of a body": {text("HTTP/1.1 201 Created\r\nLocation: /1\r\nContent-Length: 8\r\n\r\nhalf"), "upstream-lost", everonce.Unknown},
 		"silent":         {silent, "upstream-timeout", everonce.Unknown},
 		"its own 502":    {text("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"), "", everonce.Unknown},
 		"answered":       {text(wireCreated), "", everonce.Executed},
@@ -110,7 +110,10 @@ func TestProxyProblemsAreTold(t *testing.T) {
 		if name == "silent" {
 			opts.Deadline = 50 * time.Millisecond
 		}
-		status, _, _ := post(t, newProxy(t, tc.upstream, opts, nil), "/", "k", "")
+		status, header, _ := post(t, newProxy(t, tc.upstream, opts, nil), "/", "k", "")
+		if header.Get("Location") != "" {
+			t.Errorf("%s: the answer has a header of the one that broke off: %v", name, header)
+		}
 		if s := <-told; s.Problem != tc.problem || s.Outcome != tc.outcome || s.Status != status {
 			t.Errorf("%s: %d, told is %+v", name, status, s)
 		}

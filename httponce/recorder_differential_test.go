@@ -109,6 +109,16 @@ func randomDeeds(t *rapid.T, flushes, lengths bool) deeds {
 	return ds
 }
 
+// latePrefixed leave a trailer that was not declared behind what has net/http send chunks.
+var latePrefixed = func() []deeds {
+	set := func(name, value string) deed {
+		return deed{name + ": " + value, func(w http.ResponseWriter) { w.Header().Set(name, value) }}
+	}
+	write := deed{"Write", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "body") }}
+	late := set(http.TrailerPrefix+"X-P", "late")
+	return []deeds{{set("Trailer", "X-Sum"), write, late}, {set(http.TrailerPrefix+"X-P", "early"), write, late}}
+}()
+
 // The bytes on the wire are those of the bare handler, chunk by chunk, whatever the handler does; and so is what the
 // server logs.
 func TestTheBytesOnTheWireAreTheBareHandlers(t *testing.T) {
@@ -154,6 +164,13 @@ func TestTheReplayIsTheAnswer(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("http2 ", http2), func(t *testing.T) {
 			w := newWire(t, http2, httponce.Route{Save: saveAll})
+			for _, ds := range latePrefixed {
+				name := w.handle(ds.ServeHTTP)
+				want, got := w.ask(t, w.protected, "POST", name), w.ask(t, w.protected, "POST", name)
+				if want.Trailer.Get("X-P") != "late" || got.Trailer.Get("X-P") != "late" {
+					t.Errorf("%v: the trailers are %v, and again %v", ds, want.Trailer, got.Trailer)
+				}
+			}
 			rapid.Check(t, func(t *rapid.T) {
 				ds := randomDeeds(t, false, false)
 				name := w.handle(ds.ServeHTTP)

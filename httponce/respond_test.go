@@ -131,6 +131,7 @@ func guardedOutcomes() []outcomeCase {
 		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown"},
 		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown"},
 		{name: "expired", outcome: everonce.Expired, setup: setup{handle: paid}, do: later, want: created.bodiless("expired"), runs: 1},
+		{name: "a bad request", outcome: everonce.Rejected, setup: setup{handle: answers(400, "no")}, do: once, want: got{status: 400, body: "no", location: "/payments/1"}, runs: 1},
 		{name: "refused, expired", outcome: everonce.Expired, setup: setup{handle: refused}, do: later, want: got{status: 402, mark: "expired"}, runs: 1},
 		{
 			name: "elided", outcome: everonce.Elided, do: twice, want: created.bodiless("elided"), runs: 1,

@@ -40,6 +40,7 @@ func transactionalOutcomes() []outcomeCase {
 		{name: "done", outcome: everonce.Executed, setup: tx(paid), do: once, want: created, runs: 1, effects: 1},
 		{name: "done before", outcome: everonce.Replayed, setup: tx(paid), do: twice, want: created.marked("true"), runs: 1, effects: 1},
 		{name: "refused", outcome: everonce.Rejected, setup: tx(charges(402, "no money", nil)), do: once, want: noMoney, runs: 1},
+		{name: "a bad request", outcome: everonce.Rejected, setup: tx(charges(400, "no", nil)), do: once, want: got{status: 400, body: "no", location: "/payments/1"}, runs: 1},
 		{name: "refused before", outcome: everonce.Rejected, setup: tx(charges(402, "no money", nil)), do: twice, want: noMoney.marked("true"), runs: 1},
 		{name: "permanent", outcome: everonce.Rejected, setup: tx(charges(0, "", permanent)), do: once, want: refused(""), runs: 1},
 		{name: "permanent before", outcome: everonce.Rejected, setup: tx(charges(0, "", permanent)), do: twice, want: refused("true"), runs: 1},
@@ -210,6 +211,19 @@ func TestEveryOutcomeHasAnAnswer(t *testing.T) {
 				t.Errorf("%s: no case ends with %v", mode, o)
 			}
 		}
+	}
+}
+
+// A refusal that is too large to be kept in one record is elided, as there is no transaction that its pieces could be in: a repetition
+// gets no half of it.
+func TestALargeRefusalInATransactionIsElided(t *testing.T) {
+	text := noise(300 << 10)
+	svc := newService(t, setup{handleTx: charges(409, text, nil)})
+	if g := svc.post("k"); g.status != 409 || g.body != text {
+		t.Errorf("the first got %d and %d bytes", g.status, len(g.body))
+	}
+	if g := svc.post("k"); g.status != 409 || g.body != "" || g.mark != "elided" {
+		t.Errorf("a repetition got %d, marked %q, and %d bytes", g.status, g.mark, len(g.body))
 	}
 }
 

@@ -17,7 +17,7 @@ func TestRouteOf(t *testing.T) {
 			"POST /payments/{id}":             {MaxBody: 2},
 			"/tree/":                          {MaxBody: 3},
 			"POST api.example.com/payments/1": {MaxBody: 4},
-			"PATCH /exact/{$}":                {MaxBody: 5},
+			"PATCH \t /exact/{$}":             {MaxBody: 5},
 			"/named":                          {MaxBody: 6, Name: func(r *http.Request) string { return r.URL.Query().Get("name") }},
 			"POST api.example.com/{a...}":     {MaxBody: 7},
 			"CONNECT example.com/":            {MaxBody: 8, Methods: []string{"CONNECT"}},

@@ -54,3 +54,18 @@ func TestScopeParts(t *testing.T) {
 		}
 	}
 }
+
+// The pieces of an answer are in the scope of its key, or, where that has no room for one part more, in its principal's: what lists or
+// deletes a tenant meets them.
+func TestScopeOfPieces(t *testing.T) {
+	for route, want := range map[string]string{"/a": "p/POST/%2Fa/answer", "/" + strings.Repeat("a", maxRoutePart-3): strings.Repeat("p", maxPrincipalPart) + "/answer"} {
+		principal, method := "p", "POST"
+		if len(route) > 2 {
+			principal, method = strings.Repeat("p", maxPrincipalPart), strings.Repeat("M", maxMethodPart)
+		}
+		key := (&pieces{}).key(everonce.Key{Scope: scopeOf(principal, method, route), ID: "k"}, 7)
+		if err := key.Scope.Validate(); err != nil || string(key.Scope) != want || key.ID != strings.Repeat("0", 32)+".7" {
+			t.Errorf("%+v, %v, want the scope %s", key, err, want)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package httponce_test
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -83,6 +85,72 @@ func TestSilenceAloneIsAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A handler that says that nothing took hold, and no more, has said that, whatever became of its context; and one that has taken the
+// connection over has answered on it.
+func TestWhatIsNoSilenceBehindTheEndOfTheContext(t *testing.T) {
+	for name, c := range map[string]struct {
+		say  func(http.ResponseWriter)
+		want string // the marker of the next
+		runs int
+	}{
+		"NotDone": {httponce.NotDone, "", 2},
+		"Hijack": {func(w http.ResponseWriter) {
+			if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
+				t.Error(err)
+			}
+		}, "elided", 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			runs := 0
+			h := protected(t, &httponce.Options{Route: httponce.Route{Deadline: time.Second}}, func(w http.ResponseWriter, r *http.Request) {
+				if runs++; runs == 1 {
+					c.say(w)
+					<-r.Context().Done()
+				}
+			})
+			for _, mark := range []string{"", c.want} {
+				w := &hijackable{ResponseRecorder: httptest.NewRecorder()}
+				r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+				r.Header.Set("Idempotency-Key", "k")
+				h.ServeHTTP(w, r)
+				if got := w.Header().Get("Idempotent-Replayed"); w.Code != http.StatusOK || got != mark {
+					t.Errorf("%s: %d, marked %q, want %q", name, w.Code, got, mark)
+				}
+			}
+			if runs != c.runs {
+				t.Errorf("%s: the handler ran %d times, want %d", name, runs, c.runs)
+			}
+		})
+	}
+}
+
+// hijackable is a ResponseWriter of a connection that nobody is on.
+type hijackable struct{ *httptest.ResponseRecorder }
+
+func (*hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, _ := net.Pipe()
+	return c, bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c)), nil
+}
+
+// A handler that has taken the connection over has begun to answer: its client is not answered in its place.
+func TestAHijackIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: time.Second}}, func(w http.ResponseWriter, _ *http.Request) {
+			if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+		})
+		w, begun := &hijackable{ResponseRecorder: httptest.NewRecorder()}, time.Now()
+		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(w, r)
+		if took := time.Since(begun); took != time.Minute || w.Code != http.StatusOK || w.Body.Len() > 0 {
+			t.Errorf("after %v on its connection is %d %s", took, w.Code, w.Body)
+		}
+	})
 }
 
 // In a transaction the same silence, returned as nil, is rolled back, and the retry runs: what was half done is not committed with an

@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -121,6 +123,54 @@ func TestALargeRefusalIsElided(t *testing.T) {
 	}
 }
 
+// A copy to the answer tells a handler what has failed, as net/http's does: one that does not know takes the half for the whole, and so
+// would its record.
+func TestACopyTellsWhatFails(t *testing.T) {
+	lost := errors.New("the source is lost")
+	for _, n := range []int{4, 512, 600, 100_000} {
+		for name, c := range map[string]struct {
+			declared string
+			src      io.Reader
+			want     error
+		}{
+			"whole":       {"", strings.NewReader(noise(n)), nil},
+			"lost":        {"", io.MultiReader(strings.NewReader(noise(n)), iotest.ErrReader(lost)), lost},
+			"more than 3": {"3", iotest.HalfReader(strings.NewReader(noise(n))), http.ErrContentLength},
+		} {
+			ended := make(chan error, 1)
+			srv := httptest.NewServer(protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+				if c.declared != "" {
+					w.Header().Set("Content-Length", c.declared)
+				}
+				_, err := io.Copy(w, struct{ io.Reader }{c.src})
+				if ended <- err; err != nil {
+					panic(http.ErrAbortHandler)
+				}
+			}))
+			res, err := srv.Client().Do(keyed(t, srv.URL))
+			if err == nil {
+				res.Body.Close()
+			}
+			if got := <-ended; !errors.Is(got, c.want) || (err == nil) != (c.want == nil) {
+				t.Errorf("%s, %d bytes: %v, and the client got %v", name, n, got, err)
+			}
+			srv.Close()
+		}
+	}
+}
+
+// keyed returns a request with a key.
+func keyed(t *testing.T, url string) *http.Request {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	r.GetBody = nil
+	return r
+}
+
 // Who takes the connection over has answered on it.
 func TestAHijackIsDone(t *testing.T) {
 	w := newWire(t, false, httponce.Route{Wait: time.Minute}) // the connection ends before the answer is recorded
@@ -139,6 +189,7 @@ func TestAHijackIsDone(t *testing.T) {
 			if _, err := w.Write([]byte("x")); !errors.Is(err, http.ErrHijacked) {
 				t.Errorf("a write after it: %v", err)
 			}
+			w.WriteHeader(http.StatusInternalServerError) // is too late, too
 		},
 		"101": func(w http.ResponseWriter, _ *http.Request) { // as httputil.ReverseProxy does it
 			calls.Add(1)
@@ -273,8 +324,8 @@ func TestWritesThatAreRefused(t *testing.T) {
 
 // What was refused counts in the stream that follows, too: net/http takes nothing more of who has written too much.
 func TestWhatWasRefusedCountsInAStream(t *testing.T) {
-	h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Length", "1")
+	h := protected(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", r.Header.Get("Idempotency-Key"))
 		for range 2 {
 			if n, err := w.Write([]byte("ab")); n != 0 || !errors.Is(err, http.ErrContentLength) {
 				t.Errorf("Write: %d, %v", n, err)
@@ -285,8 +336,10 @@ func TestWhatWasRefusedCountsInAStream(t *testing.T) {
 			}
 		}
 	})
-	if body := bodyOf(t, again(h, "k")); body != "" {
-		t.Errorf("the client got %q", body)
+	for _, declared := range []string{"1", "0"} {
+		if body := bodyOf(t, again(h, declared)); body != "" {
+			t.Errorf("%s: the client got %q", declared, body)
+		}
 	}
 }
 

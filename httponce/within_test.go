@@ -23,6 +23,7 @@ type usedWriter struct {
 	*httptest.ResponseRecorder
 	returned atomic.Bool
 	late     atomic.Int64
+	informed []http.Header // what was sent with statuses below 200
 }
 
 func (w *usedWriter) touch() {
@@ -35,7 +36,15 @@ func (w *usedWriter) Header() http.Header { w.touch(); return w.ResponseRecorder
 
 func (w *usedWriter) Write(p []byte) (int, error) { w.touch(); return w.ResponseRecorder.Write(p) }
 
-func (w *usedWriter) WriteHeader(status int)           { w.touch(); w.ResponseRecorder.WriteHeader(status) }
+// WriteHeader notes no status below 200, which to the recorder would be the answer's.
+func (w *usedWriter) WriteHeader(status int) {
+	if w.touch(); status < http.StatusOK {
+		w.informed = append(w.informed, w.ResponseRecorder.Header().Clone())
+		return
+	}
+	w.ResponseRecorder.WriteHeader(status)
+}
+
 func (w *usedWriter) Flush()                           { w.touch(); w.ResponseRecorder.Flush() }
 func (w *usedWriter) SetReadDeadline(time.Time) error  { w.touch(); return nil }
 func (w *usedWriter) SetWriteDeadline(time.Time) error { w.touch(); return nil }
@@ -62,6 +71,7 @@ func TestAnswerWithin(t *testing.T) {
 		late := make(chan map[string]error, 1)
 		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: 5 * time.Second}}, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Early", "e")
+			w.WriteHeader(http.StatusEarlyHints) // with the header as it stands; what is answered in the handler's place has nothing of it
 			_, _ = io.WriteString(w, "one ")
 			time.Sleep(time.Minute)
 			if err := r.Context().Err(); err != nil {
@@ -86,6 +96,9 @@ func TestAnswerWithin(t *testing.T) {
 		w := serveOnce(h, "k")
 		if took := time.Since(begun); took != 5*time.Second || w.Code != http.StatusServiceUnavailable || w.ResponseRecorder.Header().Get("Retry-After") != "5" || w.ResponseRecorder.Header().Get("X-Early") != "" {
 			t.Errorf("after %v: %d %v", took, w.Code, w.ResponseRecorder.Header())
+		}
+		if len(w.informed) != 1 || w.informed[0].Get("X-Early") != "e" {
+			t.Errorf("it was informed of %v", w.informed)
 		}
 		if again := serveOnce(h, "k"); again.Code != http.StatusConflict {
 			t.Errorf("while it runs: %d", again.Code)
