@@ -34,8 +34,8 @@ func random(n int) []byte {
 func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	lost := func() *os.File {
-		f, err := os.CreateTemp("", "everonce-body-*")
-		if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+		f, err := os.CreateTemp(t.TempDir(), "body")
+		if err != nil {
 			t.Fatal(err)
 		}
 		return f
