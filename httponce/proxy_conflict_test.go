@@ -195,6 +195,7 @@ func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 		`{"title":"The outcome of this operation is unknown"}`:                                       409,
 		`{"type":"https://bank.example/problems/still-running","title":"Payment still running"}`:     503,
 		`{"title":"The operation is still running"}`:                                                 503,
+		`{"title":"A request is outstanding for this Idempotency-Key"}`:                              503,
 		`{"type":"https://bank.example/problems/not-done","title":"Not done"}`:                       503,
 	} {
 		u, calls := saysLater(t, status, "", body)
@@ -204,6 +205,18 @@ func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 		}
 		if n := calls.Load(); n != 1 {
 			t.Errorf("%d %s: the service was called %d times", status, body, n)
+		}
+	}
+}
+
+// A problem that is too long to be looked at is an answer as any other, and comes whole.
+func TestProxyPassesALongProblemWhole(t *testing.T) {
+	text := `{"title":"A request is outstanding for this Idempotency-Key","detail":"` + noise(100_000) + `"}`
+	u, calls := saysLater(t, 409, "", text)
+	srv := newProxy(t, u, nil, nil)
+	for _, mark := range []string{"", "true"} {
+		if status, header, body := post(t, srv, "/payments", "k", "{}"); status != 409 || body != text || header.Get("Idempotent-Replayed") != mark || calls.Load() != 1 {
+			t.Errorf("%d %v, %d bytes, %d calls", status, header, len(body), calls.Load())
 		}
 	}
 }

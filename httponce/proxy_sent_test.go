@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -169,6 +170,19 @@ func TestProxyPromised(t *testing.T) {
 	} {
 		if got := promised(errors.New(text)); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A request that has passed is sent once, though its body could be had again, as of one that somebody in between has made.
+func TestProxySendsNoBodyTwice(t *testing.T) {
+	for name, body := range map[string]io.Reader{"a body": strings.NewReader("{}"), "an empty one": strings.NewReader(""), "none": nil} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://service.test/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sendOnce(r); r.GetBody != nil || r.Body == nil || r.Body == http.NoBody {
+			t.Errorf("%s: net/http may send it again", name)
 		}
 	}
 }
