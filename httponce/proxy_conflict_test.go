@@ -206,17 +206,26 @@ func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 		if n := calls.Load(); n != 1 {
 			t.Errorf("%d %s: the service was called %d times", status, body, n)
 		}
+		srv = newProxy(t, u, &httponce.Options{Route: httponce.Route{Save: httponce.Stripe()}}, nil)
+		calls.Store(0)
+		for _, mark := range []string{"", "true"} { // it is an answer as any other
+			if got, header, _ := post(t, srv, "/payments", "k", "{}"); got != status || header.Get("Idempotent-Replayed") != mark || calls.Load() != 1 {
+				t.Errorf("%d %s, where all is saved: %d %v, %d calls", status, body, got, header, calls.Load())
+			}
+		}
 	}
 }
 
 // A problem that is too long to be looked at is an answer as any other, and comes whole.
 func TestProxyPassesALongProblemWhole(t *testing.T) {
-	text := `{"title":"A request is outstanding for this Idempotency-Key","detail":"` + noise(100_000) + `"}`
-	u, calls := saysLater(t, 409, "", text)
-	srv := newProxy(t, u, nil, nil)
-	for _, mark := range []string{"", "true"} {
-		if status, header, body := post(t, srv, "/payments", "k", "{}"); status != 409 || body != text || header.Get("Idempotent-Replayed") != mark || calls.Load() != 1 {
-			t.Errorf("%d %v, %d bytes, %d calls", status, header, len(body), calls.Load())
+	text := `{"title":"A request is outstanding for this Idempotency-Key","detail":"` + strings.Repeat("x", 100_000) + `"}`
+	for coding, text := range map[string]string{"": text, "gzip": packed(t, text)} {
+		u, calls := saysLater(t, 409, coding, text)
+		srv := newProxy(t, u, nil, nil)
+		for _, mark := range []string{"", "true"} {
+			if status, header, body := post(t, srv, "/payments", "k", "{}", "Accept-Encoding", "gzip"); status != 409 || body != text || header.Get("Idempotent-Replayed") != mark || calls.Load() != 1 {
+				t.Errorf("coding %q: %d %v, %d bytes, %d calls", coding, status, header, len(body), calls.Load())
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -49,6 +52,35 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A service that takes the connection, and then says nothing to the TLS handshake, is waited for no longer than for a connection; and
+// where the request's body can not be read, because something in between has replaced it, nothing of it is sent.
+func TestProxyReleasesWhatCouldNotBeSent(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mute.Close() })
+	srv := newProxy(t, &url.URL{Scheme: "https", Host: mute.Addr().String()}, nil, &httponce.ProxyOptions{ConnectTimeout: 50 * time.Millisecond})
+	if status, _, body := post(t, srv, "/", "k", "amount=1"); status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") {
+		t.Errorf("%d %s", status, body)
+	}
+
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
+	proxy, err := httponce.Proxy(u.url, &httponce.ProxyOptions{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := protected(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("amount="), iotest.ErrReader(errors.New("lost")))), -1
+		proxy.ServeHTTP(w, r)
+	})
+	for range 2 {
+		if res := again(h, "k"); res.StatusCode != http.StatusBadGateway || !strings.Contains(bodyOf(t, res), "upstream-unreachable") || len(u.seen()) != 0 {
+			t.Errorf("%d, and the service got %q", res.StatusCode, u.seen())
+		}
 	}
 }
 

@@ -98,23 +98,25 @@ func TestProxyUpgrade(t *testing.T) {
 		io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 		io.Copy(c, rw)
 	})
-	srv := newProxy(t, u, nil, nil)
-	c, err := net.Dial("tcp", srv.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	io.WriteString(c, "GET /socket HTTP/1.1\r\nHost: service.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-	br := bufio.NewReader(c)
-	res, err := http.ReadResponse(br, nil)
-	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatalf("%v, %v", res, err)
-	}
-	for _, word := range []string{"there", "and back"} {
-		io.WriteString(c, word)
-		got := make([]byte, len(word))
-		if _, err := io.ReadFull(br, got); err != nil || string(got) != word {
-			t.Errorf("%q, %v", got, err)
+	for _, head := range []string{"GET /socket HTTP/1.1\r\n", "POST /socket HTTP/1.1\r\nContent-Length: 0\r\nIdempotency-Key: k\r\n"} {
+		srv := newProxy(t, u, nil, nil)
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, head+"Host: service.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		br := bufio.NewReader(c)
+		res, err := http.ReadResponse(br, nil)
+		if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%s%v, %v", head, res, err)
+		}
+		for _, word := range []string{"there", "and back"} {
+			io.WriteString(c, word)
+			got := make([]byte, len(word))
+			if _, err := io.ReadFull(br, got); err != nil || string(got) != word {
+				t.Errorf("%s%q, %v", head, got, err)
+			}
 		}
 	}
 }
