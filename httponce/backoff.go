@@ -22,7 +22,7 @@ func (b transportBackoff) pause(n int, retryAfter time.Duration) time.Duration {
 		return retryAfter + min(transportJitter(b.first), math.MaxInt64-retryAfter)
 	}
 	ceiling := b.most
-	if shift := n - 1; shift < 62 && b.first <= b.most>>shift {
+	if shift := n - 1; b.first <= b.most>>shift {
 		ceiling = b.first << shift
 	}
 	return transportJitter(ceiling)

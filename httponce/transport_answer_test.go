@@ -86,6 +86,60 @@ func TestTransportDoesNotBuffer(t *testing.T) {
 	}
 }
 
+// An answer of just BufferAnswer bytes is read as a whole, and so asked for again where it is cut off.
+func TestTransportBuffersUpToItsLimit(t *testing.T) {
+	wire := transportOnTheWire(t, transportAnswers(transportCut), transportAnswers(transportCreated))
+	resp, err := transportPost(t, transportOver(t, transportBase(), &httponce.TransportOptions{BufferAnswer: 7}), wire.url)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "charged")
+}
+
+// twoWays is the body of an upgrade.
+type twoWays struct{ io.Reader }
+
+func (twoWays) Write(p []byte) (int, error) { return len(p), nil }
+func (twoWays) Close() error                { return nil }
+
+// What an attempt holds, its timer and its context, is given back when the attempt is over: with its error, with an answer that is read
+// here or to its end by the caller, or when the caller closes it.
+func TestTransportGivesBackWhatAnAttemptHolds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status int // 0: an error
+		buffer int64
+		end    func(io.ReadCloser)
+	}{
+		"an error":              {0, 0, nil},
+		"a refusal":             {503, 0, func(io.ReadCloser) {}},
+		"an answer":             {200, 0, func(io.ReadCloser) {}},
+		"read by the caller":    {200, -1, func(b io.ReadCloser) { _, _ = io.Copy(io.Discard, b) }},
+		"closed by the caller":  {200, -1, func(b io.ReadCloser) { b.Close() }},
+		"an upgrade, is closed": {101, 0, func(b io.ReadCloser) { b.Close() }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var attempts []context.Context
+			base := transportFunc(func(r *http.Request) (*http.Response, error) {
+				_ = r.Body.Close()
+				if attempts = append(attempts, r.Context()); tc.status == 0 {
+					return nil, io.ErrUnexpectedEOF
+				}
+				return &http.Response{StatusCode: tc.status, Body: twoWays{strings.NewReader("text")}, Header: http.Header{}, ContentLength: -1}, nil
+			})
+			opts := &httponce.TransportOptions{MaxAttempts: 2, MaxElapsed: -1, AttemptTimeout: time.Hour, BufferAnswer: tc.buffer}
+			resp, err := transportPost(t, transportOver(t, base, opts), "http://pay.example/")
+			if (err != nil) != (tc.status == 0) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				tc.end(resp.Body)
+			}
+			for i, ctx := range attempts {
+				if ctx.Err() == nil {
+					t.Errorf("%s: attempt %d is not over", name, i+1)
+				}
+			}
+		})
+	}
+}
+
 // A stream arrives as it is sent, and the limit of the attempt does not end it.
 func TestTransportStreamOutlivesTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

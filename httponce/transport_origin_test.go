@@ -21,6 +21,9 @@ func TestTransportOrigins(t *testing.T) {
 		{"http://pay.example:8080/", "https://pay.example/", false},
 		{"http://pay.example/", "https://pay.example:8443/", false},
 		{"https://pay.example/", "http://pay.example/", false},
+		{"https://pay.example:8443/", "http://pay.example:8443/", false}, // in the clear
+		{"http://pay.example:8080/", "https://pay.example:8080/", false},
+		{"http://pay.example/", "http://pay.example:443/", false},
 		{"https://pay.example/", "https://pay.example:8443/", false},
 		{"https://pay.example/", "https://eu.pay.example/", false},
 		{"https://eu.pay.example/", "https://pay.example/", false},

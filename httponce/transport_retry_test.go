@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -374,10 +378,25 @@ func TestTransportOnRetry(t *testing.T) {
 		var told []string
 		resp, err := transportPost(t, transportOver(t, base, &httponce.TransportOptions{OnRetry: func(ctx context.Context, r httponce.Retry) {
 			told = append(told, fmt.Sprint(r.Attempt, " ", r.Status, " ", r.Err, " ", r.Pause.Truncate(time.Second), " ", r.Request.Method, " ", ctx.Err()))
+			if len(r.Request.Header["Idempotency-Key"]) > 0 { // that of an attempt, which has one
+				t.Error("OnRetry was told of another request than the caller's")
+			}
 		}}), "http://pay.example/")
 		transportWantAnswer(t, resp, err, http.StatusCreated, "")
 		if want := []string{"1 503 <nil> 2s POST <nil>", "2 429 <nil> 3s POST <nil>"}; !slices.Equal(told, want) {
 			t.Errorf("OnRetry was told %q, want %q", told, want)
 		}
 	})
+}
+
+// A RetryError is a timeout where the error that it is about says so, and not for having been one of the network.
+func TestTransportRetryErrorIsATimeoutWhereItSaysSo(t *testing.T) {
+	for err, want := range map[error]bool{
+		&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}: true, context.DeadlineExceeded: true,
+		&net.OpError{Op: "read", Err: syscall.ECONNRESET}: false, io.ErrUnexpectedEOF: false,
+	} {
+		if got := (&httponce.RetryError{Attempts: 1, Err: err}).Timeout(); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
 }

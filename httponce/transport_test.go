@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
@@ -225,16 +226,17 @@ func TestTransportOtherMethodsPassUntouched(t *testing.T) {
 
 func TestTransportOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]httponce.TransportOptions{
-		"KeyHeader":      {KeyHeader: "Idempotency Key"},
-		"Marker":         {Marker: "Was Replayed"},
-		"Methods":        {Methods: []string{"PO ST"}},
-		"RetryStatuses":  {RetryStatuses: []int{200}},
-		"Backoff":        {Backoff: -1},
-		"MaxBackoff":     {Backoff: 2, MaxBackoff: 1},
-		"MaxAttempts":    {MaxAttempts: -1},
-		"BufferRequest":  {BufferRequest: -1},
-		"BufferAnswer":   {BufferAnswer: 1 << 50},
-		"MaxBackoff is ": {MaxBackoff: 1 << 62},
+		"KeyHeader":       {KeyHeader: "Idempotency Key"},
+		"Marker":          {Marker: "Was Replayed"},
+		"Methods":         {Methods: []string{"PO ST"}},
+		"RetryStatuses":   {RetryStatuses: []int{200}},
+		"Backoff":         {Backoff: -1},
+		"MaxBackoff":      {Backoff: 2, MaxBackoff: 1},
+		"MaxAttempts":     {MaxAttempts: -1},
+		"BufferRequest":   {BufferRequest: -1},
+		"BufferAnswer":    {BufferAnswer: 1 << 50},
+		"MaxBackoff is ":  {MaxBackoff: 1 << 62},
+		"RetryStatuses h": {RetryStatuses: []int{503, 600}},
 	} {
 		_, err := httponce.NewTransport(nil, &opts)
 		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "TransportOptions."+name) {
@@ -243,10 +245,17 @@ func TestTransportOptionsAreChecked(t *testing.T) {
 	}
 }
 
+// A first pause that is longer than the longest by default is the longest.
+func TestTransportLongBackoff(t *testing.T) {
+	if _, err := httponce.NewTransport(nil, &httponce.TransportOptions{Backoff: time.Minute}); err != nil {
+		t.Error(err)
+	}
+}
+
 // The lists that were given may be changed afterwards, and the default's copy too.
 func TestTransportOptionsAreCopied(t *testing.T) {
-	statuses := httponce.DefaultRetryStatuses()
-	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{RetryStatuses: statuses, Backoff: 1, MaxBackoff: 1})
+	statuses, methods := httponce.DefaultRetryStatuses(), []string{http.MethodPost}
+	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{RetryStatuses: statuses, Methods: methods, Backoff: 1, MaxBackoff: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,6 +263,7 @@ func TestTransportOptionsAreCopied(t *testing.T) {
 	for i := range statuses {
 		statuses[i] = 0
 	}
+	methods[0] = http.MethodPut
 	srv := newTransportKeys(t, 1)
 	resp, err := transportPost(t, &http.Client{Transport: tr}, srv.URL)
 	transportWantAnswer(t, resp, err, http.StatusCreated, "")
