@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/everonce/everonce"
 )
 
 // A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity secret.
@@ -28,6 +31,35 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 		}
 		if files, err := filepath.Glob(db + "*"); err != nil || len(files) > 0 {
 			t.Errorf("%s: there is %v (%v)", name, files, err)
+		}
+	}
+}
+
+// A proxy that has ended, or could not begin, has closed its store and its listeners.
+func TestCloseLeavesNothingOpen(t *testing.T) {
+	for name, end := range map[string]func(*Server) error{
+		"before it ran": (*Server).close,
+		"after it ran": func(s *Server) error {
+			ctx, stop := context.WithCancel(t.Context())
+			stop()
+			return s.Run(ctx, nil)
+		},
+	} {
+		c := configOf(t, "--listen=127.0.0.1:0", "--admin=127.0.0.1:0", "--store=sqlite:"+filepath.Join(t.TempDir(), "proxy.db"), "--upstream=http://127.0.0.1:1")
+		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := end(s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, ln := range []net.Listener{s.publicLn, s.privateLn} {
+			if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s: a listener is open: %v", name, err)
+			}
+		}
+		if _, err := s.store.Get(t.Context(), everonce.GetRequest{ID: probe}); err == nil {
+			t.Errorf("%s: the store is open", name)
 		}
 	}
 }

@@ -76,17 +76,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err != nil { // its text may hold a password
 		return nil, nil, invalid("upstream is no URL")
 	}
-	opts := &httponce.ProxyOptions{
-		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
-		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Log: s.log,
-	}
-	if c.UpstreamIdle == 0 {
-		opts.IdleTimeout = -1
-	}
-	if c.UpstreamCA != "" {
-		if opts.TLS, err = trusting(c.UpstreamCA); err != nil {
-			return nil, nil, invalid("upstream-ca: %w", err)
-		}
+	opts, err := s.upstreamOptions()
+	if err != nil {
+		return nil, nil, invalid("upstream-ca: %w", err)
 	}
 	handler, err := httponce.Proxy(upstream, opts)
 	if err != nil {
@@ -120,6 +112,22 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	}
 	_, _, err = s.guard(memstore.New(nil)) // which has nothing to say of its own
 	return handler, certs, err
+}
+
+// upstreamOptions returns what the handler is told.
+func (s *Server) upstreamOptions() (opts *httponce.ProxyOptions, err error) {
+	c := s.conf
+	opts = &httponce.ProxyOptions{
+		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
+		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Log: s.log,
+	}
+	if c.UpstreamIdle == 0 {
+		opts.IdleTimeout = -1
+	}
+	if c.UpstreamCA != "" {
+		opts.TLS, err = trusting(c.UpstreamCA)
+	}
+	return opts, err
 }
 
 func hasAdmin(c *config.Config) bool { return c.Admin != "" && c.Admin != config.NoAdmin }

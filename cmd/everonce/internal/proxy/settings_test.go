@@ -47,6 +47,36 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	}
 }
 
+// So is what the handler may be told of its upstream, and a client's connection gets the time that its settings say.
+func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
+	ca, _ := writePair(t, t.TempDir(), "upstream")
+	s := &Server{log: slog.New(slog.DiscardHandler), conf: configOf(t,
+		"--key-header=X-Key", "--upstream-key=downstream", "--upstream-host", "--trust-forwarded", "--upstream-connect=1s", "--upstream-idle=2s", "--upstream-max-idle=3",
+		"--upstream-ca="+ca, "--problem-base=https://example.com/problems/")}
+	opts, err := s.upstreamOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, i := reflect.ValueOf(*opts), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is not set", v.Type().Field(i).Name)
+		}
+	}
+	if opts.ConnectTimeout != time.Second || opts.IdleTimeout != 2*time.Second || opts.MaxIdle != 3 || opts.KeyHeader != "X-Key" {
+		t.Errorf("%+v", opts)
+	}
+	s.conf = configOf(t, "--upstream-idle=0s")
+	if opts, err = s.upstreamOptions(); err != nil || opts.IdleTimeout >= 0 || opts.DownstreamKey || opts.UpstreamHost || opts.TrustForwarded || opts.TLS != nil {
+		t.Errorf("by default, and with no connection used twice: %+v, %v", opts, err)
+	}
+	p := startBefore(t, "http://127.0.0.1:1", "--client-idle=7m", "--header-within=3s")
+	for name, srv := range map[string]*http.Server{"public": p.public, "private": p.private} {
+		if srv.IdleTimeout != 7*time.Minute || srv.ReadHeaderTimeout != 3*time.Second {
+			t.Errorf("%s: %v, %v", name, srv.IdleTimeout, srv.ReadHeaderTimeout)
+		}
+	}
+}
+
 // A key that does not match is refused before anything is sent, and is told to nobody; a header of another name may carry keys.
 func TestProxyKeyPattern(t *testing.T) {
 	service := &counting{}
