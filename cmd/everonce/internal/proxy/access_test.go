@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -77,5 +79,46 @@ func TestMemoryIsWarnedOf(t *testing.T) {
 		if len(lines) != want || want == 1 && lines[0].Level != "WARN" {
 			t.Errorf("%s: %v", store, raw)
 		}
+	}
+}
+
+// An answer that breaks off is cut off for the client too, be it counted or in chunks: an end that looked whole would be taken for one.
+func TestAnAnswerThatBreaksOffIsCutOff(t *testing.T) {
+	p := start(t, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "half")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	res, err := http.Get(p.url + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); string(text) != "half" || err == nil {
+		t.Errorf("the client read %q, %v", text, err)
+	}
+	p.stop()
+	<-p.ended
+	if _, raw := p.logged(t, "request"); len(raw) != 1 || !strings.Contains(raw[0], `"aborted":true`) {
+		t.Errorf("the log has %v", raw)
+	}
+}
+
+// This is no tunnel to wherever a client names; and a proxy that is told to keep no access log keeps none.
+func TestConnectIsRefused(t *testing.T) {
+	service := &counting{}
+	p := start(t, service.ServeHTTP, "--access-log=false")
+	c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "CONNECT bank.example:443 HTTP/1.1\r\nHost: bank.example:443\r\n\r\n")
+	text, err := io.ReadAll(c) // it is closed then
+	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 501 ") || service.count() != 0 {
+		t.Errorf("%q, %v, %d calls", text, err, service.count())
+	}
+	if lines, raw := p.logged(t, "request"); len(lines) > 0 {
+		t.Errorf("the log has %v", raw)
 	}
 }

@@ -14,8 +14,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -80,12 +83,21 @@ func TestMetricsRoutes(t *testing.T) {
 	}
 }
 
+// abandonedStore has records that wait for somebody to settle them.
+type abandonedStore struct{ storeurl.Store }
+
+func (abandonedStore) Health(context.Context) (everonce.Health, error) {
+	return everonce.Health{Claimed: 1, Abandoned: 5}, nil
+}
+
 // What an alert waits for is counted: what passed unprotected, what could not be kept, and a store that begins to fail.
 func TestMetricsOfWhatIsRare(t *testing.T) {
 	m := newMetrics([]string{"/a"})
 	m.served(httponce.Served{Route: "/a", FailedOpen: true})
 	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.NotRecorded})
 	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
+	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
+	s.swept(everonce.PurgeResult{Records: 4}, everonce.ErrStore)
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
 	for _, line := range []string{
@@ -96,6 +108,9 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 		`everonce_leases_lost_total 1`,
 		`everonce_lease_renew_failures_total 2`,
 		`everonce_store_retries_total 3`,
+		`everonce_purged_records_total 4`,
+		`everonce_janitor_errors_total 1`,
+		`everonce_records{state="abandoned"} 5`,
 	} {
 		if !strings.Contains(w.Body.String(), "\n"+line+"\n") {
 			t.Errorf("/metrics has no line %s", line)
@@ -186,6 +201,24 @@ func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
 	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != "the store can not be reached\n" {
 		t.Errorf("%d %q", w.Code, got)
 	}
+}
+
+// hungStore does not answer.
+type hungStore struct{ *memstore.Store }
+
+func (hungStore) Get(ctx context.Context, _ everonce.GetRequest) (everonce.GetResult, error) {
+	<-ctx.Done()
+	return everonce.GetResult{}, ctx.Err()
+}
+
+// A store that does not answer is one that can not be reached, and whoever asks is told so in time.
+func TestReadinessWaitsForNoStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready, begun := readiness{store: hungStore{memstore.New(nil)}}, time.Now()
+		if err := ready.check(t.Context()); err == nil || time.Since(begun) != readyWithin {
+			t.Errorf("%v after %v", err, time.Since(begun))
+		}
+	})
 }
 
 func TestCheckAdmin(t *testing.T) {
@@ -296,6 +329,16 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 				t.Error("the client got an answer")
 			}
 		})
+	}
+}
+
+// Work whose client was answered before it ended is waited for, too, and told of where the time is over.
+func TestProxyWaitsForWorkWithoutAClient(t *testing.T) {
+	p := start(t, (&counting{}).ServeHTTP, "--drain=50ms")
+	p.running.Start(t.Context(), everonce.Op{})
+	p.stop()
+	if <-p.ended; !errors.Is(p.err, ErrNotDrained) {
+		t.Errorf("it ended with %v", p.err)
 	}
 }
 
