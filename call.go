@@ -254,7 +254,7 @@ func (c *call) validate() error {
 		}
 	}
 	if c.given&optLifetime != 0 {
-		return c.lifetime.validate()
+		return c.lifetime.Validate()
 	}
 	return nil
 }

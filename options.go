@@ -103,7 +103,7 @@ func (o *Options) settings() (*settings, error) {
 	if s.Lifetime == (Lifetime{}) {
 		s.Lifetime = ForWeb()
 	}
-	if err := s.Lifetime.validate(); err != nil {
+	if err := s.Lifetime.Validate(); err != nil {
 		return nil, err
 	}
 	if err := validateLease(s.Lease); err != nil {
@@ -144,17 +144,6 @@ func (o *Options) settings() (*settings, error) {
 // validateCodec checks a codec's name, which goes into records.
 func validateCodec(name string) error {
 	return named(ErrInvalidArgument, "codec's name", name, maxCodecLen)
-}
-
-func (l Lifetime) validate() error {
-	if l.Retention > maxDuration || l.Remember > maxDuration {
-		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
-	}
-	if l.Retention <= 0 || l.Remember < 0 {
-		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",
-			ErrInvalidArgument, l.Retention, l.Remember)
-	}
-	return nil
 }
 
 // minLease keeps a third of a lease above what timers and stores resolve. maxDuration keeps sums of

@@ -3,6 +3,7 @@ package everonce
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -247,6 +248,18 @@ type Lifetime struct {
 
 // Total returns Retention + Remember: how long a key is protected after the last write.
 func (l Lifetime) Total() time.Duration { return l.Retention + l.Remember }
+
+// Validate reports why nothing can be kept for so long: an error that wraps [ErrInvalidArgument].
+func (l Lifetime) Validate() error {
+	if l.Retention > maxDuration || l.Remember > maxDuration {
+		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
+	}
+	if l.Retention <= 0 || l.Remember < 0 {
+		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",
+			ErrInvalidArgument, l.Retention, l.Remember)
+	}
+	return nil
+}
 
 // ForWeb returns the lifetime for answers to people and their clients: a day, remembered for another. It is the default.
 func ForWeb() Lifetime { return Lifetime{Retention: 24 * time.Hour, Remember: 24 * time.Hour} }

@@ -265,7 +265,7 @@ func (s *Settlement) validate() error {
 		}
 	}
 	if s.Lifetime != (Lifetime{}) {
-		return s.Lifetime.validate()
+		return s.Lifetime.Validate()
 	}
 	return nil
 }

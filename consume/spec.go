@@ -137,8 +137,8 @@ func (c common[T]) checked() (common[T], error) {
 	if err := everonce.ScopeOf(c.Consumer).Validate(); err != nil {
 		return c, fmt.Errorf("%w: the consumer's name can be no scope: %w", everonce.ErrInvalidArgument, err)
 	}
-	if c.Lifetime.Retention <= 0 || c.Lifetime.Remember < 0 {
-		return c, fmt.Errorf("%w: Lifetime needs a positive Retention and no negative Remember", everonce.ErrInvalidArgument)
+	if err := c.Lifetime.Validate(); err != nil {
+		return c, err
 	}
 	if c.Lifetime.Total() < c.Window {
 		return c, fmt.Errorf("%w: the channel may deliver a message again after %v (Window), and it is remembered for %v only (Lifetime: retention + remember)",

@@ -39,6 +39,9 @@ func TestRefusedSpecs(t *testing.T) {
 		"negative remember": func(s *consume.Spec[order]) {
 			s.Lifetime = everonce.Lifetime{Retention: 30 * 24 * time.Hour, Remember: -1}
 		},
+		"a lifetime without end": func(s *consume.Spec[order]) {
+			s.Lifetime = everonce.Lifetime{Retention: 200 * 365 * 24 * time.Hour}
+		},
 		"window of a month": func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
 	} {
 		spec := consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}

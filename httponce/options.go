@@ -296,7 +296,7 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	return rt, nil
 }
 
-// The core's bounds, which it checks at every call.
+// The core's bounds of a lease, which it checks at every call.
 const (
 	minLease    = time.Millisecond
 	maxDuration = 100 * 365 * 24 * time.Hour
@@ -311,8 +311,6 @@ func (r *Route) checkNumbers() error {
 		{"Wait", int64(r.Wait), r.Wait},
 		{"AnswerWithin", int64(r.AnswerWithin), r.AnswerWithin},
 		{"Lease", int64(r.Lease), r.Lease},
-		{"Lifetime.Retention", int64(r.Lifetime.Retention), r.Lifetime.Retention},
-		{"Lifetime.Remember", int64(r.Lifetime.Remember), r.Lifetime.Remember},
 		{"MaxBody", r.MaxBody, r.MaxBody},
 		{"MaxAnswer", r.MaxAnswer, r.MaxAnswer},
 	} {
@@ -320,15 +318,13 @@ func (r *Route) checkNumbers() error {
 			return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, n.option, n.shown)
 		}
 	}
-	switch l := r.Lifetime; {
-	case l.Retention == 0 && l.Remember != 0:
-		return fmt.Errorf("%w: Lifetime has a Remember (%v) and no Retention", everonce.ErrInvalidArgument, l.Remember)
-	case max(l.Retention, l.Remember) > maxDuration:
-		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", everonce.ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
-	case r.Lease != 0 && (r.Lease < minLease || r.Lease > maxDuration):
+	if r.Lease != 0 && (r.Lease < minLease || r.Lease > maxDuration) {
 		return fmt.Errorf("%w: the Lease is %v, the least is %v, the most %v", everonce.ErrInvalidArgument, r.Lease, minLease, maxDuration)
 	}
-	return nil
+	if r.Lifetime == (everonce.Lifetime{}) { // the receiver's
+		return nil
+	}
+	return r.Lifetime.Validate()
 }
 
 func (r *Route) checkPolicy() error {
