@@ -19,7 +19,7 @@
 // No claim ever waits in the database for another transaction of the same key: the key is an advisory
 // lock that is tried, and a duplicate is told at once that the first one runs. That lock is of the
 // transaction (pg_try_advisory_xact_lock), so it passes through a pooler in transaction mode. Stores on the same
-// tables must spell their Schema and Prefix alike, or they try different locks; nothing breaks then,
+// tables must spell their Schema and TablePrefix alike, or they try different locks; nothing breaks then,
 // but a duplicate may wait for the first one's commit. The other way around, stores on tables of one name in several
 // schemas of one database, told apart by search_path alone, try the same locks: an equal key of another's is in
 // progress for as long as that one's transaction takes. Set Schema there.

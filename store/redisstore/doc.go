@@ -1,5 +1,5 @@
-// Package redisstore keeps everonce's records in Redis (7.0 or newer; Valkey), on one server, behind Sentinel, or in a
-// cluster, through rueidis.
+// Package redisstore keeps everonce's records in Redis (7.0 or newer; not tested with Valkey), on one server or in a
+// cluster, through rueidis. A client that finds its server through Sentinel should do as well; that is not tested either.
 //
 //	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	store, err := redisstore.New(ctx, client, nil)
