@@ -5,13 +5,15 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Executed: the work ran in this call and its result is recorded.
+	// Executed: the work ran in this call, or asking has found that it had run before ([Result.Reconciled]), and the result
+	// is recorded.
 	Executed Outcome = iota + 1
 	// Replayed: an earlier call executed it; this is its saved result.
 	Replayed
 	// Rejected: a permanent failure, saved now or earlier.
 	Rejected
-	// Failed: the work ran, nothing took hold, and the key may be tried again.
+	// Failed: there is no result, and the key may be tried again: nothing took hold, or the policy is [Reexecute], or the
+	// context ended before the work was called.
 	Failed
 	// InProgress: another attempt runs.
 	InProgress
