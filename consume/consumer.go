@@ -44,8 +44,12 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
 	case spec.Policy > everonce.Reconcile:
 		return nil, fmt.Errorf("%w: there is no Policy %d", everonce.ErrInvalidArgument, spec.Policy)
-	case spec.Reconcile == nil && cmp.Or(spec.Policy, recv.Policy()) == everonce.Reconcile:
+	}
+	switch policy := cmp.Or(spec.Policy, recv.Policy()); {
+	case policy == everonce.Reconcile && spec.Reconcile == nil:
 		return nil, fmt.Errorf("%w: the policy is Reconcile, and there is no question to ask: Spec.Reconcile", everonce.ErrInvalidArgument)
+	case policy != everonce.Reconcile && spec.Reconcile != nil:
+		return nil, fmt.Errorf("%w: Spec.Reconcile is never asked where the policy is %v", everonce.ErrInvalidArgument, policy)
 	}
 	options := []everonce.CallOption{everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})}
 	if spec.Policy != 0 {

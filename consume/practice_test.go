@@ -227,20 +227,18 @@ func TestPracticeChaosOneHundredAttemptsEffectOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				c, err := consume.New(recv, consume.Spec[order]{
+				spec := consume.Spec[order]{
 					Consumer: "billing", Key: consume.ProducerID(),
 					Handle: func(ctx context.Context, m *consume.Message, _ order) error {
 						a, _ := everonce.AttemptFrom(ctx)
 						_, err := gateway.Call(ctx, a.DownstreamKey("charge"), m.ID)
 						return err
 					},
-					Reconcile: func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[struct{}], error) {
-						if _, ok := gateway.Find(a.Downstream("charge")); ok {
-							return everonce.Happened(struct{}{}), nil
-						}
-						return everonce.NotHappened[struct{}](), nil
-					},
-				})
+				}
+				if policy == everonce.Reconcile {
+					spec.Reconcile = isCharged(gateway)
+				}
+				c, err := consume.New(recv, spec)
 				if err != nil {
 					t.Fatal(err)
 				}

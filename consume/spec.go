@@ -44,7 +44,8 @@ type Spec[T any] struct {
 	// it in a goroutine of its own, which it may end.
 	Observe func(context.Context, *Message, Verdict)
 
-	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy.
+	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy. Reconcile is required
+	// where the policy is [everonce.Reconcile], and refused where it is another.
 	Policy    everonce.Policy
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error)
 	// EffectsInSteps declares what [everonce.EffectsInSteps] declares.

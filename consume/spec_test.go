@@ -12,6 +12,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -38,6 +39,10 @@ func TestRefusedSpecs(t *testing.T) {
 		"no retention":        func(s *consume.Spec[order]) { s.Lifetime.Remember = 30 * 24 * time.Hour },
 		"negative remember": func(s *consume.Spec[order]) {
 			s.Lifetime = everonce.Lifetime{Retention: 30 * 24 * time.Hour, Remember: -1}
+		},
+		"a question that is never asked": func(s *consume.Spec[order]) { s.Reconcile = neverAsked },
+		"one that a policy keeps from being asked": func(s *consume.Spec[order]) {
+			s.Policy, s.Reconcile = everonce.Reexecute, neverAsked
 		},
 		"a lifetime without end": func(s *consume.Spec[order]) {
 			s.Lifetime = everonce.Lifetime{Retention: 200 * 365 * 24 * time.Hour}
@@ -67,6 +72,20 @@ func TestRefusedSpecs(t *testing.T) {
 	if err := serving(t, memstore.New(nil), done).Serve(t.Context(), nil, &consume.Workers{HandleWithin: -1}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("negative bound: %v", err)
 	}
+}
+
+// isCharged asks the gateway itself.
+func isCharged(gateway *oncetest.Gateway) func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+	return func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+		if _, ok := gateway.Find(a.Downstream("charge")); ok {
+			return everonce.Happened(struct{}{}), nil
+		}
+		return everonce.NotHappened[struct{}](), nil
+	}
+}
+
+func neverAsked(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+	return everonce.StillUnknown[struct{}](), nil
 }
 
 // A handler is told when its time is over, and what it says then counts.

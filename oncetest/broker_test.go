@@ -289,7 +289,7 @@ func (s shipping) system(tb testing.TB, f *Faults) System {
 		tb.Fatal(err)
 	}
 	gateway := s.gateway.With(f.Plan())
-	c, err := consume.New(recv, consume.Spec[int]{
+	spec := consume.Spec[int]{
 		Consumer: "shipping", Key: consume.Composite("Order", consume.Header("tenant"), consume.ProducerID()),
 		Handle: func(ctx context.Context, m *consume.Message, amount int) error {
 			if amount == 0 {
@@ -299,13 +299,16 @@ func (s shipping) system(tb testing.TB, f *Faults) System {
 			_, err := gateway.Call(ctx, a.DownstreamKey("ship"), m.Headers["tenant"]+"/"+m.ID)
 			return err
 		},
-		Reconcile: func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+	}
+	if s.policy == everonce.Reconcile {
+		spec.Reconcile = func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[struct{}], error) {
 			if _, ok := s.gateway.Find(a.Downstream("ship")); ok {
 				return everonce.Happened(struct{}{}), nil
 			}
 			return everonce.NotHappened[struct{}](), nil
-		},
-	})
+		}
+	}
+	c, err := consume.New(recv, spec)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func guarded(store everonce.Store, policy everonce.Policy, lease time.Duration, 
 		recv, err := everonce.NewReceiver(oncetest.FaultStore(store, plan), policy, &everonce.Options{Lease: lease})
 		noErr(tb, err)
 		client := gateway.With(plan)
-		c, err := consume.New(recv, consume.Spec[order]{
+		spec := consume.Spec[order]{
 			Consumer: "shipping", Key: byTenant, Retry: retry,
 			Handle: func(ctx context.Context, m *consume.Message, o order) error {
 				if err := refused(o); err != nil {
@@ -58,13 +58,16 @@ func guarded(store everonce.Store, policy everonce.Policy, lease time.Duration, 
 				_, err := client.Call(ctx, a.DownstreamKey("ship"), nameOf(m))
 				return err
 			},
-			Reconcile: func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+		}
+		if policy == everonce.Reconcile {
+			spec.Reconcile = func(_ context.Context, a everonce.Abandoned) (everonce.Verdict[struct{}], error) {
 				if _, ok := gateway.Find(a.Downstream("ship")); ok {
 					return everonce.Happened(struct{}{}), nil
 				}
 				return everonce.NotHappened[struct{}](), nil
-			},
-		})
+			}
+		}
+		c, err := consume.New(recv, spec)
 		noErr(tb, err)
 		s := &shipping{consumer: c, shipped: func(_ context.Context, name string) (int, error) { return len(gateway.Requested(name)), nil }}
 		if policy == everonce.Refuse {
