@@ -75,6 +75,9 @@ func TestWordIsAskedForAnew(t *testing.T) {
 		synctest.Wait()
 		do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(20*time.Second))
 		wg.Wait()
+		if at := s.times("Claim"); at[3].Sub(at[2]) < 500*time.Millisecond { // the first is of there; the next two are one after the other
+			t.Errorf("it asked again after %v", at[3].Sub(at[2]))
+		}
 		if n := s.count("Claim"); n > 60 { // one or two in a second
 			t.Errorf("it asked %d times in 20 s", n)
 		}

@@ -91,7 +91,8 @@ func TestAttemptOfDoTx(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, s, nil)
 	tx := s.begin()
-	ctx, cancel := context.WithCancel(context.Background())
+	type valueKey struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), valueKey{}, "value"))
 	defer cancel()
 	for _, id := range []string{"a", "b"} {
 		_, err := everonce.DoTx(ctx, tx, x, keyOf(id), func(ctx context.Context) (int, error) {
@@ -101,6 +102,7 @@ func TestAttemptOfDoTx(t *testing.T) {
 			}
 			cancel()
 			checkErr(t, a.Detached().Err(), nil)
+			checkEqual(t, "its value", a.Detached().Value(valueKey{}), any("value"))
 			return within(tx, nil)(ctx)
 		})
 		checkErr(t, err, nil)
