@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -84,4 +85,50 @@ func TestStepTxIsRolledBackBeforeItsRefusalIsRecorded(t *testing.T) {
 		checkEqual(t, "saved", a.Steps()[0].State, everonce.StepDone)
 	})
 	checkEqual(t, "writes", s.count("SaveStep"), 1)
+}
+
+// A commit that was given up for lost arrives when the step has failed in a further run: before the attempt has said so it is the
+// step, and afterwards it takes no effect. The work is told which.
+func TestStepTxWhoseLateCommitMeetsAFailure(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		t.Run(fmt.Sprintf("before it is recorded: %v", before), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r, x := newStepTx(t, nil)
+				var arrive func() error
+				s.on("Commit's writes", 1, func(_ context.Context, call func() error) error { arrive = call; return errCommitLost })
+				commits := func() error {
+					if err := arrive(); err != nil {
+						return err
+					}
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return s.open[0].commit()
+				}
+				inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+					runs := 0
+					v, err := everonce.StepTx(ctx, a, x, "charge", func(ctx context.Context, tx *mapTx) (int, error) {
+						if runs++; runs == 1 {
+							return adds(ctx, tx)
+						}
+						if before {
+							checkErr(t, commits(), nil)
+						}
+						return 0, errWork
+					})
+					checkEqual(t, "runs", runs, 2)
+					if before {
+						checkErr(t, err, nil)
+						checkEqual(t, "value", v, 30)
+						checkEqual(t, "what the attempt knows", a.Steps()[0].State, everonce.StepDone)
+						return
+					}
+					checkErr(t, err, errWork)
+					checkErr(t, commits(), everonce.ErrLeaseLost)
+					s.abort()
+				})
+				checkEqual(t, "balance", s.row("balance"), map[bool]int{true: 30, false: 0}[before])
+				s.checkIdle(t)
+			})
+		})
+	}
 }

@@ -173,7 +173,7 @@ func (h *mapHandle) Commit(ctx context.Context, req everonce.CommitRequest) erro
 		if req.SaveStep != nil {
 			rec := h.tx.record(req.SaveStep.ID)
 			if rec != nil {
-				if step, ok := rec.Step(req.SaveStep.Step.Name); ok && step.State == everonce.StepDone {
+				if step, ok := rec.Step(req.SaveStep.Step.Name); ok && (step.State == everonce.StepDone || step.State == everonce.StepNotDone && step.Attempt == req.SaveStep.Step.Attempt) {
 					return everonce.ErrLeaseLost
 				}
 			}
