@@ -157,3 +157,28 @@ func TestBatchSecondsOfWhatIsGone(t *testing.T) {
 		checkEqual(b, "expired", do(), "expired mismatch")
 	})
 }
+
+// A second item with a fingerprint that the first can not be compared with is compared with the record's, also where that was refused.
+func TestBatchSecondsOfWhatWasRefused(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.fails = func(int, *mapTx) error { return everonce.Permanent("declined", nil, nil) }
+		b.transact(context.Background(), items("a"))
+		all := items("a", "a")
+		all[0].Fingerprint, all[1].Fingerprint = everonce.Fingerprint{}, everonce.FingerprintOf("another")
+		checkEqual(b, "outcomes", outcomes(b.transact(context.Background(), all)), "[rejected mismatch]")
+	})
+}
+
+// Work that says how an item ended is believed: its deadlock is not run again for all.
+func TestBatchOfAMarkedDeadlock(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		b.fails = func(i int, tx *mapTx) error {
+			if i == 1 {
+				return everonce.NotDone(tx.Deadlock())
+			}
+			return nil
+		}
+		checkEqual(b, "outcomes", outcomes(b.transact(context.Background(), items("a", "b"))), "[executed failed]")
+		checkEqual(b, "the work's calls", b.sets, [][]int{{0, 1}, {0}, {1}})
+	})
+}

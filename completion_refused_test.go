@@ -136,3 +136,12 @@ func TestUnknownInsideIsTold(t *testing.T) {
 		t.Errorf("%v says twice that it is unknown", err)
 	}
 }
+
+// What another call of this package says is not the classifier's to read: it is of that call, and says nothing of the work around it.
+func TestErrorsOfOtherCallsAreNotClassified(t *testing.T) {
+	r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Classify: everonce.NotDone})
+	do(t, r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
+		res, err := everonce.Lookup[string](ctx, r, keyOf("other"))
+		return res.Value, err
+	}, everonce.Unknown, everonce.ErrOutcomeUnknown)
+}

@@ -113,7 +113,9 @@ func TestWatchThatHangs(t *testing.T) {
 func TestReplaysFromMemoryAreChecked(t *testing.T) {
 	s := newFaultStore()
 	do(t, newReceiver(t, s.under, everonce.Refuse, nil), keyOf("x"), returns("v", nil), everonce.Executed, nil)
-	do(t, newReceiver(t, s.under, everonce.Reconcile, nil), keyOf("x"), never(t), everonce.Invalid, everonce.ErrInvalidArgument)
+	asks := newReceiver(t, s.under, everonce.Reconcile, nil)
+	checkErr(t, asks.Ready(context.Background()), nil)
+	do(t, asks, keyOf("x"), never(t), everonce.Invalid, everonce.ErrInvalidArgument)
 	for _, store := range []everonce.Store{s, s.under} {
 		_, err := everonce.Do(context.Background(), newReceiver(t, store, everonce.Refuse, nil), keyOf("x"), func(context.Context, *everonce.Attempt) (int, error) {
 			return 0, errors.New("must not run")

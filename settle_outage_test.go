@@ -71,3 +71,12 @@ func TestSettleAnswers(t *testing.T) {
 	checkErr(t, everonce.Settle(context.Background(), m, keyOf("x").RecordID(), everonce.Settlement{Verdict: everonce.SettleDone, Summary: long}), nil)
 	checkEqual(t, "Summary", recordIn(t, m, keyOf("x")).Result.Summary, long)
 }
+
+// A settlement of what there is no record of leaves none, also where its claim was not answered.
+func TestSettleOfNothingLeavesNothing(t *testing.T) {
+	s := newFaultStore()
+	s.on("Claim", 0, lose(errNet))
+	checkErr(t, everonce.Settle(context.Background(), s, keyOf("x").RecordID(), everonce.Settlement{Verdict: everonce.SettleNotDone}), errNet)
+	checkEqual(t, "record", s.record(t, keyOf("x")), everonce.Record{})
+	checkEqual(t, "releases", s.count("Release"), 0)
+}

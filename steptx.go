@@ -183,9 +183,7 @@ func undoneStep[T any](s *stepRun, err error) (T, error) {
 // fenced keeps a commit that is late from taking effect, now that the work is told that the step failed, and
 // reports whether that commit was faster.
 func fenced[Tx any](s *stepRun, t *TxReceiver[Tx]) bool {
-	outcome := s.outcome
 	if s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) != nil {
-		s.outcome = outcome
 		return false // the attempt's end fences it off as well
 	}
 	found, err := foundCommitted(s, t)
