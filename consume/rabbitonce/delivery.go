@@ -53,8 +53,8 @@ func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Publishing) error {
 	err := d.out.publish(ctx, queue, copied())
 	if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // somebody has deleted it
-		if err := d.out.declare(ctx, d.queue); err != nil {
-			return err
+		if undeclared := d.out.declare(ctx, d.queue); undeclared != nil {
+			return errors.Join(err, undeclared) // which the queue has refused all the same
 		}
 		err = d.out.publish(ctx, queue, copied())
 	}

@@ -36,6 +36,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("Blocked", n.blocked)
 	t.Run("SmallFrames", n.smallFrames)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
+	t.Run("ForbiddenDeadLetters", n.forbidden)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
 }
 
@@ -115,6 +116,24 @@ func (n *node) blocked(t *testing.T) {
 	for r.verdict().Outcome != everonce.Executed { // of a copy that was on its way before, nobody knew that it had arrived: there may be two
 	}
 	b.wantLength(b.queue.Name, 0)
+}
+
+// A queue of dead letters that is gone, and that this user may not declare, holds up nothing, though its other queues are declared.
+func (n *node) forbidden(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	b.queue.DeadLetters = "letters." + b.queue.Name
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	uri, err := amqp.ParseURI(n.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uri.Username, uri.Password = "clerk", "s3cret"
+	n.ctl("add_user", uri.Username, uri.Password)
+	n.ctl("set_permissions", uri.Username, `^test\.`, ".*", ".*")
+	b.url = uri.String()
+	b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "there is no such queue")
 }
 
 // A quorum queue without a leader, as after the loss of most of its nodes: the broker answers nothing that is asked of it.
