@@ -191,6 +191,23 @@ func TestTrapDeadLetteringIsAtLeastOnce(t *testing.T) {
 	}
 }
 
+// A classic queue says that a message was delivered before, and not how often: that is not taken for once.
+func TestAClassicQueueDoesNotCount(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.queue.Topology = rabbitonce.DeclareOwn
+	b.send(message("m-1"))
+	b.die(1, "m-1")
+	seen := make(chan consume.Message, 1)
+	b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error { seen <- *m; return nil }), nil).wants(everonce.Executed)
+	if m := <-seen; m.Deliveries != 0 || !m.Redelivered {
+		t.Errorf("delivery %d, marked as redelivered: %v", m.Deliveries, m.Redelivered)
+	}
+}
+
 // The dead letters are in a quorum queue, which outlives the loss of a node, and from RabbitMQ 4 on without the limit of deliveries
 // that it has by default.
 func TestTheQueueOfTheDeadLetters(t *testing.T) {
