@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +14,8 @@ import (
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-// request sends a request to a handler that answers 500, protected in a SQLite store, and writes the answer.
+// request sends a request to a handler that sends a mail, of which nobody knows, if the key is "mail", and answers 500, protected in a
+// SQLite store, and writes the answer.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: request FILE KEY")
@@ -27,7 +29,13 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader("{}"))
 	r.Header.Set("Idempotency-Key", args[1])
 	w := httptest.NewRecorder()
-	protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })).ServeHTTP(w, r)
+	protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a, ok := everonce.AttemptFrom(r.Context()); ok && args[1] == "mail" {
+			_, err := everonce.Step(r.Context(), a, "mail", func(context.Context) (string, error) { return "", errWork })
+			fmt.Fprintln(ts.Stderr(), err)
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+	})).ServeHTTP(w, r)
 	fmt.Fprintln(ts.Stdout(), w.Code, w.Header().Get("Idempotent-Replayed"), w.Header().Get("Location"), w.Body)
 	ts.Check(store.Close())
 }
