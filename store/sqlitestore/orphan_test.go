@@ -2,6 +2,7 @@ package sqlitestore_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"path/filepath"
 	"sync/atomic"
@@ -16,7 +17,7 @@ var errDied = errors.New("the process died")
 
 // overGone leaves a record with a finished step that is gone by time and not purged, and has a
 // transaction record the same key over it, which is gone by time in its turn.
-func overGone(t *testing.T, optimistic bool) (b *bank, c *clock, r *everonce.Receiver) {
+func overGone(t *testing.T, how string) (b *bank, c *clock, r *everonce.Receiver) {
 	t.Helper()
 	c = new(clock)
 	b = &bank{Store: open(t, filepath.Join(t.TempDir(), "bank.db"), sqlitestore.Options{}.WithClock(c.now)), t: t}
@@ -28,7 +29,7 @@ func overGone(t *testing.T, optimistic bool) (b *bank, c *clock, r *everonce.Rec
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{Optimistic: optimistic}); err != nil {
+	if b.tr, err = everonce.NewTxReceiver(b.Store, &everonce.Options{Optimistic: how == "optimistic"}); err != nil {
 		t.Fatal(err)
 	}
 	res, err := everonce.Do(t.Context(), r, order("7"), mails(new(int), nil), brief)
@@ -36,13 +37,33 @@ func overGone(t *testing.T, optimistic bool) (b *bank, c *clock, r *everonce.Rec
 		t.Fatalf("%+v, %v", res, err)
 	}
 	c.advance(time.Second)
-	res, err = everonce.Transact(t.Context(), b.tr, order("7"), charge(30), brief)
+	switch how {
+	case "in the caller's transaction":
+		tx, begun := b.DB().BeginTx(t.Context(), nil)
+		if begun != nil {
+			t.Fatal(begun)
+		}
+		res, err = everonce.DoTx(t.Context(), tx, b.tr, order("7"), func(ctx context.Context) (int, error) { return charge(30)(ctx, tx) }, brief)
+		err = errors.Join(err, tx.Commit())
+	case "in a batch":
+		var all []everonce.BatchResult[int]
+		all, err = everonce.TransactBatch(t.Context(), b.tr, []everonce.BatchItem{{Key: order("7")}, {Key: order("8")}},
+			everonce.EachItem(func(ctx context.Context, tx *sql.Tx, _ int) (int, error) { return charge(30)(ctx, tx) }), brief)
+		if err == nil {
+			res, err = all[0].Result, all[0].Err
+		}
+	default:
+		res, err = everonce.Transact(t.Context(), b.tr, order("7"), charge(30), brief)
+	}
 	if err != nil || res.Outcome != everonce.Executed {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	c.advance(time.Second)
 	return b, c, r
 }
+
+// transactionsOver are the ways in which a transaction records a key over a record that is gone.
+var transactionsOver = []string{"claim first", "optimistic", "in the caller's transaction", "in a batch"}
 
 // mails is work that counts how often its only step runs.
 func mails(n *int, err error) func(context.Context, *everonce.Attempt) (int, error) {
@@ -65,9 +86,9 @@ func (b *bank) rows(want int) {
 
 // The steps of a record that is gone do not survive a transaction over it.
 func TestStepsOfAGoneRecordDoNotSurviveTransact(t *testing.T) {
-	for name, optimistic := range map[string]bool{"claim first": false, "optimistic": true} {
-		t.Run(name, func(t *testing.T) {
-			b, _, r := overGone(t, optimistic)
+	for _, how := range transactionsOver {
+		t.Run(how, func(t *testing.T) {
+			b, _, r := overGone(t, how)
 			b.rows(0)
 			n := 0
 			if _, err := everonce.Do(t.Context(), r, order("7"), mails(&n, errDied)); !errors.Is(err, errDied) {
@@ -92,9 +113,9 @@ func TestStepsOfAGoneRecordDoNotSurviveTransact(t *testing.T) {
 
 // The same where the next operation's process dies within its step: the next but one finds the step open.
 func TestStepBegunByADeadProcessOverAGoneRecordIsFound(t *testing.T) {
-	for name, optimistic := range map[string]bool{"claim first": false, "optimistic": true} {
-		t.Run(name, func(t *testing.T) {
-			b, c, r := overGone(t, optimistic)
+	for _, how := range transactionsOver {
+		t.Run(how, func(t *testing.T) {
+			b, c, r := overGone(t, how)
 			ctx, key := t.Context(), order("7")
 			claim, err := b.Claim(ctx, everonce.ClaimRequest{
 				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "dead:1",
