@@ -109,6 +109,7 @@ func txChecks[Tx any]() []check {
 			e.absent(k)
 		})},
 		{name: "Rule18/AStepCommitsWithItsEffect", run: inTx(checkTxStep[Tx])},
+		{name: "Rule18/TheStepsOfAGoneRecordEndWithIt", run: inTx(checkTxGone[Tx])},
 		{name: "Rule18/AStepCommitsOnce", run: inTx(checkTxStepOnce[Tx])},
 		{name: "Rule18/RenewChecksAndLocksTheToken", run: inTx(func(e *txEnv[Tx]) {
 			a := e.claimed(claimReq(e.key()))
