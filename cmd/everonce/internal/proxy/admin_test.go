@@ -94,6 +94,7 @@ func (abandonedStore) Health(context.Context) (everonce.Health, error) {
 func TestMetricsOfWhatIsRare(t *testing.T) {
 	m := newMetrics([]string{"/a"})
 	m.served(httponce.Served{Route: "/a", FailedOpen: true})
+	m.served(httponce.Served{Route: "/a", Panicked: true})
 	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.NotRecorded})
 	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
@@ -104,6 +105,7 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 		`everonce_proxy_failed_open_total{route="/a"} 1`,
 		`everonce_proxy_not_recorded_total{route="/a"} 1`,
 		`everonce_proxy_requests_total{code="none",outcome="failed_open",route="/a"} 1`,
+		`everonce_proxy_requests_total{code="none",outcome="aborted",route="/a"} 1`,
 		`everonce_store_errors_total 1`,
 		`everonce_leases_lost_total 1`,
 		`everonce_lease_renew_failures_total 2`,

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -106,6 +107,32 @@ func TestProxyTLSRefusesSmuggling(t *testing.T) {
 	io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 	if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
 		t.Errorf("%q", answer)
+	}
+}
+
+// A client that begins no handshake keeps nobody from his, however long it may take; and one that speaks no TLS is not kept.
+func TestProxyTLSHandshakesAreApart(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-within=1h")
+	addr := strings.TrimPrefix(p.url, "https://")
+	var conns [2]net.Conn
+	for i := range conns {
+		c, err := net.DialTimeout("tcp", addr, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns[i] = c
+	}
+	c, err := tls.DialWithDialer(&net.Dialer{Timeout: 10 * time.Second}, "tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	conns[1].SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(conns[1], "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	if _, err := io.ReadAll(conns[1]); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("who speaks no TLS has his connection still")
 	}
 }
 

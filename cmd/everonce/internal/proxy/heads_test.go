@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -38,6 +39,8 @@ func TestProxyRefusesSmuggling(t *testing.T) {
 	for name, text := range map[string]string{
 		"a length beside chunks":        head + "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
 		"chunks beside a length":        head + "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\n" + inner,
+		"in small letters":              head + "content-length: 6\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n" + inner,
+		"in capitals":                   head + "TRANSFER-ENCODING: chunked\r\nCONTENT-LENGTH: 6\r\n\r\n0\r\n\r\n" + inner,
 		"two lengths":                   head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
 		"one length twice":              head + "Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
 		"lengths in a list":             head + "Content-Length: 1, 1\r\n\r\na",
@@ -99,6 +102,23 @@ func TestProxyNothingFollowsChunks(t *testing.T) {
 	}
 	if n := calls.Load(); n != 3 {
 		t.Errorf("the upstream was called %d times, want 3", n)
+	}
+}
+
+// What stands in chunks is no head: lines of its own, in a request whose first line is long, arrive as they are.
+func TestProxyChunksAreNoHead(t *testing.T) {
+	const body = "{\n \"a\": 1\r\n}\r\n\r\nContent-Length: 1\nContent-Length: 2\r\n"
+	var got string
+	p := start(t, func(_ http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		got = string(b)
+	})
+	text := fmt.Sprintf("POST /%s HTTP/1.1\r\nHost: service.test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", strings.Repeat("a", 300), len(body), body)
+	if answer := raw(t, p, text); !strings.HasPrefix(answer, "HTTP/1.1 200 ") || got != body {
+		t.Errorf("%q, and the service got %q", answer, got)
 	}
 }
 
