@@ -44,6 +44,8 @@ func TestPrincipals(t *testing.T) {
 		"nobody, twice":        {"header:Authorization", nil, nil, true},
 		"anonymous as a value": {"header:X-Tenant", nil, []string{"X-Tenant", "anonymous"}, false},
 		"values are not one":   {"header:X-Tenant", []string{"X-Tenant", "a", "X-Tenant", "b"}, []string{"X-Tenant", "ab"}, false},
+		"one value more":       {"header:X-Tenant", []string{"X-Tenant", "a", "X-Tenant", "b"}, []string{"X-Tenant", "a"}, false},
+		"values cut elsewhere": {"header:X-Tenant", []string{"X-Tenant", "ab", "X-Tenant", "c"}, []string{"X-Tenant", "a", "X-Tenant", "bc"}, false},
 		"one cookie":           {"cookie:sid", []string{"Cookie", "x=1; sid=abc"}, []string{"Cookie", "sid=abc"}, true},
 		"two cookies":          {"cookie:sid", []string{"Cookie", "sid=abc"}, []string{"Cookie", "sid=abd"}, false},
 		"a renewed token":      {"jwt:sub", []string{"Authorization", "Bearer " + token(`{"sub":"alice","iat":1}`)}, []string{"Authorization", "bearer " + token(`{"sub":"alice","iat":2}`)}, true},
@@ -106,6 +108,28 @@ func TestSources(t *testing.T) {
 	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization", "header:Host", "header:host", "header:transfer-encoding", "header:Trailer"} {
 		if _, err := New(source, nil); err == nil {
 			t.Errorf("%q is taken", source)
+		}
+	}
+}
+
+// The same value is another principal's, where it is looked for somewhere else; and whoever sends none is anonymous.
+func TestPrincipalsOfOtherSources(t *testing.T) {
+	bearer := "Bearer " + token(`{"sub":"alice","name":"alice"}`)
+	seen := map[string]string{}
+	for _, source := range []string{"header:X-A", "header:X-B", "cookie:X-A", "cookie:X-B", "jwt:sub", "jwt:name"} {
+		who, err := name(t, source, nil, "X-A", "alice", "X-B", "alice", "Cookie", "X-A=alice; X-B=alice", "Authorization", bearer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[who]; ok {
+			t.Errorf("%s and %s make one principal: %s", source, other, who)
+		}
+		seen[who] = source
+		if strings.HasPrefix(source, "jwt:") {
+			continue
+		}
+		if who, err = name(t, source, nil); who != "anonymous" || err != nil {
+			t.Errorf("%s: without it a request is of %q, %v", source, who, err)
 		}
 	}
 }
