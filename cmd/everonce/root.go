@@ -77,6 +77,8 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.Version = readBuild().String() // of --version
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq(), a.version(), a.demoService(), a.demoGateway(), a.demoProxy())
 	return root
 }
