@@ -92,8 +92,9 @@ func testDeadlock[Tx any](t *testing.T, h *handle[Tx]) {
 				})
 			}
 			wg.Wait()
-			if n := c.deadlocks(t); n != 1 || runs[0]+runs[1] != 3 {
-				t.Errorf("%d deadlocks, and the works ran %v times: want one deadlock, and its victim twice", n, runs)
+			// On a busy machine the victim may be back before the other has got what it waited for.
+			if n := c.deadlocks(t); n < 1 || runs[0]+runs[1] != 2+n {
+				t.Errorf("%d deadlocks, and the works ran %v times: want a deadlock, and each victim run again", n, runs)
 			}
 			if a, b := h.effects(t, "a"), h.effects(t, "b"); a != 2 || b != 2 {
 				t.Errorf("%d and %d effects, want 2 of each", a, b)
