@@ -1,0 +1,206 @@
+package everonce
+
+import (
+	"slices"
+	"sync"
+)
+
+// knownSteps returns what the attempt knows of its steps, made where nothing was known.
+func (a *Attempt) knownSteps() *steps {
+	if s := a.steps.Load(); s != nil {
+		return s
+	}
+	a.steps.CompareAndSwap(nil, new(steps))
+	return a.steps.Load()
+}
+
+// noSteps stands for the steps of an attempt that had none and has ended.
+var noSteps = &steps{closed: true}
+
+func (a *Attempt) closeSteps() {
+	if !a.steps.CompareAndSwap(nil, noSteps) {
+		a.steps.Load().close()
+	}
+}
+
+// steps is what an attempt knows of its steps. A nil one knows none.
+type steps struct {
+	mu       sync.Mutex
+	closed   bool
+	recorded []StepRecord // by earlier attempts; read only
+	used     map[string]struct{}
+	written  []StepRecord // by this attempt, the latest of each
+	opened   []openStep
+	unknown  string // the step that was refused
+	again    bool   // the next attempt asks about it
+}
+
+type openStep struct {
+	name    string
+	policy  Policy
+	earlier bool // left open by an earlier attempt, and not begun in this one
+}
+
+// recall takes over what earlier attempts recorded. What they left open is open until it is asked for
+// and ended; its policy speaks when it is asked for.
+func recall(recorded []StepRecord) *steps {
+	s := &steps{recorded: recorded}
+	for _, r := range recorded {
+		if r.State == StepOpen || !r.readable() {
+			s.opened = append(s.opened, openStep{name: r.Name, earlier: true})
+		}
+	}
+	return s
+}
+
+func (s *steps) use(name string) (StepRecord, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return StepRecord{}, ErrAttemptEnded
+	}
+	if _, twice := s.used[name]; twice {
+		return StepRecord{}, ErrStepRepeated
+	}
+	if s.used == nil {
+		s.used = make(map[string]struct{})
+	}
+	s.used[name] = struct{}{}
+	for _, r := range s.recorded {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return StepRecord{}, nil
+}
+
+func (s *steps) open(name string, p Policy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.opened {
+		if s.opened[i].name == name {
+			s.opened[i] = openStep{name, p, false}
+			return
+		}
+	}
+	s.opened = append(s.opened, openStep{name, p, false})
+}
+
+func (s *steps) ended(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, o := range s.opened {
+		if o.name == name {
+			s.opened = append(s.opened[:i], s.opened[i+1:]...)
+			return
+		}
+	}
+}
+
+func (s *steps) refuse(name string, again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unknown == "" || s.again && !again {
+		s.unknown, s.again = name, again
+	}
+}
+
+// toSettle returns the step if somebody has to settle it before the next attempt: none of those that
+// will be asked about again.
+func (s *steps) toSettle(step string) string {
+	if s == nil {
+		return step
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if step == s.unknown && s.again {
+		return ""
+	}
+	return step
+}
+
+func (s *steps) refused() string {
+	if s == nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unknown
+}
+
+func (s *steps) anyOpen() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.opened) > 0
+}
+
+// firstOpen returns a step that this attempt left open and that the next one will refuse: what else is open
+// runs again, or is asked about.
+func (s *steps) firstOpen() string {
+	if s == nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.opened {
+		if o.policy == Refuse && !o.earlier {
+			return o.name
+		}
+	}
+	return ""
+}
+
+func (s *steps) wrote(rec StepRecord) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.written {
+		if s.written[i].Name == rec.Name {
+			s.written[i] = rec
+			return
+		}
+	}
+	s.written = append(s.written, rec)
+}
+
+func (s *steps) known() []StepRecord {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := append([]StepRecord(nil), s.recorded...)
+	for _, w := range s.written {
+		i := slices.IndexFunc(known, func(r StepRecord) bool { return r.Name == w.Name })
+		if i < 0 {
+			known = append(known, w)
+			continue
+		}
+		w.BeganAt = known[i].BeganAt
+		known[i] = w
+	}
+	return known
+}
+
+func (s *steps) unused() []string {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, r := range s.recorded {
+		if _, ok := s.used[r.Name]; !ok {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+func (s *steps) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
