@@ -365,7 +365,8 @@ func (s *settings) checkReconcile(receivers everonce.Policy) error {
 // prepare puts together what is the same for all calls of the core.
 func (s *settings) prepare(recv interface {
 	Prepare(opts ...everonce.CallOption) (everonce.CallOption, error)
-}) (err error) {
+},
+) (err error) {
 	for _, rt := range s.routes {
 		if rt.call, err = recv.Prepare(rt.callOptions()...); err != nil {
 			return rt.in(err)
