@@ -362,11 +362,13 @@ func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	return nil
 }
 
-// prepare puts together what is the same for all calls of the core.
-func (s *settings) prepare(recv interface {
+// preparer is a receiver of either mode.
+type preparer interface {
 	Prepare(opts ...everonce.CallOption) (everonce.CallOption, error)
-},
-) (err error) {
+}
+
+// prepare puts together what is the same for all calls of the core.
+func (s *settings) prepare(recv preparer) (err error) {
 	for _, rt := range s.routes {
 		if rt.call, err = recv.Prepare(rt.callOptions()...); err != nil {
 			return rt.in(err)
