@@ -48,7 +48,8 @@ var (
 
 // ofAMoment are the problems that are no answer for good: a repetition may get another one.
 var ofAMoment = []problem{
-	problemInProgress, problemStillRunning, problemUnknown, problemUnavailable, problemBusy, problemUnreadable, problemNotDone, problemCommitLost, problemLoop,
+	problemInProgress, problemStillRunning, problemUnknown, problemUnavailable, problemBusy, problemUnreadable, problemNotDone, problemCommitLost,
+	problemUnreachable, problemLost, problemTimeout, problemLoop,
 }
 
 // document is the JSON of a problem.

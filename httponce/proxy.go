@@ -30,7 +30,7 @@ import (
 //     makes that 502 an answer.
 //   - an answer: as [Route.Save] says; but not what a service that honours keys itself says of a moment, by a problem that is not compressed,
 //     or by gzip, the one coding that is asked for. A 409 by which another attempt runs (by our type, or the draft's title) or the outcome is unknown (ours, by type and
-//     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like), and a 508 of another passage's, is unknown, and never saved
+//     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like), and a 502, 504 or 508 of another proxy's, is unknown, and never saved
 //
 // An answer to a request with a key is held until it is recorded, as any handler's is, but for
 // text/event-stream and upgrades, which pass as they come. A client that leaves in the middle of an answer that is not held

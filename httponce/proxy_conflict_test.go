@@ -82,6 +82,9 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 		{503, "record-unreadable", "The record of this operation can not be read"},
 		{503, "not-done", "The operation was not done"},
 		{503, "commit-lost", "It is not known yet whether the operation was done"},
+		{502, "upstream-unreachable", "The service can not be reached"},
+		{502, "upstream-lost", "The service gave no answer"},
+		{504, "upstream-timeout", "The service gave no answer in time"},
 		{508, "upstream-loop", "The service leads back to this proxy"},
 	} {
 		text := fmt.Sprintf(`{"type":"https://a.example/problems/%s","title":%q,"status":%d}`, tc.name, tc.title, tc.status)
@@ -197,6 +200,8 @@ func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 		`{"title":"The operation is still running"}`:                                                 503,
 		`{"title":"A request is outstanding for this Idempotency-Key"}`:                              503,
 		`{"type":"https://bank.example/problems/not-done","title":"Not done"}`:                       503,
+		`{"type":"https://bank.example/problems/upstream-lost","title":"The bank is lost"}`:          502,
+		`{"title":"The service gave no answer in time"}`:                                             504,
 	} {
 		u, calls := saysLater(t, status, "", body)
 		srv := newProxy(t, u, nil, nil)

@@ -54,7 +54,7 @@ func answered(res *http.Response) error {
 	x.answer.ReadCloser = res.Body
 	res.Body = &x.answer
 	switch res.StatusCode {
-	case http.StatusConflict, http.StatusServiceUnavailable, http.StatusLoopDetected:
+	case http.StatusConflict, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusLoopDetected:
 		if isProblem(res.Header) {
 			x.undecided(res)
 		}
