@@ -79,7 +79,7 @@ func (d *document) hasType(p problem) bool {
 func readProblem(h http.Header, text []byte) (d document, ok bool) {
 	switch coding := h.Get("Content-Encoding"); {
 	case coding == "", strings.EqualFold(coding, "identity"):
-	case strings.EqualFold(coding, "gzip"):
+	case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"): // the same (RFC 9110, 8.4.1.3)
 		z, err := gzip.NewReader(bytes.NewReader(text))
 		if err != nil {
 			return d, false

@@ -88,7 +88,7 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 		{508, "upstream-loop", "The service leads back to this proxy"},
 	} {
 		text := fmt.Sprintf(`{"type":"https://a.example/problems/%s","title":%q,"status":%d}`, tc.name, tc.title, tc.status)
-		for coding, body := range map[string]string{"": text, "gzip": packed(t, text)} {
+		for coding, body := range map[string]string{"": text, "gzip": packed(t, text), "X-GZip": packed(t, text)} {
 			for name, save := range map[string]httponce.Save{"default": nil, "stripe": httponce.Stripe()} {
 				for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
 					u, calls := saysLater(t, tc.status, coding, body)
@@ -113,7 +113,7 @@ func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 }
 
 // A service is asked for no coding in which such a problem could not be read: by brotli or zstd it would be the answer for good. Without
-// a key nothing is read, and all is asked for.
+// a key nothing is read, and all is asked for. What a client refuses (q=0) is nothing that could be asked for.
 func TestProxyAsksForWhatItCanRead(t *testing.T) {
 	for takes, want := range map[string]string{
 		"":                                  "",
@@ -123,6 +123,12 @@ func TestProxyAsksForWhatItCanRead(t *testing.T) {
 		"br,gzip":                           "gzip",
 		"deflate,GZIP;q=0.5 , zstd, br;q=1": "GZIP;q=0.5",
 		"identity;q=0.5,*;q=0,gzip;q=0":     "identity;q=0.5, gzip;q=0",
+		"gzip,identity;q=0":                 "gzip, identity;q=0",
+		"br,identity;q=0, gzip ; Q = 0.001": "identity;q=0, gzip ; Q = 0.001",
+		"br,identity;q=0":                   "identity",
+		"br,gzip;q=0":                       "identity",
+		"br,identity; Q=0.000,gzip;q=0.0":   "identity",
+		"br,identity;q=0,gzip;q=x":          "identity",
 	} {
 		var asked []string
 		calls := 0

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,23 +80,36 @@ func (x *passage) undecided(res *http.Response) {
 }
 
 // readable leaves of the codings that a client takes for an answer those that [readProblem] reads, so that no problem of the service's is
-// taken for an answer for good because it could not be read.
+// taken for an answer for good because it could not be read. Where the client takes none of them, identity is asked for, though it refuses
+// that too: to refusals alone a strict service would answer 406, which would be kept.
 func readable(h http.Header) {
 	takes := h["Accept-Encoding"]
 	if len(takes) == 0 { // then servers choose none
 		return
 	}
 	var left []string
+	taken := false
 	for coding := range strings.SplitSeq(strings.Join(takes, ","), ",") {
-		name, _, _ := strings.Cut(coding, ";")
+		name, weight, _ := strings.Cut(coding, ";")
 		if name = strings.TrimSpace(name); strings.EqualFold(name, "gzip") || strings.EqualFold(name, "identity") {
 			left = append(left, strings.TrimSpace(coding))
+			taken = taken || weighs(weight)
 		}
 	}
-	if len(left) == 0 {
+	if !taken {
 		left = []string{"identity"}
 	}
 	h["Accept-Encoding"] = []string{strings.Join(left, ", ")}
+}
+
+// weighs reports whether a coding of that weight, as in "q=0.5", is taken (RFC 9110, 12.4.2): without one it is, by 0 it is refused.
+func weighs(weight string) bool {
+	name, value, _ := strings.Cut(weight, "=")
+	if !strings.EqualFold(strings.TrimSpace(name), "q") {
+		return true
+	}
+	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	return err == nil && q > 0
 }
 
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
