@@ -63,12 +63,16 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	if x.attempt != nil && !told {
 		p.cut(r, err)
 	}
+	text := "httponce: the upstream gave no answer"
+	if failure == upstreamLoop { // it has not been asked
+		text = "httponce: the upstream leads back to this proxy"
+	}
 	what, attrs := failure.problem(), []any{"method", r.Method, "path", r.URL.Path}
 	if keyHash != "" {
 		attrs = append(attrs, "key", keyHash)
 	}
 	if x.attempt != nil || !errors.Is(err, context.Canceled) { // a client that goes away is none of an operator's business
-		p.opts.Log.WarnContext(r.Context(), "httponce: the upstream gave no answer", append(attrs, "problem", what.name, "error", err)...)
+		p.opts.Log.WarnContext(r.Context(), text, append(attrs, "problem", what.name, "error", err)...)
 	}
 	p.problems.refuse(w, what, retryAfter)
 }

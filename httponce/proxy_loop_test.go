@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -105,5 +106,22 @@ func TestProxyEndsALoop(t *testing.T) {
 				t.Errorf("%s: told was %q", name, first)
 			}
 		}
+	}
+}
+
+// The log says that it is a loop: an upstream that was not asked has not failed to answer.
+func TestProxyLogsALoop(t *testing.T) {
+	srv := httptest.NewUnstartedServer(nil)
+	var logs bytes.Buffer
+	p, err := httponce.Proxy(&url.URL{Scheme: "http", Host: srv.Listener.Addr().String()}, &httponce.ProxyOptions{Log: slog.New(slog.NewTextHandler(&logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Config.Handler = p
+	srv.Start()
+	t.Cleanup(srv.Close)
+	post(t, srv, "/payments", "", "{}")
+	if got := logs.String(); !strings.Contains(got, `msg="httponce: the upstream leads back to this proxy" method=POST path=/payments problem=upstream-loop`) || strings.Contains(got, "no answer") {
+		t.Errorf("logged was %q", got)
 	}
 }
