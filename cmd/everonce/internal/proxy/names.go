@@ -17,6 +17,7 @@ var settings = map[string]string{
 	"JSONOnly":               "fingerprint-json-only",
 	"KeyHeader":              "key-header",
 	"Lease":                  "lease",
+	"Lifetime":               "route",
 	"Marker":                 "marker",
 	"MaxBody":                "max-body",
 	"MaxSpool":               "max-spool",

@@ -262,7 +262,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"fingerprint-json-only and fingerprint-json-except": {"--fingerprint-json-only=/a", "--fingerprint-json-except=/b"},
 		"fingerprint-json-only: ":                           {"--fingerprint-json-only=a"},
 		"deny-headers has \"X A\"":                          {"--deny-headers=X A"},
-		"retention and remember are at most":                {"--retention=65000d"},
+		"a route's retention and remember are at most":      {"--retention=40000d"},
 		"the lease is":                                      {"--lease=1us"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
