@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -32,6 +34,27 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 		if files, err := filepath.Glob(db + "*"); err != nil || len(files) > 0 {
 			t.Errorf("%s: there is %v (%v)", name, files, err)
 		}
+	}
+}
+
+// A store that takes the connection, and then says nothing, does not keep the proxy from ending: clients are connected already, and wait.
+// That somebody else has ended the start is no failure of the store's.
+func TestStoreThatDoesNotOpen(t *testing.T) {
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close() //nolint:errcheck // nobody was answered
+	c := configOf(t, "--store=postgres://u:hush-hush@"+mute.Addr().String()+"/db?sslmode=disable&connect_timeout=3600", "--upstream=http://127.0.0.1:1")
+	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
+	_, err = s.open(t.Context(), 50*time.Millisecond, http.NotFoundHandler())
+	if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "it was not open within 50ms") || strings.Contains(err.Error(), "hush") {
+		t.Errorf("it is %v", err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err = s.open(ctx, time.Hour, http.NotFoundHandler()); err == nil || strings.Contains(err.Error(), "within") {
+		t.Errorf("where the start was ended, it is %v", err)
 	}
 }
 

@@ -43,6 +43,9 @@ type Server struct {
 // maxHead bounds the head of a request, in bytes.
 const maxHead = 64 << 10
 
+// openWithin is how long the store has to open, and to create its tables. Clients are connected already, and wait.
+const openWithin = time.Minute
+
 // New opens the listeners and the store, in this order: a port that is taken leaves no store behind, nor one that is bound to an
 // identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
 // [everonce.ErrStore] where the store can not be reached. What was opened is closed again.
@@ -54,10 +57,7 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	}
 	err = s.listen(ctx)
 	if err == nil {
-		err = s.open(ctx)
-	}
-	if err == nil {
-		handler, err = s.protect(ctx, handler)
+		handler, err = s.open(ctx, openWithin, handler)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -262,8 +262,21 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// open opens the store.
-func (s *Server) open(ctx context.Context) error {
+// open opens the store, and puts the middleware around the proxy.
+func (s *Server) open(ctx context.Context, within time.Duration, handler http.Handler) (http.Handler, error) {
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := s.openStore(bounded)
+	if err == nil {
+		handler, err = s.protect(bounded, handler)
+	}
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: it was not open within %v: %w", everonce.ErrStore, within, err)
+	}
+	return handler, err
+}
+
+func (s *Server) openStore(ctx context.Context) error {
 	c := s.conf
 	store, err := storeurl.Create(ctx, c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema})
 	if errors.Is(err, storeurl.ErrURL) || errors.Is(err, everonce.ErrInvalidArgument) {
