@@ -53,10 +53,14 @@ func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
 func (d *delivery) move(ctx context.Context, queue string, copied func() amqp.Publishing) error {
 	err := d.out.publish(ctx, queue, copied())
 	if errors.Is(err, errUnroutable) && d.queue.Topology != Check { // somebody has deleted it
-		if undeclared := d.out.declare(ctx, d.queue); undeclared != nil {
-			return errors.Join(err, undeclared) // which the queue has refused all the same
+		switch undeclared := d.out.declare(ctx, d.queue); {
+		case undeclared == nil:
+			err = d.out.publish(ctx, queue, copied())
+		case errors.Is(undeclared, ErrTopology):
+			err = errors.Join(err, undeclared) // the queue has refused it all the same
+		default:
+			err = undeclared
 		}
-		err = d.out.publish(ctx, queue, copied())
 	}
 	if err != nil {
 		return err

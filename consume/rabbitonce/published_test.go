@@ -28,6 +28,8 @@ type line struct {
 	channels atomic.Int64 // that were opened
 	// publishing is called before the broker gets a message; where it reports false the broker does not get it, and the connection is cut.
 	publishing func() (pass bool)
+	// declaring, if set, is called before a queue is declared, or looked for. It may change the frame; where it reports false it is as above.
+	declaring func(frame []byte) (pass bool)
 }
 
 func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *line {
@@ -74,7 +76,7 @@ func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *lin
 // say passes on what is said to the broker, frame by frame.
 func (l *line) say(far io.Writer, near io.Reader) {
 	const greeting, head, end = 8, 7, 1
-	const method, openChannel, publish = 1, 20<<16 | 10, 60<<16 | 40
+	const method, openChannel, declareQueue, publish = 1, 20<<16 | 10, 50<<16 | 10, 60<<16 | 40
 	if _, err := io.CopyN(far, near, greeting); err != nil {
 		return
 	}
@@ -91,6 +93,10 @@ func (l *line) say(far io.Writer, near io.Reader) {
 			switch binary.BigEndian.Uint32(frame[head:]) {
 			case openChannel:
 				l.channels.Add(1)
+			case declareQueue:
+				if l.declaring != nil && !l.declaring(frame) {
+					return
+				}
 			case publish:
 				if !l.publishing() {
 					return
@@ -191,6 +197,47 @@ func TestADeadLetterIsPublishedAgain(t *testing.T) {
 	r.stop()
 	if n, verdicts := published.Load(), len(r.verdicts); n != 2 || verdicts != 1 {
 		t.Errorf("%d copies were published, and it was handled %d times", n, verdicts)
+	}
+}
+
+// Nor was one whose queue is gone, while the connection ends by which that is to be declared again: as it is lost, or as the broker
+// closes it.
+func TestADeadLetterIsPublishedAgainAfterALostDeclaration(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(frame []byte) (pass bool){
+		"Lost":   func([]byte) bool { return false },
+		"Closed": func(frame []byte) bool { frame[1]++; return true }, // by a channel that is not open
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var published, until atomic.Int64
+			third := make(chan struct{})
+			l := newLine(t, b.url, func() bool {
+				switch published.Add(1) {
+				case 1: // is returned
+					b.deleteQueue(b.queue.DeadLetters)
+					until.Store(2) // it is looked for, and then declared
+				case 3: // the second was returned, and the queue was declared
+					close(third)
+				}
+				return true
+			})
+			l.declaring = func(frame []byte) bool { return until.Add(-1) != 0 || end(frame) }
+			r := b.runOn(memstore.New(nil), l.url, specOf(nothing), nil)
+			b.send(message(""))
+			wait(t, "the third copy", third)
+			if verdicts := len(r.verdicts); verdicts != 1 {
+				t.Fatalf("it was handled %d times", verdicts)
+			}
+			if d := b.letter(); d.Headers["x-everonce-reason"] != string(consume.NoKey) {
+				t.Errorf("the letter: %v", d.Headers)
+			}
+			r.stop()
+			if n, verdicts := published.Load(), len(r.verdicts); n != 3 || verdicts != 1 {
+				t.Errorf("%d copies were published, and it was handled %d times", n, verdicts)
+			}
+		})
 	}
 }
 

@@ -100,9 +100,9 @@ func declared(ch *amqp.Channel, name string, arguments amqp.Table) error {
 	return nil
 }
 
-// refused tells what the broker refuses from a connection that is lost.
+// refused tells what the broker refuses, for which it closes the channel, from a connection that is lost, or that it has closed.
 func refused(queue, what string, err error) error {
-	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Server {
+	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Server && e.Recover {
 		return fmt.Errorf("%w: the queue %q %s: %w", ErrTopology, queue, what, err)
 	}
 	return fmt.Errorf("rabbitonce: asking for the queue %q: %w", queue, err)
