@@ -280,3 +280,29 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	}
 	l.closed(t)
 }
+
+// Nor is anything opened once more by a replay whose letters are closed under it.
+func TestAReplayThatIsClosedOpensNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	b.sendLetters(2)
+	var published atomic.Int64
+	l := newLine(t, b.url, func() bool { published.Add(1); return true })
+	letters, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replayed, err := letters.Replay(t.Context(), rabbitonce.Filter{Only: func(*rabbitonce.Letter) bool {
+		if published.Load() == 1 { // the second letter is to be replayed
+			if err := letters.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		return true
+	}})
+	if n := published.Load(); replayed != 1 || n != 1 || err == nil {
+		t.Fatalf("replayed %d, of which %d copies were published: %v", replayed, n, err)
+	}
+	l.closed(t)
+}

@@ -21,6 +21,7 @@ type publisher struct {
 	conn    *link
 	blocked *blockade
 	free    []*publishing
+	closed  bool
 }
 
 func newPublisher(d dialing) *publisher { return &publisher{dialing: d, turn: make(chan struct{}, 1)} }
@@ -46,10 +47,11 @@ type publishing struct {
 }
 
 var (
-	errBlocked    = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
-	errNotTaken   = errors.New("rabbitonce: the broker did not take a message over")
-	errUnroutable = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
-	errFull       = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
+	errBlocked         = errors.New("rabbitonce: the broker takes no messages: it is short of memory or disk")
+	errNotTaken        = errors.New("rabbitonce: the broker did not take a message over")
+	errUnroutable      = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
+	errFull            = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
+	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
 )
 
 // publish gives msg to the queue. A nil error says that the broker has confirmed it and has not returned it; after
@@ -93,6 +95,9 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 		return nil, err
 	}
 	defer p.unlock()
+	if p.closed { // nobody would close what is opened now
+		return nil, errPublisherClosed
+	}
 	for len(p.free) > 0 {
 		last := len(p.free) - 1
 		c := p.free[last]
@@ -185,10 +190,11 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	return fmt.Errorf("%w: %q", errFull, queue)
 }
 
-// close closes the connection. Nobody publishes any more.
+// close closes the connection. Who publishes after that fails.
 func (p *publisher) close() error {
 	p.turn <- struct{}{}
 	defer p.unlock()
+	p.closed = true
 	if p.conn == nil || p.conn.IsClosed() {
 		return nil
 	}
