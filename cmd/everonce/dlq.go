@@ -94,16 +94,16 @@ func (*hexadecimal) Type() string     { return "string" }
 type which struct {
 	letter, key          hexadecimal
 	reasons              []string
-	reason               *pflag.Flag // which sets them
 	olderThan, newerThan time.Duration
+	given                *pflag.FlagSet // which sets them
 }
 
 func (w *which) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	w.given = f
 	f.Var(&w.letter, "letter", "only the one whose ID begins so, as \"dlq list\" writes it")
 	f.Var(&w.key, "key", "only those whose key's hash begins so, as \"dlq list\" writes it")
 	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons, with commas or repeated")
-	w.reason = f.Lookup("reason")
 	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that became dead letters longer ago, like 24h or 30d")
 	f.Var((*duration.Value)(&w.newerThan), "newer-than", "only those that became dead letters not so long ago, like 24h or 30d")
 	f.Lookup("older-than").DefValue, f.Lookup("newer-than").DefValue = "", "" // 0s is no bound
@@ -128,8 +128,13 @@ func (w *which) anything() bool {
 
 func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
 	f := rabbitonce.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
-	if w.reason.Changed && len(w.reasons) == 0 { // of a variable that is not set: it would mean all
+	switch { // they would mean all
+	case len(w.reasons) == 0 && w.given.Changed("reason"): // of a variable that is not set
 		return f, usagef("--reason is empty; without it any is meant")
+	case w.olderThan == 0 && w.given.Changed("older-than"):
+		return f, usagef("--older-than is 0; without it any age is meant")
+	case w.newerThan == 0 && w.given.Changed("newer-than"):
+		return f, usagef("--newer-than is 0; without it any age is meant")
 	}
 	for _, name := range w.reasons {
 		if !slices.Contains(reasonNames(), name) {
