@@ -227,8 +227,11 @@ type StepRecord struct {
 	EndedAt time.Time
 }
 
-// readable reports whether the step is in a state that there is: see [Store].Claim.
-func (s *StepRecord) readable() bool { return s.State >= StepOpen && s.State <= StepNotDone }
+// Readable reports whether a version that knows of all that is in the record has written the step so: in a state that there is,
+// and with a result if it is done, and only then. One that is not is unknown: see [Store].Claim.
+func (s *StepRecord) Readable() bool {
+	return s.State >= StepOpen && s.State <= StepNotDone && s.Result.Kind <= ResultElided && (s.State == StepDone) == (s.Result.Kind != 0)
+}
 
 // Limits of steps.
 const (

@@ -229,7 +229,7 @@ func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec 
 // in question, and so is one that can not be read.
 func (s *Settlement) openStep(rec *Record) (StepRecord, error) {
 	step, ok := rec.Step(s.Step)
-	if !ok || step.State != StepOpen && step.readable() && rec.UnknownStep != s.Step {
+	if !ok || step.State != StepOpen && step.Readable() && rec.UnknownStep != s.Step {
 		return step, fmt.Errorf("%w: step %q is not open", ErrNotUnknown, s.Step)
 	}
 	return step, nil

@@ -40,7 +40,7 @@ func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.C
 
 // step runs one step to its end.
 func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, error), ask reconciler[T]) (v T, err error) {
-	if s.recorded.State == StepDone {
+	if s.done() {
 		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}
@@ -95,10 +95,13 @@ func (s *stepRun) begin() error {
 	return s.fail(StoreFailed, ErrStore, err)
 }
 
+// done reports whether an earlier attempt has finished the step: its result is the answer.
+func (s *stepRun) done() bool { return s.recorded.State == StepDone && s.recorded.Readable() }
+
 var errUnreadable = fmt.Errorf("%w: how the step has ended can not be read", ErrCorruptRecord)
 
 // unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
-func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.readable() }
+func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }
 
 // replayStep returns the saved result of a finished step.
 func replayStep[T any](s *stepRun) (T, Outcome, error) {

@@ -7,8 +7,24 @@ import (
 	"github.com/everonce/everonce"
 )
 
+// unreadSteps are steps as no version has written them.
+var unreadSteps = map[string]everonce.StepRecord{
+	"in no state":                       {State: 77},
+	"done, with a result of no kind":    {State: everonce.StepDone},
+	"done, with a result of a new kind": {State: everonce.StepDone, Result: everonce.SavedResult{Kind: everonce.ResultElided + 1}},
+	"not done, with a result":           {State: everonce.StepNotDone, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+	"open, with a result":               {State: everonce.StepOpen, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+}
+
 // A step that can not be read is unknown, whatever its policy, until somebody settles it: whether it took hold nobody can tell.
 func TestAStepThatCanNotBeReadIsUnknown(t *testing.T) {
+	for name, unread := range unreadSteps {
+		t.Run(name, func(t *testing.T) { testUnreadStep(t, unread) })
+	}
+}
+
+func testUnreadStep(t *testing.T, unread everonce.StepRecord) {
+	unread.Name, unread.Attempt = "charge", 1
 	for name, step := range map[string]func(ctx context.Context, a *everonce.Attempt, x *everonce.TxReceiver[*mapTx]) error{
 		"Step": func(ctx context.Context, a *everonce.Attempt, _ *everonce.TxReceiver[*mapTx]) error {
 			_, err := everonce.Step(ctx, a, "charge", stepNever(t))
@@ -28,9 +44,7 @@ func TestAStepThatCanNotBeReadIsUnknown(t *testing.T) {
 			}
 			inAttempt(t, r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) {
 				rec := s.record(keyOf("x"))
-				_, err := s.SaveStep(ctx, everonce.SaveStepRequest{
-					ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "charge", State: 77, Attempt: 1},
-				})
+				_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: unread})
 				checkErr(t, err, nil)
 			})
 			_, err := do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) { return "", step(ctx, a, x) }, everonce.Unknown, everonce.ErrOutcomeUnknown)
@@ -42,7 +56,10 @@ func TestAStepThatCanNotBeReadIsUnknown(t *testing.T) {
 			checkErr(t, err, everonce.ErrCorruptRecord)
 			checkEqual(t, "UnknownStep", rec.UnknownStep, "charge")
 			checkErr(t, r.Settle(t.Context(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "charge", Value: 30}), nil)
-			checkEqual(t, "State", s.record(keyOf("x")).State, everonce.StateReleased)
+			rec = s.record(keyOf("x"))
+			checkEqual(t, "State", rec.State, everonce.StateReleased)
+			checkEqual(t, "the step's state", rec.Steps[0].State, everonce.StepDone)
+			checkEqual(t, "the step's result", string(rec.Steps[0].Result.Data), "30")
 		})
 	}
 }

@@ -46,7 +46,7 @@ type openStep struct {
 func recall(recorded []StepRecord) *steps {
 	s := &steps{recorded: recorded}
 	for _, r := range recorded {
-		if r.State == StepOpen || !r.readable() {
+		if r.State == StepOpen || !r.Readable() {
 			s.opened = append(s.opened, openStep{name: r.Name, earlier: true})
 		}
 	}

@@ -31,7 +31,7 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 }
 
 func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn func(context.Context, Tx) (T, error)) (v T, err error) {
-	if s.recorded.State == StepDone {
+	if s.done() {
 		v, s.outcome, err = replayStep[T](s)
 		return v, s.wrap(err)
 	}

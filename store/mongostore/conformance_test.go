@@ -33,15 +33,19 @@ func TestConformance(t *testing.T) {
 				bson.D{{Key: "$set", Value: bson.D{{Key: "f", Value: int32(everonce.FormatVersion + 1)}}}})
 			noErr(t, err)
 		}
-		unreadStep := func(id everonce.RecordID, step string) {
+		setStep := func(id everonce.RecordID, step, field string, n int) {
 			res, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}, {Key: "s.n", Value: step}},
-				bson.D{{Key: "$set", Value: bson.D{{Key: "s.$.st", Value: int32(77)}}}})
+				bson.D{{Key: "$set", Value: bson.D{{Key: "s.$." + field, Value: int32(n)}}}}) //nolint:gosec // small
 			noErr(t, err)
 			if res.MatchedCount != 1 {
 				t.Fatalf("there is no step %q", step)
 			}
 		}
-		return storetest.Harness{Store: repeating{store}, Peer: repeating{peer}, Newer: newer, UnreadStep: unreadStep}
+		return storetest.Harness{
+			Store: repeating{store}, Peer: repeating{peer}, Newer: newer,
+			UnreadStep:   func(id everonce.RecordID, step string) { setStep(id, step, "st", 256+int(everonce.StepDone)) },
+			UnreadResult: func(id everonce.RecordID, step string, kind int) { setStep(id, step, "rk", kind) },
+		}
 	}, capabilities())
 }
 

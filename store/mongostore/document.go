@@ -2,7 +2,6 @@ package mongostore
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"time"
 
@@ -172,24 +171,26 @@ func (d *document) record() (*everonce.Record, error) {
 	if d.Expires {
 		rec.PurgeAt = later(or(d.Kept, updated), d.PurgeMS)
 	}
-	for i := range d.Steps { // one that can not be read keeps what it has
-		s := &d.Steps[i]
-		if !small(s.State) || !small(s.Kind) {
-			return nil, unreadable(int64(d.Format), "a step's number is out of its range")
-		}
-		rec.Steps = append(rec.Steps, everonce.StepRecord{
-			Name: s.Name, State: everonce.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // as it was written
-			Result: result(s.Kind, s.Codec, s.Data, s.Summary), BeganAt: at(s.Began), EndedAt: at(s.Ended),
-		})
+	for i := range d.Steps {
+		rec.Steps = append(rec.Steps, d.Steps[i].record())
 	}
 	return rec, nil
 }
 
-// small reports whether a number that is written back as it was read has room in the record.
-func small(n int32) bool { return n >= 0 && n <= math.MaxUint8 }
+// record reads a step. One that can not be read is in no state, and keeps what else it has: it is written back with the record.
+func (s *step) record() everonce.StepRecord {
+	rec := everonce.StepRecord{
+		Name: s.Name, State: everonce.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // checked below
+		Result: result(s.Kind, s.Codec, s.Data, s.Summary), BeganAt: at(s.Began), EndedAt: at(s.Ended),
+	}
+	if int32(rec.State) != s.State || int32(rec.Result.Kind) != s.Kind || !rec.Readable() {
+		rec.State = 0
+	}
+	return rec
+}
 
 func result(kind int32, codec string, data, summary []byte) everonce.SavedResult {
-	return everonce.SavedResult{Kind: everonce.ResultKind(kind), Codec: codec, Data: data, Summary: summary} //nolint:gosec // as it was written
+	return everonce.SavedResult{Kind: everonce.ResultKind(kind), Codec: codec, Data: data, Summary: summary} //nolint:gosec // as it was written; a step's is checked
 }
 
 // documentOf writes a record. Its times are whole milliseconds.

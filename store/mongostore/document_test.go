@@ -67,6 +67,47 @@ func TestDocumentKeepsEveryField(t *testing.T) {
 	}
 }
 
+// A step whose numbers are none that a version has written is in no state, also where a smaller type would take them for one that
+// there is, and spoils neither the record nor what else it has. So it is when it has been written back with its record.
+func TestAStepWithAnotherNumberIsInNoState(t *testing.T) {
+	t.Parallel()
+	for what, spoil := range map[string]bson.E{
+		"no state": {Key: "st", Value: int32(0)}, "state 77": {Key: "st", Value: int32(77)}, "state 258": {Key: "st", Value: 256 + int32(everonce.StepDone)},
+		"a negative state": {Key: "st", Value: int32(everonce.StepDone) - 256}, "done with no kind": {Key: "rk", Value: int32(0)},
+		"kind 4": {Key: "rk", Value: int32(everonce.ResultElided + 1)}, "kind 257": {Key: "rk", Value: 256 + int32(everonce.ResultValue)},
+		"a negative kind": {Key: "rk", Value: int32(everonce.ResultValue) - 256},
+	} {
+		raw, err := mongostore.WriteDocument(full())
+		noErr(t, err)
+		var doc bson.D
+		noErr(t, bson.Unmarshal(raw, &doc))
+		for i := range doc {
+			if doc[i].Key == "s" {
+				first := doc[i].Value.(bson.A)[0].(bson.D)
+				for j := range first {
+					if first[j].Key == spoil.Key {
+						first[j].Value = spoil.Value
+					}
+				}
+			}
+		}
+		raw, err = bson.Marshal(doc)
+		noErr(t, err)
+		want := full()
+		want.Steps[0].State = 0
+		for range 2 {
+			got, err := mongostore.ReadDocument(raw)
+			noErr(t, err)
+			want.Steps[0].Result.Kind = got.Steps[0].Result.Kind
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+			}
+			raw, err = mongostore.WriteDocument(got)
+			noErr(t, err)
+		}
+	}
+}
+
 // Whatever stands in a collection is a record, or corrupt; the error quotes nothing of it.
 func FuzzDocument(f *testing.F) {
 	raw, err := mongostore.WriteDocument(full())

@@ -236,7 +236,7 @@ func TestTxStatements(t *testing.T) {
 	noErr(t, err)
 	step := everonce.SaveStepRequest{
 		ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime,
-		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1},
+		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
 	}
 	noErr(t, h.Renew(ctx, everonce.RenewRequest{ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime}))
 	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}))

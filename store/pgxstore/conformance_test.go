@@ -42,6 +42,9 @@ func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.
 		UnreadStep: func(id everonce.RecordID, name string) {
 			mustExec(t, "UPDATE "+schema+".everonce_step SET state = 77 WHERE id = $1 AND name = $2", id[:], name)
 		},
+		UnreadResult: func(id everonce.RecordID, name string, kind int) {
+			mustExec(t, "UPDATE "+schema+".everonce_step SET result_kind = nullif($3::int, 0) WHERE id = $1 AND name = $2", id[:], name, kind)
+		},
 	}
 }
 

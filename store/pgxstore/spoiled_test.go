@@ -211,7 +211,7 @@ func testCorruptStep[Tx any](t *testing.T, h *handle[Tx]) {
 		rec := decided(t, res, err, everonce.DecideClaimed).Record
 		for _, name := range []string{"one", "two"} {
 			_, err := h.store.SaveStep(ctx, everonce.SaveStepRequest{
-				ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1},
+				ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
 			})
 			noErr(t, err)
 		}

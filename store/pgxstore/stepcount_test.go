@@ -25,7 +25,7 @@ func testStepSentTwice[Tx any](t *testing.T, h *handle[Tx]) {
 	res, err := h.store.Claim(ctx, claimOf(testKey))
 	rec := decided(t, res, err, everonce.DecideClaimed).Record
 	stepOf := func(name string) everonce.SaveStepRequest {
-		return everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1}}
+		return everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}}}
 	}
 	const sent = 3
 	heldUp(t, h, rec.ID, sent, func(int64) {
@@ -78,7 +78,7 @@ func testStepsAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 			heldUp(t, h, rec.ID, 3, func(n int64) {
 				step := everonce.SaveStepRequest{
 					ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce,
-					Step: everonce.StepRecord{Name: fmt.Sprint("new", n), State: everonce.StepDone, Attempt: 1},
+					Step: everonce.StepRecord{Name: fmt.Sprint("new", n), State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
 				}
 				switch err := save(t, h, step, n == 0); {
 				case err == nil:

@@ -70,7 +70,7 @@ func renewalOf(rec *everonce.Record) everonce.RenewRequest {
 func stepOf(rec *everonce.Record, name string) everonce.SaveStepRequest {
 	return everonce.SaveStepRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life,
-		Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: rec.Attempt},
+		Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: rec.Attempt, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
 	}
 }
 

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -46,6 +47,10 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) s
 			}
 		}, UnreadStep: func(id everonce.RecordID, name string) {
 			command(t, client, "HSET", redisstore.KeyOf(store, id)+":s", name, "x")
+		}, UnreadResult: func(id everonce.RecordID, name string, kind int) {
+			const offKind = 1 + 4 + 2 + 8 + 8 // behind the step's state, attempt, place and times
+			const set = "local s = redis.call('HGET', KEYS[1], ARGV[1]) return redis.call('HSET', KEYS[1], ARGV[1], string.sub(s, 1, ARGV[2]) .. string.char(ARGV[3]) .. string.sub(s, ARGV[2] + 2))"
+			command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+":s", name, strconv.Itoa(offKind), strconv.Itoa(kind))
 		}}
 	}
 }

@@ -295,7 +295,7 @@ func TestLeftoverStepsAreNobodys(t *testing.T) {
 	}
 	rec = claimed(t, s, key)
 	open := stepOf(&rec, "mail")
-	open.Step.State = everonce.StepOpen
+	open.Step.State, open.Step.Result = everonce.StepOpen, everonce.SavedResult{}
 	_, err := s.SaveStep(t.Context(), open)
 	noErr(t, err)
 	got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})

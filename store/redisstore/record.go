@@ -244,7 +244,7 @@ func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord
 	place = r.number(2)
 	step.BeganAt, step.EndedAt = r.time(), r.time()
 	step.Result = everonce.SavedResult{Kind: everonce.ResultKind(r.byte()), Codec: r.text(), Summary: r.summary()}
-	if r.short || step.State < everonce.StepOpen || step.State > everonce.StepNotDone || step.Result.Kind > everonce.ResultElided {
+	if r.short || !step.Readable() {
 		return step, 0, corrupt(id, "a step can not be read")
 	}
 	if step.Result.Kind != 0 && step.Result.Kind != everonce.ResultElided {

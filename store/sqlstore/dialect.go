@@ -71,7 +71,8 @@ func NewStatements(d Dialect) *Statements {
 		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, ArgBytes)))
 	}
 	if d.OneStatement {
-		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(), w.saveStep(), w.saveStepOnce()
+		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(),
+			w.saveStep("save_step", stepKept+") SELECT 1 FROM touched"), w.saveStep("save_step_once", stepOnce+" RETURNING 1) SELECT 1 FROM written")
 		s.DropOrphans = w.dropOrphans()
 	} else {
 		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep()
@@ -271,34 +272,28 @@ func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touc
 
 const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
 
-// stepKept keeps a step that stands ([transition.StepStands]) as it is.
-const stepKept = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, attempt = excluded.attempt, " +
+// stepKept keeps a step that stands ([transition.StepStands]) as it is: one that can be read, and is done, or has ended in the
+// attempt that comes late to open it.
+const stepKept = stepOver + "NOT (s.state = 2 AND coalesce(s.result_kind, 0) BETWEEN 1 AND 3 OR " +
+	"s.state = 3 AND coalesce(s.result_kind, 0) = 0 AND s.attempt >= excluded.attempt AND excluded.state = 1)"
+
+// stepOnce writes over what is known not to have taken hold yet, and nothing else: with the step commits its effect. One that
+// this very attempt has ended as not done was told so to the work.
+const stepOnce = stepOver + "coalesce(s.result_kind, 0) = 0 AND (s.state = 1 OR s.state = 3 AND s.attempt < excluded.attempt)"
+
+const stepOver = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, attempt = excluded.attempt, " +
 	"result_kind = excluded.result_kind, result_codec = excluded.result_codec, result_data = excluded.result_data, " +
-	"result_summary = excluded.result_summary, ended_at = excluded.ended_at " +
-	"WHERE s.state <> 2 AND (excluded.state <> 1 OR s.state = 1 OR s.attempt < excluded.attempt)"
+	"result_summary = excluded.result_summary, ended_at = excluded.ended_at WHERE "
 
 func (w writer) putStep() *Statement {
 	return w.exec("put_step", 8, stepInsert+
 		"SELECT {1b}, rev, {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, {now}, CASE WHEN {3i} = 1 THEN NULL ELSE {now} END FROM {record} WHERE id = {1b}"+stepKept)
 }
 
-func (w writer) saveStep() *Statement {
-	return w.rows("save_step", 13, "WITH touched AS ("+w.touch()+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
-		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, t.now, CASE WHEN {8i} = 1 THEN NULL ELSE t.now END FROM touched AS t"+stepKept+
-		") SELECT 1 FROM touched")
-}
-
-// saveStepOnce is saveStep that writes nothing where the step stands.
-func (w writer) saveStepOnce() *Statement {
-	st := *w.saveStep()
-	before, found := strings.CutSuffix(st.Text, ") SELECT 1 FROM touched")
-	if !found {
-		panic("sqlstore: the statement that saves a step has changed its end")
-	}
-	// A step that this very attempt has ended as not done was told so to the work: a commit that is late takes no effect.
-	before = strings.Replace(before, "WHERE s.state <> 2 AND", "WHERE s.state <> 2 AND NOT (s.state = 3 AND s.attempt = excluded.attempt) AND", 1)
-	st.Name, st.Text = "save_step_once", before+" RETURNING 1) SELECT 1 FROM written"
-	return &st
+// saveStep writes a step of the attempt that holds the record, as what follows the insert says.
+func (w writer) saveStep(name, over string) *Statement {
+	return w.rows(name, 13, "WITH touched AS ("+w.touch()+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
+		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, t.now, CASE WHEN {8i} = 1 THEN NULL ELSE t.now END FROM touched AS t"+over)
 }
 
 // dropOrphans removes the steps of a record that was gone when it was written anew.

@@ -113,7 +113,7 @@ func FuzzRecord(f *testing.F) {
 		}
 
 		step, err := scanStep(c.stepRow())
-		if legal := state >= int64(everonce.StepOpen) && state <= int64(everonce.StepNotDone) && kind >= 0 && kind <= int64(everonce.ResultElided); legal != (err == nil) {
+		if legal := state >= int64(everonce.StepOpen) && state <= int64(everonce.StepNotDone) && kind >= 0 && kind <= int64(everonce.ResultElided) && (state == int64(everonce.StepDone)) == (kind != 0); legal != (err == nil) {
 			t.Errorf("a step of state %d and kind %d: %+v, %v", state, kind, step, err)
 		} else if !legal && !errors.Is(err, everonce.ErrCorruptRecord) {
 			t.Errorf("a step that is none: %v, want ErrCorruptRecord", err)

@@ -173,7 +173,7 @@ func scanStep(r Row) (s everonce.StepRecord, err error) {
 	}
 	s.State, s.Attempt, s.Result.Kind = everonce.StepState(state), int(attempt), everonce.ResultKind(kind) //nolint:gosec // checked below
 	s.BeganAt, s.EndedAt = at(began), at(ended)
-	if state < int64(everonce.StepOpen) || state > int64(everonce.StepNotDone) || kind < 0 || kind > int64(everonce.ResultElided) {
+	if int64(s.State) != state || int64(s.Result.Kind) != kind || !s.Readable() {
 		return s, fmt.Errorf("%w: step %q has state %d and a result of kind %d", everonce.ErrCorruptRecord, s.Name, state, kind)
 	}
 	return s, nil

@@ -46,6 +46,9 @@ type Harness struct {
 	// UnreadStep makes a step of the record, which has it, one that nobody can read, without a word in its result. Nil where
 	// nothing can do that: Rule18/AStepThatCanNotBeReadIsUnknown proves nothing then, and logs so.
 	UnreadStep func(id everonce.RecordID, name string)
+	// UnreadResult gives the result of such a step another kind, by its number, and changes nothing else: one that there is not, or 0
+	// for none. Nil as above.
+	UnreadResult func(id everonce.RecordID, name string, kind int)
 
 	tx   any                                   // a TxHarness, in RunTx
 	over func(s everonce.Store) everonce.Store // puts a planted bug over a store that a check has made

@@ -2,21 +2,34 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/everonce/everonce"
 )
 
-// checkUnreadStep spoils a step that was done: it is unknown then, whatever its policy, until somebody settles it.
+// checkUnreadStep spoils a step that was done, as a whole, and by the kind of its result alone.
 func checkUnreadStep(e *env) {
 	if e.h.UnreadStep == nil {
 		e.Logf("nothing spoils a step (Harness.UnreadStep is nil)")
+	} else {
+		checkSpoiltStep(e, "the step is spoilt: ", e.h.UnreadStep)
+	}
+	if e.h.UnreadResult == nil {
+		e.Logf("nothing spoils the result of a step (Harness.UnreadResult is nil)")
 		return
 	}
+	for _, kind := range []int{0, int(everonce.ResultElided) + 1} {
+		checkSpoiltStep(e, fmt.Sprintf("its result is of kind %d: ", kind), func(id everonce.RecordID, name string) { e.h.UnreadResult(id, name, kind) })
+	}
+}
+
+// checkSpoiltStep spoils a step that was done: it is unknown then, whatever its policy, until somebody settles it.
+func checkSpoiltStep(e *env, how string, spoil func(id everonce.RecordID, name string)) {
 	told := func(what string, rec everonce.Record) {
 		hook, ok := rec.Step("hook")
 		mail, there := rec.Step("mail")
 		if len(rec.Steps) != 2 || !ok || hook.State != everonce.StepDone || !there || mail.State >= everonce.StepOpen && mail.State <= everonce.StepNotDone {
-			e.Errorf("%s: the steps are told as %+v, want one that is done, and the name of the other", what, rec.Steps)
+			e.Errorf(how+"%s: the steps are told as %+v, want one that is done, and the name of the other", what, rec.Steps)
 		}
 	}
 	for _, done := range []bool{true, false} { // as who settles it says
@@ -24,7 +37,7 @@ func checkUnreadStep(e *env) {
 		a.stepped("mail", everonce.StepDone)
 		a.stepped("hook", everonce.StepDone)
 		a.released(everonce.StateReleased)
-		e.h.UnreadStep(a.req.ID, "mail")
+		spoil(a.req.ID, "mail")
 		told("Get", e.get(a.key()))
 		b := e.claimed(a.taking(everonce.TakeNone))
 		told("a claim", b.rec)
@@ -44,25 +57,25 @@ func checkUnreadStep(e *env) {
 			return res.Value, err
 		}
 		_, err := deliver()
-		e.is("a delivery", err, everonce.ErrOutcomeUnknown)
+		e.is(how+"a delivery", err, everonce.ErrOutcomeUnknown)
 		rec := e.get(a.key())
 		told("after a delivery", rec)
 		if runs != 0 || rec.StateAt(e.now()) != everonce.StateAbandoned || rec.UnknownStep != "mail" {
-			e.Errorf("the step ran %d times, and the record is %v, with %q unknown; want 0, abandoned, and the step", runs, rec.State, rec.UnknownStep)
+			e.Errorf(how+"the step ran %d times, and the record is %v, with %q unknown; want 0, abandoned, and the step", runs, rec.State, rec.UnknownStep)
 		}
 		s, want := everonce.Settlement{Verdict: everonce.SettleDone, Step: "mail", Encoded: []byte("sent"), Codec: "raw"}, "sent"
 		if !done {
 			s, want = everonce.Settlement{Verdict: everonce.SettleNotDone, Step: "mail"}, "sent again"
 		}
-		e.is("Settle of the step", r.Settle(e.ctx, a.key(), s), nil)
+		e.is(how+"Settle of the step", r.Settle(e.ctx, a.key(), s), nil)
 		if got, err := deliver(); got != want || err != nil {
-			e.Errorf("the delivery that follows gets %q, %v; want %q", got, err, want)
+			e.Errorf(how+"the delivery that follows gets %q, %v; want %q", got, err, want)
 		}
 	}
 	a := e.claimed(claimReq(e.key()))
 	a.stepped("mail", everonce.StepDone)
 	a.released(everonce.StateAbandoned)
-	e.h.UnreadStep(a.req.ID, "mail")
-	e.is("Settle of the operation", e.receiver(e.s, everonce.Refuse).Settle(e.ctx, a.key(), everonce.Settlement{Verdict: everonce.SettleDone}), nil)
+	spoil(a.req.ID, "mail")
+	e.is(how+"Settle of the operation", e.receiver(e.s, everonce.Refuse).Settle(e.ctx, a.key(), everonce.Settlement{Verdict: everonce.SettleDone}), nil)
 	e.decided(a.taking(everonce.TakeNone), everonce.DecideReplay)
 }

@@ -78,8 +78,8 @@ func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now ti
 }
 
 // StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and
-// one that ended in an attempt does not open again in the same attempt.
+// one that ended in an attempt does not open again in the same attempt. One that can not be read does not stand.
 func StepStands(old, write *everonce.StepRecord) bool {
-	return old.State == everonce.StepDone ||
-		write.State == everonce.StepOpen && old.State != everonce.StepOpen && old.Attempt >= write.Attempt
+	return old.Readable() && (old.State == everonce.StepDone ||
+		write.State == everonce.StepOpen && old.State == everonce.StepNotDone && old.Attempt >= write.Attempt)
 }

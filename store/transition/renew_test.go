@@ -94,6 +94,30 @@ func TestSaveStep(t *testing.T) {
 	}
 }
 
+// What can not be read stands in nobody's way: who settles it writes over it, and it keeps its place and its beginning.
+func TestSaveStepOverOneThatCanNotBeRead(t *testing.T) {
+	done := everonce.StepRecord{Name: "mail", State: everonce.StepDone, Result: everonce.SavedResult{Kind: everonce.ResultElided}}
+	for _, spoilt := range []everonce.StepRecord{
+		{State: 0},
+		{State: 77},
+		{State: everonce.StepDone},
+		{State: everonce.StepDone, Result: everonce.SavedResult{Kind: everonce.ResultElided + 1}},
+		{State: everonce.StepNotDone, Result: done.Result},
+		{State: everonce.StepOpen, Result: done.Result},
+	} {
+		for _, write := range []everonce.StepRecord{done, {Name: "mail", State: everonce.StepNotDone}, {Name: "mail", State: everonce.StepOpen}} {
+			rec := mustStep(t, claimed(t), everonce.StepRecord{Name: "mail", State: everonce.StepOpen}, t0)
+			rec.Steps[0].State, rec.Steps[0].Result = spoilt.State, spoilt.Result
+			equal(t, "readable before", rec.Steps[0].Readable(), false)
+			got := mustStep(t, rec, write, t0.Add(time.Second)).Steps[0]
+			equal(t, "readable", got.Readable(), true)
+			equal(t, "state", got.State, write.State)
+			equal(t, "result", got.Result, write.Result)
+			equal(t, "BeganAt", got.BeganAt, t0)
+		}
+	}
+}
+
 func TestSaveStepWithoutLease(t *testing.T) {
 	held := claimed(t)
 	req := stepWrite(held, everonce.StepRecord{Name: "mail", State: everonce.StepOpen})
