@@ -79,7 +79,7 @@ type CommitRequest struct {
 	Record *ClaimRequest
 	// Complete is the result to be saved; nil saves none.
 	Complete *CompleteRequest
-	// SaveStep writes a step that is not recorded as done yet, nor as not done by the same attempt, whose work was told so; and
+	// SaveStep writes a step that is new, open, or not done by an earlier attempt (by the same one: its work was told so), and
 	// checks, locks and renews the parent's token as the very last statements. Either refusal is [ErrLeaseLost], and rolls back: a
 	// commit whose answer was lost, and which arrives after it was made again, takes no effect.
 	SaveStep *SaveStepRequest

@@ -243,6 +243,16 @@ func TestTxStatements(t *testing.T) {
 	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}); !errors.Is(err, everonce.ErrLeaseLost) {
 		t.Errorf("the same step again: %v, want ErrLeaseLost", err)
 	}
+	refused := step
+	refused.Step = everonce.StepRecord{Name: "refused", State: everonce.StepNotDone, Attempt: 1}
+	_, err = s.SaveStep(ctx, refused)
+	noErr(t, err)
+	refused.Step.State, refused.Step.Result = everonce.StepDone, step.Step.Result
+	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &refused}); !errors.Is(err, everonce.ErrLeaseLost) {
+		t.Errorf("a step that this attempt has ended as not done: %v, want ErrLeaseLost", err)
+	}
+	refused.Step.Attempt = 2
+	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &refused}))
 	step.Step.Name, step.Token = "mail", step.Token+1
 	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}); !errors.Is(err, everonce.ErrLeaseLost) {
 		t.Errorf("a step under another token: %v, want ErrLeaseLost", err)

@@ -189,13 +189,19 @@ func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error 
 	return failed(ctx, "save step", h.within(ctx, func(ctx context.Context) error {
 		return h.change(ctx, &step.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
 			if rec != nil {
-				if old, ok := rec.Step(step.Step.Name); ok && old.State == everonce.StepDone {
+				if old, ok := rec.Step(step.Step.Name); ok && !pending(&old, step.Step.Attempt) {
 					return nil, everonce.ErrLeaseLost
 				}
 			}
 			return saveStep(rec, step, now)
 		})
 	}))
+}
+
+// pending reports whether a step is known not to have taken hold yet, and its attempt was not told that it failed: with the step
+// commits its effect.
+func pending(old *everonce.StepRecord, attempt int) bool {
+	return old.State == everonce.StepOpen || old.State == everonce.StepNotDone && old.Attempt < attempt
 }
 
 func (h *txHandle) Rollback(context.Context) error {

@@ -160,7 +160,7 @@ func TestStatementsPerCall(t *testing.T) {
 		{"Do, new key", func() { do("a") }, "claim complete"},
 		{"Do, replay", func() { do("a") }, "claim read"},
 		{"Do with a step", func() { step("b") }, "claim save_step put_step save_step put_step complete"},
-		{"Do with a StepTx", func() { stepTx("c") }, "claim begin+ commit+save_step commit+put_step commit+ complete"},
+		{"Do with a StepTx", func() { stepTx("c") }, "claim begin+ commit+save_step commit+put_step_once commit+ complete"},
 		{"Transact, new key", func() { transact("d") }, "begin+ begin+probe commit+finish commit+"},
 		{"Transact, replay", func() { transact("d") }, "begin+ begin+probe read rollback"},
 		{"Transact optimistic, new key", func() { transact("e", everonce.Optimistic()) }, "reader:probe begin+ commit+finish commit+"},

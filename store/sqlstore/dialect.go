@@ -75,7 +75,8 @@ func NewStatements(d Dialect) *Statements {
 			w.saveStep("save_step", stepKept+") SELECT 1 FROM touched"), w.saveStep("save_step_once", stepOnce+" RETURNING 1) SELECT 1 FROM written")
 		s.DropOrphans = w.dropOrphans()
 	} else {
-		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep()
+		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep("put_step", stepKept)
+		s.PutStepOnce = w.putStep("put_step_once", stepOnce)
 		s.DropSteps = w.exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
 		s.DropOrphans = w.dropOrphans()
 	}
@@ -285,9 +286,9 @@ const stepOver = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, 
 	"result_kind = excluded.result_kind, result_codec = excluded.result_codec, result_data = excluded.result_data, " +
 	"result_summary = excluded.result_summary, ended_at = excluded.ended_at WHERE "
 
-func (w writer) putStep() *Statement {
-	return w.exec("put_step", 8, stepInsert+
-		"SELECT {1b}, rev, {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, {now}, CASE WHEN {3i} = 1 THEN NULL ELSE {now} END FROM {record} WHERE id = {1b}"+stepKept)
+func (w writer) putStep(name, over string) *Statement {
+	return w.exec(name, 8, stepInsert+
+		"SELECT {1b}, rev, {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, {now}, CASE WHEN {3i} = 1 THEN NULL ELSE {now} END FROM {record} WHERE id = {1b}"+over)
 }
 
 // saveStep writes a step of the attempt that holds the record, as what follows the insert says.

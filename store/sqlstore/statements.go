@@ -61,7 +61,7 @@ type Statements struct {
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *Statement
-	// SaveStepOnce is SaveStep that affects no row where the step stands. Nil where Traits.OneStatement is not set.
+	// SaveStepOnce is SaveStep that affects no row unless the step is new, open, or not done by an earlier attempt. Nil where Traits.OneStatement is not set.
 	SaveStepOnce *Statement
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
@@ -69,6 +69,8 @@ type Statements struct {
 	// PutStep writes a step unless what stands there stands. (now) Nil where Traits.OneStatement is set.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
 	PutStep *Statement
+	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. Nil where Traits.OneStatement is set.
+	PutStepOnce *Statement
 	// Finish writes a completed record, in a transaction, over nothing, over a record that is released or
 	// gone, or over the revision $2. It affects one row or none, and ends in RETURNING 1. (now)
 	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
@@ -120,7 +122,7 @@ type Statements struct {
 func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
-		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
+		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
 		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.ScopeLeft, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}

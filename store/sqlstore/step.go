@@ -13,7 +13,7 @@ func (s *Store[Tx]) SaveStep(ctx context.Context, req everonce.SaveStepRequest) 
 	s.lease.see(req.Lease)
 	return everonce.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c Conn) error {
 		for try := range swapTries {
-			calls := s.saveStepCalls(s.text.SaveStep, &req)
+			calls := s.saveStepCalls(s.text.SaveStep, s.text.PutStep, &req)
 			if err := c.Send(ctx, calls[0]); err != nil {
 				return err
 			}
@@ -35,7 +35,7 @@ func (s *Store[Tx]) SaveStep(ctx context.Context, req everonce.SaveStepRequest) 
 }
 
 // saveStepCalls are the calls that write a step; the first checks the attempt.
-func (s *Store[Tx]) saveStepCalls(save *Statement, req *everonce.SaveStepRequest) []*Call {
+func (s *Store[Tx]) saveStepCalls(save, put *Statement, req *everonce.SaveStepRequest) []*Call {
 	step, total := &req.Step, req.Lifetime.Total().Microseconds()
 	var lease any
 	if req.Lease > 0 {
@@ -46,15 +46,15 @@ func (s *Store[Tx]) saveStepCalls(save *Statement, req *everonce.SaveStepRequest
 		int64(step.State), int64(step.Attempt),
 		number(step.Result.Kind), text(step.Result.Codec), blob(step.Result.Data), blob(step.Result.Summary),
 	}
-	if s.text.PutStep == nil {
+	if put == nil {
 		return []*Call{s.call(save, append(held, result...)...)}
 	}
 	touch := s.call(save, held...)
-	put := &Call{Statement: s.text.PutStep, Args: append([]any{req.ID[:], step.Name}, result...)}
+	written := &Call{Statement: put, Args: append([]any{req.ID[:], step.Name}, result...)}
 	if s.traits.Clock != nil { // one write, one time
-		put.Args = append(put.Args, touch.Args[len(touch.Args)-1])
+		written.Args = append(written.Args, touch.Args[len(touch.Args)-1])
 	}
-	return []*Call{touch, put}
+	return []*Call{touch, written}
 }
 
 // refuseStep says why a step was not written: [errBusyKey] where it could be by now.

@@ -286,9 +286,9 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 		if h.store.text.SaveStepOnce != nil {
 			save = h.store.text.SaveStepOnce
 		}
-		steps := h.store.saveStepCalls(save, req.SaveStep)
+		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
 		step = steps[0]
-		for _, call := range steps { // both must write: a step that stands was committed before
+		for _, call := range steps { // both must write: a step that stands has been told
 			call.Must = true
 		}
 		last = append(last, steps...)

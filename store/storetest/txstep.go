@@ -2,7 +2,7 @@ package storetest
 
 import "github.com/everonce/everonce"
 
-// checkTxStepOnce commits a step once more that is recorded as done already: as the packets of a commit do
+// checkTxStepOnce commits a step once more that is recorded as ended already: as the packets of a commit do
 // that was given up for lost, and made again meanwhile. The attempt is the same, and holds its record: it is
 // the step alone that can refuse, and with it the effect that comes twice.
 func checkTxStepOnce[Tx any](e *txEnv[Tx]) {
@@ -27,6 +27,13 @@ func checkTxStepOnce[Tx any](e *txEnv[Tx]) {
 	a.stepped("mail", everonce.StepDone)
 	e.is("Commit of a step that was saved", commit("mail", "late"), everonce.ErrLeaseLost)
 	e.counted(a.req.Name, 1)
+
+	// So does one that this attempt has ended as not done: its work was told so.
+	a.stepped("refused", everonce.StepNotDone)
+	before = e.get(a.key())
+	e.is("Commit of a step that was not done", commit("refused", "late"), everonce.ErrLeaseLost)
+	e.counted(a.req.Name, 1)
+	e.same("the record", e.get(a.key()), before)
 
 	// What an earlier attempt left open, or not done, is still written.
 	for i, state := range []everonce.StepState{everonce.StepOpen, everonce.StepNotDone} {
