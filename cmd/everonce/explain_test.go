@@ -117,3 +117,17 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 		}
 	}
 }
+
+// A step that can not be read does not run: an operator who is told that nothing of it took hold lets a delivery go on that can not.
+func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, step := range []everonce.StepRecord{{Name: "mail"}, {Name: "mail", State: everonce.StepDone, Attempt: 1}} {
+		x := inspect.Explain(&everonce.Record{
+			State: everonce.StateReleased, Attempt: 1, Format: everonce.FormatVersion, PurgeAt: now.Add(time.Hour), Steps: []everonce.StepRecord{step},
+		}, now)
+		if len(x.Steps) != 1 || x.Steps[0].Outcome != everonce.Unknown.String() || !strings.Contains(x.Steps[0].Why, "can not be read") {
+			t.Errorf("%+v: %+v, want it unknown", step, x.Steps)
+		}
+	}
+}

@@ -202,10 +202,12 @@ func (x *explainer) steps() {
 	for i := range x.rec.Steps {
 		s := &x.rec.Steps[i]
 		a := Answer{Step: s.Name}
-		switch s.State {
-		case everonce.StepDone:
+		switch {
+		case !s.Readable():
+			a.Outcome, a.Why = everonce.Unknown.String(), "how it has ended can not be read: whatever its policy it does not run, and the operation is unknown until somebody settles the step"
+		case s.State == everonce.StepDone:
 			a.Outcome, a.Why = everonce.Replayed.String(), fmt.Sprintf("attempt %d ended it %s; it does not run again, and its saved result is given", s.Attempt, x.at(s.EndedAt))
-		case everonce.StepOpen:
+		case s.State == everonce.StepOpen:
 			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it was not seen to end: by the step's policy it is run again (reexecute), refused (refuse) or asked about (reconcile)", s.Attempt, x.at(s.BeganAt))
 		default:
 			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("in attempt %d nothing of it took hold; it runs", s.Attempt)
