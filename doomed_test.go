@@ -2,20 +2,86 @@ package everonce
 
 import "testing"
 
-// The latest doomed transactions are remembered, each of them, and no more than there is room for.
+// doom enters a transaction, dooms it, and leaves it.
+func (d *doomedSet) doom(tx any, own bool) {
+	o := d.enter(tx, own)
+	o.doomed.Store(true)
+	d.leave(o)
+}
+
+// isDoomed is what a call is told that enters a caller's transaction.
+func (d *doomedSet) isDoomed(tx any) bool {
+	o := d.enter(tx, false)
+	defer d.leave(o)
+	return o.doomed.Load()
+}
+
+// Of callers' transactions that no call is inside of, the latest doomed ones are remembered, each of them, and no more than there
+// is room for. To be asked about does not cost another its place.
 func TestDoomedSet(t *testing.T) {
 	var d doomedSet
-	txs := make([]*int, 2*len(d.txs))
+	txs := make([]*int, 2*len(d.left))
 	for i := range txs {
 		txs[i] = new(int)
-		if d.has(txs[i]) {
-			t.Fatalf("transaction %d is doomed before it was added", i)
+		if d.isDoomed(txs[i]) {
+			t.Fatalf("transaction %d is doomed before it was", i)
 		}
-		d.add(txs[i])
-		for k := max(0, i+1-len(d.txs)); k <= i; k++ {
-			if !d.has(txs[k]) {
+		d.doom(txs[i], false)
+		for k := max(0, i+1-len(d.left)); k <= i; k++ {
+			if !d.isDoomed(txs[k]) {
 				t.Fatalf("transaction %d is forgotten after %d", k, i)
 			}
+		}
+	}
+	latest := txs[len(d.left):]
+	for range d.left {
+		d.isDoomed(latest[0])
+	}
+	for i, tx := range latest {
+		if !d.isDoomed(tx) {
+			t.Fatalf("transaction %d is forgotten because another was asked about", i)
+		}
+	}
+	if d.isDoomed(txs[0]) {
+		t.Error("more is remembered than there is room for")
+	}
+	if len(d.inside) != 0 {
+		t.Errorf("%d transactions are left that nobody is inside of", len(d.inside))
+	}
+}
+
+// While a call is inside of a transaction nothing pushes its mark out, nor does another call take it away by leaving.
+func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
+	for name, own := range map[string]bool{"everonce's": true, "the caller's": false} {
+		t.Run(name, func(t *testing.T) {
+			var d doomedSet
+			tx := new(int)
+			outer := d.enter(tx, own)
+			d.doom(tx, false)
+			for range 2 * len(d.left) {
+				d.doom(new(int), false)
+			}
+			if !outer.doomed.Load() || !d.isDoomed(tx) {
+				t.Error("the mark of a transaction is gone that a call is inside of")
+			}
+			d.leave(outer)
+			if d.isDoomed(tx) == own {
+				t.Errorf("remembered after its end: %v, want that of a caller's alone", !own)
+			}
+			if len(d.inside) != 0 {
+				t.Errorf("%d transactions are left that nobody is inside of", len(d.inside))
+			}
+		})
+	}
+}
+
+// Handles that can not be compared are nobody's in DoTx, and so are never doomed.
+func TestDoomedSetOfWhatCanNotBeTold(t *testing.T) {
+	var d doomedSet
+	for _, tx := range []any{nil, []int{1}, struct{ v any }{[]int{1}}} {
+		d.doom(tx, true)
+		if d.isDoomed(tx) {
+			t.Errorf("%v is doomed", tx)
 		}
 	}
 }

@@ -18,7 +18,8 @@ import (
 //   - A permanent failure is recorded, in the caller's transaction too: Rejected.
 //   - Any other error: Failed, and no record remains. The caller's transaction is alive, and may commit
 //     what else it holds.
-//   - [ErrTxDoomed]: the transaction did not survive. Roll it back; every later DoTx on it refuses. One that everonce
+//   - [ErrTxDoomed]: the transaction did not survive. Roll it back, and run it again with another handle: every later DoTx
+//     with that tx refuses, also where the handle outlives its transaction, as a session of MongoDB does. One that everonce
 //     began is not committed, whatever its work returns.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back, and run the
@@ -54,22 +55,25 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
-	if doomed.has(tx) {
+	open := doomed.enter(tx, false)
+	defer doomed.leave(open)
+	if open.doomed.Load() {
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
 	if err := op.compared(ctx); err != nil { // to bind it here could wait for the caller's transaction
 		return failed[T](err)
 	}
-	j := &joined[Tx]{operation: op, t: t, tx: tx, savepoint: savepointAt(op.place)}
+	j := &joined[Tx]{operation: op, t: t, tx: tx, open: open, savepoint: savepointAt(op.place)}
 	return doTx(ctx, j, work, summarize)
 }
 
 // joined is one DoTx: an operation inside of the caller's transaction.
 type joined[Tx any] struct {
 	operation
-	t  *TxReceiver[Tx]
-	tx Tx
-	h  TxHandle[Tx]
+	t    *TxReceiver[Tx]
+	tx   Tx
+	open *openTx // tx, whether it is doomed
+	h    TxHandle[Tx]
 	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside of DoTx.
 	savepoint string
 }
@@ -123,7 +127,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true
-	if doomed.has(j.tx) { // by a DoTx inside of the work, whatever the work made of it
+	if j.open.doomed.Load() { // by a DoTx inside of the work, whatever the work made of it
 		return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, workErr)
 	}
 
@@ -198,6 +202,6 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 
 // brokenAs marks the caller's transaction as doomed.
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
-	doomed.add(j.tx)
+	j.open.doomed.Store(true)
 	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, cause)
 }

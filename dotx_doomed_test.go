@@ -2,13 +2,14 @@ package everonce_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/everonce/everonce"
 )
 
 // What a DoTx could not undo is not committed by what stands around it, whatever its work makes of the error, and whichever
-// receiver met it (rule 17).
+// receiver met it, through whichever context, and however many others are doomed meanwhile (rule 17).
 func TestADoomedTransactionIsNotCommitted(t *testing.T) {
 	ctx := context.Background()
 	for name, around := range map[string]func(s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error{
@@ -41,27 +42,72 @@ func TestADoomedTransactionIsNotCommitted(t *testing.T) {
 			return err
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newMapStore()
-			x, other := newTxReceiver(t, s, nil), newTxReceiver(t, s, nil)
-			s.on("RollbackTo", 0, refuse(errNet)) // as where there are no savepoints
-			calls := 0
-			err := around(s, x, func(ctx context.Context, tx *mapTx) (int, error) {
-				_, err := everonce.DoTx(ctx, tx, other, keyOf("inner"), within(tx, fail(errWork)))
-				checkErr(t, err, everonce.ErrTxDoomed)
-				calls = len(s.calls)
-				return 1, nil
-			})
-			checkErr(t, err, everonce.ErrTxDoomed)
-			checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
-			for _, c := range s.calls[calls:] {
-				if c.method != "Rollback" && c.method != "Release" {
-					t.Errorf("after it came the call %s", c.method)
-				}
-			}
-			checkEqual(t, "balance", s.row("balance"), 0)
-			checkEqual(t, "record", s.record(keyOf("inner")), everonce.Record{})
-			s.checkIdle(t)
-		})
+		for _, outside := range []bool{false, true} {
+			testDoomed(t, fmt.Sprintf("%s, in its context %v", name, !outside), outside, around)
+		}
 	}
+}
+
+func testDoomed(t *testing.T, name string, outside bool, around func(s *mapStore, x *everonce.TxReceiver[*mapTx], w txWork) error) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		s := newMapStore()
+		x, other := newTxReceiver(t, s, nil), newTxReceiver(t, s, nil)
+		s.on("RollbackTo", 0, refuse(errNet)) // as where there are no savepoints
+		calls := 0
+		err := around(s, x, func(ctx context.Context, tx *mapTx) (int, error) {
+			if outside {
+				ctx = context.Background()
+			}
+			_, err := everonce.DoTx(ctx, tx, other, keyOf("inner"), within(tx, fail(errWork)))
+			checkErr(t, err, everonce.ErrTxDoomed)
+			doomOthers(t, 300)
+			calls = len(s.calls)
+			return 1, nil
+		})
+		checkErr(t, err, everonce.ErrTxDoomed)
+		checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+		for _, c := range s.calls[calls:] {
+			if c.method != "Rollback" && c.method != "Release" {
+				t.Errorf("after it came the call %s", c.method)
+			}
+		}
+		checkEqual(t, "balance", s.row("balance"), 0)
+		checkEqual(t, "record", s.record(keyOf("inner")), everonce.Record{})
+		s.checkIdle(t)
+	})
+}
+
+// doomOthers dooms callers' transactions of another database.
+func doomOthers(t *testing.T, n int) {
+	t.Helper()
+	s := newMapStore()
+	x := newTxReceiver(t, s, nil)
+	s.on("RollbackTo", 0, refuse(errNet))
+	for range n {
+		tx := s.begin()
+		doTx(t, x, tx, keyOf("x"), within(tx, fail(errWork)), everonce.Failed, everonce.ErrTxDoomed)
+		tx.Rollback()
+	}
+}
+
+// A handle that outlives its transactions, as a session of MongoDB does, does not say which of them it is in: once one was doomed
+// DoTx takes it no more, and the whole is run again with another.
+func TestDoTxRefusesADoomedHandle(t *testing.T) {
+	s := newMapStore()
+	x := newTxReceiver(t, s, nil)
+	s.on("RollbackTo", 1, refuse(errNet))
+	tx := s.begin()
+	doTx(t, x, tx, keyOf("x"), within(tx, fail(errWork)), everonce.Failed, everonce.ErrTxDoomed)
+	tx.Rollback()
+	s.mu.Lock()
+	s.beginIn(tx)
+	s.mu.Unlock()
+	doTx(t, x, tx, keyOf("x"), withinNever(t), everonce.Failed, everonce.ErrTxDoomed)
+	tx.Rollback()
+	again := s.begin()
+	doTx(t, x, again, keyOf("x"), within(again, nil), everonce.Executed, nil)
+	checkErr(t, again.Commit(), nil)
+	checkEqual(t, "balance", s.row("balance"), 30)
+	s.checkIdle(t)
 }

@@ -230,8 +230,10 @@ func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work 
 	if a.ctx.parent == nil {
 		a.ctx.parent = ctx
 	}
+	open := doomed.enter(tx, true)
+	defer doomed.leave(open)
 	v, err := work(inside, tx)
-	if err == nil && doomed.has(tx) { // a DoTx in it has left what it could not undo
+	if err == nil && open.doomed.Load() { // a DoTx in it has left what it could not undo
 		err = a.fail(Failed, ErrTxDoomed, nil)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {

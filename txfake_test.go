@@ -219,12 +219,18 @@ func (s *mapStore) ClassifyTx(err error) everonce.TxErrorClass {
 func (s *mapStore) begin() *mapTx {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	tx := new(mapTx)
+	s.beginIn(tx)
+	return tx
+}
+
+// beginIn begins a transaction in a handle, as one is that outlives its transactions. The store is locked.
+func (s *mapStore) beginIn(tx *mapTx) {
 	s.begun++
-	tx := &mapTx{s: s, seen: map[string]int{}, written: written{
+	*tx = mapTx{s: s, seen: map[string]int{}, written: written{
 		records: map[everonce.RecordID]everonce.Record{}, rows: map[string]int{}, locks: map[everonce.RecordID]bool{},
 	}}
 	s.open = append(s.open, tx)
-	return tx
 }
 
 func (s *mapStore) Begin(ctx context.Context, req everonce.BeginRequest) (h everonce.TxHandle[*mapTx], res everonce.ClaimResult, err error) {

@@ -79,15 +79,31 @@ func TestDoTxAnErrorDoomsTheTransaction(t *testing.T) {
 	s := newTxStore(t, database(t), newCollection(t))
 	r, err := everonce.NewTxReceiver(s, nil)
 	noErr(t, err)
-	session, err := database(t).Client().StartSession()
-	noErr(t, err)
-	defer session.EndSession(t.Context())
-	noErr(t, session.StartTransaction())
-	_, err = everonce.DoTx(t.Context(), session, r, everonce.Key{Scope: "orders", ID: "7"}, func(context.Context) (string, error) { return "", errors.New("no") })
-	if !errors.Is(err, everonce.ErrTxDoomed) {
+	begin := func() *mongo.Session {
+		session, err := database(t).Client().StartSession()
+		noErr(t, err)
+		t.Cleanup(func() { session.EndSession(context.Background()) })
+		noErr(t, session.StartTransaction())
+		return session
+	}
+	do := func(session *mongo.Session, end error) error {
+		_, err := everonce.DoTx(t.Context(), session, r, everonce.Key{Scope: "orders", ID: "7"}, func(context.Context) (string, error) { return "", end })
+		return err
+	}
+	session := begin()
+	if err := do(session, errors.New("no")); !errors.Is(err, everonce.ErrTxDoomed) {
 		t.Errorf("%v, want ErrTxDoomed", err)
 	}
 	noErr(t, session.AbortTransaction(t.Context()))
+	// The session says nothing of its being in another transaction.
+	noErr(t, session.StartTransaction())
+	if err := do(session, nil); !errors.Is(err, everonce.ErrTxDoomed) {
+		t.Errorf("another transaction of the session: %v, want ErrTxDoomed", err)
+	}
+	noErr(t, session.AbortTransaction(t.Context()))
+	again := begin()
+	noErr(t, do(again, nil))
+	noErr(t, again.CommitTransaction(t.Context()))
 }
 
 // A server without transactions is refused at the start, and not at the first commit.

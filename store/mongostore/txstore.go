@@ -30,6 +30,10 @@ var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 // caller, the second is refused when it completes, with its work to be rolled back. [everonce.Transact] is not concerned: its
 // claim is a write, which the server lets one transaction have.
 //
+// A session outlives its transactions, and does not tell which of them it is in. So DoTx refuses a session for good in which one was
+// doomed: run the whole again on a new session. Within [mongo.Session.WithTransaction] that is after it has returned, as it runs
+// its callback again on the same session. [everonce.TxReceiver.InTx] has a session of its own for each run.
+//
 // A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that has ended. The server ends a transaction after a
 // minute, if its transactionLifetimeLimitSeconds does not say otherwise, whatever the receiver's TxTimeout.
 type TxStore struct {
