@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,6 +100,36 @@ func TestBatchAtAStoreThatHangs(t *testing.T) {
 		})
 		checkEqual(b, "outcomes", outcomes(b.transact(context.Background(), items("a", "b"))), "[executed executed]")
 	})
+}
+
+// A record that can not be read, or that a newer version has written, while versions change, is one item's answer, and not its neighbours'.
+func TestBatchWithARecordThatIsRefused(t *testing.T) {
+	for _, bad := range []error{everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
+		batches(t, everonce.Options{}, func(b *batchTest) {
+			refused := keyOf("c").RecordID()
+			b.s.on("tx.Claim", 0, func(_ context.Context, call func() error) error {
+				if reqs := requests[everonce.ClaimRequest](&b.s.faults, "tx.Claim"); reqs[len(reqs)-1].ID == refused {
+					return bad
+				}
+				return call()
+			})
+			b.s.on("tx.ClaimAll", 0, func(_ context.Context, call func() error) error {
+				reqs := requests[[]everonce.ClaimRequest](&b.s.faults, "tx.ClaimAll")
+				if slices.ContainsFunc(reqs[len(reqs)-1], func(req everonce.ClaimRequest) bool { return req.ID == refused }) {
+					return bad
+				}
+				return call()
+			})
+			res := b.transact(context.Background(), items("a", "b", "c", "d"))
+			checkEqual(b, "outcomes", outcomes(res), "[executed executed store_failed executed]")
+			checkErr(b, res[2].Err, bad)
+			checkErr(b, res[2].Err, everonce.ErrStore)
+			for _, name := range []string{"a", "b", "d"} {
+				checkEqual(b, "row "+name, b.row(name), 1)
+			}
+			checkEqual(b, "row c", b.row("c"), 0)
+		})
+	}
 }
 
 // Waiters of a key that a batch has are woken by its commit.

@@ -209,7 +209,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		g.fail(Failed, context.Cause(ctx), err)
 		return nil
-	case errors.Is(err, ErrCorruptRecord): // one of them
+	case errors.Is(err, ErrCorruptRecord), errors.Is(err, ErrNewerRecord): // one of them
 		return &errSplit{err}
 	case !isFinal(err) && g.t.txs.ClassifyTx(err) == TxErrorRetry:
 		return &errAgain{err}
