@@ -37,8 +37,8 @@ type Result[T any] struct {
 //     one, that is what Do returns: the answer of the attempt that lost is dropped.
 //   - [ErrStore]: the store failed before the work was called; or the work's own error, which is wrapped too, could
 //     not be recorded.
-//   - The context's cause, Failed: ctx ended before the work was called. While it waited for another attempt it is
-//     [ErrInProgress], with the cause.
+//   - The context's cause, Failed: ctx ended before the work was called, or the lease did ([ErrLeaseLost]), while a reconciler found
+//     out that nothing had happened. While it waited for another attempt it is [ErrInProgress], with the cause.
 //   - [ErrInvalidKey], [ErrInvalidArgument], [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
 // Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec, EffectsInSteps,
@@ -129,7 +129,10 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 		verdict, err := ask(&a.ctx, a.abandoned(""))
 		asking = false
 		if err == nil && verdict.kind == verdictNotHappened && a.ctx.Err() != nil { // the work is not called with a context that is over
-			err = context.Cause(&a.ctx)
+			returned = true
+			res, err := conclude[T](a, endedNotDone, verdict.value, a.fail(Failed, context.Cause(&a.ctx), nil), nil)
+			res.Attempt = 0 // as where the context ends before the claim
+			return res, err
 		}
 		if err != nil || verdict.kind != verdictNotHappened {
 			returned = true

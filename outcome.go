@@ -13,7 +13,7 @@ const (
 	// Rejected: a permanent failure, saved now or earlier.
 	Rejected
 	// Failed: there is no result, and the key may be tried again: nothing took hold, or the policy is [Reexecute], or the
-	// context ended before the work was called.
+	// context, or the lease, ended before the work was called.
 	Failed
 	// InProgress: another attempt runs.
 	InProgress

@@ -11,7 +11,7 @@ import (
 )
 
 // An answer that comes when the lease is lost, or the caller has gone, does not call the work: another attempt may be at it, and
-// what is called with a context that is over tells nobody what it has done.
+// what is called with a context that is over tells nobody what it has done. It proves that nothing took hold: the next delivery does it.
 func TestReconcilerThatAnswersTooLate(t *testing.T) {
 	late := func(s *faultStore) asks {
 		return func(context.Context, everonce.Abandoned) (verdict, error) {
@@ -20,7 +20,12 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 			return everonce.NotHappened[string](), nil
 		}
 	}
-	found := answer(everonce.Happened("found"), nil)
+	released := func(t *testing.T, s *faultStore, why string) {
+		t.Helper()
+		rec := s.record(t, keyOf("x"))
+		checkEqual(t, "State", rec.State, everonce.StateReleased)
+		checkEqual(t, "LastError", rec.LastError, why)
+	}
 	start := func(t *testing.T) (*faultStore, *everonce.Receiver) {
 		t.Helper()
 		s := newFaultStore()
@@ -31,9 +36,10 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 	t.Run("the lease is over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, r := start(t)
-			_, err := do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown, everonce.WithReconcile(late(s)))
-			checkErr(t, err, everonce.ErrLeaseLost)
-			do(t, r, keyOf("x"), never(t), everonce.Executed, nil, found)
+			res, _ := do(t, r, keyOf("x"), never(t), everonce.Failed, everonce.ErrLeaseLost, everonce.WithReconcile(late(s)))
+			checkEqual(t, "Attempt", res.Attempt, 0)
+			released(t, s, "lease_lost")
+			do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil, askNever(t))
 		})
 	})
 	t.Run("another has it", func(t *testing.T) {
@@ -50,15 +56,17 @@ func TestReconcilerThatAnswersTooLate(t *testing.T) {
 		})
 	})
 	t.Run("the caller has gone", func(t *testing.T) {
-		_, r := start(t)
+		s, r := start(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		res, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithReconcile(func(context.Context, everonce.Abandoned) (verdict, error) {
 			cancel()
 			return everonce.NotHappened[string](), nil
 		}))
-		checkOutcome(t, res, err, everonce.Unknown, everonce.ErrOutcomeUnknown)
-		checkErr(t, err, context.Canceled)
-		do(t, r, keyOf("x"), never(t), everonce.Executed, nil, found)
+		checkOutcome(t, res, err, everonce.Failed, context.Canceled)
+		checkEqual(t, "Outcome of the error", asError(t, err).Outcome, everonce.Failed)
+		checkEqual(t, "Attempt", res.Attempt, 0)
+		released(t, s, "canceled")
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil, askNever(t))
 	})
 	// What did happen is recorded, whoever is still there, with what is kept of it.
 	t.Run("it happened", func(t *testing.T) {
