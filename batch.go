@@ -254,7 +254,7 @@ func (b *batch[T, Tx]) answerSeconds(ctx context.Context) {
 			continue
 		}
 		res, err := b.second(&b.ops[i], first)
-		if res.Outcome == Elided && b.results[first].Outcome == Replayed { // the record has it, and it can not be encoded again
+		if b.results[first].Outcome == Replayed && res.Outcome != Replayed && res.Outcome != Mismatch { // the record has it, and it did not go through a codec again
 			b.alone(ctx, i)
 			continue
 		}

@@ -2,6 +2,8 @@ package everonce_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -31,6 +33,31 @@ func TestBatchSecondHasAValueOfItsOwn(t *testing.T) {
 					v[0] = "changed"
 				}
 			}
+		}
+	})
+}
+
+// oneWay is a codec that can not read what it has written.
+type oneWay struct{}
+
+func (oneWay) Name() string                  { return "oneway" }
+func (oneWay) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
+func (oneWay) Unmarshal([]byte, any) error   { return errors.New("this can not be read") }
+
+// What another codec has recorded is replayed to both of a key that is in a batch twice, though the receiver's own can not read it back.
+func TestBatchSecondOfWhatAnotherCodecWrote(t *testing.T) {
+	batches(t, everonce.Options{}, func(b *batchTest) {
+		var store everonce.TxStore[*mapTx] = b.s
+		b.transact(context.Background(), items("a"))
+		for range 2 {
+			x := newTxReceiver(b, store, &everonce.Options{Codec: oneWay{}})
+			res, err := everonce.TransactBatch(context.Background(), x, items("a", "b", "a"), everonce.EachItem(func(context.Context, *mapTx, int) (int, error) { return 7, nil }))
+			checkErr(b, err, nil)
+			for _, i := range []int{0, 2} {
+				checkOutcome(b, res[i].Result, res[i].Err, everonce.Replayed, nil)
+				checkEqual(b, "value", res[i].Value, 1)
+			}
+			store = batchStore{b.s}
 		}
 	})
 }
