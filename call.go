@@ -57,7 +57,7 @@ const (
 
 var optionNames = [...]string{
 	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec", "Unobserved",
-	"what was prepared, behind another option,",
+	"what was prepared, anywhere but first among an operation's options,",
 }
 
 func (s optionSet) String() string {

@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,11 @@ func TestPrepare(t *testing.T) {
 	} {
 		if err := call(); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
+		}
+	}
+	for name, opts := range map[string][]everonce.CallOption{"first": {prepared}, "second": {everonce.Wait(time.Second), prepared}} {
+		if _, err := r.Prepare(opts...); !strings.Contains(err.Error(), "what was prepared, anywhere but first among an operation's options, can not be used") {
+			t.Errorf("what was prepared, %s in Prepare: %v", name, err)
 		}
 	}
 }
