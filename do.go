@@ -128,7 +128,7 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 		asking = true
 		verdict, err := ask(&a.ctx, a.abandoned(""))
 		asking = false
-		if err == nil && verdict.kind == verdictNotHappened && a.ctx.Err() != nil { // the work is not called with a context that is over
+		if err == nil && verdict.kind == verdictNotHappened && (a.lapsed() || a.ctx.Err() != nil) { // the work is not called with a context that is over
 			returned = true
 			res, err := conclude[T](a, endedNotDone, verdict.value, a.fail(Failed, context.Cause(&a.ctx), nil), nil)
 			res.Attempt = 0 // as where the context ends before the claim

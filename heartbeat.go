@@ -95,6 +95,18 @@ func (a *Attempt) expire() {
 	a.lose()
 }
 
+// lapsed is [Attempt.Lost] at this moment: a process that was stopped learns of its timers in any order, and may hear an answer
+// before it is told that the lease has ended.
+func (a *Attempt) lapsed() bool {
+	b := &a.beat
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.lost && b.left(a.call.lease) <= 0 {
+		a.lose()
+	}
+	return b.lost
+}
+
 // lose tells the work that another may hold the record. The heartbeat is locked.
 func (a *Attempt) lose() {
 	a.beat.lost = true

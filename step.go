@@ -82,7 +82,7 @@ func (s *stepRun) begin() error {
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return s.leaseLost()
-	case err == nil && !s.a.Lost():
+	case err == nil && !s.a.lapsed():
 		s.a.knownSteps().open(s.name, s.call.policy)
 		return nil
 	}

@@ -124,3 +124,37 @@ func TestStepIsNotBegunAfterTheLease(t *testing.T) {
 		}, everonce.Executed, nil)
 	})
 }
+
+// An answer that comes at the very end of the lease comes too late, whichever the process hears of first: the answer, or its timer. In
+// a bubble that is by chance.
+func TestNothingIsBegunAtTheEndOfTheLease(t *testing.T) {
+	const lease = 3 * time.Second
+	for range 32 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaultStore()
+			r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: lease, StoreTimeout: time.Hour})
+			s.on("Renew", 0, refuse(errNet))
+			s.on("SaveStep", 1, func(_ context.Context, call func() error) error {
+				err := call()
+				time.Sleep(lease)
+				return err
+			})
+			inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+				_, err := everonce.Step(ctx, a, "s", stepNever(t))
+				checkErr(t, err, everonce.ErrLeaseLost)
+				checkEqual(t, "Lost", a.Lost(), true)
+				checkErr(t, context.Cause(ctx), everonce.ErrLeaseLost)
+			})
+		})
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaultStore()
+			r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{Lease: lease})
+			leaveUnknown(t, r, keyOf("x"))
+			s.on("Renew", 0, refuse(errNet))
+			do(t, r, keyOf("x"), never(t), everonce.Failed, everonce.ErrLeaseLost, everonce.WithReconcile(func(context.Context, everonce.Abandoned) (verdict, error) {
+				time.Sleep(lease)
+				return everonce.NotHappened[string](), nil
+			}))
+		})
+	}
+}
