@@ -160,30 +160,21 @@ func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, Fingerprint
 	if err != nil {
 		return nil, Fingerprint{}, err
 	}
-	if f, rest := soleFingerprint(opts); len(rest) == 0 {
-		given := base.given
-		if len(opts) > 0 {
-			given |= optFingerprint
+	switch len(opts) {
+	case 0:
+		return base, Fingerprint{}, base.given.within(allowed)
+	case 1:
+		if f, ok := fingerprintIn(opts[0]); ok {
+			if err := (base.given | optFingerprint).within(allowed); err != nil {
+				return nil, f, err
+			}
+			return base, f, f.validate()
 		}
-		if err := given.within(allowed); err != nil {
-			return nil, f, err
-		}
-		return base, f, f.validate()
 	}
 	c := new(call)
 	*c = *base
 	f, err := c.apply(opts, allowed)
 	return c, f, err
-}
-
-// soleFingerprint returns the Fingerprint that is the only option, or the options.
-func soleFingerprint(opts []CallOption) (f Fingerprint, rest []CallOption) {
-	if len(opts) == 1 {
-		if f, ok := fingerprintIn(opts[0]); ok {
-			return f, nil
-		}
-	}
-	return f, opts
 }
 
 func fingerprintIn(o CallOption) (f Fingerprint, ok bool) {
