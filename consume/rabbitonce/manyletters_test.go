@@ -15,45 +15,23 @@ import (
 // counted is a way to the broker that counts how often something is said to it.
 func counted(t *testing.T, brokerURL string) (url string, said *atomic.Int64) {
 	t.Helper()
-	uri, err := amqp.ParseURI(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	broker := net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of the test
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() }) //nolint:errcheck // of the test
 	said = &atomic.Int64{}
-	go func() {
+	pipe := func(to, from net.Conn, said *atomic.Int64) {
+		defer to.Close() //nolint:errcheck // the other way ends by it
+		part := make([]byte, 64<<10)
 		for {
-			near, err := listener.Accept()
-			if err != nil {
+			n, err := from.Read(part)
+			said.Add(1)
+			if _, failed := to.Write(part[:n]); failed != nil || err != nil {
 				return
 			}
-			far, err := net.Dial("tcp", broker) //nolint:noctx // of the test
-			if err != nil {
-				near.Close() //nolint:errcheck // the test fails by it
-				continue
-			}
-			pipe := func(to, from net.Conn, said *atomic.Int64) {
-				defer to.Close() //nolint:errcheck // the other way ends by it
-				part := make([]byte, 64<<10)
-				for {
-					n, err := from.Read(part)
-					said.Add(1)
-					if _, failed := to.Write(part[:n]); failed != nil || err != nil {
-						return
-					}
-				}
-			}
-			go pipe(far, near, said)
-			go pipe(near, far, &atomic.Int64{})
 		}
-	}()
-	uri.Host, uri.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
-	return uri.String(), said
+	}
+	url = relay(t, brokerURL, func(near, far net.Conn) {
+		go pipe(far, near, said)
+		go pipe(near, far, &atomic.Int64{})
+	})
+	return url, said
 }
 
 // What is said to the broker for a letter is waited for, and a write to its disk: a look at many asks for many at a time, and sees

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"runtime"
@@ -12,8 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -34,42 +31,20 @@ type line struct {
 
 func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *line {
 	t.Helper()
-	uri, err := amqp.ParseURI(brokerURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	broker := net.JoinHostPort(uri.Host, fmt.Sprint(uri.Port))
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of the test
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })                                //nolint:errcheck // of the test
-	uri.Host, uri.Port = "127.0.0.1", listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is one
-	l := &line{url: uri.String(), publishing: publishing}
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", broker) //nolint:noctx // of the test
-			if err != nil {
-				near.Close() //nolint:errcheck // the test fails by it
-				continue
-			}
-			l.open.Add(1)
-			go func() {
-				defer near.Close() //nolint:errcheck // the other way ends by it
-				io.Copy(near, far) //nolint:errcheck // as it ends
-			}()
-			go func() {
-				defer l.open.Add(-1)
-				defer far.Close()  //nolint:errcheck // as above
-				defer near.Close() //nolint:errcheck // as above
-				l.say(far, near)
-			}()
-		}
-	}()
+	l := &line{publishing: publishing}
+	l.url = relay(t, brokerURL, func(near, far net.Conn) {
+		l.open.Add(1)
+		go func() {
+			defer near.Close() //nolint:errcheck // the other way ends by it
+			io.Copy(near, far) //nolint:errcheck // as it ends
+		}()
+		go func() {
+			defer l.open.Add(-1)
+			defer far.Close()  //nolint:errcheck // as above
+			defer near.Close() //nolint:errcheck // as above
+			l.say(far, near)
+		}()
+	})
 	return l
 }
 
