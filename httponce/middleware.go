@@ -36,10 +36,10 @@ func Middleware(recv *everonce.Receiver, principal Principal, opts *Options) (fu
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkReconcile(recv.Policy()); err != nil {
+	if err := s.prepare(recv); err != nil {
 		return nil, err
 	}
-	if err := s.prepare(recv); err != nil {
+	if err := s.checkReconcile(recv.Policy()); err != nil {
 		return nil, err
 	}
 	size := pieceSizeOf(recv)

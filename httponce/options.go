@@ -273,9 +273,6 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if err := r.checkNumbers(); err != nil {
 		return nil, err
 	}
-	if err := r.checkPolicy(); err != nil {
-		return nil, err
-	}
 	var err error
 	if rt.save, err = r.Save.checked(); err != nil {
 		return nil, err
@@ -296,12 +293,6 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	return rt, nil
 }
 
-// The core's bounds of a lease, which it checks at every call.
-const (
-	minLease    = time.Millisecond
-	maxDuration = 100 * 365 * 24 * time.Hour
-)
-
 func (r *Route) checkNumbers() error {
 	for _, n := range [...]struct {
 		option string
@@ -310,7 +301,6 @@ func (r *Route) checkNumbers() error {
 	}{
 		{"Wait", int64(r.Wait), r.Wait},
 		{"AnswerWithin", int64(r.AnswerWithin), r.AnswerWithin},
-		{"Lease", int64(r.Lease), r.Lease},
 		{"MaxBody", r.MaxBody, r.MaxBody},
 		{"MaxAnswer", r.MaxAnswer, r.MaxAnswer},
 	} {
@@ -318,45 +308,20 @@ func (r *Route) checkNumbers() error {
 			return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, n.option, n.shown)
 		}
 	}
-	if r.Lease != 0 && (r.Lease < minLease || r.Lease > maxDuration) {
-		return fmt.Errorf("%w: the Lease is %v, the least is %v, the most %v", everonce.ErrInvalidArgument, r.Lease, minLease, maxDuration)
-	}
 	if r.Lifetime == (everonce.Lifetime{}) { // the receiver's
 		return nil
 	}
 	return r.Lifetime.Validate()
 }
 
-func (r *Route) checkPolicy() error {
-	switch r.Policy {
-	case 0: // the receiver's: see checkReconcile
-	case everonce.Reexecute, everonce.Refuse:
-		if r.Reconcile != nil {
-			return fmt.Errorf("%w: Reconcile is never asked where the Policy is %v", everonce.ErrInvalidArgument, r.Policy)
-		}
-	case everonce.Reconcile:
-		if r.Reconcile == nil {
-			return fmt.Errorf("%w: the Policy %v needs Reconcile: the question to ask", everonce.ErrInvalidArgument, r.Policy)
-		}
-	default:
-		return fmt.Errorf("%w: Policy %d is none", everonce.ErrInvalidArgument, r.Policy)
-	}
-	return nil
-}
-
-// checkReconcile refuses routes that leave the policy to the receiver and do not go with it.
+// checkReconcile refuses routes whose policy needs a question that is missing, or never asks the one that there is.
 func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	for _, rt := range s.routes {
-		var err error
-		switch {
-		case rt.Policy != 0:
-		case receivers == everonce.Reconcile && rt.Reconcile == nil:
-			err = fmt.Errorf("%w: the receiver's policy is %v, which needs Reconcile: the question to ask", everonce.ErrInvalidArgument, receivers)
-		case receivers != everonce.Reconcile && rt.Reconcile != nil:
-			err = fmt.Errorf("%w: Reconcile is never asked where the receiver's policy is %v and Policy is not set", everonce.ErrInvalidArgument, receivers)
-		}
-		if err != nil {
-			return rt.in(err)
+		switch policy := orDefault(rt.Policy, receivers); {
+		case policy == everonce.Reconcile && rt.Reconcile == nil:
+			return rt.in(fmt.Errorf("%w: the policy %v needs Reconcile: the question to ask", everonce.ErrInvalidArgument, policy))
+		case policy != everonce.Reconcile && rt.Reconcile != nil:
+			return rt.in(fmt.Errorf("%w: Reconcile is never asked where the policy is %v", everonce.ErrInvalidArgument, policy))
 		}
 	}
 	return nil
@@ -367,7 +332,7 @@ type preparer interface {
 	Prepare(opts ...everonce.CallOption) (everonce.CallOption, error)
 }
 
-// prepare puts together what is the same for all calls of the core.
+// prepare puts together what is the same for all calls of the core, which checks its options.
 func (s *settings) prepare(recv preparer) (err error) {
 	for _, rt := range s.routes {
 		if rt.call, err = recv.Prepare(rt.callOptions()...); err != nil {

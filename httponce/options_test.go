@@ -20,33 +20,26 @@ func ask(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error) 
 func TestBadOptions(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for want, r := range map[string]Route{
-		`Methods: "" is no method`:         {Methods: []string{""}},
-		`Methods: "post" is no method`:     {Methods: []string{"POST", "post"}},
-		`Methods: "A B" is no method`:      {Methods: []string{"A B"}},
-		`AAA" is no method`:                {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
-		`Save["201"] is no Ending`:         {Save: Save{"201": 0}},
-		`Save["4xx"] is no Ending`:         {Save: Save{"4xx": 4}},
-		`Save has "6xx"`:                   {Save: Save{"6xx": Saved}},
-		`Fingerprint.Headers`:              {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
-		`Fingerprint.JSONOnly`:             {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
-		`"a b"`:                            {Header: HeaderPolicy{Allow: []string{"a b"}}},
-		`"c d"`:                            {Header: HeaderPolicy{Deny: []string{"c d"}}},
-		`Remember (-1ns, 0s)`:              {Lifetime: everonce.Lifetime{Retention: -1}},
-		`Remember (1ns, -1ns)`:             {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
-		`a positive Retention`:             {Lifetime: everonce.Lifetime{Remember: time.Hour}},
-		`a Lifetime's Retention and`:       {Lifetime: everonce.Lifetime{Retention: century + 1}},
-		`Lease is negative (-1ns)`:         {Lease: -1},
-		`the Lease is 1µs`:                 {Lease: time.Microsecond},
-		`the Lease is 8760`:                {Lease: century + 1},
-		`Wait is negative (-1s)`:           {Wait: -time.Second},
-		`AnswerWithin is negative`:         {AnswerWithin: -1},
-		`MaxBody is negative (-1)`:         {MaxBody: -1},
-		`MaxAnswer is negative (-1)`:       {MaxAnswer: -1},
-		`Policy 4 is none`:                 {Policy: 4},
-		`reconcile needs Reconcile`:        {Policy: everonce.Reconcile},
-		`asked where the Policy is refuse`: {Policy: everonce.Refuse, Reconcile: ask},
-		`asked where the Policy is reexec`: {Policy: everonce.Reexecute, Reconcile: ask},
-		`KeyRule says what CheckKey`:       {KeyRule: "a UUID"},
+		`Methods: "" is no method`:     {Methods: []string{""}},
+		`Methods: "post" is no method`: {Methods: []string{"POST", "post"}},
+		`Methods: "A B" is no method`:  {Methods: []string{"A B"}},
+		`AAA" is no method`:            {Methods: []string{strings.Repeat("A", maxMethodPart+1)}},
+		`Save["201"] is no Ending`:     {Save: Save{"201": 0}},
+		`Save["4xx"] is no Ending`:     {Save: Save{"4xx": 4}},
+		`Save has "6xx"`:               {Save: Save{"6xx": Saved}},
+		`Fingerprint.Headers`:          {Fingerprint: Fingerprint{Headers: []string{"a b"}}},
+		`Fingerprint.JSONOnly`:         {Fingerprint: Fingerprint{JSONOnly: []string{"a"}}},
+		`"a b"`:                        {Header: HeaderPolicy{Allow: []string{"a b"}}},
+		`"c d"`:                        {Header: HeaderPolicy{Deny: []string{"c d"}}},
+		`Remember (-1ns, 0s)`:          {Lifetime: everonce.Lifetime{Retention: -1}},
+		`Remember (1ns, -1ns)`:         {Lifetime: everonce.Lifetime{Retention: 1, Remember: -1}},
+		`a positive Retention`:         {Lifetime: everonce.Lifetime{Remember: time.Hour}},
+		`a Lifetime's Retention and`:   {Lifetime: everonce.Lifetime{Retention: century + 1}},
+		`Wait is negative (-1s)`:       {Wait: -time.Second},
+		`AnswerWithin is negative`:     {AnswerWithin: -1},
+		`MaxBody is negative (-1)`:     {MaxBody: -1},
+		`MaxAnswer is negative (-1)`:   {MaxAnswer: -1},
+		`KeyRule says what CheckKey`:   {KeyRule: "a UUID"},
 	} {
 		for in, opts := range map[string]*Options{
 			"":                            {Route: r},
@@ -82,6 +75,34 @@ func TestBadOptions(t *testing.T) {
 		_, err := opts.settings()
 		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// The same goes for the options that are the core's, and for a policy and a question that do not go together.
+func TestBadOptionsOfTheCore(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, r := range map[string]Route{
+		`the lease is -1ns, the least is 1ms`: {Lease: -1},
+		`the lease is 1µs`:                    {Lease: time.Microsecond},
+		`the lease is 8760`:                   {Lease: century + 1},
+		`choose a policy`:                     {Policy: 4},
+		`reconcile needs Reconcile`:           {Policy: everonce.Reconcile},
+		`asked where the policy is refuse`:    {Policy: everonce.Refuse, Reconcile: ask},
+		`asked where the policy is reexec`:    {Policy: everonce.Reexecute, Reconcile: ask},
+	} {
+		for in, opts := range map[string]*Options{
+			"":                            {Route: r},
+			`httponce: route "POST /a": `: {Routes: map[string]Route{"/b": {Policy: everonce.Refuse}, "POST /a": r}},
+		} {
+			_, err := Middleware(recv, Unscoped(), opts)
+			if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), in) {
+				t.Errorf("%s: %v", want, err)
+			}
 		}
 	}
 }
