@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -187,8 +188,8 @@ func (o *Options) settings() (*settings, error) {
 		o = &Options{}
 	}
 	s := &settings{
-		header: http.CanonicalHeaderKey(orDefault(o.KeyHeader, defaultHeader)), marker: http.CanonicalHeaderKey(orDefault(o.Marker, defaultMarker)),
-		echoKey: o.EchoKey, problems: orDefault(o.ProblemBase, defaultProblemBase), retryAfter: orDefault(o.RetryAfter, defaultRetryAfter),
+		header: http.CanonicalHeaderKey(cmp.Or(o.KeyHeader, defaultHeader)), marker: http.CanonicalHeaderKey(cmp.Or(o.Marker, defaultMarker)),
+		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, defaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
 	if err := s.checkNames(); err != nil {
@@ -204,9 +205,9 @@ func (o *Options) settings() (*settings, error) {
 	case o.RetryAfter < 0:
 		return nil, fmt.Errorf("%w: RetryAfter is negative (%v)", everonce.ErrInvalidArgument, o.RetryAfter)
 	}
-	s.waiting = make(waitingRoom, orDefault(o.MaxWaiting, defaultMaxWaiting))
-	s.goingOn = make(chan struct{}, orDefault(o.MaxStillRunning, defaultMaxRunning))
-	s.spool.limit = orDefault(o.MaxSpool, defaultMaxSpool)
+	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
+	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
+	s.spool.limit = cmp.Or(o.MaxSpool, defaultMaxSpool)
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -283,10 +284,10 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	if rt.headers, err = r.Header.checked(); err != nil {
 		return nil, err
 	}
-	rt.Deadline = orDefault(r.Deadline, defaultDeadline)
-	rt.BodyWithin = orDefault(r.BodyWithin, defaultBodyWithin)
-	rt.MaxAnswer = orDefault(r.MaxAnswer, defaultMaxAnswer)
-	rt.MaxBody = orDefault(r.MaxBody, defaultMaxBody)
+	rt.Deadline = cmp.Or(r.Deadline, defaultDeadline)
+	rt.BodyWithin = cmp.Or(r.BodyWithin, defaultBodyWithin)
+	rt.MaxAnswer = cmp.Or(r.MaxAnswer, defaultMaxAnswer)
+	rt.MaxBody = cmp.Or(r.MaxBody, defaultMaxBody)
 	if r.MaxBody == 0 && rt.sum.json != nil {
 		rt.MaxBody = defaultMaxJSON
 	}
@@ -317,7 +318,7 @@ func (r *Route) checkNumbers() error {
 // checkReconcile refuses routes whose policy needs a question that is missing, or never asks the one that there is.
 func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	for _, rt := range s.routes {
-		switch policy := orDefault(rt.Policy, receivers); {
+		switch policy := cmp.Or(rt.Policy, receivers); {
 		case policy == everonce.Reconcile && rt.Reconcile == nil:
 			return rt.in(fmt.Errorf("%w: the policy %v needs Reconcile: the question to ask", everonce.ErrInvalidArgument, policy))
 		case policy != everonce.Reconcile && rt.Reconcile != nil:
@@ -358,12 +359,4 @@ func (r *Route) callOptions() []everonce.CallOption {
 		calls = append(calls, everonce.WithReconcile(r.Reconcile))
 	}
 	return calls
-}
-
-func orDefault[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }

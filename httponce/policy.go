@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -143,7 +144,7 @@ func (rt *route) published(receivers everonce.Lifetime) publishedRoute {
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}
 	if rt.CheckKey != nil {
-		p.KeyRule = orDefault(rt.KeyRule, unsaidRule)
+		p.KeyRule = cmp.Or(rt.KeyRule, unsaidRule)
 	}
 	if !rt.sum.ignoreHost {
 		p.Fingerprint.Parts = append(p.Fingerprint.Parts, "host")

@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -55,11 +56,11 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 	if o != nil {
 		c = *o
 	}
-	c.KeyHeader = http.CanonicalHeaderKey(orDefault(c.KeyHeader, defaultHeader))
-	c.ProblemBase = orDefault(c.ProblemBase, defaultProblemBase)
-	c.ConnectTimeout = orDefault(c.ConnectTimeout, defaultConnectTimeout)
-	c.IdleTimeout = orDefault(c.IdleTimeout, defaultIdleTimeout)
-	c.MaxIdle = orDefault(c.MaxIdle, defaultMaxIdle)
+	c.KeyHeader = http.CanonicalHeaderKey(cmp.Or(c.KeyHeader, defaultHeader))
+	c.ProblemBase = cmp.Or(c.ProblemBase, defaultProblemBase)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
+	c.MaxIdle = cmp.Or(c.MaxIdle, defaultMaxIdle)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

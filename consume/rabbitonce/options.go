@@ -1,6 +1,7 @@
 package rabbitonce
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -53,26 +54,26 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 		return c, fmt.Errorf("%w: no number of Options may be negative", everonce.ErrInvalidArgument)
 	}
 	w := &c.Workers
-	w.Concurrency = orDefault(w.Concurrency, defaultConcurrency)
-	w.SettleWithin = orDefault(w.SettleWithin, defaultSettleWithin)
+	w.Concurrency = cmp.Or(w.Concurrency, defaultConcurrency)
+	w.SettleWithin = cmp.Or(w.SettleWithin, defaultSettleWithin)
 	if w.Log == nil {
 		w.Log = slog.Default()
 	}
-	w.Batch = orDefault(w.Batch, 1)
-	c.Prefetch = orDefault(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol can not say
+	w.Batch = cmp.Or(w.Batch, 1)
+	c.Prefetch = cmp.Or(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol can not say
 	if c.Prefetch > math.MaxUint16 {
 		return c, fmt.Errorf("%w: Prefetch is %d, and AMQP can say no more than %d", everonce.ErrInvalidArgument, c.Prefetch, math.MaxUint16)
 	}
 	if c.Prefetch < w.Batch {
 		return c, fmt.Errorf("%w: a batch has up to %d messages (Workers.Batch), and %d are sent ahead (Prefetch): none would ever be full", everonce.ErrInvalidArgument, w.Batch, c.Prefetch)
 	}
-	c.AckTimeout = orDefault(c.AckTimeout, defaultAckTimeout)
-	c.Heartbeat = orDefault(c.Heartbeat, 10*time.Second)
-	c.Name = orDefault(c.Name, consumer+" on "+queue)
-	c.ReconnectMin = orDefault(c.ReconnectMin, 500*time.Millisecond)
-	c.ReconnectMax = max(orDefault(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
+	c.AckTimeout = cmp.Or(c.AckTimeout, defaultAckTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 10*time.Second)
+	c.Name = cmp.Or(c.Name, consumer+" on "+queue)
+	c.ReconnectMin = cmp.Or(c.ReconnectMin, 500*time.Millisecond)
+	c.ReconnectMax = max(cmp.Or(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
 	most := c.longest()
-	w.HandleWithin = orDefault(w.HandleWithin, min(defaultHandleWithin, most))
+	w.HandleWithin = cmp.Or(w.HandleWithin, min(defaultHandleWithin, most))
 	return c, c.checkTimes(most)
 }
 
@@ -98,12 +99,4 @@ func (o *Options) checkTimes(most time.Duration) error {
 			everonce.ErrInvalidArgument, o.Workers.HandleWithin, o.Prefetch, how, o.AckTimeout)
 	}
 	return nil
-}
-
-func orDefault[T comparable](v, d T) T {
-	var zero T
-	if v == zero {
-		return d
-	}
-	return v
 }
