@@ -3,7 +3,7 @@
 //
 // Every reliable channel delivers more than once: HTTP clients retry, brokers redeliver, RPC frameworks
 // and sagas retry. A receiver that must not charge twice names each operation by a [Key] that the sender
-// repeats, and executes it through [Do], or through [Transact] or [DoTx] where the effect is in the database:
+// repeats, and runs it through [Do], or through [Transact] or [DoTx] if the effect is in the database:
 //
 //	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 //	…
@@ -18,15 +18,15 @@
 //
 // Guarded ([Do], [Step]): the effect is anywhere else. Never two attempts at once while leases hold; a
 // finished attempt is never repeated; an attempt whose outcome is unknown, because its process died or its
-// error says nothing, is settled by the [Policy] that the application had to choose.
+// error does not tell, is settled by the [Policy] that the application had to choose.
 //
-// Either holds for [Lifetime.Total] after the last write. Afterwards the key is new.
+// Both promises hold for [Lifetime.Total] after the last write. Afterwards the key is new.
 //
-// # What is not
+// # What is not guaranteed
 //
-// An operation that is idempotent by itself needs no record. A key that is made per attempt protects
-// nothing. And no library knows whether a call that got no answer took hold: everonce says "unknown"
-// ([ErrOutcomeUnknown]) where others run it again.
+// A key that is made anew for each try protects nothing. And no library knows whether a call that got no answer
+// took hold: everonce says "unknown" ([ErrOutcomeUnknown]) where others run it again. An operation that is
+// idempotent by itself needs no record at all.
 //
 // # Where to read
 //
@@ -39,5 +39,5 @@
 // powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],
 // [TxBatch].
 //
-// Stores are in store/…; a store of your own is written against [Store] and proven by store/storetest.
+// The stores are in store/…. To write one of your own, implement [Store] and run the suite in store/storetest.
 package everonce

@@ -11,18 +11,18 @@
 //	})
 //
 // [NewTx] is for handlers whose effects are in the database of the receiver's store: the effect and the record
-// that the message was handled commit together (transactional mode), and the message is acknowledged after that.
-// [New] is for handlers whose effects are elsewhere (guarded mode): what happens to a message whose outcome nobody
-// knows is the receiver's policy. [NewNatural] is for handlers whose effect is idempotent by itself (natural mode): no
+// that the message was handled commit together (transactional mode), and only then is the message acknowledged.
+// [New] is for handlers whose effects are elsewhere (guarded mode): if nobody knows the outcome of a message, the
+// receiver's policy decides. [NewNatural] is for handlers whose effect is idempotent by itself (natural mode): no
 // record is kept.
 //
 // # What becomes of a message
 //
 // A message that was handled, now or at an earlier delivery, is acknowledged. One that was refused for good goes to
-// the dead letters, at every delivery. One that failed comes again, later, up to a limit. One that another
-// delivery is handling, or whose attempt lost its lease, comes again without counting. One whose outcome
-// is unknown goes to the dead letters until somebody settles it: [Disposition] lists all.
+// the dead letters, at every delivery. One that failed is retried later, up to a limit. One that another
+// delivery is handling, or whose attempt lost its lease, comes again too, without counting towards that limit. One whose
+// outcome is unknown goes to the dead letters until somebody settles it. [Disposition] lists all cases.
 //
-// A message without a key, too large, or not to be decoded goes to the dead letters with the reason: nothing is
-// lost, and nothing that is wrong blocks what is behind it.
+// A message that has no key, is too large, or cannot be decoded goes to the dead letters with the reason. So nothing is
+// lost, and a bad message does not block those behind it.
 package consume

@@ -5,11 +5,11 @@
 //	…
 //	mux.Handle("POST /payments", protect(pay))
 //
-// [Middleware] is for handlers whose effect is anywhere (guarded mode: what happens to a request whose outcome
-// nobody knows is the receiver's policy). [HandleTx] is for handlers whose effect is in the database of the
+// [Middleware] is for handlers whose effect may be anywhere (guarded mode: if nobody knows the outcome of a request,
+// the receiver's policy decides). [HandleTx] is for handlers whose effect is in the database of the
 // receiver's store (transactional mode: effect and answer commit together, exactly once).
-// [Status] tells a client what became of a key of its own, and [Policy] publishes how keys are treated.
-// [Transport] is the client's half: one key per operation, over all its attempts.
+// [Status] tells a client what became of one of its keys, and [Policy] publishes how keys are treated.
+// [Transport] is the client's half: one key per operation, the same in all its attempts.
 //
-// What each outcome is answered is in docs/reference/http-answers.md.
+// docs/reference/http-answers.md lists the answer to each outcome.
 package httponce

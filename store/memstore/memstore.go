@@ -1,8 +1,8 @@
-// Package memstore keeps records in the memory of this process: it forgets them all at restart, so it
+// Package memstore keeps records in the memory of this process. It forgets them all at a restart, so it
 // is for tests and development, and for effects that die with the process too.
 //
-// It keeps the whole contract of [everonce.Store] otherwise, and the suite in store/storetest proves
-// it. It has no transactions: there is nothing of the application's that could commit with a record.
+// Otherwise it keeps the whole contract of [everonce.Store], as the suite in store/storetest proves.
+// It has no transactions, because no data of the application could commit with a record.
 package memstore
 
 import (

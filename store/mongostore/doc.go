@@ -1,11 +1,11 @@
 // Package mongostore keeps everonce's records in MongoDB, through the official driver.
 //
-// What it has acknowledged is on a majority of the replica set's members, in their journals: it survives the crash of a process, the
-// loss of a minority of the members, and an election. Where the server is a single one, that is its own journal, and what the disk
-// loses is lost: [Store.Health] says so.
+// What it has acknowledged is in the journals of a majority of the replica set's members: it survives the crash of a process, the
+// loss of a minority of the members, and an election. On a single server it is in that server's own journal, and what its disk
+// loses is lost; [Store.Health] says so.
 //
-// Leases and lifetimes are compared on the server's clock, whose unit here is the millisecond: durations are rounded up to one. In a sharded
-// cluster those are the clocks of shards and routers, which must agree better than the shortest lease.
+// Leases and lifetimes are compared on the server's clock, whose unit here is the millisecond: durations are rounded up to it. In a sharded
+// cluster those are the clocks of shards and routers, which must differ by less than the shortest lease.
 //
 // # What it costs
 //
@@ -15,11 +15,11 @@
 //
 // # Records and their end
 //
-// The records are the documents of one collection, which [New] makes with its indexes; a document of another kind holds what is
-// there once. Completed and released records, and abandoned ones of a receiver that runs work again, are also under a TTL index, which removes them
-// once their lifetime is over: at the next of an hour, a day, 2, 14, 90 and 365 days after their last write. A longer lifetime, and a claim whose process died, is left to
-// [Store.Purge], which removes what is over at its time, and results at the end of their retention. Nothing that is over is answered, removed or not:
-// the store compares the times itself.
+// The records are the documents of one collection, which [New] creates with its indexes; one more document holds what exists only
+// once. Completed and released records, and abandoned ones of a receiver that runs work again, are also under a TTL index, which removes them
+// once their lifetime is over: at the next of an hour, a day, 2, 14, 90 and 365 days after their last write. Records with a longer lifetime, and claims whose process died, are left to
+// [Store.Purge], which removes records at the end of their lifetime, and results at the end of their retention. Nothing that is over is ever
+// returned, removed or not: the store compares the times itself.
 //
 // # Two more receivers
 //

@@ -11,18 +11,18 @@
 //
 // In transactional mode (Transact, DoTx, StepTx) the effect and its record commit together: exactly once,
 // as long as the database keeps what it committed. A failover to an asynchronous standby loses commits,
-// and with them this promise; so do fsync = off and, for a moment, synchronous_commit = off. Health
+// and this promise with them; so do fsync = off and, for a moment, synchronous_commit = off. Health
 // tells which of these is set. In guarded mode (Do) the promises are those of package everonce.
 //
 // # Waiting
 //
-// No claim ever waits in the database for another transaction of the same key: the key is an advisory
-// lock that is tried, and a duplicate is told at once that the first one runs. That lock is of the
-// transaction (pg_try_advisory_xact_lock), so it passes through a pooler in transaction mode. Stores on the same
+// No claim ever waits in the database for another transaction of the same key: it tries an advisory lock on the key,
+// and a duplicate is told at once that the first one is running. The lock belongs to the
+// transaction (pg_try_advisory_xact_lock), so it works through a pooler in transaction mode. Stores on the same
 // tables must spell their Schema and TablePrefix alike, or they try different locks; nothing breaks then,
-// but a duplicate may wait for the first one's commit. The other way around, stores on tables of one name in several
-// schemas of one database, told apart by search_path alone, try the same locks: an equal key of another's is in
-// progress for as long as that one's transaction takes. Set Schema there.
+// but a duplicate may wait for the first one's commit. Conversely, stores on tables of the same name in several
+// schemas of one database, told apart by search_path alone, try the same locks: a key is reported as in progress
+// while another schema's transaction holds an equal one. Set Schema there.
 //
 // # Round trips
 //
@@ -36,33 +36,33 @@
 //	Transact, optimistic: new key                                                2 and the work's
 //	Transact, optimistic: replay                                                 1
 //
-// Without a claim, BEGIN rides with the work's first statement: pgx's tracers see the two as a batch. It
-// goes by itself where that statement has no arguments, or options of its own.
+// Without a claim, BEGIN rides on the work's first statement: pgx's tracers see the two as a batch. It is
+// sent by itself if that statement has no arguments, or has options of its own.
 //
-// database/sql can not send two statements at once, so BEGIN and COMMIT are one more each.
+// database/sql cannot send two statements at once, so BEGIN and COMMIT cost one more each.
 //
 // # Poolers
 //
 // Every mode of pgx works ([pgx.QueryExecMode]). With a pooler in transaction mode that knows no prepared
 // statements (PgBouncer before 1.21), set DefaultQueryExecMode to QueryExecModeExec or
 // QueryExecModeCacheDescribe. QueryExecModeSimpleProtocol works too, but there pgx reports a lost
-// answer as if nothing had been sent: this package does not believe it, database/sql does, and then
-// sends a statement outside of a transaction once more.
+// answer as if nothing had been sent. This package does not believe it; database/sql does, and sends
+// a statement that is outside a transaction once more.
 //
 // # Isolation
 //
 // At read committed, the default, everything above holds as it stands. At repeatable read and
 // serializable, two transactions of one key at the same time may end in a serialization failure instead
-// of "in progress": Transact runs the whole transaction again, and DoTx surfaces it, because only the
-// caller can.
+// of "in progress": Transact then runs the whole transaction again, and DoTx returns the error, because only the
+// caller can run it again.
 //
 // # Timeouts
 //
-// A transaction that everonce begins is ended after Options.TxTimeout by closing its connection, which the
-// server answers with a rollback. With database/sql a statement that still runs then is ended by its own
-// context: give it the one that the work was given.
+// A transaction that everonce begins is ended after Options.TxTimeout by closing its connection, and the
+// server rolls it back. With database/sql a statement that is still running then is ended by its own
+// context: pass it the one that the work was given.
 //
-// Work that leaves rows open has failed, and commits nothing. With database/sql rows that it leaves open under a context which it
-// cancels by itself take the connection with them: that can not be told from a network that broke, and the transaction is
+// Work that leaves rows open has failed, and commits nothing. With database/sql, rows that it leaves open under a context
+// that it cancels itself take the connection with them. That cannot be told from a broken network, so the transaction is
 // run again, Options.TxRetries times.
 package pgxstore
