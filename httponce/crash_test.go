@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -82,17 +83,17 @@ func crashes(tb testing.TB) map[string]func() crashed {
 	}
 	transactional := func(optimistic bool) func() crashed {
 		return func() crashed {
-			x := transactions{newDatabase(), optimistic}
+			x := transactions{mapdb.New(), optimistic}
 			return crashed{
 				mode: oncetest.Transactional, mute: everonce.Failed,
 				start: func(proc *process) http.Handler {
 					return x.serve(tb, proc.plan, func(_ context.Context, _ string, effect func() error) error { return effect() })
 				},
 				effects: func(op oncetest.Operation) int {
-					if n := x.db.open(); n > 0 {
+					if n := x.db.Held(); n > 0 {
 						tb.Errorf("%d transactions were left open", n)
 					}
-					return x.db.count(x.name(op))
+					return x.db.Count(x.name(op))
 				},
 			}
 		}

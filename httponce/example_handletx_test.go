@@ -8,20 +8,21 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // A handler whose effect and answer commit together. The database here is a small one in memory; with pgxstore the
 // handler gets a pgx.Tx, with sqlitestore a *sql.Tx.
 func ExampleHandleTx() {
-	db := newDatabase()
-	receiver, err := everonce.NewTxReceiver[*dbTx](db, nil)
+	db := mapdb.New()
+	receiver, err := everonce.NewTxReceiver[*mapdb.Tx](db, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	account := func(r *http.Request) (string, error) { return r.Header.Get("X-Account"), nil }
-	pay, err := httponce.HandleTx(receiver, account, func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
-		if err := tx.add("payment"); err != nil {
+	pay, err := httponce.HandleTx(receiver, account, func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		if err := tx.Add("payment"); err != nil {
 			return err // rolled back; the client is told to come again
 		}
 		switch r.URL.Query().Get("amount") {
@@ -47,7 +48,7 @@ func ExampleHandleTx() {
 		res := send(mux, http.MethodPost, "/payments?amount="+request.amount, "", "Idempotency-Key", request.key, "X-Account", "acme")
 		fmt.Printf("%s %d %q\n", request.key, res.StatusCode, res.Header.Get("Idempotent-Replayed"))
 	}
-	fmt.Println("payments:", db.count("payment"))
+	fmt.Println("payments:", db.Count("payment"))
 	// Output:
 	// order-7 201 ""
 	// order-7 201 "true"

@@ -16,12 +16,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
 )
 
 // What has no meaning in a transaction is refused where the handler is made, by its name and with the reason.
 func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
-	recv, err := everonce.NewTxReceiver[*dbTx](newDatabase(), nil)
+	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,9 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 		}
 	}
 	for name, build := range map[string]func() (http.Handler, error){
-		"receiver":  func() (http.Handler, error) { return httponce.HandleTx[*dbTx](nil, httponce.Unscoped(), handle, nil) },
+		"receiver": func() (http.Handler, error) {
+			return httponce.HandleTx[*mapdb.Tx](nil, httponce.Unscoped(), handle, nil)
+		},
 		"principal": func() (http.Handler, error) { return httponce.HandleTx(recv, nil, handle, nil) },
 		"handler":   func() (http.Handler, error) { return httponce.HandleTx(recv, httponce.Unscoped(), nil, nil) },
 		"options": func() (http.Handler, error) {
@@ -64,8 +67,8 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 
 // The answer is held until the commit: whatever would send a part of it before is an error, and 1xx are dropped.
 func TestHandleTxHoldsTheAnswer(t *testing.T) {
-	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, _ *http.Request, tx *dbTx) error {
-		if err := tx.add("charge"); err != nil {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, _ *http.Request, tx *mapdb.Tx) error {
+		if err := tx.Add("charge"); err != nil {
 			return err
 		}
 		_, flusher := w.(http.Flusher)
@@ -116,19 +119,19 @@ func TestHandleTxHoldsTheAnswer(t *testing.T) {
 // Each run of a transaction gets the whole body.
 func TestHandleTxGivesEveryRunTheBody(t *testing.T) {
 	runs := 0
-	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return err
 		}
 		if runs++; runs < 3 {
 			fmt.Fprint(w, "half an answer")
-			return errDeadlock
+			return mapdb.ErrDeadlock
 		}
 		return charges(201, string(body), nil)(w, r, tx)
 	}})
 	synctest.Test(t, func(t *testing.T) {
-		if g := svc.postBody("k", `{"amount":7}`); g.status != 201 || g.body != `{"amount":7}` || svc.db.count("charge") != 1 {
+		if g := svc.postBody("k", `{"amount":7}`); g.status != 201 || g.body != `{"amount":7}` || svc.db.Count("charge") != 1 {
 			t.Errorf("it got %+v", g)
 		}
 	})
@@ -142,7 +145,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		handle  func(http.ResponseWriter, *http.Request, *dbTx) error
+		handle  func(http.ResponseWriter, *http.Request, *mapdb.Tx) error
 		plan    oncetest.Plan
 		want    got
 		effects int
@@ -159,7 +162,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 		{name: "another operation was refused", handle: charges(409, "no", inner(everonce.Rejected, permanent)), want: got{status: 409, body: "no", location: "/payments/1"}},
 		{name: "permanent", handle: charges(0, "", permanent), want: got{status: 422, problem: "refused", code: "no_funds"}},
 		{name: "permanent, with an answer that says so", handle: charges(402, "no money", permanent), want: got{status: 402, body: "no money", location: "/payments/1"}},
-		{name: "not done by its own word", want: created, handle: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		{name: "not done by its own word", want: created, handle: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 			httponce.NotDone(w)
 			return charges(201, "paid", nil)(w, r, tx)
 		}},
@@ -178,7 +181,7 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 					if g.header = nil; g.status != c.want.status || g.body != c.want.body || g.problem != c.want.problem || g.code != c.want.code || g.retryAfter != c.want.retryAfter || g.mark != "" {
 						t.Errorf("it got %+v, want %+v", g, c.want)
 					}
-					if n := svc.db.count("charge"); n != c.effects {
+					if n := svc.db.Count("charge"); n != c.effects {
 						t.Errorf("%d effects, want %d", n, c.effects)
 					}
 					if strings.Contains(g.body, "ssn") {
@@ -201,7 +204,7 @@ func TestHandleTxOtherMethodsAreNotRecorded(t *testing.T) {
 			t.Errorf("it got %d %v", res.StatusCode, res.Header)
 		}
 	}
-	if n := svc.db.count("charge"); n != 2 {
+	if n := svc.db.Count("charge"); n != 2 {
 		t.Errorf("%d effects, want 2", n)
 	}
 }
@@ -213,7 +216,7 @@ func TestHandleTxWhenTheClientLeaves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			svc := newService(t, setup{
 				opts: httponce.Options{Route: httponce.Route{EndWithClient: end}},
-				handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+				handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 					select {
 					case <-r.Context().Done():
 						return context.Cause(r.Context())
@@ -225,10 +228,10 @@ func TestHandleTxWhenTheClientLeaves(t *testing.T) {
 			ctx, leave := context.WithTimeout(context.Background(), 3*time.Second)
 			defer leave()
 			svc.with(ctx, "k", "{}")
-			if n := svc.db.count("charge"); (n == 0) != end {
+			if n := svc.db.Count("charge"); (n == 0) != end {
 				t.Errorf("end with client %v: %d effects", end, n)
 			}
-			if g := svc.post("k"); g.status != 201 || (g.mark == "") != end || svc.db.count("charge") != 1 {
+			if g := svc.post("k"); g.status != 201 || (g.mark == "") != end || svc.db.Count("charge") != 1 {
 				t.Errorf("end with client %v: the retry got %+v", end, g)
 			}
 		})
@@ -252,7 +255,7 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 		{ctx: time.Second, want: 30 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			svc := newService(t, setup{core: c.core, opts: httponce.Options{Route: c.route}, handleTx: func(_ http.ResponseWriter, r *http.Request, _ *dbTx) error {
+			svc := newService(t, setup{core: c.core, opts: httponce.Options{Route: c.route}, handleTx: func(_ http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
 				<-r.Context().Done()
 				return r.Context().Err()
 			}})
@@ -277,9 +280,9 @@ func TestHandleTxBoundsTheHandler(t *testing.T) {
 func TestHandleTxWithAnOperationInside(t *testing.T) {
 	for _, status := range []int{201, 402} {
 		var svc *service
-		svc = newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		svc = newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 			_, err := everonce.DoTx(r.Context(), tx, svc.recvTx, everonce.Key{Scope: "order", ID: "7"}, func(context.Context) (string, error) {
-				return "shipped", tx.add("shipment")
+				return "shipped", tx.Add("shipment")
 			})
 			if err != nil {
 				return err
@@ -291,7 +294,7 @@ func TestHandleTxWithAnOperationInside(t *testing.T) {
 		}
 		svc.post("other")
 		want := map[int][2]int{201: {1, 2}, 402: {0, 0}}[status]
-		if got := [2]int{svc.db.count("shipment"), svc.db.count("charge")}; got != want {
+		if got := [2]int{svc.db.Count("shipment"), svc.db.Count("charge")}; got != want {
 			t.Errorf("%d: shipments and charges are %v, want %v", status, got, want)
 		}
 	}

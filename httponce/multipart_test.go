@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // The files of a form that a handler has read are removed, as net/http removes those of its own requests: where it ran
@@ -39,7 +40,7 @@ func formFilesAreRemoved(t *testing.T, down, tx bool) {
 		}
 	}}
 	if tx {
-		s.opts, s.handleTx = httponce.Options{}, func(w http.ResponseWriter, r *http.Request, _ *dbTx) error {
+		s.opts, s.handleTx = httponce.Options{}, func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
 			s.handle(w, r)
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -74,9 +75,9 @@ func TestProtectedInsideOfAnotherWhileTheInnerOneRuns(t *testing.T) {
 func TestProtectedInsideOfATransaction(t *testing.T) {
 	status := 500
 	inner := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { answers(status, "paid")(w, r) }})
-	outer := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+	outer := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 		inner.ServeHTTP(w, r)
-		return tx.add("charge")
+		return tx.Add("charge")
 	}})
 	outer.post("k")
 	for range 2 {
@@ -89,7 +90,7 @@ func TestProtectedInsideOfATransaction(t *testing.T) {
 	}
 	status = 201
 	for _, mark := range []string{"", "true"} {
-		if g := outer.post("k"); g.status != 201 || g.mark != mark || inner.ran() != 2 || outer.db.count("charge") != 1 {
+		if g := outer.post("k"); g.status != 201 || g.mark != mark || inner.ran() != 2 || outer.db.Count("charge") != 1 {
 			t.Errorf("when it was settled, it got %+v, after %d calls", g, inner.ran())
 		}
 	}
@@ -99,8 +100,8 @@ func TestProtectedInsideOfATransaction(t *testing.T) {
 // 500 rolls the transaction back.
 func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	var inner http.Handler
-	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
-		if err := tx.add("charge"); err != nil {
+	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		if err := tx.Add("charge"); err != nil {
 			return err
 		}
 		inner.ServeHTTP(w, r)
@@ -113,8 +114,8 @@ func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g := svc.post("k"); g.status != 500 || g.problem != "internal" || svc.db.count("charge") != 0 {
-		t.Errorf("it got %+v, with %d effects", g, svc.db.count("charge"))
+	if g := svc.post("k"); g.status != 500 || g.problem != "internal" || svc.db.Count("charge") != 0 {
+		t.Errorf("it got %+v, with %d effects", g, svc.db.Count("charge"))
 	}
 	if !strings.Contains(svc.logs.String(), "inside of a transaction on the same store") {
 		t.Errorf("logged was %s", svc.logs.String())

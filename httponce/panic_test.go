@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // unwindings are the ways in which a handler does not return.
@@ -105,7 +106,7 @@ func TestAPanicIsRunAgainUnderReexecute(t *testing.T) {
 func TestAPanicInATransactionRollsBack(t *testing.T) {
 	for name, unwind := range unwindings {
 		first := true
-		svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		svc := newService(t, setup{handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 			if err := charges(201, "paid", nil)(w, r, tx); first {
 				first = false
 				unwind()
@@ -120,10 +121,10 @@ func TestAPanicInATransactionRollsBack(t *testing.T) {
 		if told := svc.told(); !told.Panicked {
 			t.Errorf("%s: told was %+v", name, told)
 		}
-		if n := svc.db.count("charge"); n != 0 {
+		if n := svc.db.Count("charge"); n != 0 {
 			t.Errorf("%s: %d effects after the panic", name, n)
 		}
-		if g := svc.post("k"); g.status != 201 || g.mark != "" || svc.db.count("charge") != 1 {
+		if g := svc.post("k"); g.status != 201 || g.mark != "" || svc.db.Count("charge") != 1 {
 			t.Errorf("%s: the retry got %+v", name, g)
 		}
 	}

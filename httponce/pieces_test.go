@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -294,13 +295,13 @@ func TestAPieceThatIsAmissElidesTheAnswer(t *testing.T) {
 
 // In a transaction the pieces commit with the effects and the answer.
 func TestPiecesInATransaction(t *testing.T) {
-	db := newDatabase()
-	recv, err := everonce.NewTxReceiver[*dbTx](db, &everonce.Options{MaxResult: 10_000})
+	db := mapdb.New()
+	recv, err := everonce.NewTxReceiver[*mapdb.Tx](db, &everonce.Options{MaxResult: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
-		if err := tx.add("charge"); err != nil {
+	h, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
+		if err := tx.Add("charge"); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusCreated)
@@ -315,7 +316,7 @@ func TestPiecesInATransaction(t *testing.T) {
 			t.Errorf("answer %d: %v", i, res)
 		}
 	}
-	if n := db.count("charge"); n != 1 {
+	if n := db.Count("charge"); n != 1 {
 		t.Errorf("%d charges", n)
 	}
 }

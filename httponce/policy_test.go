@@ -11,6 +11,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 func policyOf(t *testing.T, life everonce.Lifetime, opts *httponce.Options) http.Handler {
@@ -22,9 +23,9 @@ func policyOf(t *testing.T, life everonce.Lifetime, opts *httponce.Options) http
 	return h
 }
 
-func receiverWith(t *testing.T, o everonce.Options) *everonce.TxReceiver[*dbTx] {
+func receiverWith(t *testing.T, o everonce.Options) *everonce.TxReceiver[*mapdb.Tx] {
 	t.Helper()
-	recv, err := everonce.NewTxReceiver[*dbTx](newDatabase(), &o)
+	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), &o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -242,9 +243,9 @@ func TestPracticeListOfHandleTx(t *testing.T) {
 			oncetest.Run(t, oncetest.Subject{
 				Mode: oncetest.Transactional, Capabilities: practice, Bubble: true, Redelivery: 40 * time.Hour,
 				New: func(tb testing.TB, f *oncetest.Faults) oncetest.System {
-					db := newDatabase()
+					db := mapdb.New()
 					tb.Cleanup(func() {
-						if n := db.open(); n > 0 {
+						if n := db.Held(); n > 0 {
 							tb.Errorf("%d transactions were left open", n)
 						}
 					})
@@ -257,7 +258,7 @@ func TestPracticeListOfHandleTx(t *testing.T) {
 
 // transactions is an API whose charge is a row in the database of its records.
 type transactions struct {
-	db         *database
+	db         *mapdb.DB
 	optimistic bool
 }
 
@@ -265,11 +266,11 @@ func (x transactions) name(op oncetest.Operation) string { return op.Client + "/
 
 func (x transactions) serve(tb testing.TB, plan oncetest.Plan, effect func(context.Context, string, func() error) error) http.Handler {
 	tb.Helper()
-	recv, err := everonce.NewTxReceiver(oncetest.FaultTxStore[*dbTx](x.db, plan), &everonce.Options{Optimistic: x.optimistic})
+	recv, err := everonce.NewTxReceiver(oncetest.FaultTxStore[*mapdb.Tx](x.db, plan), &everonce.Options{Optimistic: x.optimistic})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h, err := httponce.HandleTx(recv, caller, func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+	h, err := httponce.HandleTx(recv, caller, func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 		var o order
 		if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 			return err
@@ -283,7 +284,7 @@ func (x transactions) serve(tb testing.TB, plan oncetest.Plan, effect func(conte
 			return errors.New("there is no attempt")
 		}
 		name := x.name(oncetest.Operation{Client: r.Header.Get("X-Client"), Key: a.Key().ID})
-		if err := effect(r.Context(), name, func() error { return tx.add(name) }); err != nil {
+		if err := effect(r.Context(), name, func() error { return tx.Add(name) }); err != nil {
 			return err
 		}
 		w.WriteHeader(http.StatusCreated)
@@ -305,7 +306,7 @@ func (x transactions) system(tb testing.TB, f *oncetest.Faults) oncetest.System 
 			h.ServeHTTP(w, request(ctx, op))
 			return delivered(w.Result(), everonce.Failed)
 		},
-		Effects: func(_ context.Context, op oncetest.Operation) (int, error) { return x.db.count(x.name(op)), nil },
+		Effects: func(_ context.Context, op oncetest.Operation) (int, error) { return x.db.Count(x.name(op)), nil },
 		Restart: func(f *oncetest.Faults) oncetest.System { return x.system(tb, f) },
 	}
 }

@@ -215,7 +215,7 @@ func (c *outcomeCase) run(t *testing.T) {
 		t.Errorf("logged was %q, want %q", logged, c.logged)
 	}
 	if svc.db != nil {
-		if n := svc.db.count("charge"); n != c.effects {
+		if n := svc.db.Count("charge"); n != c.effects {
 			t.Errorf("%d effects are committed, want %d", n, c.effects)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // byHeader takes the principal from a header, as something in front would set it.
@@ -333,11 +334,11 @@ func TestPrincipalOfARoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recv, err := everonce.NewTxReceiver[*dbTx](newDatabase(), nil)
+	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, _ *dbTx) error {
+	tx, err := httponce.HandleTx(recv, httponce.Unscoped(), func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
 		books.ServeHTTP(w, r)
 		return nil
 	}, opts)

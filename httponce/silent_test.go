@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // A handler that returns in silence when its context has ended, as many do, has not said that it is done: the 200 that
@@ -165,21 +166,21 @@ func TestSilenceBehindTheEndOfTheContextIsRolledBack(t *testing.T) {
 				ctx, leave := context.WithCancel(context.Background())
 				defer leave()
 				silent := !says
-				svc := newService(t, setup{opts: httponce.Options{Route: route}, handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+				svc := newService(t, setup{opts: httponce.Options{Route: route}, handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 					if !silent {
 						w.WriteHeader(http.StatusCreated)
 					}
 					silent = false
 					leave()
 					<-r.Context().Done()
-					return tx.add("charge")
+					return tx.Add("charge")
 				}})
 				first := svc.with(ctx, "k", "{}")
-				if says != (svc.db.count("charge") == 1) || !says && first.problem != "not-done" {
-					t.Errorf("%s, says %v: %d effects, the first got %+v", name, says, svc.db.count("charge"), first)
+				if says != (svc.db.Count("charge") == 1) || !says && first.problem != "not-done" {
+					t.Errorf("%s, says %v: %d effects, the first got %+v", name, says, svc.db.Count("charge"), first)
 				}
-				if g := svc.post("k"); g.status != http.StatusCreated || (g.mark != "") != says || svc.db.count("charge") != 1 {
-					t.Errorf("%s, says %v: %d effects, the retry got %+v", name, says, svc.db.count("charge"), g)
+				if g := svc.post("k"); g.status != http.StatusCreated || (g.mark != "") != says || svc.db.Count("charge") != 1 {
+					t.Errorf("%s, says %v: %d effects, the retry got %+v", name, says, svc.db.Count("charge"), g)
 				}
 			})
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -179,7 +180,7 @@ func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
 				}
 			}}
 			if mode == "transactional" {
-				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *dbTx) error {
+				s.handleTx = func(w http.ResponseWriter, r *http.Request, _ *mapdb.Tx) error {
 					s.handle(w, r)
 					return nil
 				}
@@ -210,7 +211,7 @@ func TestWhoWorksDoesNotHoldAPlaceInTheWaitingRoom(t *testing.T) {
 func TestWaitsForATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
-		svc := newService(t, setup{opts: waits(time.Minute, 1), handleTx: func(w http.ResponseWriter, r *http.Request, tx *dbTx) error {
+		svc := newService(t, setup{opts: waits(time.Minute, 1), handleTx: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 			<-free
 			return charges(201, "paid", nil)(w, r, tx)
 		}})
@@ -227,7 +228,7 @@ func TestWaitsForATransaction(t *testing.T) {
 		if g := second()[0]; g.status != 201 || g.mark != "true" {
 			t.Errorf("the second got %+v", g)
 		}
-		if n := svc.db.count("charge"); n != 1 {
+		if n := svc.db.Count("charge"); n != 1 {
 			t.Errorf("%d effects", n)
 		}
 	})

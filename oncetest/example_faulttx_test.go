@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // The first commit fails, or is made and loses its answer: nobody can tell which. Transact looks whether the
@@ -14,20 +15,20 @@ func ExampleFaultTxStore() {
 	ctx := context.Background()
 	key := everonce.Key{Scope: "deposits", ID: "transfer-1"}
 	for _, fault := range []Fault{FailBefore, FailAfter} {
-		db := newDatabase()
-		recv, err := everonce.NewTxReceiver(FaultTxStore[*dbTx](db, At(OpCommit, 1, fault)), nil)
+		db := mapdb.New()
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](db, At(OpCommit, 1, fault)), nil)
 		if err != nil {
 			panic(err)
 		}
 		runs := 0
 		for range 2 {
-			res, err := everonce.Transact(ctx, recv, key, func(_ context.Context, tx *dbTx) (string, error) {
+			res, err := everonce.Transact(ctx, recv, key, func(_ context.Context, tx *mapdb.Tx) (string, error) {
 				runs++
-				return "booked", tx.add("transfer-1")
+				return "booked", tx.Add("transfer-1")
 			})
 			fmt.Println(res.Outcome, res.Value, err)
 		}
-		fmt.Printf("commit %v: the work ran %d times, %d booked\n", fault, runs, db.effects["transfer-1"])
+		fmt.Printf("commit %v: the work ran %d times, %d booked\n", fault, runs, db.Count("transfer-1"))
 	}
 	// Output:
 	// executed booked <nil>

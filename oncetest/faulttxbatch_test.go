@@ -7,24 +7,26 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // batches is the tiny database with transactions that take many keys at once.
-type batches struct{ *database }
+type batches struct{ *mapdb.DB }
 
-func (b batches) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*dbTx], everonce.ClaimResult, error) {
-	h, res, err := b.database.Begin(ctx, req)
-	if own, ok := h.(*dbHandle); ok {
-		return batchHandle{own}, res, err
+func (b batches) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*mapdb.Tx], everonce.ClaimResult, error) {
+	h, res, err := b.DB.Begin(ctx, req)
+	if h == nil {
+		return nil, res, err
 	}
-	return h, res, err
+	return batchHandle{h}, res, err
 }
 
-func (b batches) Join(tx *dbTx) (everonce.TxHandle[*dbTx], error) {
-	return batchHandle{&dbHandle{tx}}, nil
+func (b batches) Join(tx *mapdb.Tx) (everonce.TxHandle[*mapdb.Tx], error) {
+	h, err := b.DB.Join(tx)
+	return batchHandle{h}, err
 }
 
-type batchHandle struct{ *dbHandle }
+type batchHandle struct{ everonce.TxHandle[*mapdb.Tx] }
 
 func (h batchHandle) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) (all []everonce.ClaimResult, err error) {
 	for _, req := range reqs {
@@ -54,9 +56,9 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 	}{
 		{OpBegin, Pass, 1}, {OpTxClaim, FailBefore, 0}, {OpTxClaim, FailAfter, 0}, {OpCommit, FailBefore, 0}, {OpCommit, FailAfter, 1},
 	} {
-		db := newDatabase()
+		db := mapdb.New()
 		var asked []Op
-		recv, err := everonce.NewTxReceiver(FaultTxStore[*dbTx](batches{db}, func(c Call) Fault {
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](batches{db}, func(c Call) Fault {
 			asked = append(asked, c.Op)
 			return At(tc.op, 1, tc.fault)(c)
 		}), &everonce.Options{TxRetries: -1})
@@ -65,8 +67,8 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 		}
 		for round := range 2 {
 			asked = nil
-			all, err := everonce.TransactBatch(t.Context(), recv, items, everonce.EachItem(func(_ context.Context, tx *dbTx, i int) (string, error) {
-				return "added", tx.add(items[i].Key.ID)
+			all, err := everonce.TransactBatch(t.Context(), recv, items, everonce.EachItem(func(_ context.Context, tx *mapdb.Tx, i int) (string, error) {
+				return "added", tx.Add(items[i].Key.ID)
 			}))
 			if err != nil {
 				t.Fatal(err)
@@ -75,16 +77,16 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 				t.Errorf("the plan was asked about %v", asked)
 			}
 			for i, res := range all {
-				if n := db.effects[items[i].Key.ID]; n > 1 || round == 1 && (n != 1 || res.Err != nil) {
+				if n := db.Count(items[i].Key.ID); n > 1 || round == 1 && (n != 1 || res.Err != nil) {
 					t.Errorf("%v %v, delivery %d: %d effects, %v, %v", tc.op, tc.fault, round+1, n, res.Outcome, res.Err)
 				}
 			}
 		}
-		if n := db.open(); n != 0 {
+		if n := db.Held(); n != 0 {
 			t.Errorf("%v %v: %d keys are held by open transactions", tc.op, tc.fault, n)
 		}
 	}
-	for name, store := range map[string]everonce.TxStore[*dbTx]{"with": batches{newDatabase()}, "without": newDatabase()} {
+	for name, store := range map[string]everonce.TxStore[*mapdb.Tx]{"with": batches{mapdb.New()}, "without": mapdb.New()} {
 		h, _, err := FaultTxStore(store, nil).Begin(t.Context(), everonce.BeginRequest{})
 		if err != nil {
 			t.Fatal(err)

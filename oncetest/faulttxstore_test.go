@@ -6,16 +6,17 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // addOnce adds one effect in a transaction of everonce's, through a plan.
-func addOnce(ctx context.Context, t *testing.T, db *database, plan Plan) (everonce.Result[string], error) {
+func addOnce(ctx context.Context, t *testing.T, db *mapdb.DB, plan Plan) (everonce.Result[string], error) {
 	t.Helper()
-	recv, err := everonce.NewTxReceiver(FaultTxStore[*dbTx](db, plan), &everonce.Options{TxRetries: -1})
+	recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](db, plan), &everonce.Options{TxRetries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return everonce.Transact(ctx, recv, testKey, func(_ context.Context, tx *dbTx) (string, error) { return "added", tx.add("x") })
+	return everonce.Transact(ctx, recv, testKey, func(_ context.Context, tx *mapdb.Tx) (string, error) { return "added", tx.Add("x") })
 }
 
 // TestFaultTxStore lets each call of a transaction fail: what is committed, and whether anything is left open.
@@ -32,18 +33,18 @@ func TestFaultTxStore(t *testing.T) {
 		{OpCommit, FailAfter, 1, true},
 		{OpCommit, Pass, 1, false},
 	} {
-		db := newDatabase()
+		db := mapdb.New()
 		// Without retries, so that the fault itself is seen.
 		res, err := addOnce(t.Context(), t, db, At(tc.op, 1, tc.fault))
-		if db.effects["x"] != tc.effects || (res.Outcome == everonce.Unknown) != tc.unknown || (err == nil) != (tc.fault == Pass) {
-			t.Errorf("%v %v: %d effects, %v (%v)", tc.op, tc.fault, db.effects["x"], res.Outcome, err)
+		if db.Count("x") != tc.effects || (res.Outcome == everonce.Unknown) != tc.unknown || (err == nil) != (tc.fault == Pass) {
+			t.Errorf("%v %v: %d effects, %v (%v)", tc.op, tc.fault, db.Count("x"), res.Outcome, err)
 		}
-		if n := db.open(); n != 0 {
+		if n := db.Held(); n != 0 {
 			t.Errorf("%v %v: %d transactions are open", tc.op, tc.fault, n)
 		}
 		again, err := addOnce(t.Context(), t, db, nil)
-		if err != nil || db.effects["x"] != 1 || (again.Outcome == everonce.Replayed) != (tc.effects == 1) {
-			t.Errorf("%v %v, and again: %d effects, %v (%v)", tc.op, tc.fault, db.effects["x"], again.Outcome, err)
+		if err != nil || db.Count("x") != 1 || (again.Outcome == everonce.Replayed) != (tc.effects == 1) {
+			t.Errorf("%v %v, and again: %d effects, %v (%v)", tc.op, tc.fault, db.Count("x"), again.Outcome, err)
 		}
 	}
 }
@@ -51,23 +52,23 @@ func TestFaultTxStore(t *testing.T) {
 // TestFaultTxHandle lets each statement of a joined transaction fail, and a rollback, which is made all the same.
 func TestFaultTxHandle(t *testing.T) {
 	ctx := t.Context()
-	for op, call := range map[Op]func(everonce.TxHandle[*dbTx]) error{
-		OpTxClaim:    func(h everonce.TxHandle[*dbTx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
-		OpTxGet:      func(h everonce.TxHandle[*dbTx]) error { _, err := h.Get(ctx, everonce.GetRequest{}); return err },
-		OpTxComplete: func(h everonce.TxHandle[*dbTx]) error { return h.Complete(ctx, everonce.CompleteRequest{}) },
-		OpRecord: func(h everonce.TxHandle[*dbTx]) error {
+	for op, call := range map[Op]func(everonce.TxHandle[*mapdb.Tx]) error{
+		OpTxClaim:    func(h everonce.TxHandle[*mapdb.Tx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
+		OpTxGet:      func(h everonce.TxHandle[*mapdb.Tx]) error { _, err := h.Get(ctx, everonce.GetRequest{}); return err },
+		OpTxComplete: func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Complete(ctx, everonce.CompleteRequest{}) },
+		OpRecord: func(h everonce.TxHandle[*mapdb.Tx]) error {
 			return h.Record(ctx, claimOf(testKey), everonce.CompleteRequest{})
 		},
-		OpTxRenew:          func(h everonce.TxHandle[*dbTx]) error { return h.Renew(ctx, everonce.RenewRequest{}) },
-		OpSavepoint:        func(h everonce.TxHandle[*dbTx]) error { return h.Savepoint(ctx, "s") },
-		OpRollbackTo:       func(h everonce.TxHandle[*dbTx]) error { return h.RollbackTo(ctx, "s") },
-		OpReleaseSavepoint: func(h everonce.TxHandle[*dbTx]) error { return h.ReleaseSavepoint(ctx, "s") },
-		OpCommit:           func(h everonce.TxHandle[*dbTx]) error { return h.Commit(ctx, everonce.CommitRequest{}) },
-		OpRollback:         func(h everonce.TxHandle[*dbTx]) error { return h.Rollback(ctx) },
+		OpTxRenew:          func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Renew(ctx, everonce.RenewRequest{}) },
+		OpSavepoint:        func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Savepoint(ctx, "s") },
+		OpRollbackTo:       func(h everonce.TxHandle[*mapdb.Tx]) error { return h.RollbackTo(ctx, "s") },
+		OpReleaseSavepoint: func(h everonce.TxHandle[*mapdb.Tx]) error { return h.ReleaseSavepoint(ctx, "s") },
+		OpCommit:           func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Commit(ctx, everonce.CommitRequest{}) },
+		OpRollback:         func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Rollback(ctx) },
 	} {
-		db := newDatabase()
+		db := mapdb.New()
 		var asked []Op
-		store := FaultTxStore[*dbTx](db, func(c Call) Fault {
+		store := FaultTxStore[*mapdb.Tx](db, func(c Call) Fault {
 			asked = append(asked, c.Op)
 			return FailBefore
 		})
@@ -83,8 +84,8 @@ func TestFaultTxHandle(t *testing.T) {
 		if !errors.Is(err, ErrInjected) || len(asked) != 1 || asked[0] != op {
 			t.Errorf("%v: %v; the plan was asked about %v", op, err, asked)
 		}
-		if ended := op == OpCommit || op == OpRollback; raw.Tx().ended != ended {
-			t.Errorf("%v failed before it was made, and the transaction has ended: %v", op, raw.Tx().ended)
+		if err := raw.Tx().Add("x"); (err != nil) != (op == OpCommit || op == OpRollback) {
+			t.Errorf("%v failed before it was made, and then the transaction says: %v", op, err)
 		}
 		want := everonce.TxErrorOther
 		if op == OpCommit {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 var errNoFunds = errors.New("the account is empty")
@@ -14,24 +15,24 @@ var errNoFunds = errors.New("the account is empty")
 func transactional(joined, optimistic bool) Subject {
 	c := capabilities
 	c.Compensations = false
-	var serve func(tb testing.TB, db *database, f *Faults) System
-	serve = func(tb testing.TB, db *database, f *Faults) System {
+	var serve func(tb testing.TB, db *mapdb.DB, f *Faults) System
+	serve = func(tb testing.TB, db *mapdb.DB, f *Faults) System {
 		tb.Helper()
-		recv, err := everonce.NewTxReceiver(FaultTxStore[*dbTx](db, f.Plan()), &everonce.Options{Optimistic: optimistic})
+		recv, err := everonce.NewTxReceiver(FaultTxStore[*mapdb.Tx](db, f.Plan()), &everonce.Options{Optimistic: optimistic})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return System{
 			Deliver: func(ctx context.Context, op Operation) Answer {
 				key := everonce.Key{Scope: everonce.ScopeOf(op.Client), ID: op.Key}
-				add := func(tx *dbTx) (int, error) {
+				add := func(tx *mapdb.Tx) (int, error) {
 					if op.Rejected {
 						return 0, everonce.Permanent("no_funds", errNoFunds, nil)
 					}
-					return op.Amount, f.Effect(ctx, op.Key, func() error { return tx.add(op.Client + "/" + op.Key) })
+					return op.Amount, f.Effect(ctx, op.Key, func() error { return tx.Add(op.Client + "/" + op.Key) })
 				}
 				if !joined {
-					return AnswerOf(everonce.Transact(ctx, recv, key, func(_ context.Context, tx *dbTx) (int, error) {
+					return AnswerOf(everonce.Transact(ctx, recv, key, func(_ context.Context, tx *mapdb.Tx) (int, error) {
 						return add(tx)
 					}, everonce.FingerprintOf(op.Amount)))
 				}
@@ -50,12 +51,10 @@ func transactional(joined, optimistic bool) Subject {
 				return AnswerOf(res, err)
 			},
 			Effects: func(_ context.Context, op Operation) (int, error) {
-				db.mu.Lock()
-				defer db.mu.Unlock()
-				return db.effects[op.Client+"/"+op.Key], nil
+				return db.Count(op.Client + "/" + op.Key), nil
 			},
 			Restart: func(f *Faults) System {
-				if n := db.open(); n > 0 {
+				if n := db.Held(); n > 0 {
 					tb.Errorf("the process is gone, and %d keys are held by transactions of its", n)
 				}
 				return serve(tb, db, f)
@@ -65,9 +64,9 @@ func transactional(joined, optimistic bool) Subject {
 	return Subject{
 		Mode: Transactional, Capabilities: c, Bubble: true,
 		New: func(tb testing.TB, f *Faults) System {
-			db := newDatabase()
+			db := mapdb.New()
 			tb.Cleanup(func() {
-				if n := db.open(); n > 0 {
+				if n := db.Held(); n > 0 {
 					tb.Errorf("%d transactions were left open", n)
 				}
 			})
