@@ -6,32 +6,18 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
-// line is a connection to the server that a test can cut: the way of a lost answer.
-type line struct {
-	armed atomic.Int32 // what to do with the next packets, one of the cuts
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-// The ways to cut.
-const (
-	cutNone   int32 = iota
-	cutBefore       // what is sent next does not arrive
-	cutAfter        // what is sent next arrives, and its answer does not
-)
-
-var errCut = errors.New("the line is cut")
+// line is a connection to the server that a test can cut.
+type line struct{ wire.Line }
 
 func (l *line) dial(config *pgx.ConnConfig) {
 	var d net.Dialer
@@ -40,39 +26,8 @@ func (l *line) dial(config *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.conns = append(l.conns, conn)
-		return &lineConn{Conn: conn, line: l}, nil
+		return l.Over(conn), nil
 	}
-}
-
-type lineConn struct {
-	net.Conn
-	line *line
-	lost atomic.Bool
-}
-
-func (c *lineConn) Write(b []byte) (int, error) {
-	switch c.line.armed.Swap(cutNone) {
-	case cutBefore:
-		c.lost.Store(true)
-		_ = c.Conn.Close()
-		return len(b), nil
-	case cutAfter:
-		c.lost.Store(true)
-	}
-	return c.Conn.Write(b)
-}
-
-// Read waits for the answer that it then loses, so that the server has certainly done what was asked.
-func (c *lineConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.lost.Load() {
-		_ = c.Conn.Close()
-		return 0, errCut
-	}
-	return n, err
 }
 
 // The answer to a commit is lost, before or after the server has done it. The store says that it does not
@@ -81,9 +36,9 @@ func TestLostCommit(t *testing.T) {
 	t.Parallel()
 	for _, cut := range []struct {
 		name      string
-		how       int32
+		how       wire.Cut
 		committed bool
-	}{{"before", cutBefore, false}, {"after", cutAfter, true}} {
+	}{{"before", wire.Before, false}, {"after", wire.After, true}} {
 		t.Run(cut.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("pgx", func(t *testing.T) {
@@ -115,7 +70,7 @@ func warmUp[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how int32, committed bool) {
+func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, committed bool) {
 	ctx := t.Context()
 	warmUp(t, h)
 	claim := txClaimOf(testKey)
@@ -129,7 +84,7 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how int32, com
 	} else { // only the commit itself is to be cut
 		noErr(t, tx.Complete(ctx, completionOf(&rec, "v")))
 	}
-	l.armed.Store(how)
+	l.Cut(how)
 	err = tx.Commit(ctx, req)
 	if class := h.store.ClassifyTx(err); class != everonce.TxCommitLost {
 		t.Fatalf("the commit answers %v, of class %d, want TxCommitLost", err, class)
@@ -166,7 +121,7 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how int32, com
 // Transact resolves a lost commit by itself: the effect is there once, whatever became of the first.
 func TestTransactResolvesALostCommit(t *testing.T) {
 	t.Parallel()
-	for name, how := range map[string]int32{"before": cutBefore, "after": cutAfter} {
+	for name, how := range map[string]wire.Cut{"before": wire.Before, "after": wire.After} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l line
@@ -183,7 +138,7 @@ func TestTransactResolvesALostCommit(t *testing.T) {
 						return "", err
 					}
 					if runs == 1 {
-						l.armed.Store(how)
+						l.Cut(how)
 					}
 					return "receipt", nil
 				}, opts...)
@@ -191,7 +146,7 @@ func TestTransactResolvesALostCommit(t *testing.T) {
 				if res.Value != "receipt" || h.effects(t, key.ID) != 1 {
 					t.Errorf("%s: %q after %d effects", key.ID, res.Value, h.effects(t, key.ID))
 				}
-				if again := how == cutBefore; again != (runs == 2) {
+				if again := how == wire.Before; again != (runs == 2) {
 					t.Errorf("%s: the work ran %d times", key.ID, runs)
 				}
 			}
@@ -224,7 +179,7 @@ func testLostClaim[Tx any](t *testing.T, h *handle[Tx], l *line) {
 		_, err = h.store.Claim(ctx, warm) // and the statement is prepared on it
 		noErr(t, err)
 		req := claimOf(key)
-		l.armed.Store(cutAfter)
+		l.Cut(wire.After)
 		if _, err := h.store.Claim(ctx, req); !errors.Is(err, everonce.ErrStore) {
 			t.Fatalf("the claim answers %v", err)
 		}

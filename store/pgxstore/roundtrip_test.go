@@ -4,16 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"net"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/wire"
 )
 
-// turns counts round trips: what is written after something was read is a new one.
-type turns struct{ n atomic.Int64 }
+// turns counts round trips to the server.
+type turns struct{ wire.Turns }
 
 func (c *turns) dial(config *pgx.ConnConfig) {
 	var d net.Dialer
@@ -22,42 +22,8 @@ func (c *turns) dial(config *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		turn := &turnConn{Conn: conn, count: &c.n}
-		turn.answered.Store(true)
-		return turn, nil
+		return c.Over(conn), nil
 	}
-}
-
-func (c *turns) of(t *testing.T, what string, want int64, fn func() error) {
-	t.Helper()
-	before := c.n.Load()
-	if err := fn(); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	if got := c.n.Load() - before; got != want {
-		t.Errorf("%s: %d round trips, want %d", what, got, want)
-	}
-}
-
-type turnConn struct {
-	net.Conn
-	count    *atomic.Int64
-	answered atomic.Bool
-}
-
-func (c *turnConn) Write(b []byte) (int, error) {
-	if c.answered.Swap(false) {
-		c.count.Add(1)
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *turnConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.answered.Store(true)
-	}
-	return n, err
 }
 
 // TestRoundTrips counts what every call costs, once the connection has prepared its statements. The
@@ -89,7 +55,7 @@ func testRoundTrips[Tx any](t *testing.T, h *handle[Tx], c *turns, cost costs) {
 				noErr(t, fn())
 				return
 			}
-			c.of(t, what, want, fn)
+			c.Of(t, what, want, fn)
 		}
 		key := everonce.Key{Scope: "guarded", ID: id}
 		var res everonce.ClaimResult

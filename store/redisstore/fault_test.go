@@ -5,64 +5,30 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// line is a connection that a test can cut: what is sent next arrives, or does not, and is not answered.
-type line struct{ armed atomic.Int32 }
-
-// The ways to cut.
-const (
-	cutNone   int32 = iota
-	cutBefore       // what is sent next does not arrive
-	cutAfter        // what is sent next arrives, and its answer does not
-)
-
-var errCut = errors.New("the line is cut")
+// line is a connection to the server that a test can cut.
+type line struct{ wire.Line }
 
 func (l *line) option(p *process) rueidis.ClientOption {
 	opt := p.option()
 	opt.Dialer = net.Dialer{KeepAlive: -1}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, "tcp", addr)
-		return &lineConn{Conn: conn, line: l}, err
+		if err != nil {
+			return nil, err
+		}
+		return l.Over(conn), nil
 	}
 	return opt
-}
-
-type lineConn struct {
-	net.Conn
-	line *line
-	lost atomic.Bool
-}
-
-func (c *lineConn) Write(b []byte) (int, error) {
-	switch c.line.armed.Swap(cutNone) {
-	case cutBefore:
-		c.lost.Store(true)
-		_ = c.Conn.Close()
-		return len(b), nil
-	case cutAfter:
-		c.lost.Store(true)
-	}
-	return c.Conn.Write(b)
-}
-
-// Read waits for the answer that it then loses, so that the server has certainly done what was asked.
-func (c *lineConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.lost.Load() {
-		_ = c.Conn.Close()
-		return 0, errCut
-	}
-	return n, err
 }
 
 // warmUp lets the server know the scripts. Nothing is watched: a subscription is made anew by itself, when a line was cut.
@@ -88,7 +54,7 @@ func warmUp(t *testing.T, s *redisstore.Store) {
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
-	for name, how := range map[string]int32{"before": cutBefore, "after": cutAfter} {
+	for name, how := range map[string]wire.Cut{"before": wire.Before, "after": wire.After} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var l line
@@ -97,7 +63,7 @@ func TestLostAnswers(t *testing.T) {
 			warmUp(t, s)
 			lost := func(what string, call func() error) {
 				t.Helper()
-				l.armed.Store(how)
+				l.Cut(how)
 				failures(t, map[string]error{what: call()}, what)
 				noErr(t, call())
 			}

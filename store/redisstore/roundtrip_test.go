@@ -5,17 +5,17 @@ import (
 	"crypto/tls"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// turns counts round trips: what is written after something was read is a new one.
-type turns struct{ n atomic.Int64 }
+// turns counts round trips to the server.
+type turns struct{ wire.Turns }
 
 func (c *turns) option(t testing.TB) rueidis.ClientOption {
 	t.Helper()
@@ -28,41 +28,9 @@ func (c *turns) option(t testing.TB) rueidis.ClientOption {
 		if err != nil {
 			return nil, err
 		}
-		turn := &turnConn{Conn: conn, count: &c.n}
-		turn.answered.Store(true)
-		return turn, nil
+		return c.Over(conn), nil
 	}
 	return opt
-}
-
-func (c *turns) of(t *testing.T, what string, want int64, fn func() error) {
-	t.Helper()
-	before := c.n.Load()
-	noErr(t, fn())
-	if got := c.n.Load() - before; got != want {
-		t.Errorf("%s: %d round trips, want %d", what, got, want)
-	}
-}
-
-type turnConn struct {
-	net.Conn
-	count    *atomic.Int64
-	answered atomic.Bool
-}
-
-func (c *turnConn) Write(b []byte) (int, error) {
-	if c.answered.Swap(false) {
-		c.count.Add(1)
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *turnConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.answered.Store(true)
-	}
-	return n, err
 }
 
 // TestRoundTrips counts what every call costs, once the server knows the scripts. The reference has this table.
@@ -81,7 +49,7 @@ func TestRoundTrips(t *testing.T) {
 				noErr(t, fn())
 				return
 			}
-			c.of(t, what, want, fn)
+			c.Of(t, what, want, fn)
 		}
 		claim := func(what string, s *redisstore.Store, key everonce.Key, trips int64, take everonce.TakeOver, want everonce.Decision) everonce.Record {
 			t.Helper()
