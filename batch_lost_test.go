@@ -12,27 +12,7 @@ import (
 
 // A lost answer to a batch's commit is resolved through the claims (rule 16), for all of it.
 func TestBatchWhoseCommitWasLost(t *testing.T) {
-	for name, c := range map[string]struct {
-		commit func(s *mapStore) behaviour
-		runs   int
-	}{
-		"committed": {func(*mapStore) behaviour { return lose(errCommitLost) }, 1},
-		"not committed": {func(s *mapStore) behaviour {
-			return func(context.Context, func() error) error { s.abort(); return errCommitLost }
-		}, 2},
-		"still in progress, then committed": {func(*mapStore) behaviour {
-			return func(_ context.Context, call func() error) error {
-				time.AfterFunc(300*time.Millisecond, func() { _ = call() })
-				return errCommitLost
-			}
-		}, 1},
-		"still in progress, then rolled back": {func(s *mapStore) behaviour {
-			return func(context.Context, func() error) error {
-				time.AfterFunc(300*time.Millisecond, s.abort)
-				return errCommitLost
-			}
-		}, 2},
-	} {
+	for name, c := range lostCommits {
 		t.Run(name, func(t *testing.T) {
 			batches(t, everonce.Options{}, func(b *batchTest) {
 				b.s.on("Commit", 1, c.commit(b.s))

@@ -11,32 +11,32 @@ import (
 	"github.com/everonce/everonce"
 )
 
+// lostCommits are the ways in which the answer to a commit is lost, and how often the work then runs.
+var lostCommits = map[string]struct {
+	commit func(s *mapStore) behaviour
+	runs   int
+}{
+	"committed": {func(*mapStore) behaviour { return lose(errCommitLost) }, 1},
+	"not committed": {func(s *mapStore) behaviour {
+		return func(context.Context, func() error) error { s.abort(); return errCommitLost }
+	}, 2},
+	"still in progress, then committed": {func(*mapStore) behaviour {
+		return func(_ context.Context, call func() error) error {
+			time.AfterFunc(300*time.Millisecond, func() { _ = call() })
+			return errCommitLost
+		}
+	}, 1},
+	"still in progress, then rolled back": {func(s *mapStore) behaviour {
+		return func(context.Context, func() error) error {
+			time.AfterFunc(300*time.Millisecond, s.abort)
+			return errCommitLost
+		}
+	}, 2},
+}
+
 // A lost answer to a commit is resolved through the claim (rule 16).
 func TestTransactWhoseCommitWasLost(t *testing.T) {
-	for name, c := range map[string]struct {
-		commit func(s *mapStore) behaviour
-		runs   int
-	}{
-		"committed": {func(*mapStore) behaviour { return lose(errCommitLost) }, 1},
-		"not committed": {func(s *mapStore) behaviour {
-			return func(context.Context, func() error) error {
-				s.abort()
-				return errCommitLost
-			}
-		}, 2},
-		"still in progress, then committed": {func(*mapStore) behaviour {
-			return func(_ context.Context, call func() error) error {
-				time.AfterFunc(300*time.Millisecond, func() { _ = call() })
-				return errCommitLost
-			}
-		}, 1},
-		"still in progress, then rolled back": {func(s *mapStore) behaviour {
-			return func(context.Context, func() error) error {
-				time.AfterFunc(300*time.Millisecond, s.abort)
-				return errCommitLost
-			}
-		}, 2},
-	} {
+	for name, c := range lostCommits {
 		t.Run(name, func(t *testing.T) {
 			ways(t, func(t *testing.T, o everonce.Options) {
 				for _, callerGone := range []bool{false, true} {
