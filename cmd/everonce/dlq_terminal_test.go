@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,15 +11,14 @@ import (
 	"unicode"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // deadQueue makes a queue of dead letters, which is gone after the test, and returns what publishes to it.
 func deadQueue(t *testing.T) (url, queue string, publish func(amqp.Publishing)) {
 	t.Helper()
-	url = os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if url == "" {
-		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)", or set EVERONCE_TEST_RABBITMQ_URL`)
-	}
+	url = testserver.URL(t, "rabbitmq")
 	conn, err := amqp.Dial(url)
 	if err != nil {
 		t.Fatal(err)

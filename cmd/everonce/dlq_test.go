@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,16 +15,14 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // TestScriptsOnRabbitMQ runs the program against RabbitMQ: $BROKER is its URL, $QUEUE has four dead letters, of which
 // $KEY is the hash of the one that failed too often. The command "consumed" handles what is in the queue.
 func TestScriptsOnRabbitMQ(t *testing.T) {
-	url := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if url == "" {
-		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)", or set EVERONCE_TEST_RABBITMQ_URL`)
-	}
+	url := testserver.URL(t, "rabbitmq")
 	q := &letterQueue{url: url, queue: "cli." + strings.ToLower(rand.Text()), store: memstore.New(nil)}
 	t.Cleanup(func() { q.remove(t) })
 	cmds := map[string]func(*testscript.TestScript, bool, []string){"consumed": q.consumed}

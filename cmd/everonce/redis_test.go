@@ -3,21 +3,18 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"os"
 	"testing"
 
 	"github.com/redis/rueidis"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // TestScriptsOnRedis runs the program against Redis: $STORE is its URL, under $PREFIX there is one record of each kind.
 func TestScriptsOnRedis(t *testing.T) {
-	url := os.Getenv("EVERONCE_TEST_REDIS_URL")
-	if url == "" {
-		t.Fatal(`no Redis to test with: run scripts/services up redis, then eval "$(scripts/services env)", or set EVERONCE_TEST_REDIS_URL`)
-	}
+	url := testserver.URL(t, "redis")
 	opt, err := rueidis.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)

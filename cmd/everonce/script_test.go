@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -129,10 +130,7 @@ func empty(ts *testscript.TestScript, neg bool, args []string) {
 // TestScriptsOnPostgres runs the program against PostgreSQL: $STORE is its URL, in $SCHEMA there is one
 // record of each kind.
 func TestScriptsOnPostgres(t *testing.T) {
-	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if url == "" {
-		t.Fatal(`no PostgreSQL to test with: run scripts/services up, then eval "$(scripts/services env)", or set EVERONCE_TEST_POSTGRES_URL`)
-	}
+	url := testserver.URL(t, "postgres")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/postgres",
 		RequireExplicitExec: true,

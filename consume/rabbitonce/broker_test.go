@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -25,11 +25,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func brokerURL(t testing.TB) string {
 	t.Helper()
-	url := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if url == "" {
-		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)", or set EVERONCE_TEST_RABBITMQ_URL`)
-	}
-	return url
+	return testserver.URL(t, "rabbitmq")
 }
 
 // bench is one test's queues on a broker.

@@ -13,12 +13,12 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
-	"github.com/everonce/everonce/internal/ownserver"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // node is a broker of a test's own, which it may ill-treat.
-type node struct{ *ownserver.Server }
+type node struct{ *testserver.Server }
 
 // ctl runs rabbitmqctl on the node.
 func (n *node) ctl(args ...string) { n.Run(`node rabbitmqctl "$@"`, args...) }
@@ -26,7 +26,7 @@ func (n *node) ctl(args ...string) { n.Run(`node rabbitmqctl "$@"`, args...) }
 // A broker that is ill-treated: one node for all, since it takes seconds to start.
 func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Parallel()
-	n := &node{ownserver.Start(t, "rabbitmq")}
+	n := &node{testserver.Start(t, "rabbitmq")}
 	// Declared first: a broker that is killed within a second after it has declared a quorum queue has not written its name
 	// down (https://github.com/rabbitmq/ra/pull/443 mends that). It starts it as a new member, without its messages, which nobody elects.
 	b := newBenchOn(t, n.URL)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // programVariable makes the test's own program the one that is tested.
@@ -77,10 +79,7 @@ func TestPipeline(t *testing.T) {
 // Each mistake costs something: else TestPipeline would be blind.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	shared := map[string]string{rabbitVariable: os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), mongoVariable: os.Getenv("EVERONCE_TEST_MONGODB_URL")}
-	if shared[rabbitVariable] == "" || shared[mongoVariable] == "" {
-		t.Fatal(`no RabbitMQ or no MongoDB to test with: run scripts/services up, then eval "$(scripts/services env)"`)
-	}
+	shared := map[string]string{rabbitVariable: testserver.URL(t, "rabbitmq"), mongoVariable: testserver.URL(t, "mongodb")}
 	for _, m := range []struct {
 		mistake mistake
 		events  int
@@ -125,7 +124,7 @@ func TestArguments(t *testing.T) {
 // A broker or a database that is not there is told by its name, and its password by nothing.
 func TestServersThatAreNotThere(t *testing.T) {
 	t.Parallel()
-	rabbit, mongo := os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), os.Getenv("EVERONCE_TEST_MONGODB_URL")
+	rabbit, mongo := testserver.URL(t, "rabbitmq"), testserver.URL(t, "mongodb")
 	for want, urls := range map[string][2]string{
 		"the broker can not be reached": {"amqp://u:s3cret@127.0.0.1:1/", mongo},
 		"MongoDB can not be reached":    {rabbit, "mongodb://127.0.0.1:1/"},

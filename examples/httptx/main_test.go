@@ -4,11 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 const want = `
@@ -25,10 +26,7 @@ order-4 → 404 replayed=true no such account
 // TestRun sends the requests to a real server, and compares all answers: of the booking that was refused
 // nothing remains in the balance.
 func TestRun(t *testing.T) {
-	address := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if address == "" {
-		t.Fatal(`no PostgreSQL to test with: run scripts/services up, then eval "$(scripts/services env)", or set EVERONCE_TEST_POSTGRES_URL`)
-	}
+	address := testserver.URL(t, "postgres")
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")

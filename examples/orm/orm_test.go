@@ -7,7 +7,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net/url"
-	"os"
 	"testing"
 
 	"entgo.io/ent/dialect"
@@ -20,6 +19,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -231,10 +231,7 @@ func openGORM(t *testing.T, db *sql.DB, cfg *gorm.Config) *gorm.DB {
 // newShop returns a schema of its own, with the tables of everonce and an account.
 func newShop(t *testing.T) (*sql.DB, *Receiver) {
 	t.Helper()
-	address := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if address == "" {
-		t.Fatal(`no PostgreSQL to test with: run scripts/services up, then eval "$(scripts/services env)", or set EVERONCE_TEST_POSTGRES_URL`)
-	}
+	address := testserver.URL(t, "postgres")
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")

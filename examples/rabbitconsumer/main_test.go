@@ -5,13 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 const soon = time.Minute
@@ -19,10 +20,7 @@ const soon = time.Minute
 // environment returns the database's URL, with a schema of the test's own, and the broker's.
 func environment(t *testing.T) (database, broker string) {
 	t.Helper()
-	address, broker := os.Getenv("EVERONCE_TEST_POSTGRES_URL"), os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if address == "" || broker == "" {
-		t.Fatal(`no PostgreSQL or no RabbitMQ to test with: run scripts/services up, then eval "$(scripts/services env)"`)
-	}
+	address, broker := testserver.URL(t, "postgres"), testserver.URL(t, "rabbitmq")
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -100,10 +101,7 @@ func TestKillSQLite(t *testing.T) {
 
 // TestKillPostgres is the same on PostgreSQL.
 func TestKillPostgres(t *testing.T) {
-	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if url == "" {
-		t.Fatal(`no PostgreSQL to test with: run scripts/services up, then eval "$(scripts/services env)", or set EVERONCE_TEST_POSTGRES_URL`)
-	}
+	url := testserver.URL(t, "postgres")
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/jackc/pgx/v5"
@@ -73,7 +74,7 @@ func TestMessagesCutFromPostgres(t *testing.T) {
 func TestMessagesCutFromRedis(t *testing.T) {
 	t.Parallel()
 	s := newCutStream(t, wayGuarded)
-	u, err := url.Parse(named(t, "EVERONCE_TEST_REDIS_URL"))
+	u, err := url.Parse(testserver.URL(t, "redis"))
 	if err != nil {
 		t.Fatal("the Redis URL does not parse")
 	}
@@ -130,7 +131,7 @@ func (s *cutStream) runGuarded(store everonce.Store, proxy *toxiproxy.Proxy) {
 // postgresThrough returns a line to PostgreSQL, and two pools: one by that line, and one that nothing happens to.
 func postgresThrough(t *testing.T, s *cutStream) (proxy *toxiproxy.Proxy, near, far *pgxpool.Pool) {
 	t.Helper()
-	s.spec.Postgres = named(t, "EVERONCE_TEST_POSTGRES_URL")
+	s.spec.Postgres = testserver.URL(t, "postgres")
 	far = s.spec.openSchema(t)
 	u, err := url.Parse(s.spec.Postgres)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 const (
@@ -54,7 +55,7 @@ func newCutStream(t *testing.T, way string) *cutStream {
 	t.Cleanup(cancel)
 	name := "e2e_" + strconv.FormatUint(rand.Uint64(), 36)
 	s := &cutStream{
-		t: t, ctx: ctx, way: way, spec: messageSpec{Broker: named(t, "EVERONCE_TEST_RABBITMQ_URL"), Queues: name, Schema: name},
+		t: t, ctx: ctx, way: way, spec: messageSpec{Broker: testserver.URL(t, "rabbitmq"), Queues: name, Schema: name},
 		rng: rand.New(rand.NewPCG(seedOf(t), 4)), changed: make(chan struct{}), settled: map[int]bool{}, outcomes: map[everonce.Outcome]int{},
 		charges: map[int]map[string]int{}, at: -1,
 	}

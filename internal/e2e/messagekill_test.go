@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // trouble is what happens at each point of the stream.
@@ -27,7 +29,7 @@ type trouble struct {
 // effect once, and none is lost.
 func TestMessagesKilledWorkers(t *testing.T) {
 	t.Parallel()
-	s := newStream(t, named(t, "EVERONCE_TEST_RABBITMQ_URL"), named(t, "EVERONCE_TEST_POSTGRES_URL"))
+	s := newStream(t, testserver.URL(t, "rabbitmq"), testserver.URL(t, "postgres"))
 	got := s.run(trouble{
 		victim: func() *messageProcess { return s.workers[s.rng.IntN(len(s.workers))] },
 		strike: func(victim *messageProcess) { victim.kill(t) },
@@ -52,7 +54,7 @@ func TestMessagesKilledWorkers(t *testing.T) {
 func TestMessagesRestartedBroker(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "rabbitmq")
-	s := newStream(t, broker.URL, named(t, "EVERONCE_TEST_POSTGRES_URL"))
+	s := newStream(t, broker.URL, testserver.URL(t, "postgres"))
 	broker.writeDown()
 	got := s.run(trouble{
 		strike: func(*messageProcess) { broker.kill() },
@@ -67,7 +69,7 @@ func TestMessagesRestartedBroker(t *testing.T) {
 func TestMessagesKilledStore(t *testing.T) {
 	t.Parallel()
 	store := startServer(t, "postgres")
-	s := newStream(t, named(t, "EVERONCE_TEST_RABBITMQ_URL"), store.URL)
+	s := newStream(t, testserver.URL(t, "rabbitmq"), store.URL)
 	got := s.run(trouble{
 		strike: func(*messageProcess) { store.kill() },
 		mend:   func(*messageProcess) { store.Up() },

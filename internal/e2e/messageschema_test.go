@@ -9,6 +9,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	t.Parallel()
 	s := newCutStream(t, wayTx)
-	s.spec.Postgres = named(t, "EVERONCE_TEST_POSTGRES_URL")
+	s.spec.Postgres = testserver.URL(t, "postgres")
 	pool, err := s.spec.pool(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -9,19 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce/internal/ownserver"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // server is a server of a test's own, which it may kill.
 type server struct {
-	*ownserver.Server
+	*testserver.Server
 	t       *testing.T
 	pidFile string
 }
 
 func startServer(t *testing.T, name string) *server {
 	t.Helper()
-	s := &server{Server: ownserver.Start(t, name), t: t, pidFile: "pid"}
+	s := &server{Server: testserver.Start(t, name), t: t, pidFile: "pid"}
 	if name == "postgres" {
 		s.pidFile = filepath.Join("data", "postmaster.pid")
 	}
@@ -72,14 +72,4 @@ func (s *server) revive() {
 		<-time.After(50 * time.Millisecond)
 	}
 	s.Up() // what it does where that did not help, or where it is
-}
-
-// named returns the URL of a server that all tests share.
-func named(t *testing.T, variable string) string {
-	t.Helper()
-	u := os.Getenv(variable)
-	if u == "" {
-		t.Fatalf(`no server to test with: run scripts/services up, then eval "$(scripts/services env)", or set %s`, variable)
-	}
-	return u
 }

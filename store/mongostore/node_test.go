@@ -7,13 +7,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/ownserver"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 // node is a server of a test's own, which it may kill.
 type node struct {
-	*ownserver.Server
+	*testserver.Server
 	t *testing.T
 }
 
@@ -29,7 +29,7 @@ func (n *node) store() (*mongostore.Store, *mongo.Database) {
 // and events.
 func TestKillOfTheServer(t *testing.T) {
 	t.Parallel()
-	n := &node{ownserver.Start(t, "mongodb"), t}
+	n := &node{testserver.Start(t, "mongodb"), t}
 	ctx := t.Context()
 	s, db := n.store()
 	coll := db.Collection("event")

@@ -10,21 +10,15 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
-const (
-	variable   = "EVERONCE_TEST_MONGODB_URL"
-	dbName     = "everonce_test"
-	errMissing = variable + ` is not set. The tests need a server: run "eval $(scripts/services up && scripts/services env)", or name one`
-)
+const dbName = "everonce_test"
 
 func serverURL(t testing.TB) string {
 	t.Helper()
-	url := os.Getenv(variable)
-	if url == "" {
-		t.Fatal(errMissing)
-	}
-	return url
+	return testserver.URL(t, "mongodb")
 }
 
 func noErr(t testing.TB, err error) {
@@ -47,7 +41,7 @@ func connect(t testing.TB, url string, monitor *event.CommandMonitor) *mongo.Cli
 var clients = sync.OnceValues(func() ([2]*mongo.Client, error) {
 	var two [2]*mongo.Client
 	for i := range two {
-		client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv(variable)).SetMonitor(&event.CommandMonitor{Started: refused}))
+		client, err := mongo.Connect(options.Client().ApplyURI(os.Getenv("EVERONCE_TEST_MONGODB_URL")).SetMonitor(&event.CommandMonitor{Started: refused}))
 		if err != nil {
 			return two, err
 		}

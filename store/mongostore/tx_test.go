@@ -35,7 +35,7 @@ func newTxStore(t testing.TB, db *mongo.Database, collection string) *mongostore
 // TestConformanceTx holds transactions to the suite, where the server has them.
 func TestConformanceTx(t *testing.T) {
 	if !hasTransactions(t) {
-		t.Skip("transactions of mongostore.TxStore: the server has none; " + variable + " has to name a replica set")
+		t.Skip("transactions of mongostore.TxStore: the server has none; EVERONCE_TEST_MONGODB_URL has to name a replica set")
 	}
 	caps := capabilities()
 	caps.NoSavepoints = true
@@ -74,7 +74,7 @@ func TestConformanceTx(t *testing.T) {
 // A transaction of the caller's is doomed by any error of the work.
 func TestDoTxAnErrorDoomsTheTransaction(t *testing.T) {
 	if !hasTransactions(t) {
-		t.Skip("DoTx on mongostore.TxStore: the server has no transactions; " + variable + " has to name a replica set")
+		t.Skip("DoTx on mongostore.TxStore: the server has no transactions; EVERONCE_TEST_MONGODB_URL has to name a replica set")
 	}
 	s := newTxStore(t, database(t), newCollection(t))
 	r, err := everonce.NewTxReceiver(s, nil)

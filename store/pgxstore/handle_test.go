@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/hex"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -22,11 +22,7 @@ import (
 // serverURL is the server under test. A run without one proves nothing, so it fails.
 func serverURL(t testing.TB) string {
 	t.Helper()
-	url := os.Getenv("EVERONCE_TEST_POSTGRES_URL")
-	if url == "" {
-		t.Fatal(`no PostgreSQL to test with: run scripts/services up, then eval "$(scripts/services env)", or set EVERONCE_TEST_POSTGRES_URL`)
-	}
-	return url
+	return testserver.URL(t, "postgres")
 }
 
 // admin is a pool for what the tests do around the stores.

@@ -8,18 +8,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce/internal/ownserver"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // server is one that a test has for itself, and may change.
 type server struct {
-	*ownserver.Server
+	*testserver.Server
 	t *testing.T
 }
 
 func startServer(t *testing.T) *server {
 	t.Helper()
-	return &server{ownserver.Start(t, "postgres"), t}
+	return &server{testserver.Start(t, "postgres"), t}
 }
 
 // reach makes of a connection to the server of all tests one to this server.

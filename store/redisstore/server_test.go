@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"os"
 	"testing"
 
 	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 func noErr(t testing.TB, err error) {
@@ -20,11 +21,7 @@ func noErr(t testing.TB, err error) {
 // serverURL is the server that the tests share.
 func serverURL(t testing.TB) string {
 	t.Helper()
-	url := os.Getenv("EVERONCE_TEST_REDIS_URL")
-	if url == "" {
-		t.Fatal(`no Redis: run scripts/services up, and then: eval "$(scripts/services env)"`)
-	}
-	return url
+	return testserver.URL(t, "redis")
 }
 
 func newClient(t testing.TB, url string) rueidis.Client {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -17,16 +16,14 @@ import (
 
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 const soon = time.Minute
 
 // Every event is sent three times, a correction too, and is one document; what is no event is a dead letter.
 func TestRun(t *testing.T) {
-	broker, database := os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), os.Getenv("EVERONCE_TEST_MONGODB_URL")
-	if broker == "" || database == "" {
-		t.Fatal(`no RabbitMQ or no MongoDB to test with: run scripts/services up, then eval "$(scripts/services env)"`)
-	}
+	broker, database := testserver.URL(t, "rabbitmq"), testserver.URL(t, "mongodb")
 	name := "receiver-" + strings.ToLower(rand.Text())
 	client, err := mongo.Connect(options.Client().ApplyURI(database))
 	if err != nil {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 const soon = time.Minute
@@ -18,10 +19,7 @@ const soon = time.Minute
 // Orders are sent three times: there is one mail for each. What the service was not reached for is tried again; a
 // customer who is not there, and a mail that may have been sent or not, are dead letters at once.
 func TestRun(t *testing.T) {
-	redis, broker := os.Getenv("EVERONCE_TEST_REDIS_URL"), os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if redis == "" || broker == "" {
-		t.Fatal(`no Redis or no RabbitMQ to test with: run scripts/services up, then eval "$(scripts/services env)"`)
-	}
+	redis, broker := testserver.URL(t, "redis"), testserver.URL(t, "rabbitmq")
 	conn, err := amqp.Dial(broker)
 	if err != nil {
 		t.Fatal(err)

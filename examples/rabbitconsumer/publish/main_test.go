@@ -2,19 +2,17 @@ package main
 
 import (
 	"crypto/rand"
-	"os"
 	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // A message for which there is no queue is an error, and one that is in its queue is none.
 func TestPublish(t *testing.T) {
-	broker := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if broker == "" {
-		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)"`)
-	}
+	broker := testserver.URL(t, "rabbitmq")
 	queue := "publish." + strings.ToLower(rand.Text())
 	if err := publish(t.Context(), broker, queue, "order-7", "{}"); err == nil || !strings.Contains(err.Error(), "start its consumer") {
 		t.Errorf("without a queue: %v", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/examples/internal/program"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // These tests do what docs/tutorials/first-messages.md has its reader do.
@@ -30,10 +31,7 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	broker := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	if broker == "" {
-		t.Fatal(`no RabbitMQ to test with: run scripts/services up rabbitmq, then eval "$(scripts/services env)"`)
-	}
+	broker := testserver.URL(t, "rabbitmq")
 	t.Setenv("BROKER_URL", broker)
 	t.Setenv("EVERONCE_BROKER", broker)
 	r := &reader{t: t, dir: t.TempDir(), queue: "orders." + strings.ToLower(rand.Text()), broker: broker}

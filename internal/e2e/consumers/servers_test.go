@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -24,16 +24,6 @@ func noErr(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-}
-
-// serverURL returns the URL that an environment variable holds.
-func serverURL(tb testing.TB, variable string) string {
-	tb.Helper()
-	url := os.Getenv(variable)
-	if url == "" {
-		tb.Fatal(variable + ` is not set: run scripts/services up, and then: eval "$(scripts/services env)"`)
-	}
-	return url
 }
 
 // tables are the ledger that allows a shipment any number of times, and the one that allows it once.
@@ -54,7 +44,7 @@ func openSQLite(tb testing.TB) *sqlitestore.Store {
 // postgres is a schema of one test's own.
 func postgres(tb testing.TB) (pool *pgxpool.Pool, db *sql.DB, schema string) {
 	tb.Helper()
-	cfg, err := pgxpool.ParseConfig(serverURL(tb, "EVERONCE_TEST_POSTGRES_URL"))
+	cfg, err := pgxpool.ParseConfig(testserver.URL(tb, "postgres"))
 	if err != nil {
 		tb.Fatal("the PostgreSQL URL does not parse")
 	}
@@ -98,7 +88,7 @@ func openPostgresSQL(tb testing.TB) (*pgxstore.SQLStore, *sql.DB) {
 
 func redis(tb testing.TB) rueidis.Client {
 	tb.Helper()
-	opt, err := rueidis.ParseURL(serverURL(tb, "EVERONCE_TEST_REDIS_URL"))
+	opt, err := rueidis.ParseURL(testserver.URL(tb, "redis"))
 	noErr(tb, err)
 	client, err := rueidis.NewClient(opt)
 	noErr(tb, err)
@@ -127,7 +117,7 @@ func redisPrefix(tb testing.TB, client rueidis.Client) string {
 
 func mongodb(tb testing.TB) *mongo.Database {
 	tb.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(serverURL(tb, "EVERONCE_TEST_MONGODB_URL")))
+	client, err := mongo.Connect(options.Client().ApplyURI(testserver.URL(tb, "mongodb")))
 	noErr(tb, err)
 	tb.Cleanup(func() { noErr(tb, client.Disconnect(context.Background())) })
 	return client.Database("everonce_test")

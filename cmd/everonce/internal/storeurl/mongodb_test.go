@@ -4,21 +4,18 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // A store of MongoDB's opens where there is one, is created for a service, and tells no password.
 func TestMongoDB(t *testing.T) {
 	t.Parallel()
-	server := os.Getenv("EVERONCE_TEST_MONGODB_URL")
-	if server == "" {
-		t.Fatal(`EVERONCE_TEST_MONGODB_URL is not set: run "eval $(scripts/services up && scripts/services env)"`)
-	}
+	server := testserver.URL(t, "mongodb")
 	head, query, _ := strings.Cut(server, "?")
 	url := strings.TrimSuffix(head, "/") + "/everonce_test?" + query
 	opts := Options{TablePrefix: "u" + rand.Text()}

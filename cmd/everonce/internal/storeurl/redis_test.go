@@ -3,20 +3,17 @@ package storeurl
 import (
 	"crypto/rand"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // A store of Redis' opens, lists what is there, and tells no password.
 func TestRedis(t *testing.T) {
 	t.Parallel()
-	server := os.Getenv("EVERONCE_TEST_REDIS_URL")
-	if server == "" {
-		t.Fatal(`EVERONCE_TEST_REDIS_URL is not set: run "eval $(scripts/services up && scripts/services env)"`)
-	}
+	server := testserver.URL(t, "redis")
 	opts := Options{TablePrefix: "u" + rand.Text() + ":"}
 	for _, open := range []func() (Store, error){
 		func() (Store, error) { return Create(t.Context(), server, opts) },

@@ -1,5 +1,4 @@
-// Package ownserver starts servers of a test's own, by scripts/services: a test may ill-treat them.
-package ownserver
+package testserver
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package ownserver
+package testserver
 
 import (
 	"os"
