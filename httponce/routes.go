@@ -48,6 +48,11 @@ func (rt *route) checkMethod() error {
 		everonce.ErrInvalidArgument, method)
 }
 
+// heeds reports whether there is a route on which a request of this method heeds a key.
+func (s *settings) heeds(method string) bool {
+	return slices.ContainsFunc(s.routes, func(rt *route) bool { return slices.Contains(rt.heeded(), method) })
+}
+
 // in says which route an error is about.
 func (rt *route) in(err error) error {
 	if rt.pattern == "" {

@@ -23,7 +23,7 @@ import (
 // none, the header that carries keys. route names the operations, as they are scoped: their method and the name of their route
 // ("POST /payments"; see [Served] for what that is). recv, principal and opts are those of the middleware,
 // or of HandleTx, that protects them; where the route has a Principal of its own, principal is that one. Of opts it uses KeyHeader, ProblemBase, RetryAfter and Log, and no others, though all
-// must be valid: EchoKey, Observe and CheckKey are for requests.
+// must be valid: EchoKey, Observe and CheckKey are for requests. A route whose method is in the Methods of none of their routes is refused: no key of it would ever be seen.
 //
 // The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be
 // answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
@@ -43,6 +43,10 @@ func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *
 	s, err := opts.settings()
 	if err != nil {
 		return nil, err
+	}
+	if !s.heeds(method) {
+		return nil, fmt.Errorf("%w: the route %q: %s heeds no key by these options, so that no key of it would ever be seen: give the options of the middleware, with its Methods",
+			everonce.ErrInvalidArgument, route, method)
 	}
 	h := &statusHandler{settings: s, recv: recv, principal: principal, method: method, name: name}
 	return readOnly(h.serve), nil

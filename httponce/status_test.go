@@ -329,12 +329,29 @@ func TestStatusRefusesBadArguments(t *testing.T) {
 			return httponce.Status(svc.recv, httponce.Unscoped(), "post /payments", nil)
 		},
 		"no name": func() (http.Handler, error) { return httponce.Status(svc.recv, httponce.Unscoped(), "POST ", nil) },
+		"method without keys": func() (http.Handler, error) {
+			return httponce.Status(svc.recv, httponce.Unscoped(), "PUT /payments", nil)
+		},
+		"exempt": func() (http.Handler, error) {
+			return httponce.Status(svc.recv, httponce.Unscoped(), "POST /payments", &httponce.Options{Route: httponce.Route{Methods: []string{}}})
+		},
 		"wrong options": func() (http.Handler, error) {
 			return httponce.Status(svc.recv, httponce.Unscoped(), "POST /payments", &httponce.Options{MaxWaiting: -1})
 		},
 	} {
 		if h, err := build(); !errors.Is(err, everonce.ErrInvalidArgument) || h != nil {
 			t.Errorf("%s: %v, %v", name, h, err)
+		}
+	}
+}
+
+// A method that any route of the options heeds may be asked about: the route may have a name of its own.
+func TestStatusOfAMethodThatHeedsKeys(t *testing.T) {
+	svc := newService(t, setup{handle: answers(201, "paid")})
+	put := httponce.Route{Methods: []string{http.MethodPut}}
+	for name, opts := range map[string]*httponce.Options{"the base": {Route: put}, "a route": {Routes: map[string]httponce.Route{"PUT /orders/{id}": put}}} {
+		if _, err := httponce.Status(svc.recv, httponce.Unscoped(), "PUT order", opts); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
