@@ -234,6 +234,37 @@ func TestARedirectToTheCleanPathCanBeFollowed(t *testing.T) {
 	}
 }
 
+// A path with a trailing slash is another request. Where both are on one route, as on a subtree of a mux, a redirect from one to the
+// other is an answer, and the request that follows it is refused; where the path names the route it is served.
+func TestARedirectToATrailingSlash(t *testing.T) {
+	for status, route := range map[int]httponce.Route{
+		http.StatusUnprocessableEntity: {},
+		http.StatusCreated:             {Name: func(r *http.Request) string { return r.URL.Path }},
+	} {
+		inner, outer := http.NewServeMux(), http.NewServeMux()
+		inner.Handle("POST /api/a/", &ledger{})
+		protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), &httponce.Options{Route: route})
+		if err != nil {
+			t.Fatal(err)
+		}
+		outer.Handle("/api/", protect(inner))
+		srv := httptest.NewServer(outer)
+		defer srv.Close()
+		r, err := http.NewRequest(http.MethodPost, srv.URL+"/api/a", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		res, err := srv.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != status || res.Request.URL.Path != "/api/a/" {
+			t.Errorf("%s: %d, want %d", res.Request.URL, res.StatusCode, status)
+		}
+	}
+}
+
 // Letter case of the host is none; the port is a part of it; IgnoreHost makes an alias the same.
 func TestHosts(t *testing.T) {
 	for _, c := range []struct {
