@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -96,11 +97,18 @@ func TestAReleaseThatFailedIsLoggedWithoutItsClient(t *testing.T) {
 
 // An operation that becomes unknown is told once, with what finds its record; its repetitions are not.
 func TestAnOperationThatBecomesUnknownIsTold(t *testing.T) {
-	svc := newService(t, setup{handle: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }})
-	for range 3 {
-		svc.post("k")
-	}
-	if logs := svc.logs.String(); strings.Count(logs, "the outcome is unknown") != 1 || !strings.Contains(logs, "key=") || strings.Contains(logs, "key= ") {
-		t.Errorf("logged was %q, want one line that names the record", logs)
+	ways := map[string]func(){"5xx": func() {}}
+	maps.Copy(ways, unwindings)
+	for name, way := range ways {
+		svc := newService(t, setup{handle: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			way()
+		}})
+		for range 3 {
+			svc.unwound("k")
+		}
+		if logs := svc.logs.String(); strings.Count(logs, "level=") != 1 || !strings.Contains(logs, "level=WARN") || !strings.Contains(logs, "unknown") || !strings.Contains(logs, "key=") || strings.Contains(logs, "key= ") {
+			t.Errorf("%s: logged was %q, want one line that names the record", name, logs)
+		}
 	}
 }

@@ -55,7 +55,14 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	}
 	r := x.request(ctx)
 	defer x.tidy(r)
+	returned := false
+	defer func() {
+		if !returned {
+			x.unwound()
+		}
+	}()
 	g.next.ServeHTTP(&p.own, r)
+	returned = true
 	if p.own.silent() && ctx.Err() != nil {
 		x.gaveUp(ctx)
 	}
@@ -72,6 +79,12 @@ func (x *exchange) gaveUp(ctx context.Context) {
 	x.log.WarnContext(x.r.Context(), "httponce: the handler's context ended, and it returned without an answer: the connection is cut, and the outcome is unknown",
 		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
 	panic(http.ErrAbortHandler)
+}
+
+// unwound tells of a handler that panicked or exited its goroutine. net/http tells of some panics, of none which key it was.
+func (x *exchange) unwound() {
+	x.log.WarnContext(x.r.Context(), "httponce: the handler did not return, by a panic or an exit of its goroutine: the next request with this key meets the policy for the unknown",
+		"route", x.told.Route, "key", x.keyHash())
 }
 
 // tidy removes what a handler that has read a form left on the disk, as net/http does for the request that it made.
