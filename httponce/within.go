@@ -134,7 +134,7 @@ func (x *exchange) run(a *absence, c core) {
 		}
 		if a.panicked != nil && a.panicked != http.ErrAbortHandler { //nolint:errorlint // the value of a panic
 			// The stack is gone when the serving goroutine panics with the same value.
-			x.log.ErrorContext(a.ctx, "httponce: the handler panicked", "route", x.told.Route, "panic", a.panicked, "stack", string(debug.Stack()))
+			x.log.ErrorContext(a.ctx, "httponce: the handler panicked", "route", x.told.Route, "key", x.keyHash(), "panic", a.panicked, "stack", string(debug.Stack()))
 		}
 		if a.gate.end() {
 			<-x.goingOn
