@@ -35,7 +35,8 @@ func Policy(recv everonce.AnyReceiver, opts *Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(s.published(recv.Options().Lifetime), "", "  ")
+	_, guarded := recv.(*everonce.Receiver)
+	text, err := json.MarshalIndent(s.published(recv.Options().Lifetime, guarded), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
@@ -121,15 +122,15 @@ type publishedInFlight struct {
 	WaitSeconds json.Number `json:"wait_seconds"`
 }
 
-func (s *settings) published(receivers everonce.Lifetime) publishedPolicy {
+func (s *settings) published(receivers everonce.Lifetime, guarded bool) publishedPolicy {
 	p := publishedPolicy{Header: s.header, Marker: s.marker, Key: publishedKey{MaxKeyLen, []string{"sf-string", "raw"}}}
 	for _, rt := range s.routes {
-		p.Routes = append(p.Routes, rt.published(receivers))
+		p.Routes = append(p.Routes, rt.published(receivers, guarded))
 	}
 	return p
 }
 
-func (rt *route) published(receivers everonce.Lifetime) publishedRoute {
+func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedRoute {
 	kept := rt.Lifetime
 	if kept == (everonce.Lifetime{}) {
 		kept = receivers
@@ -156,6 +157,9 @@ func (rt *route) published(receivers everonce.Lifetime) publishedRoute {
 	save := DefaultSave()
 	maps.Copy(save, rt.Save)
 	for status, ending := range save {
+		if ending == Unknown && !guarded {
+			ending = Released // with the rollback of the transaction
+		}
 		p.Answers[status] = ending.String()
 	}
 	return p

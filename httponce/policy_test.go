@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/internal/mapdb"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 func policyOf(t *testing.T, life everonce.Lifetime, opts *httponce.Options) http.Handler {
@@ -23,9 +25,9 @@ func policyOf(t *testing.T, life everonce.Lifetime, opts *httponce.Options) http
 	return h
 }
 
-func receiverWith(t *testing.T, o everonce.Options) *everonce.TxReceiver[*mapdb.Tx] {
+func receiverWith(t *testing.T, o everonce.Options) *everonce.Receiver {
 	t.Helper()
-	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), &o)
+	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,6 +121,49 @@ func TestPolicyOfRoutes(t *testing.T) {
 		r := doc.Routes[i]
 		if r.Pattern != want.pattern || strings.Join(r.Methods, " ") != want.methods || r.Methods == nil || r.MaxBody != want.maxBody || r.Retention != "P1D" {
 			t.Errorf("%+v, want %+v", r, want)
+		}
+	}
+}
+
+// What a policy says of a status is what becomes of a key that is answered so, in each mode.
+func TestPolicyIsWhatHappens(t *testing.T) {
+	status := 0
+	write := func(w http.ResponseWriter) { w.WriteHeader(status) }
+	opts := httponce.Options{Route: httponce.Route{Save: httponce.Save{"409": httponce.Released, "418": httponce.Unknown, "501": httponce.Saved}}}
+	for mode, set := range map[string]setup{
+		"guarded":       {opts: opts, handle: func(w http.ResponseWriter, _ *http.Request) { write(w) }},
+		"transactional": {opts: opts, handleTx: func(w http.ResponseWriter, _ *http.Request, _ *mapdb.Tx) error { write(w); return nil }},
+	} {
+		svc := newService(t, set)
+		var recv everonce.AnyReceiver = svc.recv
+		if mode == "transactional" {
+			recv = svc.recvTx
+		}
+		h, err := httponce.Policy(recv, &opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			Routes []struct{ Answers map[string]string }
+		}
+		if err := json.Unmarshal([]byte(bodyOf(t, send(h, http.MethodGet, "/", ""))), &doc); err != nil {
+			t.Fatal(err)
+		}
+		for status = 200; status < 600; status++ {
+			key, before := strconv.Itoa(status), svc.ran()
+			svc.post(key)
+			g, runs := svc.post(key), svc.ran()-before
+			said, ok := doc.Routes[0].Answers[key]
+			if !ok {
+				said = doc.Routes[0].Answers[key[:1]+"xx"]
+			}
+			is := map[string]bool{
+				"saved": runs == 1 && g.status == status && g.mark == "true", "released": runs == 2 && g.status == status && g.mark == "",
+				"unknown": runs == 1 && g.problem == "outcome-unknown",
+			}
+			if !is[said] {
+				t.Errorf("%s: %d is said to be %q: called %d times, then it got %+v", mode, status, said, runs, g)
+			}
 		}
 	}
 }
