@@ -274,6 +274,32 @@ func TestAPanicInAGoroutineOfItsOwn(t *testing.T) {
 	}
 }
 
+// Inside of a limit that answers in the place of a handler and does not wait for it, the handler goes on, and its answer is kept.
+func TestInsideOfATimeoutHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		h := http.TimeoutHandler(protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+			calls++
+			time.Sleep(time.Minute)
+			w.WriteHeader(http.StatusCreated)
+		}), time.Second, "later")
+		for _, want := range []struct {
+			status int
+			marker string
+		}{{503, ""}, {409, ""}, {201, "true"}} {
+			if w := serveOnce(h, "k"); w.Code != want.status || w.Header().Get("Idempotent-Replayed") != want.marker {
+				t.Errorf("it got %d %v, want %+v", w.Code, w.Header(), want)
+			}
+			if want.status == http.StatusConflict {
+				time.Sleep(time.Hour)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("called %d times", calls)
+		}
+	})
+}
+
 // Without AnswerWithin a handler runs in the goroutine of its request.
 func TestNoGoroutineOfItsOwnWithoutAnswerWithin(t *testing.T) {
 	var inside string
