@@ -29,13 +29,17 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &notSentError{errBodyLost}
 	}
 	var s sending
-	trace := &httptrace.ClientTrace{GotConn: s.gotConn}
+	trace := &httptrace.ClientTrace{GotConn: s.gotConn, GotFirstResponseByte: s.firstByte}
 	if r.URL.Scheme == "https" { // HTTP/2 may be spoken; where it is not, the connection knows more, and net/http copies no fields for us
 		trace.WroteHeaderField = s.wroteField
 	} else {
 		s.fields.Store(true)
 	}
 	res, err := t.base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	if res != nil && s.unasked.Load() {
+		_ = res.Body.Close() //nolint:errcheck // its connection is closed
+		res, err = nil, errUnasked
+	}
 	if err != nil && (s.nothing(r) || promised(err)) {
 		err = &notSentError{err}
 	}
@@ -61,11 +65,12 @@ func promised(err error) bool {
 
 // sending is what is seen of a request on its way out.
 type sending struct {
-	fields atomic.Bool // its head was begun, or that is not looked at
-	mu     sync.Mutex
-	got    bool         // there was a connection
-	conn   *countedConn // its own; nil where it is shared, as HTTP/2's are
-	before int64
+	fields  atomic.Bool // its head was begun, or that is not looked at
+	unasked atomic.Bool // what came as its answer was there before it
+	mu      sync.Mutex
+	got     bool         // there was a connection
+	conn    *countedConn // its own; nil where it is shared, as HTTP/2's are
+	before  written
 }
 
 func (s *sending) gotConn(info httptrace.GotConnInfo) {
@@ -74,6 +79,20 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	s.got = true
 	if s.conn = ownConn(info.Conn); s.conn != nil {
 		s.before = s.conn.count()
+	}
+}
+
+var errUnasked = errors.New("the upstream's answer was there before the request: what follows an earlier answer on the connection is none")
+
+// firstByte is called when an answer begins. net/http may give a connection to the next request while bytes are left on it that no answer
+// has announced (a body behind 204, or behind HEAD, or longer than its length), and takes them for the answer. That would be saved as this
+// request's, and may be what somebody else could make the upstream say.
+func (s *sending) firstByte() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil && s.conn.heardBefore(s.before) {
+		s.unasked.Store(true)
+		_ = s.conn.Close() //nolint:errcheck // nobody may have it again
 	}
 }
 
@@ -111,9 +130,16 @@ func (s *sending) nothing(r *http.Request) bool {
 type countedConn struct {
 	net.Conn
 	mu      sync.Mutex
-	written int64
+	written written
+	heard   int // how many writes had begun when the last bytes came in
 	writers int
 	sealed  bool
+}
+
+// written is how far the writing to a connection has come.
+type written struct {
+	bytes  int64
+	writes int // that have begun
 }
 
 var errSealed = errors.New("httponce: the connection is given up")
@@ -126,16 +152,35 @@ func (c *countedConn) Write(p []byte) (int, error) {
 		return 0, errSealed
 	}
 	c.writers++
+	c.written.writes++
 	c.mu.Unlock()
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
 	c.writers--
-	c.written += int64(n)
+	c.written.bytes += int64(n)
 	c.mu.Unlock()
 	return n, err
 }
 
-func (c *countedConn) count() int64 {
+// Read reads.
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.mu.Lock()
+		c.heard = c.written.writes
+		c.mu.Unlock()
+	}
+	return n, err
+}
+
+// heardBefore reports whether all that has come in came before anything was written beyond before.
+func (c *countedConn) heardBefore(before written) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard <= before.writes
+}
+
+func (c *countedConn) count() written {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.written
@@ -143,10 +188,10 @@ func (c *countedConn) count() int64 {
 
 // seal gives the connection up if nothing was written since it had written before, and reports whether that is so.
 // What is written from then on fails. A connection whose request failed is used no more.
-func (c *countedConn) seal(before int64) bool {
+func (c *countedConn) seal(before written) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.writers > 0 || c.written != before {
+	if c.writers > 0 || c.written.bytes != before.bytes {
 		return false
 	}
 	c.sealed = true

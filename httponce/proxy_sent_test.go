@@ -88,10 +88,10 @@ func TestProxySeal(t *testing.T) {
 	if err := <-writes; err != nil {
 		t.Fatal(err)
 	}
-	if c.seal(0) {
+	if c.seal(written{}) {
 		t.Error("sealed, as if nothing had been written")
 	}
-	if !c.seal(3) {
+	if !c.seal(written{bytes: 3}) {
 		t.Error("not sealed, though nothing was written since")
 	}
 	if _, err := c.Write([]byte("d")); !errors.Is(err, errSealed) {
@@ -153,7 +153,7 @@ func TestProxySealAfterABrokenWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Close()
-	if err := <-writes; err == nil || c.seal(0) {
+	if err := <-writes; err == nil || c.seal(written{}) {
 		t.Errorf("sealed, as if nothing had been written (%v)", err)
 	}
 }
