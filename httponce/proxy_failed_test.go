@@ -184,6 +184,7 @@ func TestProxyUnknownAfterWriting(t *testing.T) {
 		"no answer":                   {"", 502},
 		"half of a head":              {"HTTP/1.1 201 Created\r\nContent-Le", 502},
 		"no HTTP":                     {"SSH-2.0-OpenSSH_9.6\r\n\r\n", 502},
+		"a status that is none":       {"HTTP/1.1 099 Done\r\nContent-Length: 0\r\n\r\n", 502},
 		"half of a body":              {"HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", 502},
 		"half of a chunked body":      {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 502},
 		"a broken chunk":              {"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 502},

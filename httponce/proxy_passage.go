@@ -3,6 +3,7 @@ package httponce
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -43,6 +44,9 @@ func passageOf(r *http.Request) *passage {
 // answered looks at an answer of the upstream's before it is passed on.
 func answered(res *http.Response) error {
 	x := passageOf(res.Request)
+	if res.StatusCode < 100 { // net/http reads it, and would panic where it is to be written
+		return fmt.Errorf("the status %03d is none", res.StatusCode)
+	}
 	if x.attempt == nil {
 		return nil
 	}
