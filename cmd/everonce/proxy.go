@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -109,6 +110,9 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	log := slog.New(slog.NewJSONHandler(a.out, &slog.HandlerOptions{Level: level(conf.LogLevel)}))
+	// net/http has no logger for what it finds on the upstream's connections, and would write bytes of answers to standard error.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
 	for _, name := range strangers {
 		if !strings.HasPrefix(name, config.EnvPrefix+"TEST_") {
 			log.Warn("an environment variable is no setting", "name", name)

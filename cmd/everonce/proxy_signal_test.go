@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +20,7 @@ func runProxy(t *testing.T, upstream string, args ...string) (cmd *exec.Cmd, url
 	t.Helper()
 	cmd = exec.Command("everonce", append([]string{"proxy", "--listen", "127.0.0.1:0", "--admin", "none", "--store", "memory:", "--upstream", upstream}, args...)...)
 	cmd.Env = append(os.Environ(), noRace)
+	cmd.Stderr = new(bytes.Buffer)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -98,5 +101,50 @@ func TestProxySignals(t *testing.T) {
 				t.Errorf("it ended with %d, want %d", got, code)
 			}
 		})
+	}
+}
+
+// What net/http finds on a connection of the upstream's that nobody uses is bytes of an answer: whatever they say, it is not written anywhere.
+func TestProxyLogsNothingOfAnAnswer(t *testing.T) {
+	up, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { up.Close() })
+	answered, noticed := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(noticed)
+		c, err := up.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+			t.Error(err)
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 204 No Content\r\n\r\n")
+		<-answered
+		io.WriteString(c, "a customer's secret")
+		io.Copy(io.Discard, c) // until it is closed, which is after the log was written
+	}()
+	cmd, url, until := runProxy(t, "http://"+up.Addr().String(), "--upstream-idle", "1h")
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	close(answered)
+	<-noticed
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	until("proxy has ended") // and each line before it is JSON
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if said := cmd.Stderr.(*bytes.Buffer).String(); said != "" {
+		t.Errorf("it wrote to standard error: %s", said)
 	}
 }
