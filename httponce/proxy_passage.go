@@ -47,6 +47,9 @@ func answered(res *http.Response) error {
 	if res.StatusCode < 100 { // net/http reads it, and would panic where it is to be written
 		return fmt.Errorf("the status %03d is none", res.StatusCode)
 	}
+	if _, typed := res.Header["Content-Type"]; !typed {
+		unguessed(x.w.Header())
+	}
 	if x.attempt == nil {
 		return nil
 	}
@@ -65,6 +68,13 @@ func answered(res *http.Response) error {
 		}
 	}
 	return nil
+}
+
+// unguessed keeps net/http from guessing a Content-Type that the upstream did not give, which may turn what somebody has written into a page.
+func unguessed(h http.Header) {
+	if _, typed := h["Content-Type"]; !typed {
+		h["Content-Type"] = nil
+	}
 }
 
 // undecided looks at a problem of a service that honours keys itself. By a conflict it says that another attempt runs, or that the

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +142,33 @@ func TestProxyHopByHop(t *testing.T) {
 		for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "X-Theirs"} {
 			if v, ok := header[name]; ok {
 				t.Errorf("the client got %s: %q", name, v)
+			}
+		}
+	}
+}
+
+// A Content-Type that the service did not give is not guessed from the body, which may be what a client has written; one that
+// a middleware has chosen stands.
+func TestProxyGuessesNoContentType(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
+		return "HTTP/1.1 200 OK\r\nX-Content-Type-Options: nosniff\r\nContent-Length: 14\r\n\r\n<html><script>", false
+	})
+	proxy, err := httponce.Proxy(u.url, &httponce.ProxyOptions{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	protect := protected(t, nil, proxy.ServeHTTP)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/typed" {
+			w.Header().Set("Content-Type", "text/csv")
+		}
+		protect.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	for path, want := range map[string]string{"/": "", "/typed": "text/csv"} {
+		for _, key := range []string{"", "k", "k"} {
+			if _, header, _ := post(t, srv, path, key, ""); header.Get("Content-Type") != want {
+				t.Errorf("%s, key %q: %q, want %q", path, key, header.Get("Content-Type"), want)
 			}
 		}
 	}
