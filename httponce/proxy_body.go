@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -70,6 +71,45 @@ func sendOnce(out *http.Request) {
 		delete(out.Header, "Content-Length")
 		out.Header["content-length"] = []string{"0"}
 	}
+}
+
+// upload is the body of a request without a key, which flows.
+type upload struct{ io.ReadCloser }
+
+// Read reads from the client.
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &clientError{err}
+	}
+	return n, err
+}
+
+// clientError: a client did not send its request without a key to the end, or has gone. That is no failure of the upstream's.
+type clientError struct{ err error }
+
+func (e *clientError) Error() string { return e.err.Error() }
+func (e *clientError) Unwrap() error { return e.err }
+
+// asClientError returns err as that, if it is one. net/http ends the context of a client whose connection fails, before who reads from it hears of that.
+func (x *passage) asClientError(err error) (e *clientError, ok bool) {
+	if x.attempt == nil && errors.Is(err, context.Canceled) {
+		return &clientError{err}, true
+	}
+	ok = errors.As(err, &e)
+	return e, ok
+}
+
+// answer tells the client, if it is still there. net/http would wait for the rest of the body before it sends that.
+func (e *clientError) answer(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	if isTimeout(e) {
+		http.Error(w, "the request came too slowly", http.StatusRequestTimeout)
+		return
+	}
+	http.Error(w, "the request broke off", http.StatusBadRequest)
 }
 
 // answerBody is the body of an answer, which remembers why it could not be read to its end. It is used by one

@@ -49,6 +49,10 @@ func (p *proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // tell answers, and says what the failure means for the key.
 func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err error) {
+	if client, ok := x.asClientError(err); ok {
+		client.answer(w, r)
+		return
+	}
 	failure, retryAfter := upstreamLost, time.Duration(0)
 	var unsent *notSentError
 	switch {
@@ -71,9 +75,7 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	if keyHash != "" {
 		attrs = append(attrs, "key", keyHash)
 	}
-	if x.attempt != nil || !errors.Is(err, context.Canceled) { // a client that goes away is none of an operator's business
-		p.opts.Log.WarnContext(r.Context(), text, append(attrs, "problem", what.name, "error", err)...)
-	}
+	p.opts.Log.WarnContext(r.Context(), text, append(attrs, "problem", what.name, "error", err)...)
 	p.problems.refuse(w, what, retryAfter)
 }
 

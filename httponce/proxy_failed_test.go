@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,6 +116,46 @@ func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 	post(t, srv, "/payments", "", "amount=1")
 	if got := logs.String(); !strings.Contains(got, "method=POST path=/payments problem=upstream-unreachable") {
 		t.Errorf("logged of a request without a key was %q", got)
+	}
+}
+
+// A request without a key that its client does not send to the end is the client's failure: it is answered as that, and no log says that the
+// upstream failed.
+func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
+	var logs bytes.Buffer
+	proxy, err := httponce.Proxy(u.url, &httponce.ProxyOptions{Log: slog.New(slog.NewTextHandler(&logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			http.NewResponseController(w).SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	for text, want := range map[string][]int{
+		"POST /broken HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n": {400},
+		"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf":              {400, 408}, // the end of its context may be seen first
+	} {
+		c, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, text)
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if res.Body.Close(); !slices.Contains(want, res.StatusCode) || !res.Close {
+			t.Errorf("%q: %d, closed: %v, want %v", text, res.StatusCode, res.Close, want)
+		}
+	}
+	if srv.Close(); logs.Len() > 0 {
+		t.Errorf("logged was %q", logs.String())
 	}
 }
 
