@@ -59,7 +59,7 @@ const claimTries = 3
 func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (time.Time, error) {
 	started := monotonicNow()
 	if ctx.Err() != nil {
-		return started, op.fail(Failed, context.Cause(ctx), nil)
+		return started, op.callerGone(ctx, nil)
 	}
 	var err error
 	for try := 1; ; try++ {
@@ -88,7 +88,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	}
 	if claim.Decision == DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
 		op.retract(ctx, req)
-		return started, op.fail(Failed, context.Cause(ctx), nil)
+		return started, op.callerGone(ctx, nil)
 	}
 	return started, nil
 }

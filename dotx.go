@@ -22,6 +22,7 @@ import (
 //     with that tx refuses, also where the handle outlives its transaction, as a session of MongoDB does. One that everonce
 //     began is not committed, whatever its work returns.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
+//   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
 //   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back, and run the
 //     transaction again. So it is after any other [ErrStore].
 //
@@ -107,6 +108,9 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			return brokenAs[T](j, err)
 		}
 		return settled[T](&j.operation, &claim)
+	}
+	if ctx.Err() != nil {
+		return dissolve[T](own, j, Failed, context.Cause(ctx), nil)
 	}
 	res.Attempt = max(claim.Record.Attempt, 1)
 	if j.ev != nil {

@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -33,7 +34,12 @@ func lose(err error) behaviour {
 // hang answers nothing until the context ends, and does nothing.
 func hang(ctx context.Context, _ func() error) error {
 	<-ctx.Done()
-	return ctx.Err()
+	return cutShort(ctx)
+}
+
+// cutShort is what the SQL stores say of a call whose context has ended.
+func cutShort(ctx context.Context) error {
+	return fmt.Errorf("%w: a call: %w", everonce.ErrStore, ctx.Err())
 }
 
 // deaf answers nothing for a time, whatever the context says, and then does what was asked.

@@ -69,6 +69,14 @@ func (g *group[T, Tx]) fail(o Outcome, sentinel, cause error) {
 	g.part = nil
 }
 
+// callerGone answers all that is left.
+func (g *group[T, Tx]) callerGone(ctx context.Context, said error) {
+	for _, i := range g.part {
+		g.answer(i, Result[T]{Outcome: Failed}, g.ops[i].callerGone(ctx, said))
+	}
+	g.part = nil
+}
+
 func (g *group[T, Tx]) unknown(cause error) {
 	cause = errors.Join(g.lostErr, cause)
 	for _, i := range g.part {
@@ -95,7 +103,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		g.fail(Failed, context.Cause(ctx), nil)
+		g.callerGone(ctx, nil)
 		return nil
 	}
 	a := &Attempt{operation: g.whole}
@@ -207,7 +215,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
 	case g.lostErr != nil:
 		return &errAgain{err}
 	case ctx.Err() != nil:
-		g.fail(Failed, context.Cause(ctx), err)
+		g.callerGone(ctx, err)
 		return nil
 	case errors.Is(err, ErrCorruptRecord), errors.Is(err, ErrNewerRecord): // one of them
 		return &errSplit{err}

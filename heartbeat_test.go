@@ -128,7 +128,6 @@ func TestLocalDeadlineCancelsTheWork(t *testing.T) {
 	}
 }
 
-// A late completion is accepted while its token is current (rule 3).
 // That the lease is lost is known also where the context had ended before, by the caller; and what an outer operation has lost
 // is not lost to the one inside of it.
 func TestLostIsOfTheAttemptAlone(t *testing.T) {
@@ -153,7 +152,7 @@ func TestLostIsOfTheAttemptAlone(t *testing.T) {
 				if !a.Lost() || b.Lost() {
 					t.Errorf("lost: %v, and inside %v", a.Lost(), b.Lost())
 				}
-				return everonce.Step(ctx, b, "step", func(context.Context) (string, error) { return "v", nil })
+				return everonce.Step(b.Detached(), b, "step", func(context.Context) (string, error) { return "v", nil })
 			})
 			checkOutcome(t, res, err, everonce.Executed, nil)
 			return res.Value, err
@@ -161,6 +160,7 @@ func TestLostIsOfTheAttemptAlone(t *testing.T) {
 	})
 }
 
+// A late completion is accepted while its token is current (rule 3).
 func TestLateCompletionIsAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

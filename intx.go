@@ -48,6 +48,9 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 			_ = rollBack(ctx, &t.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
 		}
 	}()
+	if ctx.Err() != nil {
+		return false, op.callerGone(ctx, nil)
+	}
 	a := &Attempt{operation: *op}
 	inTx, end := a.txContext(ctx)
 	defer end()

@@ -2,8 +2,10 @@ package everonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
 // Receiver is a store plus the policy: what an application holds for effects that lie outside of its
@@ -218,12 +220,21 @@ func (op *operation) ready(ctx context.Context) error {
 	return nil
 }
 
-// storeFailed is the end of a call before anything ran. The end of the caller's context is not the store's failure.
+// storeFailed is the end of a call before anything ran.
 func (op *operation) storeFailed(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
-		return op.fail(Failed, context.Cause(ctx), err)
+		return op.callerGone(ctx, err)
 	}
 	return op.fail(StoreFailed, ErrStore, err)
+}
+
+// callerGone is the end of a call whose context ended before anything ran. That is not the store's failure, though a store that was
+// asked calls it one: what it said is told, and does not count as its error.
+func (op *operation) callerGone(ctx context.Context, said error) *Error {
+	if said != nil {
+		said = errors.New(strings.TrimPrefix(said.Error(), ErrStore.Error()+": "))
+	}
+	return op.fail(Failed, context.Cause(ctx), said)
 }
 
 func (op *operation) fail(o Outcome, sentinel, cause error) *Error {

@@ -20,6 +20,7 @@ import (
 // step alone and does not mark the operation as not done. [ErrNotRecorded] comes with the value: the effect
 // happened; an error of fn's that could not be recorded comes with [ErrStore].
 // [ErrStepRepeated]: the name was used before in this attempt. [ErrLeaseLost], [ErrAttemptEnded]: stop.
+// The context's cause: ctx was over, and nothing was begun; what must be done all the same takes [Attempt.Detached].
 // Options: WithPolicy, WithReconcile, WithCodec. Inside of an operation under Reconcile a step needs a
 // question of its own, or a policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
@@ -69,30 +70,50 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 			}
 		}
 	}
-	if err := s.begin(); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return v, err
 	}
 	v, err = fn(ctx)
 	return endStep(s, v, err)
 }
 
-// begin records that fn is about to be called. Where it fails fn is not, nor where the answer came behind the end of the lease.
-func (s *stepRun) begin() error {
+// begin records that fn is about to be called. Where it fails fn is not, nor where the answer came behind the end of the lease, or
+// of ctx.
+func (s *stepRun) begin(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return s.callerGone(ctx, nil)
+	}
 	err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout)
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return s.leaseLost()
-	case err == nil && !s.a.lapsed():
+	case err == nil && !s.a.lapsed() && ctx.Err() == nil:
 		s.a.knownSteps().open(s.name, s.call.policy)
 		return nil
 	}
-	// It was written, or may have been, and fn is not called: one try to say so.
-	_ = s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // why fn is not called is told below
-	if err == nil {
+	// It was written, or may have been, and fn is not called: one try to say so. What an earlier attempt left open stays so.
+	if s.recorded.State != StepOpen {
+		_ = s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // why fn is not called is told below
+	}
+	switch {
+	case err != nil:
+		s.outcome = StoreFailed
+		return s.fail(StoreFailed, ErrStore, err)
+	case s.a.lapsed():
 		return s.leaseLost()
 	}
-	s.outcome = StoreFailed
-	return s.fail(StoreFailed, ErrStore, err)
+	return s.callerGone(ctx, nil)
+}
+
+// callerGone is the end of a step that was not begun, because its context was over.
+func (s *stepRun) callerGone(ctx context.Context, said error) error {
+	if s.a.Lost() { // and that is why it was
+		return s.leaseLost()
+	}
+	s.outcome = Failed
+	e := s.a.callerGone(ctx, said)
+	e.Step = s.name
+	return e
 }
 
 // done reports whether an earlier attempt has finished the step: its result is the answer.

@@ -107,8 +107,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		case s.a.Lost():
 			return zero, true, s.leaseLost()
 		case ctx.Err() != nil:
-			s.outcome = Failed
-			return zero, true, s.fail(Failed, context.Cause(ctx), err)
+			return zero, true, s.callerGone(ctx, err)
 		case t.txs.ClassifyTx(err) == TxErrorRetry:
 			return zero, false, err
 		}
@@ -125,6 +124,9 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 			rollback()
 		}
 	}()
+	if ctx.Err() != nil {
+		return zero, true, s.callerGone(ctx, nil)
+	}
 	inTx, end := s.a.txContext(ctx)
 	defer end()
 	v, err = runInTx(inTx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)

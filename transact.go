@@ -170,7 +170,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if saved == nil {
 		if ctx.Err() != nil {
 			_ = rollback() //nolint:errcheck // nothing was written
-			return Result[T]{Outcome: Failed}, r.fail(Failed, context.Cause(ctx), nil)
+			return Result[T]{Outcome: Failed}, r.callerGone(ctx, nil)
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
@@ -253,7 +253,7 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHan
 	case r.lostErr != nil:
 		return nil, claim, &errAgain{err}
 	case caller.Err() != nil:
-		return nil, claim, r.fail(Failed, context.Cause(caller), err)
+		return nil, claim, r.callerGone(caller, err)
 	case !isFinal(err) && ctx.Err() == nil && r.t.txs.ClassifyTx(err) == TxErrorRetry:
 		return nil, claim, &errAgain{err}
 	}

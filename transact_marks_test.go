@@ -92,9 +92,9 @@ func TestAttemptOfDoTx(t *testing.T) {
 	x := newTxReceiver(t, s, nil)
 	tx := s.begin()
 	type valueKey struct{}
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), valueKey{}, "value"))
-	defer cancel()
 	for _, id := range []string{"a", "b"} {
+		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), valueKey{}, "value"))
+		defer cancel()
 		_, err := everonce.DoTx(ctx, tx, x, keyOf(id), func(ctx context.Context) (int, error) {
 			a, ok := everonce.AttemptFrom(ctx)
 			if !ok {

@@ -234,8 +234,8 @@ func (s *mapStore) beginIn(tx *mapTx) {
 }
 
 func (s *mapStore) Begin(ctx context.Context, req everonce.BeginRequest) (h everonce.TxHandle[*mapTx], res everonce.ClaimResult, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, res, err
+	if ctx.Err() != nil {
+		return nil, res, cutShort(ctx)
 	}
 	err = s.run(ctx, "Begin", req, func() error {
 		tx := s.begin()

@@ -1,0 +1,160 @@
+package everonce_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/everonce/everonce"
+)
+
+var errGone = errors.New("the client has hung up")
+
+// Where the caller's context is over before the work was called, or while the store answers the call that comes before it, nothing
+// runs, and that is not the store's failure. What is asked again, by somebody who waits, goes on as if it had not been asked.
+func TestNothingIsBegunForACallerThatIsGone(t *testing.T) {
+	type world struct {
+		s *mapStore
+		r *everonce.Receiver
+		x *everonce.TxReceiver[*mapTx]
+	}
+	add := func(w world) func(context.Context) (int, error) {
+		return func(context.Context) (int, error) {
+			tx := w.s.begin()
+			n, err := tx.Add("balance", 30)
+			return n, errors.Join(err, tx.Commit())
+		}
+	}
+	// in runs a step of an attempt that nobody has left, and then lets the key go.
+	in := func(w world, step func(a *everonce.Attempt) (int, error)) (n int, err error) {
+		_, _ = everonce.Do(context.Background(), w.r, keyOf("x"), func(_ context.Context, a *everonce.Attempt) (string, error) {
+			n, err = step(a)
+			return "", everonce.NotDone(errWork)
+		})
+		return n, err
+	}
+	for name, c := range map[string]struct {
+		before string // the call that comes before the work
+		call   func(ctx context.Context, w world) (int, error)
+	}{
+		"Do": {"Claim", func(ctx context.Context, w world) (int, error) {
+			res, err := everonce.Do(ctx, w.r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) (int, error) { return add(w)(ctx) })
+			return res.Value, err
+		}},
+		"Transact": {"Begin", func(ctx context.Context, w world) (int, error) {
+			res, err := everonce.Transact(ctx, w.x, keyOf("x"), adds)
+			return res.Value, err
+		}},
+		"Transact, optimistic": {"Begin", func(ctx context.Context, w world) (int, error) {
+			res, err := everonce.Transact(ctx, w.x, keyOf("x"), adds, everonce.Optimistic())
+			return res.Value, err
+		}},
+		"TransactBatch": {"Begin", func(ctx context.Context, w world) (int, error) {
+			items := []everonce.BatchItem{{Key: keyOf("x")}, {Key: keyOf("y")}}
+			res, err := everonce.TransactBatch(ctx, w.x, items, func(ctx context.Context, tx *mapTx, todo []int) ([]int, error) {
+				n, err := adds(ctx, tx)
+				return make([]int, len(todo), n), err
+			})
+			if err != nil {
+				return 0, err
+			}
+			return w.s.row("balance"), res[0].Err
+		}},
+		"InTx": {"Begin", func(ctx context.Context, w world) (n int, err error) {
+			err = w.x.InTx(ctx, func(ctx context.Context, tx *mapTx) error { n, err = adds(ctx, tx); return err })
+			return n, err
+		}},
+		"DoTx": {"tx.Claim", func(ctx context.Context, w world) (int, error) {
+			tx := w.s.begin()
+			res, err := everonce.DoTx(ctx, tx, w.x, keyOf("x"), within(tx, nil))
+			return res.Value, errors.Join(err, tx.Commit()) // it is alive
+		}},
+		"Step": {"SaveStep", func(ctx context.Context, w world) (int, error) {
+			return in(w, func(a *everonce.Attempt) (int, error) { return everonce.Step(ctx, a, "s", add(w)) })
+		}},
+		"StepTx": {"Begin", func(ctx context.Context, w world) (int, error) {
+			return in(w, func(a *everonce.Attempt) (int, error) { return everonce.StepTx(ctx, a, w.x, "s", adds) })
+		}},
+	} {
+		for when, late := range map[string]bool{"over": false, "over with the answer": true} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				s := newMapStore()
+				o := &everonce.Options{EffectsInSteps: true}
+				w := world{s, newReceiver(t, s, everonce.Refuse, o), newTxReceiver(t, s, nil)}
+				checkErr(t, w.r.Ready(t.Context()), nil)
+				ctx, cancel := context.WithCancelCause(context.Background())
+				defer cancel(nil)
+				if late {
+					s.on(c.before, 1, func(_ context.Context, call func() error) error { err := call(); cancel(errGone); return err })
+				} else {
+					cancel(errGone)
+				}
+				_, err := c.call(ctx, w)
+				checkErr(t, err, errGone)
+				checkEqual(t, "the store's failure", errors.Is(err, everonce.ErrStore), false)
+				checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+				checkEqual(t, "balance", s.row("balance"), 0)
+				if late {
+					checkEqual(t, "calls of "+c.before, s.count(c.before) > 0, true)
+				}
+				s.heal()
+				n, err := c.call(context.Background(), w)
+				checkErr(t, err, nil)
+				checkEqual(t, "value", n, 30)
+				checkEqual(t, "balance", s.row("balance"), 30)
+				s.checkIdle(t)
+			})
+		}
+	}
+}
+
+// A caller that is gone takes no answer from a step that is done: it is there, and nothing is begun for it.
+func TestAStepThatIsDoneIsToldToACallerThatIsGone(t *testing.T) {
+	s := newMapStore()
+	r := newReceiver(t, s, everonce.Refuse, nil)
+	inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+		_, err := everonce.Step(ctx, a, "s", stepReturns("sent", nil))
+		checkErr(t, err, nil)
+	})
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	inAttempt(t, r, keyOf("x"), func(_ context.Context, a *everonce.Attempt) {
+		v, err := everonce.Step(gone, a, "s", stepNever(t))
+		checkErr(t, err, nil)
+		checkEqual(t, "value", v, "sent")
+	})
+}
+
+// What an earlier attempt left open stays open where this one could not begin the step: it may have happened, and the policy that
+// comes next may be another.
+func TestAnEarlierStepStaysOpen(t *testing.T) {
+	for name, begin := range map[string]behaviour{"not written": refuse(errNet), "its answer lost": lose(errNet)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				r := newReceiver(t, s, everonce.Reexecute, nil)
+				mail := func(do stepWork, p everonce.Policy) (v string, err error) {
+					_, _ = everonce.Do(context.Background(), r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+						v, err = everonce.Step(ctx, a, "mail", do, everonce.WithPolicy(p))
+						return "", errWork
+					})
+					return v, err
+				}
+				_, err := mail(stepReturns("", errWork), everonce.Reexecute)
+				checkErr(t, err, errWork)
+				s.on("SaveStep", 0, func(ctx context.Context, call func() error) error {
+					if reqs := requests[everonce.SaveStepRequest](&s.faults, "SaveStep"); reqs[len(reqs)-1].Step.State == everonce.StepOpen {
+						return begin(ctx, call)
+					}
+					return call()
+				})
+				_, err = mail(stepNever(t), everonce.Reexecute)
+				checkErr(t, err, everonce.ErrStore)
+				s.heal()
+				_, err = mail(stepNever(t), everonce.Refuse)
+				checkErr(t, err, everonce.ErrOutcomeUnknown)
+			})
+		})
+	}
+}
