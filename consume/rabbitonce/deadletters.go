@@ -347,16 +347,33 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 // are in UTC. "%#v" quotes texts, and writes a table in the order of its names.
 func letterID(l *Letter, d *amqp.Delivery) string {
 	sent := original(d)
-	sent.Body, sent.Timestamp = nil, sent.Timestamp.UTC()
-	for name, value := range sent.Headers {
-		if at, ok := value.(time.Time); ok {
-			sent.Headers[name] = at.UTC()
-		}
-	}
+	headers := sent.Headers
+	sent.Body, sent.Headers, sent.Timestamp = nil, nil, sent.Timestamp.UTC()
 	h := sha256.New()
-	fmt.Fprintf(h, "%#v %q %#v ", l.DeadLetter, l.Queue, sent)
+	fmt.Fprintf(h, "%#v %q %#v %#v ", l.DeadLetter, l.Queue, sent, inUTC(headers))
 	h.Write(d.Body)
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// inUTC returns a header's value with its times in UTC, those that are nested too.
+func inUTC(value any) any {
+	switch v := value.(type) {
+	case time.Time:
+		return v.UTC()
+	case amqp.Table:
+		table := make(amqp.Table, len(v))
+		for name, e := range v {
+			table[name] = inUTC(e)
+		}
+		return table
+	case []any:
+		list := make([]any, len(v))
+		for i, e := range v {
+			list[i] = inUTC(e)
+		}
+		return list
+	}
+	return value
 }
 
 // replayCopy is the message as it was sent, for its queue.

@@ -61,7 +61,8 @@ func TestALettersIDIsTheSameInEveryTimeZone(t *testing.T) { //nolint:paralleltes
 		time.Local = zone // where the client library puts the times that it reads
 		at := time.Unix(1_700_000_000, 0)
 		ids[rabbitonce.LetterID(&amqp.Delivery{Timestamp: at, Headers: amqp.Table{
-			"at": at, "x-death": []any{amqp.Table{"queue": "orders", "reason": "expired", "time": at}},
+			"at": at, "inside": amqp.Table{"of": []any{amqp.Table{"at": at}}},
+			"x-death": []any{amqp.Table{"queue": "orders", "reason": "expired", "time": at}},
 		}})] = true
 	}
 	if len(ids) != 1 {
