@@ -3,6 +3,7 @@ package rabbitonce_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -249,4 +250,16 @@ func TestANegativeLimitIsRefused(t *testing.T) {
 		}
 	}
 	b.wantLength(b.queue.DeadLetters, 2)
+}
+
+// A stream can hold dead letters, and nobody can take one out of it: that is told as what it is, and not as a lost connection.
+func TestLettersInAStream(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "stream"}); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := b.letters().List(t.Context(), rabbitonce.Filter{}); len(all) != 0 || !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), b.queue.DeadLetters) {
+		t.Errorf("%v, %v", all, err)
+	}
 }

@@ -16,7 +16,7 @@ const (
 	// arguments is an error.
 	Declare Topology = iota
 	// DeclareOwn declares the delays and the dead letters, and checks that the queue exists: for a queue that
-	// somebody else has declared.
+	// somebody else has declared. It may not be a stream, of which nobody is told what was sent before he came.
 	DeclareOwn
 	// Check declares nothing, and checks that all of them exist: for a user without the permission to configure.
 	// AMQP can not tell with which arguments they do.
