@@ -28,7 +28,7 @@ type Options struct {
 	// certificate. Default: the system's roots and the name in the URL, or what the URL's parameters cacertfile, certfile,
 	// keyfile and server_name_indication say.
 	TLS *tls.Config
-	// Heartbeat is asked of the broker; a connection that is silent for three of them is lost. Default 10 s.
+	// Heartbeat is asked of the broker, in seconds; a connection that is silent for three of them is lost. At least 1 s. Default 10 s.
 	Heartbeat time.Duration
 	// Name is what operators see the connections as. Default: the consumer's name and the queue.
 	Name string
@@ -69,6 +69,9 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 	}
 	c.AckTimeout = cmp.Or(c.AckTimeout, defaultAckTimeout)
 	c.Heartbeat = cmp.Or(c.Heartbeat, 10*time.Second)
+	if c.Heartbeat < time.Second {
+		return c, fmt.Errorf("%w: Heartbeat is %v, and AMQP can say no less than a second", everonce.ErrInvalidArgument, c.Heartbeat)
+	}
 	c.Name = cmp.Or(c.Name, consumer+" on "+queue)
 	c.ReconnectMin = cmp.Or(c.ReconnectMin, 500*time.Millisecond)
 	c.ReconnectMax = max(cmp.Or(c.ReconnectMax, 30*time.Second), c.ReconnectMin)
@@ -90,7 +93,11 @@ func (o *Options) longest() time.Duration {
 
 // checkTimes refuses what the broker would end.
 func (o *Options) checkTimes(most time.Duration) error {
-	if o.Workers.HandleWithin > most || most <= 0 {
+	if most <= 0 {
+		return fmt.Errorf("%w: an answer to the broker may take %v (Workers.SettleWithin), and the broker closes a channel when a message is in hand for %v (AckTimeout): that leaves no time to handle one",
+			everonce.ErrInvalidArgument, o.Workers.SettleWithin, o.AckTimeout)
+	}
+	if o.Workers.HandleWithin > most {
 		how := fmt.Sprintf("are handled by %d workers", o.Workers.Concurrency)
 		if o.Workers.Order != nil {
 			how = "may all have to be handled one after the other (Workers.Order)"

@@ -121,6 +121,7 @@ func TestRefusedArguments(t *testing.T) {
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
 		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
+		"a heartbeat AMQP can not say":  {url, queue, h, rabbitonce.Options{Heartbeat: 999 * time.Millisecond}}, // it would be the broker's
 		"no time for the answer":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 30 * time.Minute}, Prefetch: 8}},
 		"longer behind one other":       {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 20 * time.Minute}, Prefetch: 3}},
 		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
@@ -130,6 +131,10 @@ func TestRefusedArguments(t *testing.T) {
 		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	_, err = rabbitonce.Dial(url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "10s (Workers.SettleWithin)") || strings.Contains(err.Error(), "HandleWithin") {
+		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
 	}
 	_, err = rabbitonce.Dial(url, queue, h, nil)
 	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
