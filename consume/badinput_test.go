@@ -41,6 +41,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		"no body":                  {consume.ProducerID(), consume.Message{ID: "m"}, consume.Undecodable},
 		"content encoding unknown": {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "br", Body: []byte(`{}`)}, consume.Undecodable},
 		"content encoding gzip":    {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "gzip", Body: []byte("\x1f\x8b")}, consume.Undecodable},
+		"another charset":          {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "utf-16", Body: []byte(`{}`)}, consume.Undecodable},
 		"body over the limit":      {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + strings.Repeat("x", 10_000) + `"}`)}, consume.TooLarge},
 		"a strategy that panics":   {func(*consume.Message) (string, error) { panic(secret) }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
 		"a strategy's own error":   {func(*consume.Message) (string, error) { return "", errors.New("no") }, consume.Message{Body: []byte(`{}`)}, consume.NoKey},
@@ -65,6 +66,16 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 				t.Errorf("%+v, %v; want no record", health, err)
 			}
 		})
+	}
+}
+
+// What says of a body no more than that it is as it stands, and in UTF-8 as all JSON, is no obstacle: Spring and Celery say that
+// of each message.
+func TestAContentEncodingThatChangesNothing(t *testing.T) {
+	for _, encoding := range []string{"", "identity", "Identity", "utf-8", "UTF-8"} {
+		m := first()
+		m.ContentEncoding = encoding
+		rigged(t, done, nil).wants(m, everonce.Executed, consume.Ack)
 	}
 }
 

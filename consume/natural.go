@@ -21,7 +21,8 @@ type NaturalSpec[T any] struct {
 	// not of this message, which is kept in hand while that lasts; after any other the message is tried again. Required.
 	Handle func(ctx context.Context, m *Message, v T) (effect bool, err error)
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding, or one that changes
+	// nothing: identity, utf-8.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
 	MaxBody int

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -24,7 +25,8 @@ type Spec[T any] struct {
 	// [everonce.AttemptFrom] finds the attempt in ctx. Required.
 	Handle func(ctx context.Context, m *Message, v T) error
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding, or one that changes
+	// nothing: identity, utf-8.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
 	MaxBody int
@@ -66,7 +68,8 @@ type TxSpec[T, Tx any] struct {
 	// Default: Handle, one after the other. With it Handle is not required.
 	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding.
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding, or one that changes
+	// nothing: identity, utf-8.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
 	MaxBody int
@@ -164,7 +167,9 @@ func misfit(err error) error {
 
 // decodeJSON is the default of Decode.
 func decodeJSON[T any](m *Message) (v T, err error) {
-	if m.ContentEncoding != "" && m.ContentEncoding != "identity" {
+	switch strings.ToLower(m.ContentEncoding) {
+	case "", "identity", "utf-8": // the last is a charset, that of all JSON, which Spring and Celery put here
+	default:
 		return v, fmt.Errorf("consume: the content encoding %q is not read", m.ContentEncoding)
 	}
 	if err := json.Unmarshal(m.Body, &v); err != nil {
