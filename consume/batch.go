@@ -21,7 +21,7 @@ type Received[T any] struct {
 // its neighbours, and one that is there twice is handled once. What has no key, is too large or is not to be decoded
 // leaves the batch before. A guarded consumer handles them one after the other.
 //
-// A handler that panics has failed: the verdict is that of a failed message, not a panic.
+// A handler that panics has a verdict too, by its policy: its panic does not go on.
 func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
 	verdicts := c.handleBatch(ctx, ms)
 	for i, m := range ms {
@@ -83,8 +83,7 @@ func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts [
 func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
-			_, _, hash, _ := c.admit(m)
-			v = c.dispose(ctx, m, hash, everonce.Failed, 1, &panicError{p, debug.Stack()})
+			v = c.gaveUp(ctx, m, &panicError{p, debug.Stack()})
 		}
 	}()
 	return c.handle(ctx, m)

@@ -183,7 +183,7 @@ func TestABatchWhileTheStoreIsDown(t *testing.T) {
 		}
 		return nil
 	})
-	if got := dispositions(guarded.HandleBatch(t.Context(), messages("a", "panics", "a"))); got != "ack, retry, ack" {
+	if got := dispositions(guarded.HandleBatch(t.Context(), messages("a", "panics", "a"))); got != "ack, bury unknown, ack" {
 		t.Error(got)
 	}
 }

@@ -111,7 +111,7 @@ func (s *server) handledTogether(ctx context.Context, ms []*Message) (verdicts [
 			s.Log.ErrorContext(s.work, "consume: a batch panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
 			verdicts = make([]Verdict, len(ms))
 			for i, m := range ms {
-				verdicts[i] = s.c.gaveUp(m, errPanicked)
+				verdicts[i] = s.c.gaveUp(ctx, m, errPanicked)
 			}
 		}
 	}()

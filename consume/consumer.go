@@ -25,7 +25,9 @@ type Consumer struct {
 	observe func(context.Context, *Message, Verdict)
 
 	id      func(everonce.Key) everonce.RecordID
-	ready   func(context.Context) error // of the receiver; nil where there is none
+	ready   func(context.Context) error              // of the receiver; nil where there is none
+	unknown func(context.Context, everonce.Key) bool // says whether nobody knows what became of it; nil where that can not be
+	asks    bool                                     // about what is unknown, at its next delivery
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
 }
@@ -45,7 +47,8 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	case spec.Policy > everonce.Reconcile:
 		return nil, fmt.Errorf("%w: there is no Policy %d", everonce.ErrInvalidArgument, spec.Policy)
 	}
-	switch policy := cmp.Or(spec.Policy, recv.Policy()); {
+	policy := cmp.Or(spec.Policy, recv.Policy())
+	switch {
 	case policy == everonce.Reconcile && spec.Reconcile == nil:
 		return nil, fmt.Errorf("%w: the policy is Reconcile, and there is no question to ask: Spec.Reconcile", everonce.ErrInvalidArgument)
 	case policy != everonce.Reconcile && spec.Reconcile != nil:
@@ -66,7 +69,11 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 		return nil, err
 	}
 	c := newConsumer(common)
-	c.id, c.ready = recv.RecordID, recv.Ready
+	c.id, c.ready, c.asks = recv.RecordID, recv.Ready, policy == everonce.Reconcile
+	c.unknown = func(ctx context.Context, key everonce.Key) bool {
+		_, err := everonce.Lookup[struct{}](ctx, recv, key, everonce.WithCodec(nothing{}))
+		return errors.Is(err, everonce.ErrOutcomeUnknown)
+	}
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
 			res, err := everonce.Do(ctx, recv, key, func(ctx context.Context, _ *everonce.Attempt) (struct{}, error) {
@@ -237,22 +244,21 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	case everonce.InProgress, everonce.LeaseLost:
 		v.Disposition, v.After = Later, retryAfter(err)
 	case everonce.Failed:
-		switch {
-		case attempt == 0 && (ctx.Err() != nil || errors.Is(err, everonce.ErrStore)): // before the handler was called
-			v.Disposition = Keep
-		case m.Retries >= c.retry.Limit:
-			return c.bury(m, hash, o, Exhausted, err)
-		default:
-			v.Disposition, v.After = Retry, c.retry.after(m.Retries)
+		if attempt != 0 || ctx.Err() == nil && !errors.Is(err, everonce.ErrStore) {
+			return c.again(m, v, Exhausted)
 		}
+		v.Disposition = Keep // before the handler was called
 	case everonce.Mismatch:
 		return c.bury(m, hash, o, Mismatch, err)
 	case everonce.Unknown:
-		if asksAgain(err) { // a commit whose answer was lost: the next claim tells
+		switch {
+		case asksAgain(err): // a commit whose answer was lost: the next claim tells
 			v.Disposition = Keep
-			return v
+		case c.asks:
+			return c.again(m, v, Unknown)
+		default:
+			return c.bury(m, hash, o, Unknown, err)
 		}
-		return c.bury(m, hash, o, Unknown, err)
 	case everonce.StoreFailed:
 		switch {
 		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done
@@ -270,21 +276,30 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	return v
 }
 
-// gaveUp returns the verdict on a message whose handler did not return.
-func (c *Consumer) gaveUp(m *Message, why error) Verdict {
-	v := Verdict{Disposition: Retry, Outcome: everonce.Failed, After: c.retry.after(m.Retries), Err: why}
-	if key, err := c.KeyOf(m); err == nil {
-		v.KeyHash = c.id(key).Short()
-	}
+// again returns the verdict on a message that is to come again, as often as it may, and to be a dead letter then.
+func (c *Consumer) again(m *Message, v Verdict, why Reason) Verdict {
 	if m.Retries >= c.retry.Limit {
-		v = c.bury(m, v.KeyHash, v.Outcome, Exhausted, why)
+		return c.bury(m, v.KeyHash, v.Outcome, why, v.Err)
 	}
+	v.Disposition, v.After = Retry, c.retry.after(m.Retries)
 	return v
+}
+
+// gaveUp returns the verdict on a message whose handler did not return: what its policy made of that, the record says.
+func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Verdict {
+	outcome, hash := everonce.Failed, ""
+	if key, err := c.KeyOf(m); err == nil {
+		hash = c.id(key).Short()
+		if c.unknown != nil && c.unknown(context.WithoutCancel(ctx), key) {
+			outcome = everonce.Unknown
+		}
+	}
+	return c.dispose(ctx, m, hash, outcome, 1, why)
 }
 
 // exited returns the verdict on a message for which a function of the application ended the goroutine. Those that read the message are
 // asked once more, in a goroutine that they may end: one that does can not read it, as one that panics.
-func (c *Consumer) exited(m *Message) Verdict {
+func (c *Consumer) exited(ctx context.Context, m *Message) Verdict {
 	v := c.bury(m, "", 0, NoKey, fmt.Errorf("%w: %w", ErrNoKey, errReaderExited))
 	var asking sync.WaitGroup
 	asking.Go(func() {
@@ -293,7 +308,7 @@ func (c *Consumer) exited(m *Message) Verdict {
 			v = c.bury(m, c.id(key).Short(), 0, Undecodable, errReaderExited)
 			c.prepare(m) //nolint:errcheck // whether it returns is what is asked
 		}
-		v = c.gaveUp(m, errExited)
+		v = c.gaveUp(ctx, m, errExited)
 	})
 	asking.Wait()
 	return v

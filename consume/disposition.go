@@ -13,13 +13,13 @@ const (
 	// Ack: done, now or earlier. Outcomes executed, replayed, expired, elided; and rejected under DropRejected. A refusal that
 	// has expired is rejected.
 	Ack Disposition = iota + 1
-	// Retry: it comes again after a delay, and that counts. Outcome failed.
+	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown under [everonce.Reconcile], which asks then.
 	Retry
 	// Later: it comes again after a delay, which does not count. Outcomes in_progress, lease_lost; and a record that a newer
 	// version wrote.
 	Later
-	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed once too often; a record that can not
-	// be read; and messages that can not be handled at all. Where the dead letters take no more, it comes again after the
+	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed, or asked about, once too often; a record that
+	// can not be read; and messages that can not be handled at all. Where the dead letters take no more, it comes again after the
 	// longest delay instead, to be handled and buried then.
 	Bury
 	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.

@@ -170,7 +170,7 @@ func (s *server) handle(d Delivery) {
 	returned := false
 	defer func() {
 		if !returned { // by runtime.Goexit
-			v := s.c.exited(d.Message())
+			v := s.c.exited(s.work, d.Message())
 			s.tell(s.work, d.Message(), v)
 			s.settle(d, v)
 		}
@@ -221,12 +221,12 @@ func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
 	telling.Wait()
 }
 
-// handled handles a message. A handler that panics has failed: what that says of the effect, the record says.
+// handled handles a message, also where the handler panics.
 func (s *server) handled(ctx context.Context, m *Message) (v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
-			v = s.c.gaveUp(m, errPanicked)
+			v = s.c.gaveUp(ctx, m, errPanicked)
 		}
 	}()
 	return s.c.handle(ctx, m)

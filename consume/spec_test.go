@@ -125,7 +125,7 @@ func TestAHandlerThatExits(t *testing.T) {
 		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(first.ended, []string{"retry true"}) || !slices.Equal(second.ended, []string{"ack"}) {
+		if !slices.Equal(first.ended, []string{"bury unknown"}) || !slices.Equal(second.ended, []string{"ack"}) {
 			t.Errorf("ended as %v and %v", first.ended, second.ended)
 		}
 	})
