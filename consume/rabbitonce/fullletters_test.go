@@ -2,6 +2,7 @@ package rabbitonce_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -91,4 +92,44 @@ func TestMissingDeadLettersBlockNothing(t *testing.T) {
 	b.queue.Topology = rabbitonce.Declare
 	b.declare()
 	b.wantLength(b.queue.DeadLetters, poison)
+}
+
+// A delay that is full, and rejects what comes, holds up the worker whose message is to wait there, and with it what is behind: until
+// there is room, in which the message is not handled again, and then all goes on.
+func TestAFullDelayHoldsUpItsWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	delay := b.queue.Name + ".retry.100ms"
+	for _, name := range b.queues() {
+		var full amqp.Table
+		if name == delay {
+			full = amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
+		}
+		if _, err := b.ch.QueueDeclare(name, true, false, false, false, full); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.queue.Topology = rabbitonce.Check
+	complaints := make(chan string, 1000)
+	opts := &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1, Log: complaintsTo(complaints)}}
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "good" {
+			return nil
+		}
+		return everonce.NotDone(errClosed)
+	}), opts)
+	b.send(message("m-1"), message("m-2"), message("good"))
+	for refused := 0; refused < 3; {
+		if strings.Contains(<-complaints, "it is full") {
+			refused++
+		}
+	}
+	r.wants(everonce.Failed, everonce.Failed)
+	if n := len(r.verdicts); n != 0 {
+		t.Errorf("%d more were handled meanwhile", n)
+	}
+	b.take(delay)
+	r.wants(everonce.Executed)
+	b.take(delay)
+	b.wantLength(b.queue.Name, 0)
 }
