@@ -11,10 +11,13 @@ import (
 
 // Key finds the key of a message: what names the one effect that it asks for, however often and by whichever
 // way it comes. The error wraps [ErrNoKey] and quotes nothing of the message. It is nil where no message can have such a
-// key, and so are those that are made of it; a consumer's constructor refuses that.
+// key, or all would have the same, and so are those that are made of it; a consumer's constructor refuses that.
 type Key func(*Message) (string, error)
 
-func (k Key) none() bool { return k == nil }
+// unusable reports whether a key that is made of these would name no message, or all of them.
+func unusable(keys []Key) bool {
+	return len(keys) == 0 || slices.ContainsFunc(keys, func(k Key) bool { return k == nil })
+}
 
 // ErrNoKey is wrapped where a message has no key that can be used.
 var ErrNoKey = errors.New("consume: no key")
@@ -38,6 +41,9 @@ func ProducerID() Key {
 // Header takes a header that the producer has set. As good as [ProducerID], where the broker has no place for
 // an ID. Names are compared as they stand.
 func Header(name string) Key {
+	if name == "" {
+		return nil
+	}
 	return func(m *Message) (string, error) {
 		switch v, _, err := m.header(name); {
 		case err != nil:
@@ -77,9 +83,10 @@ func BrokerID() Key {
 
 // Composite joins a name and the values of other keys: Composite("Order", JSONPointer("/order/id"), ProducerID())
 // gives "Order:12345:msg-7". All parts must be there. ":" and "%" in a value are escaped, so that no two lists of values
-// give one key. A business key alone merges what a producer means to happen twice: put its own ID behind.
+// give one key. A business key alone merges what a producer means to happen twice: put its own ID behind. It is nil without
+// parts.
 func Composite(name string, parts ...Key) Key {
-	if slices.ContainsFunc(parts, Key.none) {
+	if unusable(parts) {
 		return nil
 	}
 	return func(m *Message) (string, error) {
@@ -106,7 +113,7 @@ func escapePart(s string) string { return partEscaper.Replace(s) }
 // the same value found by another are the same key; put a [Composite] around each where they are not. A header whose value
 // is not there ([Message.Odd]) is not passed over: another delivery of the message may have it.
 func FirstOf(keys ...Key) Key {
-	if slices.ContainsFunc(keys, Key.none) {
+	if unusable(keys) {
 		return nil
 	}
 	return func(m *Message) (string, error) {

@@ -122,7 +122,7 @@ func (c common[T]) checked() (common[T], error) {
 	case c.Consumer == "":
 		return c, fmt.Errorf("%w: a consumer must have a name: it is the scope of its keys", everonce.ErrInvalidArgument)
 	case c.Key == nil:
-		return c, fmt.Errorf("%w: the consumer's Key is nil: there is none, see consume.ProducerID, or it is a consume.JSONPointer that is no pointer: one begins with \"/\"", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: the consumer's Key is nil: there is none, see consume.ProducerID, or no message could be told by it: a consume.JSONPointer begins with \"/\", a Header has a name, and a Composite or FirstOf has parts", everonce.ErrInvalidArgument)
 	case c.MaxBody < 0 || c.Window < 0 || c.Retry.Min < 0 || c.Retry.Max < 0:
 		return c, fmt.Errorf("%w: MaxBody, Window, Retry.Min and Retry.Max must not be negative", everonce.ErrInvalidArgument)
 	}

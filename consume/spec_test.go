@@ -24,10 +24,16 @@ func TestRefusedSpecs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*consume.Spec[order]){
-		"no name":             func(s *consume.Spec[order]) { s.Consumer = "" },
-		"no key":              func(s *consume.Spec[order]) { s.Key = nil },
-		"no pointer":          func(s *consume.Spec[order]) { s.Key = consume.JSONPointer("id") },
-		"no pointer, inside":  func(s *consume.Spec[order]) { s.Key = consume.FirstOf(consume.ProducerID(), consume.JSONPointer("id")) },
+		"no name":            func(s *consume.Spec[order]) { s.Consumer = "" },
+		"no key":             func(s *consume.Spec[order]) { s.Key = nil },
+		"no pointer":         func(s *consume.Spec[order]) { s.Key = consume.JSONPointer("id") },
+		"no pointer, inside": func(s *consume.Spec[order]) { s.Key = consume.FirstOf(consume.ProducerID(), consume.JSONPointer("id")) },
+		"no parts":           func(s *consume.Spec[order]) { s.Key = consume.Composite("Order") }, // one key for all messages
+		"no parts, inside": func(s *consume.Spec[order]) {
+			s.Key = consume.FirstOf(consume.ProducerID(), consume.Composite("Order"))
+		},
+		"no keys":             func(s *consume.Spec[order]) { s.Key = consume.FirstOf() },
+		"no header":           func(s *consume.Spec[order]) { s.Key = consume.Header("") },
 		"no handler":          func(s *consume.Spec[order]) { s.Handle = nil },
 		"negative body":       func(s *consume.Spec[order]) { s.MaxBody = -1 },
 		"negative window":     func(s *consume.Spec[order]) { s.Window = -1 },
