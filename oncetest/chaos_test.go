@@ -226,15 +226,34 @@ func TestSubjectIsChecked(t *testing.T) {
 		s := good
 		change(&s)
 		r := recorded(t, func(tb testing.TB) {
-			runAll(tb, s, func(name string, body func(testing.TB)) {
-				if name == "ThreeSendsOneEffect" || name == "LateRedeliveryHasNoSecondEffect" {
+			runAll(tb, s, func(name string, body func(testing.TB)) bool {
+				if name == declaredTest || name == "ThreeSendsOneEffect" || name == "LateRedeliveryHasNoSecondEffect" {
 					body(tb)
 				}
+				return !tb.Failed()
 			})
 		})
 		if !r.Failed() || !strings.Contains(r.text(), want) {
 			t.Errorf("%q: the subject was not refused so, but: %s", want, r.text())
 		}
+	}
+}
+
+// What is not as it was declared is told once, in a place of its own, and all of it.
+func TestWhatIsDeclaredAndNotThereIsToldOnce(t *testing.T) {
+	s := altered(Refuse, everonce.Refuse, nil)
+	s.Capabilities.SideEffects, s.Capabilities.Settlement = true, false
+	got, suite := runRecorded(t, s)
+	if len(got) != 1 || got[declaredTest] == nil || !got[declaredTest].Failed() {
+		t.Fatalf("%d tests ran, want the one: %v", len(got), got)
+	}
+	for _, want := range []string{"System.SideEffects is nil", "System.Settle is set"} {
+		if strings.Count(got[declaredTest].text(), want) != 1 {
+			t.Errorf("it does not say %q: %s", want, got[declaredTest].text())
+		}
+	}
+	if !strings.Contains(suite.text(), "no other test was run") {
+		t.Errorf("the suite says %q", suite.text())
 	}
 }
 
@@ -264,9 +283,9 @@ func TestWhatIsNotDeclaredIsListed(t *testing.T) {
 	}
 	var ran []string
 	r := recorded(t, func(tb testing.TB) {
-		runAll(tb, s, func(name string, _ func(testing.TB)) { ran = append(ran, name) })
+		runAll(tb, s, func(name string, _ func(testing.TB)) bool { ran = append(ran, name); return true })
 	})
-	if want := []string{"ThreeSendsOneEffect", "DuplicateGetsTheSameResult", "DifferentOperationsBothRun", "EveryOperationSentTwice"}; !slices.Equal(ran, want) {
+	if want := []string{declaredTest, "ThreeSendsOneEffect", "DuplicateGetsTheSameResult", "DifferentOperationsBothRun", "EveryOperationSentTwice"}; !slices.Equal(ran, want) {
 		t.Errorf("without capabilities the tests %v ran, want %v", ran, want)
 	}
 	for _, tc := range tests {

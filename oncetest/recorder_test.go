@@ -64,8 +64,9 @@ func runRecorded(t *testing.T, s Subject) (tests map[string]*recorder, suite *re
 	t.Helper()
 	tests = make(map[string]*recorder)
 	suite = recorded(t, func(tb testing.TB) {
-		runAll(tb, s, func(name string, body func(testing.TB)) {
+		runAll(tb, s, func(name string, body func(testing.TB)) bool {
 			synctest.Test(t, func(t *testing.T) { tests[name] = recorded(t, body) })
+			return !tests[name].Failed()
 		})
 	})
 	return tests, suite

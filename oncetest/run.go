@@ -17,11 +17,12 @@ const SeedVariable = "EVERONCE_SEED"
 const defaultLease = 30 * time.Second
 
 // Run runs every test that the subject has declared itself ready for, each under its own name, and logs
-// the names of the others. The package comment tells what they are.
+// the names of the others. The package comment tells what they are. A system that is not what its subject declares fails the first,
+// DeclaredIsThere, which says all that is wrong, and nothing else runs.
 func Run(t *testing.T, subject Subject) {
 	t.Helper()
-	runAll(t, subject, func(name string, body func(testing.TB)) {
-		t.Run(name, func(t *testing.T) {
+	runAll(t, subject, func(name string, body func(testing.TB)) bool {
+		return t.Run(name, func(t *testing.T) {
 			if !subject.Bubble {
 				body(t)
 				return
@@ -31,10 +32,20 @@ func Run(t *testing.T, subject Subject) {
 	})
 }
 
-// runAll runs the declared tests, each through run.
-func runAll(tb testing.TB, subject Subject, run func(name string, body func(testing.TB))) {
+// declaredTest builds a system, and compares it with what the subject declares.
+const declaredTest = "DeclaredIsThere"
+
+// runAll runs the declared tests, each through run, which says whether it passed or was not asked for.
+func runAll(tb testing.TB, subject Subject, run func(name string, body func(testing.TB)) bool) {
 	tb.Helper()
 	subject.check(tb)
+	if !run(declaredTest, func(tb testing.TB) {
+		tb.Helper()
+		subject.compare(tb, subject.New(tb, &Faults{world: newWorld()}))
+	}) {
+		tb.Logf("oncetest: %s has failed: no other test was run", declaredTest)
+		return
+	}
 	var notRun []string
 	for _, tc := range tests {
 		if lacks := tc.lacks(&subject); len(lacks) > 0 {
@@ -73,6 +84,39 @@ func (s *Subject) check(tb testing.TB) {
 	}
 	if s.Seed == 0 {
 		s.Seed = seedFrom(tb)
+	}
+}
+
+// compare ends the test where a system is not what the subject declares, and says all that is wrong with it.
+func (s *Subject) compare(tb testing.TB, sys System) {
+	tb.Helper()
+	if sys.Deliver == nil || sys.Effects == nil {
+		tb.Fatal("oncetest: System.Deliver and System.Effects are required")
+	}
+	c := s.Capabilities
+	as := true
+	for _, f := range []struct {
+		capability string
+		declared   bool
+		function   string
+		given      bool
+	}{
+		{"Restarts", c.Restarts, "Restart", sys.Restart != nil},
+		{"SideEffects", c.SideEffects, "SideEffects", sys.SideEffects != nil},
+		{"Compensations", c.Compensations, "Compensate", sys.Compensate != nil},
+		{"Compensations", c.Compensations, "Compensations", sys.Compensations != nil},
+		{"Settlement", c.Settlement, "Settle", sys.Settle != nil},
+	} {
+		switch {
+		case f.declared && !f.given:
+			tb.Errorf("oncetest: Capabilities.%s is declared, and System.%s is nil", f.capability, f.function)
+		case f.given && !f.declared:
+			tb.Errorf("oncetest: System.%s is set, and Capabilities.%s is not declared: its tests would not run", f.function, f.capability)
+		}
+		as = as && f.declared == f.given
+	}
+	if !as {
+		tb.FailNow()
 	}
 }
 

@@ -37,33 +37,11 @@ func newTrial(tb testing.TB, s *Subject, name string) *trial {
 	return t
 }
 
-// use takes a system that New or Restart built, and compares it with what the subject declared.
+// use takes a system that New or Restart built.
 func (t *trial) use(sys System) {
 	t.Helper()
+	t.subject.compare(t, sys)
 	t.sys = sys
-	if sys.Deliver == nil || sys.Effects == nil {
-		t.Fatal("oncetest: System.Deliver and System.Effects are required")
-	}
-	c := t.subject.Capabilities
-	for _, f := range []struct {
-		capability string
-		declared   bool
-		function   string
-		given      bool
-	}{
-		{"Restarts", c.Restarts, "Restart", sys.Restart != nil},
-		{"SideEffects", c.SideEffects, "SideEffects", sys.SideEffects != nil},
-		{"Compensations", c.Compensations, "Compensate", sys.Compensate != nil},
-		{"Compensations", c.Compensations, "Compensations", sys.Compensations != nil},
-		{"Settlement", c.Settlement, "Settle", sys.Settle != nil},
-	} {
-		switch {
-		case f.declared && !f.given:
-			t.Fatalf("oncetest: Capabilities.%s is declared, and System.%s is nil", f.capability, f.function)
-		case f.given && !f.declared:
-			t.Fatalf("oncetest: System.%s is set, and Capabilities.%s is not declared: its tests would not run", f.function, f.capability)
-		}
-	}
 }
 
 // restart ends the life of the system's process, and starts the next. Nothing fails in it.
