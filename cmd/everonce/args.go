@@ -11,7 +11,7 @@ import (
 // with its password.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes flags, and no other arguments; it was given %d", cmd.CommandPath(), len(args))
+		return usagef("%s takes flags, and no other arguments; it was given %d", called(cmd), len(args))
 	}
 	return nil
 }
@@ -32,7 +32,42 @@ func aCommand(cmd *cobra.Command, args []string) error {
 	if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
 		near = "; did you mean " + strings.Join(names, " or ") + "?"
 	}
-	return usagef("%s has no command %q%s", cmd.CommandPath(), args[0], near)
+	return usagef("%s has no command %q%s", called(cmd), args[0], near)
+}
+
+// called is what a message calls a command: the name of the program stands before it already.
+func called(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return "the program"
+	}
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+}
+
+// ownCommands takes the commands that cobra adds by itself under the rules of ours: what they do not know is a fault, and not a page
+// of help that a script takes for what it asked for.
+func ownCommands(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				found, rest, err := root.Find(args)
+				if err != nil {
+					return err
+				}
+				return aCommand(found, rest)
+			}
+		case "completion":
+			cmd.Args = aCommand
+			cmd.RunE = func(*cobra.Command, []string) error {
+				return usagef("completion needs a shell: bash, zsh, fish or powershell")
+			}
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArgs
+			}
+		}
+	}
 }
 
 // complete offers the values of a flag to a shell's completion.

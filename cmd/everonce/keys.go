@@ -22,6 +22,13 @@ import (
 // storeVariable names the environment variable that stands in for --store.
 const storeVariable = "EVERONCE_STORE"
 
+// keysName is what the set of tools is called.
+const keysName = "keys"
+
+// lookedElsewhere goes with what the store says of tables that it does not find: who looks for a service's records must not make
+// tables for it.
+const lookedElsewhere = "Look first whether --store, --schema and --table-prefix name the place: a service that runs has its tables."
+
 const keysLong = `keys shows what a store knows of operations, and settles what nobody knows.
 
 --store names it: sqlite:FILE, postgres://user@host/database, redis://host/0, or
@@ -37,7 +44,7 @@ given. A store with an identity secret needs --identity-secret-file for the firs
 // keys is the operator's set of tools.
 func (a *app) keys() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "keys",
+		Use:   keysName,
 		Short: "Show, explain and settle the operations in a store",
 		Long:  keysLong,
 		Example: "  everonce keys list --store sqlite:payments.db --state abandoned\n" +

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
@@ -55,6 +57,9 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 		fmt.Fprintf(errOut, "%s\nRun \"%s --help\".\n", problem(err), cmd.CommandPath())
 	default:
 		fmt.Fprintln(errOut, problem(err))
+		if errors.Is(err, everonce.ErrSchema) && cmd.HasParent() && cmd.Parent().Name() == keysName {
+			fmt.Fprintln(errOut, lookedElsewhere)
+		}
 	}
 	return code
 }
@@ -80,6 +85,7 @@ func (a *app) root() *cobra.Command {
 	root.Version = readBuild().String() // of --version
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq(), a.version(), a.demoService(), a.demoGateway(), a.demoProxy())
+	ownCommands(root)
 	return root
 }
 
