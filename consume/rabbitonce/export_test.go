@@ -9,6 +9,13 @@ import (
 
 func init() { askWithin = 3 * time.Second }
 
+// AskWithin lets questions to the broker take so long, until restore is called. It is of the process.
+func AskWithin(d time.Duration) (restore func()) {
+	before := askWithin
+	askWithin = d
+	return func() { askWithin = before }
+}
+
 // PublisherOf returns what publishes through one publisher.
 func PublisherOf(url string) func(context.Context) error {
 	p := newPublisher(dialing{url: url, heartbeat: time.Second})
