@@ -1,15 +1,10 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
-	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/examples/internal/pgschema"
 )
 
 const want = `
@@ -26,33 +21,8 @@ order-4 → 404 replayed=true no such account
 // TestRun sends the requests to a real server, and compares all answers: of the booking that was refused
 // nothing remains in the balance.
 func TestRun(t *testing.T) {
-	address := testserver.URL(t, "postgres")
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")
-	}
-	schema := pgx.Identifier{"httptx_" + strings.ToLower(rand.Text())}.Sanitize()
-	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := conn.Exec(context.Background(), `DROP SCHEMA `+schema+` CASCADE`); err != nil {
-			t.Error(err)
-		}
-		if err := conn.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA `+schema); err != nil {
-		t.Fatal(err)
-	}
-	query := u.Query()
-	query.Set("search_path", schema)
-	u.RawQuery = query.Encode()
-
 	var out strings.Builder
-	if err := run(t.Context(), &out, u.String()); err != nil {
+	if err := run(t.Context(), &out, pgschema.URL(t)); err != nil {
 		t.Fatal(err)
 	}
 	if got := "\n" + out.String(); got != want {

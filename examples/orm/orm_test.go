@@ -2,11 +2,9 @@ package orm
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"net/url"
 	"testing"
 
 	"entgo.io/ent/dialect"
@@ -19,7 +17,7 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/examples/internal/pgschema"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -231,29 +229,16 @@ func openGORM(t *testing.T, db *sql.DB, cfg *gorm.Config) *gorm.DB {
 // newShop returns a schema of its own, with the tables of everonce and an account.
 func newShop(t *testing.T) (*sql.DB, *Receiver) {
 	t.Helper()
-	address := testserver.URL(t, "postgres")
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")
-	}
-	schema := "orm_" + rand.Text()
-	query := u.Query()
-	query.Set("search_path", schema)
-	u.RawQuery = query.Encode()
-	db, err := sql.Open("pgx", u.String())
+	db, err := sql.Open("pgx", pgschema.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := db.ExecContext(context.Background(), `DROP SCHEMA `+schema+` CASCADE`); err != nil {
-			t.Error(err)
-		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, text := range []string{
-		`CREATE SCHEMA ` + schema,
 		`CREATE TABLE account (id text PRIMARY KEY, cents bigint NOT NULL)`,
 		`INSERT INTO account VALUES ('alice', 5000)`,
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/everonce/everonce/examples/internal/pgschema"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
@@ -20,31 +20,7 @@ const soon = time.Minute
 // environment returns the database's URL, with a schema of the test's own, and the broker's.
 func environment(t *testing.T) (database, broker string) {
 	t.Helper()
-	address, broker := testserver.URL(t, "postgres"), testserver.URL(t, "rabbitmq")
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal("EVERONCE_TEST_POSTGRES_URL is no URL")
-	}
-	schema := pgx.Identifier{"consumer_" + strings.ToLower(rand.Text())}.Sanitize()
-	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := conn.Exec(context.Background(), `DROP SCHEMA `+schema+` CASCADE`); err != nil {
-			t.Error(err)
-		}
-		if err := conn.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA `+schema); err != nil {
-		t.Fatal(err)
-	}
-	query := u.Query()
-	query.Set("search_path", schema)
-	u.RawQuery = query.Encode()
-	return u.String(), broker
+	return pgschema.URL(t), testserver.URL(t, "rabbitmq")
 }
 
 // Every order is sent three times: there is one invoice for each.

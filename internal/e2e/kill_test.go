@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"net/http/httptest"
 	"os"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/jackc/pgx/v5"
 )
@@ -101,32 +98,16 @@ func TestKillSQLite(t *testing.T) {
 
 // TestKillPostgres is the same on PostgreSQL.
 func TestKillPostgres(t *testing.T) {
-	url := testserver.URL(t, "postgres")
+	url, schema := newSchema(t)
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	b := make([]byte, 6)
-	if _, err := rand.Read(b); err != nil {
+	if _, err := conn.Exec(ctx, `SET search_path = `+schema); err != nil {
 		t.Fatal(err)
 	}
-	schema := "e2e_" + hex.EncodeToString(b)
-	if _, err := conn.Exec(ctx, `CREATE SCHEMA `+schema+`; SET search_path = `+schema+`;`+appSchema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn, err := pgx.Connect(context.Background(), url)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close(context.Background())
-		if _, err := conn.Exec(context.Background(), `DROP SCHEMA `+schema+` CASCADE`); err != nil {
-			t.Error(err)
-		}
-	})
 	kills(t, workerSpec{Postgres: url, Schema: schema}, func() audited {
 		res := audited{ledger: map[int]int{}}
 		rows, err := conn.Query(ctx, `SELECT op, count(*) FROM ledger GROUP BY op`)
