@@ -36,16 +36,6 @@ func (p Policy) String() string {
 	return "none"
 }
 
-// ParsePolicy reads what String wrote. The error wraps [ErrInvalidArgument].
-func ParsePolicy(s string) (Policy, error) {
-	for _, p := range [...]Policy{Reexecute, Refuse, Reconcile} {
-		if s == p.String() {
-			return p, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: policy %q is none of reexecute, refuse, reconcile", ErrInvalidArgument, s)
-}
-
 func (p Policy) validate() error {
 	if p < Reexecute || p > Reconcile {
 		return fmt.Errorf("%w: choose a policy for the unknown: Reexecute, Refuse or Reconcile", ErrInvalidArgument)

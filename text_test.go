@@ -94,18 +94,6 @@ func TestNamesBeyondTheSets(t *testing.T) {
 	}
 }
 
-func TestParsePolicy(t *testing.T) {
-	for _, p := range policies {
-		got, err := everonce.ParsePolicy(p.String())
-		checkErr(t, err, nil)
-		checkEqual(t, "policy", got, p)
-	}
-	for _, s := range []string{"", "none", "Refuse"} {
-		_, err := everonce.ParsePolicy(s)
-		checkErr(t, err, everonce.ErrInvalidArgument)
-	}
-}
-
 func TestRecordAsJSON(t *testing.T) {
 	at := time.Date(2026, 5, 1, 12, 0, 0, 123456000, time.UTC)
 	want := everonce.Record{
