@@ -9,19 +9,24 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// Echo wraps the middleware by its own means. The pattern is echo's: a middleware for each route names it.
-func Echo(receiver *everonce.Receiver, pay http.HandlerFunc) (http.Handler, error) {
-	const pattern = "/orders/:order/payments"
-	protect, err := httponce.Middleware(receiver, account, &httponce.Options{Route: httponce.Route{
-		Name: func(*http.Request) string { return pattern },
-	}})
+// Echo wraps the middleware by its own means, which tell it the pattern.
+func Echo(receiver *everonce.Receiver, pay echo.HandlerFunc) (http.Handler, error) {
+	protect, err := httponce.Middleware(receiver, account, nil)
 	if err != nil {
 		return nil, err
 	}
 	e := echo.New()
-	e.POST(pattern, func(c *echo.Context) error {
-		pay(c.Response(), c.Request())
-		return nil
-	}, echo.WrapMiddleware(protect))
+	e.POST("/orders/:order/payments", pay, echo.WrapMiddleware(protect), answerErrors)
 	return e, nil
+}
+
+// answerErrors makes an answer of a handler's error. Echo would do that when the middleware has returned: until then the handler has said
+// nothing, which in net/http is a 200, and would be saved.
+func answerErrors(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c *echo.Context) error {
+		if err := next(c); err != nil {
+			c.Echo().HTTPErrorHandler(c, err)
+		}
+		return nil
+	}
 }

@@ -1,14 +1,17 @@
 package routers
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v5"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/memstore"
@@ -16,7 +19,10 @@ import (
 
 // routers are those of this package.
 var routers = map[string]func(*everonce.Receiver, http.HandlerFunc) (http.Handler, error){
-	"chi": Chi, "echo": Echo, "gin": Gin,
+	"chi": Chi, "gin": Gin,
+	"echo": func(receiver *everonce.Receiver, pay http.HandlerFunc) (http.Handler, error) {
+		return Echo(receiver, echo.WrapHandler(pay))
+	},
 }
 
 // TestOnceBehindEachRouter sends one payment three times, the same key for another order, and the same key of
@@ -83,5 +89,35 @@ func TestOnceBehindEachRouter(t *testing.T) {
 				t.Errorf("%d payments, want 2", payments)
 			}
 		})
+	}
+}
+
+// TestErrorsOfEcho: what a handler of echo returns is an answer as any other, saved or unknown by its status, and no empty 200.
+func TestErrorsOfEcho(t *testing.T) {
+	for want, failed := range map[string]error{
+		"402 402": echo.NewHTTPError(http.StatusPaymentRequired, "no money"),
+		"500 409": errors.New("broken"),
+	} {
+		receiver, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		handler, err := Echo(receiver, func(*echo.Context) error { calls++; return failed })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for range 2 {
+			r := httptest.NewRequest(http.MethodPost, "/orders/7/payments", http.NoBody)
+			r.Header.Set("Idempotency-Key", "k-1")
+			r.Header.Set("X-Account", "alice")
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			got = append(got, strconv.Itoa(w.Code))
+		}
+		if answers := strings.Join(got, " "); answers != want || calls != 1 {
+			t.Errorf("%v: answered %s, called %d times; want %s, and once", failed, answers, calls, want)
+		}
 	}
 }
