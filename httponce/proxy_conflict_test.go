@@ -124,7 +124,9 @@ func TestProxyAsksForWhatItCanRead(t *testing.T) {
 		"deflate,GZIP;q=0.5 , zstd, br;q=1": "GZIP;q=0.5",
 		"identity;q=0.5,*;q=0,gzip;q=0":     "identity;q=0.5, gzip;q=0",
 		"gzip,identity;q=0":                 "gzip, identity;q=0",
-		"br,identity;q=0, gzip ; Q = 0.001": "identity;q=0, gzip ; Q = 0.001",
+		"br,identity;q=0, gzip ; Q = 0.001": "gzip ; Q = 0.001",
+		"br,gzip,identity;q=0":              "gzip", // or a service without gzip would answer 406, and not br
+		"identity;q=0,br,gzip":              "gzip",
 		"br,identity;q=0":                   "identity",
 		"br,gzip;q=0":                       "identity",
 		"br,identity; Q=0.000,gzip;q=0.0":   "identity",

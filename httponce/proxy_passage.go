@@ -94,24 +94,33 @@ func (x *passage) undecided(res *http.Response) {
 }
 
 // readable leaves of the codings that a client takes for an answer those that [readProblem] reads, so that no problem of the service's is
-// taken for an answer for good because it could not be read. Where the client takes none of them, identity is asked for, though it refuses
-// that too: to refusals alone a strict service would answer 406, which would be kept.
+// taken for an answer for good because it could not be read. Where that leaves none, identity is asked for, though the client refuses it; and
+// where it takes one away, no refusal is left beside the others: a strict service that has neither would answer 406, which would be kept,
+// and which the client has not asked for.
 func readable(h http.Header) {
 	takes := h["Accept-Encoding"]
 	if len(takes) == 0 { // then servers choose none
 		return
 	}
-	var left []string
-	taken := false
+	var left, refused []string
+	narrowed := false
 	for coding := range strings.SplitSeq(strings.Join(takes, ","), ",") {
 		name, weight, _ := strings.Cut(coding, ";")
-		if name = strings.TrimSpace(name); strings.EqualFold(name, "gzip") || strings.EqualFold(name, "identity") {
-			left = append(left, strings.TrimSpace(coding))
-			taken = taken || weighs(weight)
+		name, coding = strings.TrimSpace(name), strings.TrimSpace(coding)
+		switch read := strings.EqualFold(name, "gzip") || strings.EqualFold(name, "identity"); {
+		case read && weighs(weight):
+			left = append(left, coding)
+		case read:
+			refused = append(refused, coding)
+		case weighs(weight):
+			narrowed = true
 		}
 	}
-	if !taken {
+	switch {
+	case len(left) == 0:
 		left = []string{"identity"}
+	case !narrowed:
+		left = append(left, refused...)
 	}
 	h["Accept-Encoding"] = []string{strings.Join(left, ", ")}
 }
