@@ -42,7 +42,7 @@ type Options struct {
 	Observer Observer
 	// IdentitySecret keys the record IDs and downstream keys, so that they can not be guessed by
 	// whoever can guess a key. It is set once per store and never changed: the store refuses another
-	// one with [ErrIdentity]. At least 16 bytes. Default none.
+	// one with [ErrIdentity]. At least 16 bytes, and nil for none: what is empty is refused. Default none.
 	IdentitySecret []byte
 
 	// TxTimeout bounds a transaction that everonce begins: of Transact, TransactBatch, StepTx and InTx. Default 30 s; a store
@@ -125,7 +125,7 @@ func (o *Options) settings() (*settings, error) {
 		s.Codec = JSON()
 	}
 	s.codecName = codecName(s.Codec)
-	if n := len(s.IdentitySecret); n > 0 && n < minSecretLen {
+	if n := len(s.IdentitySecret); s.IdentitySecret != nil && n < minSecretLen { // an empty one is a variable that is not set
 		return nil, fmt.Errorf("%w: Options.IdentitySecret has %d bytes, the least is %d", ErrInvalidArgument, n, minSecretLen)
 	}
 	if s.Owner == "" {

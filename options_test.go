@@ -36,6 +36,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"a codec's name too long", everonce.Options{Codec: longName{everonce.JSON()}}, "codec"},
 		{"owner too long", everonce.Options{Owner: strings.Repeat("o", 129)}, "Options.Owner has 129 bytes"},
 		{"secret too short", everonce.Options{IdentitySecret: []byte("fifteen bytes..")}, "Options.IdentitySecret has 15 bytes"},
+		{"secret empty, as of a variable that is not set", everonce.Options{IdentitySecret: []byte("")}, "Options.IdentitySecret has 0 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &c.opts)

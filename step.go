@@ -198,8 +198,8 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if _, err := s.call.apply(opts, allowed); err != nil {
 		return nil, s.fail(Invalid, err, nil)
 	}
-	if err := validateName("step's name", name, MaxStepNameLen); err != nil {
-		return nil, &Error{Outcome: Invalid, Sentinel: ErrInvalidArgument, Cause: err}
+	if err := named(ErrInvalidArgument, "step's name", name, MaxStepNameLen); err != nil {
+		return nil, &Error{Outcome: Invalid, Sentinel: err}
 	}
 	if a.ctx.place.tx != nil || inTransactionOn(ctx, a.store) { // an attempt of Transact or DoTx has no steps, whatever the context
 		return nil, s.fail(Invalid, ErrInTransaction, nil)

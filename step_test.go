@@ -364,6 +364,7 @@ func TestStepNames(t *testing.T) {
 		for _, name := range []string{"", strings.Repeat("n", everonce.MaxStepNameLen+1), "a\nb", "\xff"} {
 			_, err := everonce.Step(ctx, a, name, stepNever(t))
 			checkErr(t, err, everonce.ErrInvalidArgument)
+			checkEqual(t, "the key's fault", errors.Is(err, everonce.ErrInvalidKey), false)
 		}
 		for _, name := range []string{"a", "ü/%", strings.Repeat("n", everonce.MaxStepNameLen)} {
 			_, err := everonce.Step(ctx, a, name, stepReturns("", nil))

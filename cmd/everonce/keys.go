@@ -175,7 +175,10 @@ func (d *address) recordID(ctx context.Context, store storeurl.Store) (everonce.
 	if err != nil {
 		return everonce.RecordID{}, fmt.Errorf("the identity secret: %w", err)
 	}
-	opts := &everonce.Options{IdentitySecret: bytes.TrimRight(secret, "\r\n")}
+	if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
+		return everonce.RecordID{}, fmt.Errorf("the identity secret: %s is empty", d.secretFile)
+	}
+	opts := &everonce.Options{IdentitySecret: secret}
 	r, err := everonce.NewReceiver(store, everonce.Refuse, opts)
 	if err != nil {
 		return everonce.RecordID{}, err

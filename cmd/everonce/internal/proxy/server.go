@@ -241,7 +241,7 @@ func readSecret(file string) ([]byte, error) {
 		return nil, err
 	}
 	secret := strings.TrimRight(string(b), "\r\n")
-	if secret == "" { // to the library no secret, and not one that is too short
+	if secret == "" {
 		return nil, fmt.Errorf("%s is empty", file)
 	}
 	return []byte(secret), nil
