@@ -275,7 +275,7 @@ func (g *group[T, Tx]) uncommitted(err error, values []T) error {
 	switch g.t.txs.ClassifyTx(err) {
 	case TxErrorRetry:
 		return &errAgain{err}
-	case TxCommitLost:
+	case TxErrorCommitLost:
 		g.lost, g.lostErr = values, err
 		return &errAgain{err}
 	}

@@ -69,7 +69,7 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	switch class := t.txs.ClassifyTx(err); {
 	case errors.Is(err, ErrTxTooLong):
 		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
-	case class == TxCommitLost:
+	case class == TxErrorCommitLost:
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: err}
 	default:
 		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}

@@ -75,7 +75,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 			continue
 		}
 		class := t.txs.ClassifyTx(err)
-		if lost == nil && class == TxCommitLost {
+		if lost == nil && class == TxErrorCommitLost {
 			lost, late = err, true
 		}
 		if s.ev != nil {

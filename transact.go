@@ -352,7 +352,7 @@ func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) 
 	switch r.t.txs.ClassifyTx(err) {
 	case TxErrorRetry:
 		return Result[T]{}, &errAgain{err}
-	case TxCommitLost:
+	case TxErrorCommitLost:
 		r.lost, r.lostErr = &value, err
 		return Result[T]{}, &errAgain{err}
 	}

@@ -55,7 +55,7 @@ func (h *batchHandle) CommitAll(ctx context.Context, reqs []everonce.CompleteReq
 	if err == nil {
 		err = h.statement(ctx, "Commit", reqs, func(time.Time) error { return h.tx.commit() })
 	}
-	if err != nil && h.tx.s.ClassifyTx(err) != everonce.TxCommitLost {
+	if err != nil && h.tx.s.ClassifyTx(err) != everonce.TxErrorCommitLost {
 		h.tx.Rollback()
 	}
 	return err

@@ -188,7 +188,7 @@ func (h *mapHandle) Commit(ctx context.Context, req everonce.CommitRequest) erro
 	if err == nil { // what was written is locked by now
 		err = h.statement(ctx, "Commit", req, func(time.Time) error { return h.tx.commit() })
 	}
-	if err != nil && h.tx.s.ClassifyTx(err) != everonce.TxCommitLost {
+	if err != nil && h.tx.s.ClassifyTx(err) != everonce.TxErrorCommitLost {
 		h.tx.Rollback()
 	}
 	return err

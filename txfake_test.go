@@ -210,7 +210,7 @@ func (s *mapStore) ClassifyTx(err error) everonce.TxErrorClass {
 	case errors.Is(err, errDeadlock), errors.Is(err, errChanged):
 		return everonce.TxErrorRetry
 	case errors.Is(err, errCommitLost):
-		return everonce.TxCommitLost
+		return everonce.TxErrorCommitLost
 	}
 	return everonce.TxErrorOther
 }

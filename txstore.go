@@ -57,7 +57,7 @@ type TxHandle[Tx any] interface {
 	ReleaseSavepoint(ctx context.Context, name string) error
 	// Commit does what the request asks as the last statements, and commits: in as few round trips as
 	// the database allows. On any error the transaction is rolled back, except where ClassifyTx says
-	// TxCommitLost.
+	// TxErrorCommitLost.
 	Commit(ctx context.Context, req CommitRequest) error
 	// Rollback ends the transaction. After Commit it does nothing.
 	Rollback(ctx context.Context) error
@@ -69,7 +69,7 @@ type TxBatch interface {
 	// ClaimAll is [TxHandle.Claim] for each of the requests. The answers are in their order.
 	ClaimAll(ctx context.Context, reqs []ClaimRequest) ([]ClaimResult, error)
 	// CommitAll does [TxHandle.Complete] for each of the requests, as the last statements, and commits: all, or
-	// nothing and [ErrConflict]. On any error the transaction is rolled back, except where ClassifyTx says TxCommitLost.
+	// nothing and [ErrConflict]. On any error the transaction is rolled back, except where ClassifyTx says TxErrorCommitLost.
 	CommitAll(ctx context.Context, reqs []CompleteRequest) error
 }
 
@@ -95,6 +95,6 @@ const (
 	// TxErrorRetry: deadlock, serialization failure, busy: nothing was committed, and the whole
 	// transaction may be run again.
 	TxErrorRetry
-	// TxCommitLost: the answer to a commit was lost; it may have been committed, and may still be running.
-	TxCommitLost
+	// TxErrorCommitLost: the answer to a commit was lost; it may have been committed, and may still be running.
+	TxErrorCommitLost
 )

@@ -48,7 +48,7 @@ func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errLost := errors.New("the line went dead")
 		l := newLedger()
-		l.classes = map[error]everonce.TxErrorClass{errLost: everonce.TxCommitLost, errDown: everonce.TxErrorRetry}
+		l.classes = map[error]everonce.TxErrorClass{errLost: everonce.TxErrorCommitLost, errDown: everonce.TxErrorRetry}
 		away := false
 		l.fails = func(method string) error {
 			if method == "Commit" {

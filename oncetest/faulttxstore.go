@@ -14,7 +14,7 @@ import (
 //
 // A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back,
 // as the database does when it loses the connection; a rollback is always made. A commit that failed,
-// before or after, is [everonce.TxCommitLost]: nobody can tell.
+// before or after, is [everonce.TxErrorCommitLost]: nobody can tell.
 func FaultTxStore[Tx any](store everonce.TxStore[Tx], plan Plan) everonce.TxStore[Tx] {
 	n := &numbered{plan: plan}
 	return withTxPowers[Tx](&faultTxStore[Tx]{faultStore{store, n}, store}, powersOf(store, n))
@@ -69,7 +69,7 @@ func (s *faultTxStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
 	case !errors.As(err, &injected):
 		return s.txs.ClassifyTx(err)
 	case injected.Call.Op == OpCommit && injected.Fault != gone:
-		return everonce.TxCommitLost
+		return everonce.TxErrorCommitLost
 	}
 	return everonce.TxErrorOther
 }

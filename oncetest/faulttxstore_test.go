@@ -89,7 +89,7 @@ func TestFaultTxHandle(t *testing.T) {
 		}
 		want := everonce.TxErrorOther
 		if op == OpCommit {
-			want = everonce.TxCommitLost
+			want = everonce.TxErrorCommitLost
 		}
 		if got := store.ClassifyTx(err); got != want {
 			t.Errorf("%v: classified as %v, want %v", op, got, want)

@@ -152,8 +152,8 @@ func TestClassifyTx(t *testing.T) {
 		err  error
 		want everonce.TxErrorClass
 	}{
-		"a lost commit":       {mongo.CommandError{Labels: []string{"UnknownTransactionCommitResult"}}, everonce.TxCommitLost},
-		"lost, and transient": {mongo.CommandError{Labels: []string{"TransientTransactionError", "UnknownTransactionCommitResult"}}, everonce.TxCommitLost},
+		"a lost commit":       {mongo.CommandError{Labels: []string{"UnknownTransactionCommitResult"}}, everonce.TxErrorCommitLost},
+		"lost, and transient": {mongo.CommandError{Labels: []string{"TransientTransactionError", "UnknownTransactionCommitResult"}}, everonce.TxErrorCommitLost},
 		"transient":           {mongo.CommandError{Labels: []string{"TransientTransactionError"}}, everonce.TxErrorRetry},
 		"a write conflict":    {mongo.CommandError{Code: 112}, everonce.TxErrorRetry},
 		"ended by the server": {mongo.CommandError{Code: 251}, everonce.TxErrorRetry},

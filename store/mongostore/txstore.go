@@ -152,7 +152,7 @@ const (
 func (s *TxStore) ClassifyTx(err error) everonce.TxErrorClass {
 	switch {
 	case errors.Is(err, errCommitLost), labelled(err, labelUnknown):
-		return everonce.TxCommitLost
+		return everonce.TxErrorCommitLost
 	case errors.Is(err, everonce.ErrTxTooLong):
 		return everonce.TxErrorOther
 	case labelled(err, labelTransient), hasCode(err, codeWriteConflict), hasCode(err, codeNoTx):

@@ -86,8 +86,8 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, 
 	}
 	l.Cut(how)
 	err = tx.Commit(ctx, req)
-	if class := h.store.ClassifyTx(err); class != everonce.TxCommitLost {
-		t.Fatalf("the commit answers %v, of class %d, want TxCommitLost", err, class)
+	if class := h.store.ClassifyTx(err); class != everonce.TxErrorCommitLost {
+		t.Fatalf("the commit answers %v, of class %d, want TxErrorCommitLost", err, class)
 	}
 	if !errors.Is(err, everonce.ErrStore) {
 		t.Errorf("%v is not ErrStore", err)

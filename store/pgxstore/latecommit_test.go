@@ -30,7 +30,7 @@ func (s *lateStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (e
 
 func (s *lateStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
 	if errors.Is(err, errCommitLost) {
-		return everonce.TxCommitLost
+		return everonce.TxErrorCommitLost
 	}
 	return s.TxStore.ClassifyTx(err)
 }

@@ -81,7 +81,7 @@ func (s *Store[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
 	case err == nil:
 		return everonce.TxErrorOther
 	case errors.Is(err, ErrCommitLost):
-		return everonce.TxCommitLost
+		return everonce.TxErrorCommitLost
 	case errors.Is(err, errBusyKey), s.driver.Classify(err).Class == ClassRetry:
 		return everonce.TxErrorRetry
 	}

@@ -78,7 +78,7 @@ func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) { return s
 
 func (s *faultTxStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
 	if errors.Is(err, errCommitLost) {
-		return everonce.TxCommitLost
+		return everonce.TxErrorCommitLost
 	}
 	return s.txs.ClassifyTx(err)
 }
