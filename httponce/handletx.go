@@ -122,7 +122,8 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	}
 	defer x.body.release()
 	v := verdict{tx: true}
-	var worked error // the handler's own, which may tell what became of another operation
+	v.res.Attempt = 1 // there is no other
+	var worked error  // the handler's own, which may tell what became of another operation
 	v.err = h.recv.InTx(r.Context(), func(ctx context.Context, tx Tx) error {
 		_, worked = h.serve(ctx, x, &v, tx)
 		return worked
@@ -134,7 +135,7 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	case ours && v.err != worked: //nolint:errorlint // it is not whether the one is in the other
 		v.res.Outcome = e.Outcome
 	case permanent(v.err) != nil:
-		v.res.Outcome, v.res.Attempt = everonce.Rejected, 1
+		v.res.Outcome = everonce.Rejected
 	default:
 		v.res.Outcome = everonce.Failed
 	}

@@ -44,6 +44,10 @@ func (v *verdict) sendsOwn() bool {
 	return false
 }
 
+// lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt in
+// guarded mode, before it.
+func (v *verdict) lostCommit() bool { return v.tx && v.res.Attempt != 0 }
+
 // statusError is the error of an attempt whose answer is not to be saved.
 type statusError int
 
@@ -141,7 +145,7 @@ func (x *exchange) logVerdict(v *verdict) {
 		}
 	case everonce.Unknown:
 		switch {
-		case v.tx:
+		case v.lostCommit():
 			text = "httponce: the answer to a commit was lost"
 		case v.late:
 			text, say = "httponce: what a handler did whose client had been answered is unknown", x.log.WarnContext
@@ -178,10 +182,10 @@ func (x *exchange) problem(p problem, retryAfter time.Duration) {
 	x.refuse(x.w, p, retryAfter)
 }
 
-// unknown answers where nobody knows. In a transaction there is a way to find out, for who has a key.
+// unknown answers where nobody knows. Of a commit there is a way to find out, for who has a key.
 func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	switch {
-	case !v.tx:
+	case !v.lostCommit():
 		x.problem(problemUnknown, 0)
 	case x.key.ID == "":
 		p := problemCommitLost

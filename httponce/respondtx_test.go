@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
+	"github.com/everonce/everonce/store/transition"
 )
 
 var errBug = errors.New("secret: column \"ssn\" does not exist")
@@ -132,6 +134,21 @@ func transactionalOutcomes() []outcomeCase {
 				}))
 				svc.post("k")
 				svc.fail(nil)
+				return svc.post("k")
+			},
+		},
+		{
+			name: "unknown by an attempt in guarded mode", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(409, "outcome-unknown", ""), runs: 0,
+			do: func(svc *service) got {
+				id := svc.recvTx.RecordID(keyOf("k"))
+				rec, _, err := transition.Claim(nil, everonce.ClaimRequest{
+					ID: id, Scope: keyOf("k").Scope, Name: "k", Nonce: everonce.NewNonce(), Lease: time.Second, Lifetime: everonce.ForWeb(),
+				}, time.Now())
+				if err != nil {
+					svc.t.Fatal(err)
+				}
+				svc.db.records[id] = *rec
+				time.Sleep(time.Minute) // it died
 				return svc.post("k")
 			},
 		},
