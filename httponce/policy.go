@@ -35,7 +35,7 @@ func Policy(recv everonce.AnyReceiver, opts *Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, guarded := recv.(*everonce.Receiver)
+	_, guarded := recv.(interface{ Policy() everonce.Policy }) // for the unknown: a TxReceiver has none
 	text, err := json.MarshalIndent(s.published(recv.Options().Lifetime, guarded), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
