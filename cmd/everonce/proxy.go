@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	stdlog "log"
 	"log/slog"
 	"os"
@@ -89,11 +88,8 @@ func (a *app) proxy() *cobra.Command {
 
 func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error {
 	conf, strangers, err := config.Load(cmd.Flags(), os.Environ(), file)
-	if errors.Is(err, config.ErrInvalid) || errors.Is(err, fs.ErrNotExist) {
-		return usagef("%w", err)
-	}
 	if err != nil {
-		return err
+		return usagef("%w", err)
 	}
 	if printConfig {
 		text, err := conf.YAML()
