@@ -87,7 +87,14 @@ func txBugs[Tx any]() []bug {
 		{
 			name: "a late commit of a done step", caught: "Rule18/AStepCommitsOnce",
 			plant: func(h Harness) Harness {
-				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx]), over: everonce.StepDone}
+				return h
+			},
+		},
+		{
+			name: "a late commit over a step that was not done", caught: "Rule18/AStepCommitsOnce",
+			plant: func(h Harness) Harness {
+				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx]), over: everonce.StepNotDone}
 				return h
 			},
 		},
@@ -136,19 +143,25 @@ func (h *laterHandle[Tx]) Commit(ctx context.Context, _ everonce.CommitRequest) 
 	return h.Rollback(ctx)
 }
 
-// stepAgain takes a step that is recorded as done for written, as SaveStep outside of transactions does,
-// and commits what came with it.
-type stepAgain[Tx any] struct{ everonce.TxStore[Tx] }
+// stepAgain takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of one that is
+// done, and commits what came with it.
+type stepAgain[Tx any] struct {
+	everonce.TxStore[Tx]
+	over everonce.StepState
+}
 
 func (s *stepAgain[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
 	h, res, err := s.TxStore.Begin(ctx, req)
 	if h == nil {
 		return nil, res, err
 	}
-	return &againHandle[Tx]{h}, res, err
+	return &againHandle[Tx]{h, s.over}, res, err
 }
 
-type againHandle[Tx any] struct{ everonce.TxHandle[Tx] }
+type againHandle[Tx any] struct {
+	everonce.TxHandle[Tx]
+	over everonce.StepState
+}
 
 func (h *againHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
 	if save := req.SaveStep; save != nil {
@@ -157,7 +170,7 @@ func (h *againHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest
 			return err
 		}
 		step, ok := got.Record.Step(save.Step.Name)
-		if ok && step.State == everonce.StepDone && got.Record.Token == save.Token && got.Record.Nonce == save.Nonce {
+		if ok && step.State == h.over && step.Attempt == save.Step.Attempt && got.Record.Token == save.Token && got.Record.Nonce == save.Nonce {
 			req.SaveStep = nil
 		}
 	}
