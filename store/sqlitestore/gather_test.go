@@ -91,6 +91,23 @@ func TestAWriteWaitsForNoOthersWhereThereAreNone(t *testing.T) {
 	}
 }
 
+// A transaction that has all the writes that it may have begins at once, however often others come.
+func TestAFullTransactionWaitsForNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for queued, want := range []time.Duration{gatherPause, gatherPause, 0, 0} {
+			g := newGrouper(nil, 2, nil, nil, nil)
+			g.queue = make([]*write, queued)
+			g.gather.at = time.Now()
+			g.came.Add(10)
+			start := time.Now()
+			g.await(0)
+			if got := time.Since(start); got != want {
+				t.Errorf("%d are there, of 2 that may share a commit: a pause of %v, want %v", queued, got, want)
+			}
+		}
+	})
+}
+
 // A pause that an idle process wakes from too late is not taken again at once, and ever more seldom while that goes on.
 func TestPausesThatAreTooLongBecomeRare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

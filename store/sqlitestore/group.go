@@ -97,9 +97,7 @@ func (g *grouper) do(ctx context.Context, op func(context.Context, sqlstore.Conn
 func (g *grouper) run() {
 	var batch []*write
 	for {
-		if g.limit > 1 { // others could share the next commit
-			g.gather.before(&g.came, len(batch))
-		}
+		g.await(len(batch))
 		if !g.turn.enterUnless(g.hurry) {
 			g.refuse()
 			return
@@ -112,6 +110,16 @@ func (g *grouper) run() {
 		if batch == nil && g.rest() {
 			return
 		}
+	}
+}
+
+// await waits for others, if they could share the next commit. So many were just answered.
+func (g *grouper) await(answered int) {
+	g.mu.Lock()
+	full := len(g.queue) >= g.limit
+	g.mu.Unlock()
+	if g.limit > 1 && !full {
+		g.gather.before(&g.came, answered)
 	}
 }
 
