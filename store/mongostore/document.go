@@ -74,6 +74,20 @@ type step struct {
 	Ended   bson.DateTime `bson:"e,omitempty"`
 }
 
+// UnmarshalBSON reads a step. Of one whose fields have other types the name is left, so that it can be settled: it is in no state.
+func (s *step) UnmarshalBSON(raw []byte) error {
+	type fields step
+	err := bson.Unmarshal(raw, (*fields)(s))
+	if err != nil {
+		name, ok := bson.Raw(raw).Lookup("n").StringValueOK()
+		if !ok {
+			return err
+		}
+		*s = step{Name: name}
+	}
+	return nil
+}
+
 // class puts durations of about the same length together: those from 2^(n-1) to 2^n milliseconds.
 func class(ms int64) *int32 {
 	n := int32(bits.Len64(uint64(ms))) //nolint:gosec // at most 64, and durations are not negative

@@ -108,6 +108,44 @@ func TestAStepWithAnotherNumberIsInNoState(t *testing.T) {
 	}
 }
 
+// A step one of whose fields has another type is told by its name, in no state, and spoils nothing else; so it is when it has been
+// written back. One without a name nobody could settle: its record is corrupt.
+func TestAStepWithAFieldOfAnotherTypeIsInNoState(t *testing.T) {
+	t.Parallel()
+	spoilt := func(field string) bson.Raw {
+		raw, err := mongostore.WriteDocument(full())
+		noErr(t, err)
+		var doc map[string]any
+		noErr(t, bson.Unmarshal(raw, &doc))
+		first := doc["s"].(bson.A)[0].(bson.D)
+		for i := range first {
+			if first[i].Key == field {
+				first[i].Value = bson.A{"another"}
+			}
+		}
+		raw, err = bson.Marshal(doc)
+		noErr(t, err)
+		return raw
+	}
+	for _, field := range []string{"st", "a", "rk", "rc", "rd", "rs", "b", "e"} {
+		raw := spoilt(field)
+		want := full()
+		want.Steps[0] = everonce.StepRecord{Name: "charge"}
+		for range 2 {
+			got, err := mongostore.ReadDocument(raw)
+			noErr(t, err)
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s:\n got %+v\nwant %+v", field, got, want)
+			}
+			raw, err = mongostore.WriteDocument(got)
+			noErr(t, err)
+		}
+	}
+	if _, err := mongostore.ReadDocument(spoilt("n")); !errors.Is(err, everonce.ErrCorruptRecord) {
+		t.Errorf("a step without a name: %v", err)
+	}
+}
+
 // Whatever stands in a collection is a record, or corrupt; the error quotes nothing of it.
 func FuzzDocument(f *testing.F) {
 	raw, err := mongostore.WriteDocument(full())
