@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"modernc.org/sqlite"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -31,7 +33,10 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(errDriver(base), base.Close())
 	}
-	return &conn{baseConn: b, db: c.db, raw: newRawConn(base, c.db.keep)}, nil
+	opened := &conn{baseConn: b, db: c.db, raw: newRawConn(base, c.db.keep)}
+	b.RegisterCommitHook(opened.committing)
+	b.RegisterRollbackHook(opened.rolledBack)
+	return opened, nil
 }
 
 // baseConn is what the driver's connections can do.
@@ -44,6 +49,7 @@ type baseConn interface {
 	driver.SessionResetter
 	driver.Validator
 	driver.Pinger
+	sqlite.HookRegisterer
 }
 
 type conn struct {
@@ -53,6 +59,25 @@ type conn struct {
 
 	mu sync.Mutex // guards tx, and keeps the engine's statements and the end of the transaction apart
 	tx *openTx
+	// inside is tx for the hooks: SQLite calls them in the middle of a statement, some with mu held and some without.
+	inside atomic.Pointer[openTx]
+}
+
+// committing is asked by SQLite before each commit, and refuses one by the text of a statement (COMMIT, in a script, say) of a
+// transaction that was lent: SQLite rolls back then.
+func (c *conn) committing() int32 {
+	if tx := c.inside.Load(); tx != nil && tx.lent && !tx.ending.Load() {
+		tx.dead.Store(true)
+		return 1
+	}
+	return 0
+}
+
+// rolledBack is told by SQLite of each end of a transaction that is no commit.
+func (c *conn) rolledBack() {
+	if tx := c.inside.Load(); tx != nil {
+		tx.dead.Store(true)
+	}
 }
 
 // openTx is a transaction that holds the writer, from BEGIN IMMEDIATE to its end.
@@ -63,7 +88,7 @@ type openTx struct {
 	// limit ends with the time that the transaction may take; nil where it has no bound.
 	limit context.Context
 	keys  []everonce.RecordID // that it has claimed; guarded by keyLocks
-	dead  bool                // SQLite has ended it by itself
+	dead  atomic.Bool         // SQLite has ended it: by itself, or because a statement's text said so
 	over  atomic.Bool
 	// lent: everonce began it and will end it; ending is set when it does. Work that commits the
 	// transaction which it was lent would commit its effect without the record.
@@ -110,6 +135,7 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 	c.mu.Lock()
 	c.tx = tx
 	c.mu.Unlock()
+	c.inside.Store(tx)
 	c.db.opened(tx)
 	return tx, nil
 }
@@ -121,7 +147,8 @@ var errLent = errors.New("sqlitestore: the transaction is committed by what bega
 func (t *openTx) Commit() error {
 	return t.end(func() error {
 		switch {
-		case t.dead:
+		case t.dead.Load():
+			t.clean()
 			return errTxEnded
 		case t.lent && !t.ending.Load():
 			return errors.Join(errLent, t.base.Rollback())
@@ -136,11 +163,17 @@ func (t *openTx) Commit() error {
 // Rollback ends the transaction.
 func (t *openTx) Rollback() error {
 	return t.end(func() error {
-		if t.dead {
+		if t.dead.Load() {
+			t.clean()
 			return nil
 		}
 		return t.base.Rollback()
 	})
+}
+
+// clean leaves no transaction on the connection of one that has ended: a script may have begun another.
+func (t *openTx) clean() {
+	_ = t.base.Rollback() //nolint:errcheck // most often there is none, and that is the error
 }
 
 func (t *openTx) end(how func() error) error {
@@ -159,6 +192,7 @@ func (t *openTx) end(how func() error) error {
 func (c *conn) forget() {
 	tx := c.tx
 	c.tx = nil
+	c.inside.Store(nil)
 	tx.over.Store(true)
 	c.db.ended(tx)
 	c.db.turn.leave()
@@ -180,12 +214,11 @@ func (c *conn) Close() error {
 func (c *conn) inTx(ctx context.Context) (bounded context.Context, tx *openTx, cancel func(), err error) {
 	c.mu.Lock()
 	tx = c.tx
-	dead := tx != nil && tx.dead
 	c.mu.Unlock()
 	switch {
 	case tx == nil:
 		return ctx, nil, func() {}, nil
-	case dead:
+	case tx.dead.Load():
 		return ctx, nil, func() {}, errTxEnded
 	case tx.limit == nil:
 		return ctx, tx, func() {}, nil
@@ -232,9 +265,7 @@ func (c *conn) proveAlive(tx *openTx, err error) {
 	if again != nil && strings.Contains(again.Error(), "within a transaction") {
 		return
 	}
-	c.mu.Lock()
-	tx.dead = true
-	c.mu.Unlock()
+	tx.dead.Store(true)
 	if again == nil {
 		_, _ = c.baseConn.ExecContext(ctx, "ROLLBACK", nil) //nolint:errcheck // an empty transaction; the real one is gone
 	}

@@ -36,5 +36,6 @@
 //
 // SQLite can end a transaction by itself, after an interrupted write or on a full disk, and would then commit
 // each further statement by itself. Connections of [Store.DB] notice that, and refuse everything until the
-// rollback.
+// rollback. They do the same after a ROLLBACK in the text of a statement; and a COMMIT there, in work to which everonce
+// has lent its transaction, rolls back.
 package sqlitestore

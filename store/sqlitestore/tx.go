@@ -210,7 +210,7 @@ func (c *conn) sendLocked(tx *openTx, calls []*sqlstore.Call) error {
 	switch {
 	case c.tx != tx:
 		return sql.ErrTxDone
-	case tx.dead:
+	case tx.dead.Load():
 		return errTxEnded
 	}
 	for _, call := range calls {

@@ -385,33 +385,6 @@ func TestSeveralDoTxInOneTransaction(t *testing.T) {
 	b.balance(70)
 }
 
-// A transaction that has ended, as database/sql ends one with the context that began it, is doomed, and not a call that is wrong.
-func TestDoTxInATransactionThatHasEnded(t *testing.T) {
-	b := newBank(t, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	itsContext, err := b.DB().BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancel()
-	committed, err := b.DB().BeginTx(t.Context(), nil) // its turn comes when the other has ended
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := committed.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	for name, tx := range map[string]*sql.Tx{"ended with its context": itsContext, "committed": committed} {
-		res, err := everonce.DoTx(t.Context(), tx, b.tr, order(name), func(context.Context) (int, error) {
-			t.Errorf("%s: the work ran", name)
-			return 1, nil
-		})
-		if !errors.Is(err, everonce.ErrTxDoomed) || res.Outcome != everonce.Failed {
-			t.Errorf("%s: %v, %v; want failed, ErrTxDoomed", name, res.Outcome, err)
-		}
-	}
-}
-
 func TestJoinRefusesAnotherDatabase(t *testing.T) {
 	b, other := newBank(t, nil), newBank(t, nil)
 	for name, db := range handles(other) {
