@@ -16,18 +16,30 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// The queue is deleted, by which the broker cancels the consumer: it is declared again, and consumed.
+// The queue is deleted, by which the broker cancels the consumer: that is told, and the queue is declared again, and consumed. The
+// connection that the consumer had is closed: the broker would keep what was sent by it.
 func TestCancelledByTheBroker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	opts, again := connections(nil)
-	r := b.run(specOf(nothing), opts)
-	b.send(message("m-1"))
-	r.wants(everonce.Executed)
-	b.deleteQueue(b.queue.Name)
-	wait(t, "the next connection", again)
-	b.send(message("m-2"))
-	r.wants(everonce.Executed)
+	l := newLine(t, b.url, func() bool { return true })
+	complaints := make(chan string, 1000)
+	r := b.runOn(memstore.New(nil), l.url, specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complaints)}})
+	for i := range 3 {
+		b.send(message(fmt.Sprint("m-", i)))
+		r.wants(everonce.Executed)
+		b.deleteQueue(b.queue.Name)
+		if c := <-complaints; !strings.Contains(c, "has cancelled the consumer") {
+			t.Errorf("it complained of %s", c)
+		}
+		b.declare()
+	}
+	b.send(message("m-0"))
+	r.wants(everonce.Replayed)
+	if n := l.open.Load(); n != 1 {
+		t.Errorf("%d connections are open", n)
+	}
+	r.stop()
+	l.closed(t)
 }
 
 // A copy that the broker confirms and returns, because its queue is gone, is a failure: the message is not

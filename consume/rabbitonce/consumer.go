@@ -118,7 +118,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		lost := s
 		s = nil
 		return nil, errors.Join(err, lost.conn.hangUp())
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, next time.Duration) {
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
 	}))
 	if err != nil { // ctx ended while there was none
