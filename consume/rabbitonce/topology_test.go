@@ -3,6 +3,8 @@ package rabbitonce_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -168,14 +170,60 @@ func TestRunsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
-	if err != nil {
+	over, end := context.WithCancel(t.Context())
+	end()
+	for name, use := range map[string]func(*rabbitonce.Consumer) error{
+		"closed": func(c *rabbitonce.Consumer) error { return errors.Join(c.Close(), c.Close()) },
+		"ran":    func(c *rabbitonce.Consumer) error { return c.Run(over) },
+	} {
+		c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := use(c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := c.Run(over); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Where the broker takes connections, and lets the queue not be consumed, it is asked less and less often.
+func TestAQueueThatMayNotBeConsumed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, nil); err != nil { // a classic one, which knows exclusive consumers
 		t.Fatal(err)
 	}
-	if err := errors.Join(c.Close(), c.Close()); err != nil {
+	if _, err := b.ch.Consume(b.queue.Name, "", true, true, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Run(t.Context()); !errors.Is(err, everonce.ErrInvalidArgument) {
-		t.Errorf("%v", err)
+	b.queue.Topology = rabbitonce.DeclareOwn
+	log := &lines{}
+	opts := &rabbitonce.Options{ReconnectMin: time.Millisecond, ReconnectMax: time.Hour, Workers: consume.Workers{Log: slog.New(slog.NewTextHandler(log, nil))}}
+	r := b.run(specOf(nothing), opts)
+	const long = 16 * time.Millisecond // more than a first pause can be
+	end := time.Now().Add(soon)
+	for pause := time.Duration(0); pause < long; {
+		last := log.String()
+		if time.Now().After(end) {
+			t.Fatalf("the pauses do not grow: %s", last)
+		}
+		if i := strings.LastIndex(last, "pause="); i >= 0 {
+			text, _, _ := strings.Cut(last[i+len("pause="):], " ")
+			var err error
+			if pause, err = time.ParseDuration(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runtime.Gosched()
+	}
+	r.stop()
+	if !strings.Contains(log.String(), rabbitonce.ErrTopology.Error()) {
+		t.Error(log.String())
 	}
 }
