@@ -278,21 +278,26 @@ func TestAnAcknowledgementIsOfOneMessage(t *testing.T) {
 	b.wantLength(b.queue.Name, 0)
 }
 
-// A connection on which nothing comes through any more is found by its heartbeats.
+// A connection on which nothing comes through any more is found by its heartbeats, and by nothing else.
 func TestAHalfOpenConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	opts, again := connections(&rabbitonce.Options{Heartbeat: time.Second})
-	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
+	complaints := make(chan string, 1000)
+	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), &rabbitonce.Options{Heartbeat: time.Second, Workers: consume.Workers{Log: complaintsTo(complaints)}})
 	b.send(message("m-1"))
 	r.wants(everonce.Executed)
 	w.poison("timeout", `"timeout":0`)
 	b.send(message("m-2"))
-	// What was swallowed makes the connection unusable: toxiproxy ends it when it is healed, so that is left to the heartbeats.
-	deadline := time.AfterFunc(5*time.Second, w.heal)
-	defer deadline.Stop()
-	wait(t, "the next connection", again)
+	select {
+	case c := <-complaints:
+		if !strings.Contains(c, "the connection was lost") {
+			t.Errorf("it complained of %s", c)
+		}
+	case <-time.After(soon):
+		t.Fatal("nobody has noticed")
+	}
+	w.heal() // which ends what was poisoned
 	for v := r.verdict(); v.Outcome != everonce.Executed; v = r.verdict() {
 		if v.Disposition != consume.Ack {
 			t.Errorf("%v, %v", v.Outcome, v.Err)
