@@ -30,7 +30,7 @@ type pacedWriter struct {
 func newPacedWriter(w http.ResponseWriter, r *http.Request, stall time.Duration) *pacedWriter {
 	p := &pacedWriter{ResponseWriter: w, rc: http.NewResponseController(w), stall: stall, stream: r.ProtoMajor > 1, last: lastOnConn(r)}
 	if !p.stream {
-		p.extend() // that of the request before this one has passed, perhaps
+		p.extend() // net/http writes too: 100 Continue
 	}
 	return p
 }

@@ -61,11 +61,19 @@ func TestProxySlowServiceIsNoSlowClient(t *testing.T) {
 	}
 }
 
-// ended is a ResponseWriter that is the server's again: net/http panics where HTTP/2's is asked for something then.
+// ended is a ResponseWriter that notes deadlines, and may be the server's again: net/http panics where HTTP/2's is asked for something then.
 type ended struct {
 	http.ResponseWriter
-	over bool
-	set  []time.Time
+	over   bool
+	set    []time.Time
+	writes []time.Time
+}
+
+func (e *ended) Unwrap() http.ResponseWriter { return e.ResponseWriter }
+
+func (e *ended) SetWriteDeadline(at time.Time) error {
+	e.writes = append(e.writes, at)
+	return nil
 }
 
 func (e *ended) SetReadDeadline(at time.Time) error {
@@ -99,6 +107,76 @@ func TestProxyBodyOutlivesItsHandler(t *testing.T) {
 		if len(w.set) != want || major == 2 && (!w.set[1].IsZero() || !w.set[3].IsZero()) {
 			t.Errorf("HTTP/%d: %d deadlines were set: %v", major, len(w.set), w.set)
 		}
+	}
+}
+
+// Who has sent all of a body waits for the answer for as long as it takes: no deadline is left, nor is one set by a read behind the end, as
+// net/http's client makes.
+func TestProxyBodyThatIsThereHasNoDeadline(t *testing.T) {
+	for _, major := range []int{1, 2} {
+		w := &ended{ResponseWriter: httptest.NewRecorder()}
+		paced(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			for range 2 {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					t.Error(err)
+				}
+				if last := w.set[len(w.set)-1]; !last.IsZero() {
+					t.Errorf("HTTP/%d: %v is left of %v", major, last, w.set)
+				}
+			}
+		}), time.Nanosecond).ServeHTTP(w, &http.Request{ProtoMajor: major, Body: io.NopCloser(strings.NewReader("body"))})
+	}
+}
+
+// Before anything of an answer is written there is a deadline, for net/http itself writes "100 Continue"; but none over HTTP/2, where it would end
+// the stream of who waits.
+func TestPacedWriterBoundsWhatComesBeforeTheAnswer(t *testing.T) {
+	for major, want := range map[int]int{1: 1, 2: 0} {
+		w := &ended{ResponseWriter: httptest.NewRecorder()}
+		newPacedWriter(w, &http.Request{ProtoMajor: major}, time.Hour)
+		if len(w.writes) != want {
+			t.Errorf("HTTP/%d: %v, want %d deadlines", major, w.writes, want)
+		}
+	}
+}
+
+// All that is written has its own time, a status below 200 and each piece of a large body too; and over HTTP/2 none of it is left behind, so that
+// the stream outlives a service that is silent for longer.
+func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
+	large := strings.Repeat("x", 3*pieceSize)
+	for name, tc := range map[string]struct {
+		write func(p *pacedWriter) error
+		times int
+	}{
+		"early hints": {func(p *pacedWriter) error { p.WriteHeader(http.StatusEarlyHints); return nil }, 1},
+		"a body":      {func(p *pacedWriter) error { _, err := io.WriteString(p, large); return err }, 3},
+		"a flush":     {func(p *pacedWriter) error { return p.FlushError() }, 1},
+	} {
+		for major, behind := range map[int]int{1: 0, 2: 1} {
+			w := &ended{ResponseWriter: httptest.NewRecorder()}
+			p := newPacedWriter(w, &http.Request{ProtoMajor: major}, time.Nanosecond)
+			p.status, w.writes = http.StatusOK, nil // the head is there
+			if err := tc.write(p); err != nil {
+				t.Error(err)
+			}
+			if len(w.writes) != tc.times+behind || w.writes[0].IsZero() || w.writes[len(w.writes)-1].IsZero() != (behind > 0) {
+				t.Errorf("HTTP/%d, %s: %v", major, name, w.writes)
+			}
+			if name == "a body" && p.bytes != int64(len(large)) {
+				t.Errorf("%d bytes are told, want %d", p.bytes, len(large))
+			}
+		}
+	}
+}
+
+// The status that is told is the answer's: no one below 200, and none that came too late.
+func TestPacedWriterTellsTheStatusOfTheAnswer(t *testing.T) {
+	w := newPacedWriter(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil), time.Hour)
+	for _, status := range []int{http.StatusEarlyHints, http.StatusCreated, http.StatusInternalServerError} {
+		w.WriteHeader(status)
+	}
+	if w.status != http.StatusCreated {
+		t.Errorf("told %d, want %d", w.status, http.StatusCreated)
 	}
 }
 
