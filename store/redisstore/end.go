@@ -41,9 +41,6 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	b = appendText(b, r.Codec)
 	b = appendText(b, r.Summary)
 	c.with(string(b), view(r.Data))
-	if s.waits() {
-		c.args[2], c.n = "1", 3
-	}
 	return res, s.attempt(ctx, "complete", &c)
 }
 
@@ -57,12 +54,9 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	if req.Token != 0 {
 		token = holder(req.Token, &req.Nonce)[:8]
 	}
-	expire, touch := "0", "0"
+	expire := "0"
 	if req.ExpireUnsettled {
 		expire = "1"
-	}
-	if s.waits() {
-		touch = "1"
 	}
 	life := req.Lifetime.Total()
 	left := fresh{
@@ -70,7 +64,7 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 		scope: req.Scope, name: req.Name, class: req.ErrorClass,
 	}
 	msg, err := s.write(ctx, c.with(token, string(req.Nonce[:]), digit(req.State), string(appendText(nil, req.ErrorClass)), req.Step,
-		micros(life), expire, string(left.append(nil)), touch))
+		micros(life), expire, string(left.append(nil))))
 	if err != nil {
 		return res, failed("release", err)
 	}

@@ -12,7 +12,7 @@ func (s *Store) identityKey() string { return s.prefix + "identity" }
 
 // KeepIdentity implements [everonce.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
-	res, err := s.set(ctx, func(b rueidis.Builder) rueidis.Completed {
+	res, err := s.set(ctx, s.identityKey(), func(b rueidis.Builder) rueidis.Completed {
 		return b.Arbitrary("SET").Keys(s.identityKey()).Args(string(check[:]), "NX", "GET").Build()
 	})
 	if err != nil {

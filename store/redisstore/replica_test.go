@@ -124,6 +124,70 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 	}
 }
 
+// From Redis 7.2 on WAIT and WAITAOF wait for what their own connection has written. So every answer that waits follows a write of the
+// record's key, also where there was nothing to write; and that changes nothing.
+func TestWhatWaitsWritesSomething(t *testing.T) {
+	t.Parallel()
+	master := startServer(t, "--repl-diskless-sync-delay", "0")
+	startReplica(t, master)
+	client := master.client(t)
+	writes := func() string {
+		t.Helper()
+		text, err := command(t, client, "INFO", "persistence").ToString()
+		noErr(t, err)
+		return redisstore.InfoOf(text)["rdb_changes_since_last_save"]
+	}
+	s := newStore(t, client, &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
+	ctx := t.Context()
+	noErr(t, s.KeepIdentity(ctx, [32]byte{1}))
+	runs, done := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "waits", ID: "done"})
+	_, err := s.Complete(ctx, completionOf(&done, "v"))
+	noErr(t, err)
+	over := claimed(t, s, everonce.Key{Scope: "waits", ID: "released"})
+	released := everonce.ReleaseRequest{ID: over.ID, Token: over.Token, Nonce: over.Nonce, State: everonce.StateReleased, Lifetime: life}
+	_, err = s.Release(ctx, released)
+	noErr(t, err)
+	whole := func() string {
+		t.Helper()
+		text, err := command(t, client, "GET", redisstore.KeyOf(s, done.ID)).ToString()
+		noErr(t, err)
+		return text
+	}
+	for what, call := range map[string]func() error{
+		"replay": func() error {
+			_, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "waits", ID: "done"}))
+			return err
+		},
+		"in progress": func() error { _, err := s.Claim(ctx, claimOf(testKey)); return err },
+		"look":        func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: runs.ID, Brief: true}); return err },
+		"look at a result": func() error {
+			_, err := s.Get(ctx, everonce.GetRequest{ID: done.ID, Brief: true})
+			return err
+		},
+		"repeated completion": func() error { _, err := s.Complete(ctx, completionOf(&done, "v")); return err },
+		"repeated release":    func() error { _, err := s.Release(ctx, released); return err },
+		"repeated identity":   func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
+	} {
+		before, text := writes(), whole()
+		if err := call(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if writes() == before {
+			t.Errorf("%s: the answer waits for no write", what)
+		}
+		if whole() != text {
+			t.Errorf("%s: the record has changed", what)
+		}
+	}
+	absent := everonce.GetRequest{ID: everonce.RecordID{1}, Brief: true}
+	if got, err := s.Get(ctx, absent); err != nil || got.Found {
+		t.Errorf("a record that is not there: %+v, %v", got, err)
+	}
+	if n, err := command(t, client, "EXISTS", redisstore.KeyOf(s, absent.ID)).ToInt64(); err != nil || n != 0 {
+		t.Errorf("a look at it has made it: %d, %v", n, err)
+	}
+}
+
 // The store's identity waits as its records do: a failover that forgot it would let another secret in, to which every record is unknown.
 func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	t.Parallel()

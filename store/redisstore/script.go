@@ -27,6 +27,7 @@ var (
 	getScript      = newScript("get")
 	deleteScript   = newScript("delete")
 	watchScript    = newScript("watch")
+	touchScript    = newScript("touch")
 )
 
 func newScript(name string) *script {

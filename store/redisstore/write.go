@@ -19,35 +19,41 @@ func (s *Store) write(ctx context.Context, c *call) (rueidis.RedisMessage, error
 	return s.run(ctx, c)
 }
 
-// writeAndWait does so on a connection of its own, for WAIT is of the connection that wrote. A repeated call writes
-// something too, so that it waits for it.
+// writeAndWait does so on a connection of its own, for WAIT is of the connection that wrote.
 func (s *Store) writeAndWait(ctx context.Context, c *call) (msg rueidis.RedisMessage, err error) {
 	err = s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
-		res := conn.DoMulti(ctx, c.byHash(conn.B()), s.waitCommand(conn.B()))
+		res := s.doAndWait(ctx, conn, c.keys.record, c.byHash)
 		if isNoScript(res[0].Error()) {
-			res = conn.DoMulti(ctx, c.byText(conn.B()), s.waitCommand(conn.B()))
+			res = s.doAndWait(ctx, conn, c.keys.record, c.byText)
 		}
 		if msg, err = res[0].ToMessage(); err != nil {
 			return judged(err)
 		}
-		return s.waited(res[1])
+		return s.waited(res[1:])
 	})
 	return msg, err
 }
 
 // set sends a command that writes and is no script, and waits likewise. The command's own error is in its result.
-func (s *Store) set(ctx context.Context, build func(b rueidis.Builder) rueidis.Completed) (res rueidis.RedisResult, err error) {
+func (s *Store) set(ctx context.Context, key string, build func(b rueidis.Builder) rueidis.Completed) (res rueidis.RedisResult, err error) {
 	if !s.waits() {
 		return s.client.Do(ctx, build(s.client.B())), nil
 	}
 	err = s.client.Dedicated(func(conn rueidis.DedicatedClient) error {
-		both := conn.DoMulti(ctx, build(conn.B()), s.waitCommand(conn.B()))
-		if res = both[0]; res.Error() != nil && !rueidis.IsRedisNil(res.Error()) {
+		all := s.doAndWait(ctx, conn, key, build)
+		if res = all[0]; res.Error() != nil && !rueidis.IsRedisNil(res.Error()) {
 			return nil
 		}
-		return s.waited(both[1])
+		return s.waited(all[1:])
 	})
 	return res, err
+}
+
+// doAndWait sends a command and the waiting in one round trip. From Redis 7.2 on WAIT waits for what its own connection has written, and
+// for nothing else: what was only read, or written before, is what others may have written just now. So the key is always written.
+func (s *Store) doAndWait(ctx context.Context, conn rueidis.DedicatedClient, key string, build func(b rueidis.Builder) rueidis.Completed) []rueidis.RedisResult {
+	touch := conn.B().Eval().Script(touchScript.text).Numkeys(1).Key(key).Build()
+	return conn.DoMulti(ctx, build(conn.B()), touch, s.waitCommand(conn.B()))
 }
 
 func (s *Store) waitCommand(b rueidis.Builder) rueidis.Completed {
@@ -58,8 +64,12 @@ func (s *Store) waitCommand(b rueidis.Builder) rueidis.Completed {
 	return b.Arbitrary("WAIT", replicas, ms).Blocking()
 }
 
-// waited reads how many have what was written.
-func (s *Store) waited(res rueidis.RedisResult) error {
+// waited reads how many have what was written: the answers to the writing and to the waiting.
+func (s *Store) waited(answers []rueidis.RedisResult) error {
+	if err := answers[0].Error(); err != nil {
+		return err
+	}
+	res := answers[1]
 	local, replicas := int64(1), int64(0)
 	var err error
 	if s.syncLog {

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Saves a result. Answers 0, 1 (lease lost) or 2 (newer format).
 -- ARGV: 1 token, nonce, format, state, kind, and the lengths of lease, retention and lifetime; and then the record's end from
--- the unknown step on, 2 data, 3 (may be absent) that a repetition must write something too.
+-- the unknown step on, 2 data.
 local r = redis.call('GET', KEYS[1])
 if not r then return 1 end
 local format, state = string.byte(r, 33, 34)
@@ -17,7 +17,6 @@ if purge ~= 0 then
 end
 if state ~= 1 then
   if state ~= 4 then return 1 end
-  if ARGV[3] then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
   return 0
 end
 local low, high = string.byte(r, 126, 127)

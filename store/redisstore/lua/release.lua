@@ -1,8 +1,7 @@
 #!lua flags=allow-oom
 -- Ends an attempt without a result. Answers 0, 2 (newer format) or 3 (superseded).
 -- ARGV: 1 token (empty: by nonce), 2 nonce, 3 state, 4 error class with its length, 5 step, 6 lifetime, 7 whether an
--- abandoned record has an end, 8 the record that a release by nonce may leave, from its nonce on, 9 whether a repetition
--- must write something too.
+-- abandoned record has an end, 8 the record that a release by nonce may leave, from its nonce on.
 local r = redis.call('GET', KEYS[1])
 --include time
 --include keep
@@ -44,10 +43,7 @@ if own and state == 1 then
   if watched > 0 then redis.pcall('PUBLISH', KEYS[1], '') end
   return 0
 end
-if own and state ~= 4 then -- repeated
-  if ARGV[9] == '1' then redis.call('SETRANGE', KEYS[1], 32, string.char(format)) end
-  return 0
-end
+if own and state ~= 4 then return 0 end -- repeated
 if by_nonce and state == 2 then -- the late packet of this claim is refused; the one before has ended long since
   redis.call('SETRANGE', KEYS[1], 16, ARGV[2])
   return 0
