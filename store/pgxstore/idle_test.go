@@ -16,7 +16,7 @@ import (
 // is told, and the work is not run again.
 func TestTransactionThatWasIdleForTooLong(t *testing.T) {
 	t.Parallel()
-	both(t, setup{config: func(c *pgx.ConnConfig) { c.RuntimeParams["idle_in_transaction_session_timeout"] = "50" }}, testIdleTooLong[pgx.Tx], testIdleTooLong[*sql.Tx])
+	both(t, setup{}, testIdleTooLong[pgx.Tx], testIdleTooLong[*sql.Tx])
 }
 
 func testIdleTooLong[Tx any](t *testing.T, h *handle[Tx]) {
@@ -25,8 +25,9 @@ func testIdleTooLong[Tx any](t *testing.T, h *handle[Tx]) {
 	runs := 0
 	res, err := everonce.Transact(t.Context(), receiver, testKey, func(ctx context.Context, tx Tx) (string, error) {
 		runs++
-		err := h.effect(ctx, tx, "charge")
-		for start := time.Now(); number(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO '||$1||'.%'", h.schema) > 0; {
+		noErr(t, h.effect(ctx, tx, "charge"))
+		err := h.exec(ctx, tx, "SET LOCAL idle_in_transaction_session_timeout = 1 /* "+h.schema+" */") // from here on
+		for start := time.Now(); number(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SET LOCAL %'||$1||'%'", h.schema) > 0; {
 			if time.Since(start) > 10*time.Second {
 				t.Fatal("the server has not ended the transaction")
 			}
