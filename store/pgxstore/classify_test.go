@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/sqlstore"
 )
 
 func pgError(severity, code string) error {
@@ -41,6 +43,7 @@ func TestClassify(t *testing.T) {
 		"told to end":                     {pgError("FATAL", "57P01"), false},
 		"a crash of the server":           {pgError("FATAL", "57P02"), false},
 		"an idle transaction's end":       {pgError("FATAL", "25P03"), false},
+		"a panic of the server":           {pgError("PANIC", "XX000"), false},
 		"an error of an older protocol":   {&pgconn.PgError{Severity: "FATAL", Code: "57P01"}, false},
 		"a commit that rolled back":       {pgx.ErrTxCommitRollback, true},
 		"the end of the connection":       {io.ErrUnexpectedEOF, false},
@@ -65,6 +68,41 @@ func TestClassify(t *testing.T) {
 	}
 	if pgxstore.Classify(nil) != nil {
 		t.Error("no error became one")
+	}
+}
+
+// What the engine does about an error follows from its class: which transactions are run again, and what an operator is told.
+func TestClassesOfErrors(t *testing.T) {
+	t.Parallel()
+	for class, codes := range map[sqlstore.ErrorClass][]string{
+		sqlstore.ClassUnique:       {"23505"},
+		sqlstore.ClassRetry:        {"40001", "40P01", "55P03", "53200"},
+		sqlstore.ClassConstraint:   {"23502", "23503", "23514", "23P01"},
+		sqlstore.ClassMissingTable: {"42P01", "42703", "3F000"},
+		sqlstore.ClassFull:         {"53100"},
+		sqlstore.ClassTooLarge:     {"54000", "54001"},
+		sqlstore.ClassReadOnly:     {"25006"},
+		sqlstore.ClassDenied:       {"42501", "28000", "28P01"},
+		sqlstore.ClassCorrupt:      {"XX001", "XX002"},
+		sqlstore.ClassUnavailable:  {"08006", "53300", "57P01", "57P02", "57P03", "57P05", "3D000"},
+		sqlstore.ClassOther:        {"25P02", "25P03", "40003", "42601", "57014", "XX000", "4", ""},
+	} {
+		for _, code := range codes {
+			if got := pgxstore.ClassOf(pgError("ERROR", code)); got != class {
+				t.Errorf("%q is of class %d, want %d", code, got, class)
+			}
+		}
+	}
+	for _, err := range []error{
+		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
+		pgconn.ErrConnClosed, driver.ErrBadConn, sql.ErrConnDone, &net.OpError{Op: "read", Err: errors.New("reset")},
+	} {
+		if got := pgxstore.ClassOf(fmt.Errorf("wrapped: %w", err)); got != sqlstore.ClassUnavailable {
+			t.Errorf("%v is of class %d, want that of a database which can not be reached", err, got)
+		}
+		if got := pgxstore.ClassOf(fmt.Errorf("%w: %w", context.Canceled, err)); got != sqlstore.ClassOther {
+			t.Errorf("the end of a context, which looks like %v, is of class %d, want none of its own", err, got)
+		}
 	}
 }
 

@@ -25,3 +25,6 @@ func RowOf(rows pgx.Rows) sqlstore.Row { return &pgxRow{rows} }
 func ScanBinary(rows pgx.Rows, dest ...any) bool {
 	return scanBinary(rows.FieldDescriptions(), rows.RawValues(), dest)
 }
+
+// ClassOf is what an error means to the engine.
+func ClassOf(err error) sqlstore.ErrorClass { return classify(err).Class }
