@@ -48,9 +48,7 @@ func classify(err error) sqlstore.ErrorInfo {
 		return classifyClient(err)
 	}
 	info := sqlstore.ErrorInfo{
-		Class:      classOf(pgErr),
-		Constraint: pgErr.ConstraintName,
-		Table:      pgErr.TableName,
+		Class: classOf(pgErr),
 		// The server undid a statement that it answers with an error. After a fatal one, which ends the
 		// connection, nothing is sure: a commit may wait for a standby while it is told to end.
 		NotDone: !fatal(pgErr) && !lost(pgErr.Code),

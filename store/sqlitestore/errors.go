@@ -21,8 +21,7 @@ var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back by itself", everonce.
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
 
-// classify tells what an error of SQLite means: by its code, and for a duplicate by the columns that the
-// message names, for there is nothing else.
+// classify tells what an error of SQLite means: by its code, and for a missing table by its message, for there is nothing else.
 func classify(err error) sqlstore.ErrorInfo {
 	switch {
 	case errors.Is(err, errWriterBusy):
@@ -40,9 +39,7 @@ func classify(err error) sqlstore.ErrorInfo {
 	}
 	switch e.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID:
-		info := sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}
-		info.Constraint, info.Table, info.Columns = violated(e.Error())
-		return info
+		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}
 	case sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_BLOCKED:
 		return sqlstore.ErrorInfo{NotDone: true}
 	}
@@ -73,30 +70,6 @@ func classify(err error) sqlstore.ErrorInfo {
 		return sqlstore.ErrorInfo{NotDone: true}
 	}
 	return sqlstore.ErrorInfo{}
-}
-
-// violated reads what a message says of a unique index: "UNIQUE constraint failed: t.a, t.b", and for an index
-// on expressions "UNIQUE constraint failed: index 'name'".
-func violated(message string) (constraint, table string, columns []string) {
-	_, list, found := strings.Cut(message, "UNIQUE constraint failed: ")
-	if !found {
-		return "", "", nil
-	}
-	if at := strings.LastIndex(list, " ("); at >= 0 { // the driver adds the code
-		list = list[:at]
-	}
-	if name, ok := strings.CutPrefix(list, "index '"); ok {
-		return strings.TrimSuffix(name, "'"), "", nil
-	}
-	for _, column := range strings.Split(list, ", ") {
-		at := strings.LastIndexByte(column, '.')
-		if at < 0 {
-			return "", "", nil
-		}
-		table = column[:at]
-		columns = append(columns, column[at+1:])
-	}
-	return "", table, columns
 }
 
 // Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves

@@ -308,9 +308,9 @@ func TestClassify(t *testing.T) {
 		text string
 		want sqlstore.ErrorInfo
 	}{
-		{"INSERT INTO t VALUES (1, 'q', 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, Table: "t", Columns: []string{"id"}, NotDone: true}},
-		{"INSERT INTO t VALUES (2, 'x', 'y', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, Table: "t", Columns: []string{"a", "b"}, NotDone: true}},
-		{"INSERT INTO u VALUES ('X')", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, Constraint: "lowered", NotDone: true}},
+		{"INSERT INTO t VALUES (1, 'q', 'q', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}},
+		{"INSERT INTO t VALUES (2, 'x', 'y', 1, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}},
+		{"INSERT INTO u VALUES ('X')", sqlstore.ErrorInfo{Class: sqlstore.ClassUnique, NotDone: true}},
 		{"INSERT INTO t VALUES (2, 'q', 'q', 0, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
 		{"INSERT INTO t VALUES (2, 'q', 'q', NULL, NULL)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},
 		{"INSERT INTO t VALUES (2, 'q', 'q', 1, 7)", sqlstore.ErrorInfo{Class: sqlstore.ClassConstraint, NotDone: true}},

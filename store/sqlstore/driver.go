@@ -163,7 +163,7 @@ type ErrorClass uint8
 const (
 	// ClassOther is every error that has no class of its own.
 	ClassOther ErrorClass = iota
-	// ClassUnique is a duplicate in a unique index: ErrorInfo says in which.
+	// ClassUnique is a duplicate in a unique index.
 	ClassUnique
 	// ClassRetry is a deadlock, a serialization failure, or a busy database: nothing took hold, and the whole
 	// transaction may be run again.
@@ -187,14 +187,9 @@ const (
 	ClassUnavailable
 )
 
-// ErrorInfo is an error's class, and the place of a violated constraint as far as the database names it.
+// ErrorInfo is what an error means.
 type ErrorInfo struct {
 	Class ErrorClass
-	// Constraint is the name of the constraint or index. Table and Columns are given by databases that
-	// name these instead.
-	Constraint string
-	Table      string
-	Columns    []string
 	// NotDone says that the statement surely took no hold.
 	NotDone bool
 }
