@@ -126,7 +126,7 @@ func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
 		x := inspect.Explain(&everonce.Record{
 			State: everonce.StateReleased, Attempt: 1, Format: everonce.FormatVersion, PurgeAt: now.Add(time.Hour), Steps: []everonce.StepRecord{step},
 		}, now)
-		if len(x.Steps) != 1 || x.Steps[0].Outcome != everonce.Unknown.String() || !strings.Contains(x.Steps[0].Why, "can not be read") {
+		if len(x.Steps) != 1 || x.Steps[0].Outcome != everonce.Unknown.String() || !strings.Contains(x.Steps[0].Why, "cannot be read") {
 			t.Errorf("%+v: %+v, want it unknown", step, x.Steps)
 		}
 	}

@@ -87,7 +87,7 @@ var classes = map[string]string{
 	"error":        "the work failed",
 	"claim":        "its claim was taken back before the work was called",
 	"settled":      "somebody settled it as not done, or settled its unknown step",
-	"settle":       "a settlement did not come to its end",
+	"settle":       "a settlement was not finished",
 }
 
 func (x *explainer) because() string {
@@ -105,29 +105,29 @@ func (x *explainer) story() {
 	r := x.rec
 	switch p := r.Previous; p.State {
 	case everonce.StateAbandoned:
-		x.tell("Attempt %d took over from an attempt of %s, claimed %s, that ended in the unknown.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
+		x.tell("Attempt %d took over from an attempt by %s, claimed %s, whose outcome was unknown.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
 	case everonce.StateClaimed:
-		x.tell("Attempt %d took over by force from an attempt of %s, claimed %s.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
+		x.tell("Attempt %d took over by force from an attempt by %s, claimed %s.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
 	case everonce.StateReleased:
 		x.tell("Attempt %d followed one that was released.", r.Attempt)
 	}
 	switch r.State {
 	case everonce.StateCompleted:
-		x.tell("Attempt %d, of %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
+		x.tell("Attempt %d, by %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
 	case everonce.StateReleased:
-		x.tell("Attempt %d, of %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 	case everonce.StateClaimed:
 		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
 		if r.StateAt(x.now) == everonce.StateAbandoned {
 			x.tell("Its lease ran out %s: the process died, or could not reach the store. Nobody knows whether the effect happened.", x.at(r.LeaseUntil))
 		} else {
-			x.tell("It holds its lease until %s, unless it renews it.", x.at(r.LeaseUntil))
+			x.tell("It holds its lease until %s, or longer if it renews it.", x.at(r.LeaseUntil))
 		}
 	case everonce.StateAbandoned:
-		x.tell("Attempt %d, of %s, ended %s in the unknown%s. Nobody knows whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+		x.tell("Attempt %d, by %s, ended %s with its outcome unknown%s. Nobody knows whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 	}
 	if r.UnknownStep != "" {
-		x.tell("The step %q made it so: it was begun, was not seen to end, and its policy refuses to run it again.", r.UnknownStep)
+		x.tell("The cause is the step %q: it was begun, was not seen to end, and its policy refuses to run it again.", r.UnknownStep)
 	}
 }
 
@@ -148,18 +148,18 @@ func (x *explainer) next() {
 		}
 		x.always(everonce.Expired, "%s, and the retention of its result ended %s; the work does not run", what, x.at(x.rec.ResultUntil))
 	case everonce.DecideInProgress:
-		x.always(everonce.InProgress, "attempt %d is running; the delivery is told to come back, or waits where the receiver has a Wait", x.rec.Attempt)
+		x.always(everonce.InProgress, "attempt %d is running; the delivery is told to come back, or waits if the receiver has a Wait", x.rec.Attempt)
 	case everonce.DecideClaimed:
 		if x.rec.GoneAt(x.now) {
-			x.always(everonce.Executed, "the record's time was over %s, so that the key counts as new", x.at(x.rec.PurgeAt))
+			x.always(everonce.Executed, "the record expired %s, so the key counts as new", x.at(x.rec.PurgeAt))
 			return
 		}
-		x.always(everonce.Executed, "the last attempt was released, so that the work runs, as attempt %d", x.rec.Attempt+1)
+		x.always(everonce.Executed, "the last attempt was released, so the work runs, as attempt %d", x.rec.Attempt+1)
 		x.steps()
 	case everonce.DecideAbandoned:
 		x.abandoned(bold == everonce.DecideClaimed)
 	case everonce.DecideNewer:
-		x.always(everonce.StoreFailed, "the record is of format %d, and this version knows %d: what follows is not known here", x.rec.Format, everonce.FormatVersion)
+		x.always(everonce.StoreFailed, "the record has format %d, and this version knows only formats up to %d: it cannot say more", x.rec.Format, everonce.FormatVersion)
 	default:
 		x.always(everonce.StoreFailed, "the record decides %q", careful)
 	}
@@ -183,15 +183,15 @@ func (x *explainer) replay() {
 
 func (x *explainer) abandoned(mayTakeOver bool) {
 	if !mayTakeOver {
-		x.always(everonce.Unknown, "the step %q is unknown, and stays so until it is settled, whatever the policy of the operation", x.rec.UnknownStep)
+		x.always(everonce.Unknown, "the step %q is unknown, and stays unknown until it is settled, whatever the policy of the operation", x.rec.UnknownStep)
 		x.note("Find out whether the step %q took hold, then: everonce keys settle … --step %s, with --done or --not-done.", x.rec.UnknownStep, word(x.rec.UnknownStep))
 		return
 	}
 	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
-	x.under(everonce.Refuse, everonce.Unknown, "it is never run again, until somebody settles it; only where its effects are declared to be in its steps does it go on, as under reexecute")
+	x.under(everonce.Refuse, everonce.Unknown, "it is not run again until somebody settles it, unless its effects are declared to be in its steps: then it goes on, as under reexecute")
 	x.Next = append(x.Next, Answer{
 		Policy: everonce.Reconcile.String(), Outcome: Depends,
-		Why: "the receiver asks whether it happened, and completes it, runs it, or leaves it unknown, by the answer",
+		Why: "the receiver asks whether it happened and, depending on the answer, completes it, runs it, or leaves it unknown",
 	})
 	x.note("To settle it yourself, find out whether it happened, then: everonce keys settle …, with --done or --not-done.")
 	x.steps()
@@ -204,13 +204,13 @@ func (x *explainer) steps() {
 		a := Answer{Step: s.Name}
 		switch {
 		case !s.Readable():
-			a.Outcome, a.Why = everonce.Unknown.String(), "how it has ended can not be read: whatever its policy it does not run, and the operation is unknown until somebody settles the step"
+			a.Outcome, a.Why = everonce.Unknown.String(), "how it ended cannot be read: whatever its policy, it does not run, and the operation is unknown until somebody settles the step"
 		case s.State == everonce.StepDone:
-			a.Outcome, a.Why = everonce.Replayed.String(), fmt.Sprintf("attempt %d ended it %s; it does not run again, and its saved result is given", s.Attempt, x.at(s.EndedAt))
+			a.Outcome, a.Why = everonce.Replayed.String(), fmt.Sprintf("attempt %d finished it %s; it does not run again: its saved result is used", s.Attempt, x.at(s.EndedAt))
 		case s.State == everonce.StepOpen:
-			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it was not seen to end: by the step's policy it is run again (reexecute), refused (refuse) or asked about (reconcile)", s.Attempt, x.at(s.BeganAt))
+			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it was not seen to end: depending on the step's policy it is run again (reexecute), refused (refuse) or asked about (reconcile)", s.Attempt, x.at(s.BeganAt))
 		default:
-			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("in attempt %d nothing of it took hold; it runs", s.Attempt)
+			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("nothing of it took hold in attempt %d; it runs", s.Attempt)
 		}
 		x.Steps = append(x.Steps, a)
 	}
@@ -219,7 +219,7 @@ func (x *explainer) steps() {
 func (x *explainer) notes() {
 	r := x.rec
 	if !r.Fingerprint.IsZero() {
-		x.note("A delivery of this key with another request (fingerprint %s) is refused as %s before all of this.", text(r.Fingerprint.Alg), everonce.Mismatch)
+		x.note("A delivery of this key with a different request (fingerprint %s) is refused as %s before any of this.", text(r.Fingerprint.Alg), everonce.Mismatch)
 	}
 	switch {
 	case r.GoneAt(x.now):
