@@ -80,7 +80,7 @@ func (r *Result) Verdict() error {
 		return fmt.Errorf("with everonce %d payments were charged more than once and %d never: this must not happen, please report it with the seed %d",
 			with.Doubled, with.Lost, r.Config.Seed)
 	case with.MailsDoubled > 0 || with.MailsLost > 0:
-		return fmt.Errorf("with everonce %d payments have more than one mail and %d none: this must not happen, please report it with the seed %d",
+		return fmt.Errorf("with everonce %d payments have more than one mail and %d have none: this must not happen, please report it with the seed %d",
 			with.MailsDoubled, with.MailsLost, r.Config.Seed)
 	case without.Doubled == 0:
 		return fmt.Errorf("%w: %d operations were too few for a payment to be charged twice without everonce; give more --operations, or another --seed",

@@ -13,13 +13,13 @@ import (
 )
 
 // errNotLoopback: figures are for whoever runs the proxy.
-var errNotLoopback = errors.New("is not a loopback address: /metrics would be for everybody; to have it so, set admin-anywhere")
+var errNotLoopback = errors.New("is not a loopback address, so anybody could read /metrics; if that is what you want, set admin-anywhere")
 
 // checkAdmin refuses an address that others can reach, unless that is wanted.
 func checkAdmin(addr string, anywhere bool) error {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("admin: %q is no address like 127.0.0.1:9464", addr)
+		return fmt.Errorf("admin: %q is not an address like 127.0.0.1:9464", addr)
 	}
 	if ip := net.ParseIP(host); anywhere || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil

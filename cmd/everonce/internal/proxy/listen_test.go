@@ -48,7 +48,7 @@ func TestStoreThatDoesNotOpen(t *testing.T) {
 	c := configOf(t, "--store=postgres://u:hush-hush@"+mute.Addr().String()+"/db?sslmode=disable&connect_timeout=3600", "--upstream=http://127.0.0.1:1")
 	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
 	_, err = s.open(t.Context(), 50*time.Millisecond, http.NotFoundHandler())
-	if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "it was not open within 50ms") || strings.Contains(err.Error(), "hush") {
+	if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "it did not open within 50ms") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("it is %v", err)
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -63,7 +63,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 }
 
 // ErrNotDrained: requests were given up in mid-work. What they were about is unknown when their lease is over.
-var ErrNotDrained = errors.New("ended before all requests had")
+var ErrNotDrained = errors.New("ended before all requests were finished")
 
 func (s *Server) drain(now <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.conf.Drain)
@@ -83,7 +83,7 @@ func (s *Server) drain(now <-chan struct{}) error {
 		_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
 		n := s.running.count()
 		s.log.Warn("proxy ends before all requests have; what they were about is unknown when their lease is over", "running", n)
-		return fmt.Errorf("%w: %d ran", ErrNotDrained, n)
+		return fmt.Errorf("%w: %d were still running", ErrNotDrained, n)
 	}
 	return nil
 }

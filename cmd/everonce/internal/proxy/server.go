@@ -94,10 +94,10 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 		}
 	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return nil, nil, invalid("listen: %q is no address like :8080", c.Listen)
+		return nil, nil, invalid("listen: %q is not an address like :8080", c.Listen)
 	}
 	if isItself(c.Listen, upstream) {
-		return nil, nil, invalid("upstream: it is where the proxy itself listens (%s): a request would come round again for ever", c.Listen)
+		return nil, nil, invalid("upstream: it is where the proxy itself listens (%s): a request would go round in circles for ever", c.Listen)
 	}
 	if hasAdmin(c) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
@@ -165,7 +165,7 @@ func trusting(file string) (*tls.Config, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
+		return nil, fmt.Errorf("%s contains no certificate", file)
 	}
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
@@ -271,7 +271,7 @@ func (s *Server) open(ctx context.Context, within time.Duration, handler http.Ha
 		handler, err = s.protect(bounded, handler)
 	}
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w: it was not open within %v: %w", everonce.ErrStore, within, err)
+		err = fmt.Errorf("%w: it did not open within %v: %w", everonce.ErrStore, within, err)
 	}
 	return handler, err
 }

@@ -31,7 +31,7 @@ func Create(ctx context.Context, url string, opts Options) (Store, error) {
 	case strings.HasPrefix(url, mongodbScheme), strings.HasPrefix(url, mongodbSRVScheme):
 		return connectMongoDB(ctx, url, opts, true)
 	}
-	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme, Memory)
+	return nil, fmt.Errorf("%w: it must begin with %s, %s, %s, %s or %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme, Memory)
 }
 
 // memory has nothing to close.
@@ -44,7 +44,7 @@ func createSQLite(path string, opts Options) (Store, error) {
 	case opts.Schema != "":
 		return nil, fmt.Errorf("%w: SQLite has no schemas", everonce.ErrInvalidArgument)
 	case path == "":
-		return nil, fmt.Errorf("%w: sqlite: needs the name of a file", ErrURL)
+		return nil, fmt.Errorf("%w: sqlite: needs a file name", ErrURL)
 	}
 	s, err := sqlitestore.Open(path, &sqlitestore.Options{TablePrefix: opts.TablePrefix})
 	if err != nil {

@@ -30,7 +30,7 @@ func openPostgres(ctx context.Context, text string, opts Options) (Store, error)
 func connectPostgres(ctx context.Context, text string, opts Options, adjust func(*pgxpool.Config)) (*postgres, error) {
 	u, err := url.Parse(text)
 	if err != nil { // its text may hold a part of the password, so it is not told
-		return nil, fmt.Errorf("%w: the PostgreSQL URL can not be parsed; special characters in user and password must be percent-encoded", ErrURL)
+		return nil, fmt.Errorf("%w: the PostgreSQL URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
 	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(u)} }
 	cfg, err := pgxpool.ParseConfig(text)

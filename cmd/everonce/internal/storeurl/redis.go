@@ -20,7 +20,7 @@ func connectRedis(ctx context.Context, text string, opts Options, create bool) (
 	}
 	u, err := url.Parse(text)
 	if err != nil { // its text may hold a part of the password, so it is not told
-		return nil, fmt.Errorf("%w: the Redis URL can not be parsed; special characters in user and password must be percent-encoded", ErrURL)
+		return nil, fmt.Errorf("%w: the Redis URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
 	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(u)} }
 	opt, err := rueidis.ParseURL(text)

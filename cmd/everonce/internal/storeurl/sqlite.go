@@ -39,7 +39,7 @@ const (
 // journal mode of somebody else's.
 func checkSQLite(path string) error {
 	if path == "" {
-		return fmt.Errorf("%w: sqlite: needs the name of a file", ErrURL)
+		return fmt.Errorf("%w: sqlite: needs a file name", ErrURL)
 	}
 	f, err := os.Open(path) //nolint:gosec // the file that the user named
 	switch {

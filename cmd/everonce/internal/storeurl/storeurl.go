@@ -54,7 +54,7 @@ func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	case strings.HasPrefix(url, mongodbScheme), strings.HasPrefix(url, mongodbSRVScheme):
 		return connectMongoDB(ctx, url, opts, false)
 	}
-	return nil, fmt.Errorf("%w: it begins with none of %s, %s, %s, %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme)
+	return nil, fmt.Errorf("%w: it must begin with %s, %s, %s or %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme)
 }
 
 // Name returns what logs call the store at url: without user, password and parameters.

@@ -53,7 +53,7 @@ func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool
 		return map[string]any{}, nil
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil, p.errorf(n, "there must be settings here, like %q", "key: value")
+		return nil, p.errorf(n, "settings are expected here, like %q", "key: value")
 	}
 	m := map[string]any{}
 	for i := 0; i < len(n.Content); i += 2 {
@@ -63,11 +63,11 @@ func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool
 		case key.Value == "<<":
 			return nil, p.errorf(key, "merging of mappings (<<) is not supported")
 		case !known(key.Value) && isField(key.Value):
-			return nil, p.errorf(key, "%q is a setting of the whole proxy, and of no route", key.Value)
+			return nil, p.errorf(key, "%q is a setting of the whole proxy, not of a route", key.Value)
 		case !known(key.Value):
 			return nil, p.errorf(key, "unknown key %q", key.Value)
 		case twice:
-			return nil, p.errorf(key, "%q is there a second time", key.Value)
+			return nil, p.errorf(key, "%q appears twice", key.Value)
 		case behindAlias(value).Tag == null: // forgotten, perhaps: none at all could be no protection at all
 			return nil, p.errorf(key, `%q has no value: leave it out for its default, or write [] or "" for none`, key.Value)
 		}
@@ -96,7 +96,7 @@ func (p *fileParser) routes(n *yaml.Node) (map[string]any, error) {
 	for i := 0; i < len(n.Content); i += 2 {
 		pattern, value := n.Content[i], n.Content[i+1]
 		if _, twice := m[pattern.Value]; twice {
-			return nil, p.errorf(pattern, "the route %q is there a second time", pattern.Value)
+			return nil, p.errorf(pattern, "the route %q appears twice", pattern.Value)
 		}
 		path := routesKey + pathSeparator + pattern.Value
 		p.lines[path] = pattern.Line
@@ -131,7 +131,7 @@ func (p *fileParser) value(n *yaml.Node) (string, error) {
 		}
 		return strings.Join(pairs, ","), nil
 	}
-	return "", p.errorf(n, "there must be a value here")
+	return "", p.errorf(n, "a value is expected here")
 }
 
 func behindAlias(n *yaml.Node) *yaml.Node {

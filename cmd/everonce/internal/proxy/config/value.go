@@ -147,9 +147,9 @@ func (p *pattern) Set(s string) error {
 	if _, err := wholly(s); err != nil {
 		var wrong *syntax.Error // its text repeats the expression
 		if errors.As(err, &wrong) {
-			return fmt.Errorf("must be a regular expression, as RE2 has them: %s", wrong.Code)
+			return fmt.Errorf("must be a regular expression in RE2 syntax: %s", wrong.Code)
 		}
-		return errors.New("must be a regular expression, as RE2 has them")
+		return errors.New("must be a regular expression in RE2 syntax")
 	}
 	*p = pattern(s)
 	return nil
