@@ -11,7 +11,7 @@ import (
 // with its password.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes flags, and no other arguments; it was given %d", called(cmd), len(args))
+		return usagef("%s takes flags and no other arguments, but was given %d", called(cmd), len(args))
 	}
 	return nil
 }

@@ -13,30 +13,30 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/view"
 )
 
-const demoLong = `demo runs a payment service as a process of its own, on a SQLite file, and an e-mail
-gateway as another. A client pays, 16 payments at a time, over a network that loses a
-quarter of all requests and a quarter of all answers, delays some and delivers some
-twice; it sends each payment until it has a final answer. Meanwhile the service is
-killed (SIGKILL) in mid-work, and started again.
+const demoLong = `demo runs two processes: a payment service on a SQLite file, and an e-mail gateway. A
+client pays, 16 payments at a time, over a network that loses a quarter of all requests
+and a quarter of all answers, delays some and delivers some twice; it sends each payment
+until it has a final answer. Meanwhile the service is killed (SIGKILL) in the middle of
+its work, and started again.
 
-It does so twice, without everonce and with it. Then it counts the charges and the
-e-mails in the ledgers themselves: the service's database, and the gateway's file.
+All this happens twice, without everonce and with it. Then demo counts the charges and
+the e-mails in the ledgers themselves: the service's database and the gateway's file.
 
 Everything listens on 127.0.0.1 only, and all files are in a temporary folder that is
 removed at the end.
 
 The service uses everonce's HTTP middleware, and the client its transport. With
 --via proxy the service knows nothing of keys: the server of "everonce proxy" stands in
-front of it as a process of its own, and is killed too, by turns with the service and
-together with it.
+front of it as a process of its own, and the kills take turns: the service, the proxy,
+both.
 
-With --json, progress goes to standard error, and standard output is one object.
-In it, operations and kills are of each run, deliveries and losses the network's
-counts over both; effects, doubled and lost are charges; mails_unknown is from before
-they were settled.
+With --json, progress goes to standard error, and standard output is one object. In it,
+operations and kills are per run; deliveries and losses are the network's counts over
+both runs; effects, doubled and lost are charges; mails_unknown counts those that were
+unknown before they were settled.
 
-It fails (1) unless with everonce no charge is doubled or lost and no e-mail doubled,
-and without everonce some charge is doubled.`
+demo fails (1) unless, with everonce, no charge is doubled or lost and no e-mail doubled,
+and, without everonce, some charge is doubled.`
 
 // The defaults of the demo.
 const (
@@ -55,7 +55,7 @@ func (a *app) demo() *cobra.Command {
 	var via string
 	cmd := &cobra.Command{
 		Use:     "demo",
-		Short:   "Kill a payment service in mid-work, and count the charges",
+		Short:   "Kill a payment service in the middle of its work, and count the charges",
 		Long:    demoLong,
 		Example: "  everonce demo\n  everonce demo --via proxy\n  everonce demo --operations 1000 --kills 10\n  everonce demo --json --seed 7 | jq .with",
 		Args:    noArgs,
@@ -76,8 +76,8 @@ func (a *app) demo() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&cfg.Operations, "operations", demoOperations, "payments in each run")
 	f.IntVar(&cfg.Kills, "kills", demoKills, "how often the service is killed in each run")
-	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of the payments and the network's faults (default: a new one, which is told)")
-	f.StringVar(&via, "via", "", "what has the keys in the run with everonce: proxy, in front of a service that knows nothing of them (default: the service's own middleware)")
+	f.Uint64Var(&cfg.Seed, "seed", 0, "seed of the payments and the network's faults (default: a new one, which is printed)")
+	f.StringVar(&via, "via", "", "what handles the keys in the run with everonce: proxy, in front of a service that knows nothing of keys (default: the service's own middleware)")
 	complete(cmd, "via", viaProxy)
 	f.BoolVar(&asJSON, "json", false, "write the result as one JSON object")
 	return cmd
@@ -90,7 +90,7 @@ func checkDemo(cfg *demo.Config) error {
 	case cfg.Kills < 0:
 		return usagef("--kills is %d, must not be negative", cfg.Kills)
 	case 2*cfg.Kills > cfg.Operations:
-		return usagef("--kills is %d, at most half of --operations (%d): each must find work to interrupt", cfg.Kills, cfg.Operations)
+		return usagef("--kills is %d, must be at most half of --operations (%d): each kill must find work to interrupt", cfg.Kills, cfg.Operations)
 	}
 	return nil
 }

@@ -19,17 +19,17 @@ import (
 // brokerVariable names the environment variable that stands in for --broker.
 const brokerVariable = "EVERONCE_BROKER"
 
-const dlqLong = `dlq shows the dead letters of a RabbitMQ queue, puts them back into their queue, and
+const dlqLong = `dlq shows the dead letters of a RabbitMQ queue, puts them back into their queue, or
 discards them.
 
---broker names the broker: amqp://user:password@host/vhost, or amqps://… Where it is not
-given it is taken from ` + brokerVariable + `, which keeps a password out of the list of
-processes. --queue is the queue that is consumed; its dead letters are in the queue of
-that name with ".dead" behind it, or in --dead-letters, which other queues may share: theirs
-are not looked at. Nothing is declared.
+--broker names the broker: amqp://user:password@host/vhost, or amqps://… Without it, the
+broker is taken from ` + brokerVariable + `, which keeps a password out of the process
+list. --queue is the queue that is consumed. Its dead letters are in the queue of that
+name with ".dead" appended, or in --dead-letters; other queues may share that one, and
+their letters are left alone. Nothing is declared.
 
-AMQP has no look at a message that leaves it alone: while a command runs, nobody else sees
-the letters that it looks at, and afterwards they are flagged as redelivered.`
+AMQP cannot show a message without taking it: while a command runs, nobody else sees the
+letters that it looks at, and afterwards they are flagged as redelivered.`
 
 // dlq is the operator's set of tools for dead letters.
 func (a *app) dlq() *cobra.Command {
@@ -48,7 +48,7 @@ func (a *app) dlq() *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.StringVar(&b.url, "broker", "", "amqp://… or amqps://… (default $"+brokerVariable+")")
 	f.StringVar(&b.queue, "queue", "", "the queue that is consumed")
-	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: that of --queue with ".dead" behind it)`)
+	f.StringVar(&b.letters, "dead-letters", "", `the queue of its dead letters (default: the name of --queue with ".dead" appended)`)
 	f.BoolVar(&b.json, "json", false, "write JSON")
 	cmd.AddCommand(a.dlqList(b), a.dlqShow(b), a.dlqReplay(b), a.dlqDiscard(b))
 	return cmd
@@ -82,7 +82,7 @@ var hexDigits = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 
 func (h *hexadecimal) Set(s string) error {
 	if !hexDigits.MatchString(s) {
-		return errors.New("must be hexadecimal digits, as \"dlq list\" writes them: of a key the hash, and not the key")
+		return errors.New("must be hexadecimal digits, as \"dlq list\" shows them: of a key give the hash, not the key")
 	}
 	*h = hexadecimal(strings.ToLower(s))
 	return nil
@@ -101,11 +101,11 @@ type which struct {
 func (w *which) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	w.given = f
-	f.Var(&w.letter, "letter", "only the one whose ID begins so, as \"dlq list\" writes it")
-	f.Var(&w.key, "key", "only those whose key's hash begins so, as \"dlq list\" writes it")
-	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons, with commas or repeated")
-	f.Var((*duration.Value)(&w.olderThan), "older-than", "only those that became dead letters longer ago, like 24h or 30d")
-	f.Var((*duration.Value)(&w.newerThan), "newer-than", "only those that became dead letters not so long ago, like 24h or 30d")
+	f.Var(&w.letter, "letter", "only the letter whose ID begins with this, as \"dlq list\" shows it")
+	f.Var(&w.key, "key", "only letters whose key's hash begins with this, as \"dlq list\" shows it")
+	f.StringSliceVar(&w.reasons, "reason", nil, "only these reasons; separate them with commas, or repeat the flag")
+	f.Var((*duration.Value)(&w.olderThan), "older-than", "only letters that have been dead for longer than this, like 24h or 30d")
+	f.Var((*duration.Value)(&w.newerThan), "newer-than", "only letters that have been dead for less than this, like 24h or 30d")
 	f.Lookup("older-than").DefValue, f.Lookup("newer-than").DefValue = "", "" // 0s is no bound
 	complete(cmd, "reason", reasonNames()...)
 }
@@ -130,15 +130,15 @@ func (w *which) filter(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
 	f := rabbitonce.Filter{Queue: b.queue, ID: string(w.letter), KeyHash: string(w.key), Limit: limit}
 	switch { // they would mean all
 	case len(w.reasons) == 0 && w.given.Changed("reason"): // of a variable that is not set
-		return f, usagef("--reason is empty; without it any is meant")
+		return f, usagef("--reason is empty; leave it out for any reason")
 	case w.olderThan == 0 && w.given.Changed("older-than"):
-		return f, usagef("--older-than is 0; without it any age is meant")
+		return f, usagef("--older-than is 0; leave it out for any age")
 	case w.newerThan == 0 && w.given.Changed("newer-than"):
-		return f, usagef("--newer-than is 0; without it any age is meant")
+		return f, usagef("--newer-than is 0; leave it out for any age")
 	}
 	for _, name := range w.reasons {
 		if !slices.Contains(reasonNames(), name) {
-			return f, usagef("there is no reason %q; there are %v", name, reasonNames())
+			return f, usagef("there is no reason %q; the reasons are %s", name, strings.Join(reasonNames(), ", "))
 		}
 		f.Reasons = append(f.Reasons, consume.Reason(name))
 	}

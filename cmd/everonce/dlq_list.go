@@ -27,9 +27,9 @@ func (a *app) dlqList(b *brokerFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List or count dead letters, by reason, key and age",
-		Long: `list writes the dead letters of a queue, one a line: its ID, why, the hash of the key, how
-often it was tried, when it became a dead letter, and what is said of it. All stay where
-they are.`,
+		Long: `list writes the dead letters of a queue, one per line: its ID, the reason, the hash of its
+key, how often it was tried, when it became a dead letter, and the details. All letters
+stay where they are.`,
 		Example: "  everonce dlq list --broker amqp://localhost --queue orders\n" +
 			"  everonce dlq list --queue orders --reason unknown,exhausted --older-than 24h --json\n" +
 			"  everonce dlq list --queue orders --count",
@@ -41,7 +41,7 @@ they are.`,
 			}
 			if count {
 				if cmd.Flags().Changed("limit") {
-					return usagef("either --count, which is of all, or --limit")
+					return usagef("give either --count, which counts all letters, or --limit")
 				}
 				f.Limit = 0
 				return a.count(cmd, b, f)
@@ -54,8 +54,8 @@ they are.`,
 		}),
 	}
 	w.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at the most")
-	cmd.Flags().BoolVar(&count, "count", false, "only how many there are, by reason")
+	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at most")
+	cmd.Flags().BoolVar(&count, "count", false, "only count them, by reason")
 	return cmd
 }
 
@@ -94,9 +94,10 @@ func (a *app) dlqShow(b *brokerFlags) *cobra.Command {
 	var data bool
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Show all that is known of some dead letters",
-		Long: `show writes all that a dead letter says of itself: of one, of those of one key, or as they are
-chosen. The message's headers and its body may be private: they are written only with --data.`,
+		Short: "Show all that is known of the chosen dead letters",
+		Long: `show writes everything that a dead letter says about itself: for one letter, for those of one
+key, or for those that the flags choose. The message's headers and body may be private, so
+they are written only with --data.`,
 		Example: "  everonce dlq show --broker amqp://localhost --queue orders --key 5f0c… --data --json\n" +
 			"  everonce dlq show --queue orders --letter a13e…",
 		Args: noArgs,
@@ -119,8 +120,8 @@ chosen. The message's headers and its body may be private: they are written only
 		}),
 	}
 	w.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at the most")
-	cmd.Flags().BoolVar(&data, "data", false, "with the message's headers and body")
+	cmd.Flags().IntVar(&limit, "limit", defaultPage, "how many at most")
+	cmd.Flags().BoolVar(&data, "data", false, "show the message's headers and body too")
 	return cmd
 }
 

@@ -15,14 +15,15 @@ import (
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
 
-const replayLong = `replay puts copies of dead letters back into the queues that they came from, with key and
-headers as they were sent and without retries. A letter is removed when the broker has
-confirmed its copy; one whose queue is gone stays. A copy whose work was done is a
-duplicate, and is acknowledged; one whose work was not done runs. Settle what is unknown
-("everonce keys settle") before you replay it, or it comes back.
+const replayLong = `replay puts copies of dead letters back into the queues that they came from, with the key
+and headers that they were sent with, and with their retries back at zero. A letter is
+removed once the broker has confirmed its copy; if its queue is gone, the letter stays. If
+the work of a copy was done, it is a duplicate and is acknowledged; if not, it runs. Settle
+letters whose outcome is unknown ("everonce keys settle") before you replay them, or they
+come back.
 
-It asks before it writes; --yes answers, and --dry-run only lists. Who replayed how many is
-written to standard error as a line of JSON.`
+replay asks before it writes, unless --yes is given; --dry-run only lists the letters. A
+line of JSON on standard error says who replayed how many.`
 
 func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
@@ -41,17 +42,17 @@ func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 
 func (a *app) dlqDiscard(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
-		done: "discarded", ask: "Discard %d dead letters? This can not be undone. Type yes: ", choose: true,
+		done: "discarded", ask: "Discard %d dead letters? This cannot be undone. Type yes: ", choose: true,
 		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
 			return l.Discard(ctx, f)
 		},
 	}, &cobra.Command{
 		Use:   "discard",
 		Short: "Remove dead letters for good",
-		Long: `discard removes dead letters: what they asked for is never done. Say which, or --all.
+		Long: `discard removes dead letters: what they asked for is never done. Say which ones, or --all.
 
-It asks before it writes; --yes answers, and --dry-run only lists. Who discarded how many is
-written to standard error as a line of JSON.`,
+discard asks before it writes, unless --yes is given; --dry-run only lists the letters. A
+line of JSON on standard error says who discarded how many.`,
 		Example: "  everonce dlq discard --broker amqp://localhost --queue orders --reason no_key --older-than 720h",
 	})
 }
@@ -121,7 +122,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		n, err := m.act(cmd.Context(), l, f)
 		a.auditMove(cmd.Context(), b, m, n, err)
 		if err != nil {
-			return fmt.Errorf("%d of %d were %s, and then: %w", n, found, m.done, err)
+			return fmt.Errorf("%d of %d were %s before this error: %w", n, found, m.done, err)
 		}
 		return a.write(b.json, moved{Done: n}, func() error {
 			_, err := fmt.Fprintf(a.out, "%s %d dead letters\n", m.done, n)
@@ -130,11 +131,11 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 	})
 	w.flags(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&limit, "limit", 0, "how many at the most (default: all that are meant)")
-	flags.BoolVar(&dryRun, "dry-run", false, "only list what would be done")
+	flags.IntVar(&limit, "limit", 0, "how many at most (default: all that the other flags choose)")
+	flags.BoolVar(&dryRun, "dry-run", false, "only list the letters that this would affect")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	if m.choose {
-		flags.BoolVar(&all, "all", false, "all of them")
+		flags.BoolVar(&all, "all", false, "discard all of them")
 	}
 	return cmd
 }
@@ -145,7 +146,7 @@ func (a *app) confirmed(yes bool, question string) error {
 		return nil
 	}
 	if !isTerminal(a.in) {
-		return usagef("nobody can be asked here: add --yes if it is meant, or --dry-run to see what would be done")
+		return usagef("standard input is not a terminal, so nobody can be asked: add --yes to go ahead, or --dry-run to see what would be done")
 	}
 	fmt.Fprint(a.err, question)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')

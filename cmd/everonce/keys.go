@@ -29,17 +29,17 @@ const keysName = "keys"
 // tables for it.
 const lookedElsewhere = "Look first whether --store, --schema and --table-prefix name the place: a service that runs has its tables."
 
-const keysLong = `keys shows what a store knows of operations, and settles what nobody knows.
+const keysLong = `keys shows what a store knows about operations, and settles outcomes that nobody knows.
 
---store names it: sqlite:FILE, postgres://user@host/database, redis://host/0, or
-mongodb://user@host/database. Where it is not given it is taken from ` + storeVariable + `,
-which keeps a password out of the list of processes.
-Nothing is created: a SQLite file that is not there is an error.
+--store names the store: sqlite:FILE, postgres://user@host/database, redis://host/0, or
+mongodb://user@host/database. Without it, the store is taken from ` + storeVariable + `,
+which keeps a password out of the process list.
+Nothing is created: a SQLite file that does not exist is an error.
 
-An operation is addressed by --scope and --id, as the application built its key, or by
---record and the record's ID, as "keys list" writes it, or by --hash and the hash of the
-key, as logs and dead letters have it: that looks through the records, of --scope if it is
-given. A store with an identity secret needs --identity-secret-file for the first.`
+Name an operation by --scope and --id, as the application built its key; by --record, the
+record's ID, as "keys list" shows it; or by --hash, the hash of its key, as logs and dead
+letters have it: this searches all records, or those of --scope. If the store has an
+identity secret, --scope and --id need --identity-secret-file.`
 
 // keys is the operator's set of tools.
 func (a *app) keys() *cobra.Command {
@@ -58,7 +58,7 @@ func (a *app) keys() *cobra.Command {
 	s := &storeFlags{}
 	f := cmd.PersistentFlags()
 	f.StringVar(&s.url, "store", "", "sqlite:FILE, postgres://…, redis://… or mongodb://… (default $"+storeVariable+")")
-	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `beginning of the names of the tables (default "everonce_") or of Redis' keys ("everonce:"); of MongoDB the collection ("everonce")`)
+	f.StringVar(&s.opts.TablePrefix, "table-prefix", "", `prefix of the table names (default "everonce_") or of the Redis keys ("everonce:"); for MongoDB, the collection ("everonce")`)
 	f.StringVar(&s.opts.Schema, "schema", "", "PostgreSQL schema of the tables (default: by the search_path)")
 	f.BoolVar(&s.json, "json", false, "write JSON")
 	cmd.AddCommand(a.keysList(s), a.keysShow(s), a.keysExplain(s), a.keysSettle(s), a.keysPurge(s))
@@ -127,23 +127,23 @@ func (d *address) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&d.scope, "scope", "", "scope of the operation's key")
 	f.StringVar(&d.id, "id", "", "ID of the operation's key")
-	f.StringVar(&d.record, "record", "", "ID of its record, in place of --scope and --id")
-	f.StringVar(&d.hash, "hash", "", "hash of its key, as logs and dead letters have it: looked for in --scope, or everywhere")
-	f.StringVar(&d.secretFile, "identity-secret-file", "", "file with the store's identity secret, where it has one (an end of line is not part of it)")
+	f.StringVar(&d.record, "record", "", "ID of the operation's record, instead of --scope and --id")
+	f.StringVar(&d.hash, "hash", "", "hash of the operation's key, as logs and dead letters have it; searched for in --scope, or everywhere")
+	f.StringVar(&d.secretFile, "identity-secret-file", "", "file with the store's identity secret, if it has one (a line end is not part of it)")
 }
 
 // check refuses what addresses no operation.
 func (d *address) check() error {
 	switch {
 	case d.hash != "" && (d.record != "" || d.id != ""):
-		return usagef("either --hash, or --record, or --scope and --id")
+		return usagef("give only one of --hash, --record, or --scope and --id")
 	case d.hash != "":
 		if _, err := hex.DecodeString(d.hash); err != nil || len(d.hash) != hashLen {
-			return usagef("--hash has %d hexadecimal digits", hashLen)
+			return usagef("--hash must be %d hexadecimal digits", hashLen)
 		}
 		return nil
 	case d.record != "" && (d.scope != "" || d.id != ""):
-		return usagef("either --record, or --scope and --id")
+		return usagef("give either --record, or --scope and --id")
 	case d.record != "":
 		_, err := everonce.ParseRecordID(d.record)
 		return err
@@ -200,7 +200,7 @@ func (d *address) byHash(ctx context.Context, store everonce.Lister) (id everonc
 			}
 		}
 		if page.Next == id {
-			return id, fmt.Errorf("%w (key %s): its time may be over, or it is in another scope", everonce.ErrNotFound, d.hash)
+			return id, fmt.Errorf("%w (key %s): its record may have expired, or is in another scope", everonce.ErrNotFound, d.hash)
 		}
 		req.After = page.Next
 	}
@@ -229,7 +229,7 @@ func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store,
 
 // notFound says what may be wrong.
 func (d *address) notFound(id everonce.RecordID) error {
-	hint := "its time may be over, or it was never there"
+	hint := "its record may have expired, or never existed"
 	if d.record == "" && d.secretFile == "" {
 		hint += "; if the store has an identity secret, give --identity-secret-file"
 	}

@@ -12,10 +12,10 @@ func (a *app) keysExplain(s *storeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "Say what the next delivery of an operation would get, and why",
-		Long: `explain says in sentences how an operation came to stand as it does, what its next
+		Long: `explain says in sentences how an operation came to its present state, what its next
 delivery would get, and why: replayed, refused, or run again. It asks nobody and changes
-nothing. Where the answer depends on the policy for the unknown, which is the
-receiver's and stands in no record, it says what holds under each.`,
+nothing. If the answer depends on the policy for the unknown, which belongs to the
+receiver and is in no record, explain says what happens under each policy.`,
 		Example: "  everonce keys explain --store sqlite:payments.db --scope shop/payments --id payment-000007",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {

@@ -31,12 +31,12 @@ func (a *app) keysList(s *storeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List operations, by scope and state",
-		Long: `list writes the records of a store, a page at a time, in the order of their IDs; those
+		Long: `list writes the records of a store, a page at a time, in the order of their IDs; records
 of one tenant are together.
 
-States: claimed (an attempt runs), released (nothing took hold; it may be sent again),
-abandoned (nobody knows; a lapsed lease too), completed, tombstone (done; the result's
-retention is over).`,
+States: claimed (an attempt is running), released (nothing took hold; it may be sent
+again), abandoned (nobody knows what happened, or its lease has run out), completed,
+tombstone (completed, and the result's retention is over).`,
 		Example: "  everonce keys list --store sqlite:payments.db --state abandoned\n" +
 			"  everonce keys list --store sqlite:payments.db --scope shop --limit 20 --json",
 		Args: noArgs,
@@ -58,11 +58,11 @@ retention is over).`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&scope, "scope", "", "only this scope, and all inside of it")
-	f.StringSliceVar(&states, "state", nil, "only these states, with commas or repeated")
+	f.StringVar(&scope, "scope", "", "only this scope and the scopes inside it")
+	f.StringSliceVar(&states, "state", nil, "only these states; separate them with commas, or repeat the flag")
 	complete(cmd, "state", "claimed", "released", "abandoned", "completed", "tombstone")
-	f.IntVar(&limit, "limit", defaultPage, "how many at the most")
-	f.StringVar(&after, "after", "", "the page after this record: what the page before gave as next")
+	f.IntVar(&limit, "limit", defaultPage, "how many at most")
+	f.StringVar(&after, "after", "", "start after this record: what the previous page gave as next")
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func listRequest(scope, after string, states []string, limit int) (everonce.List
 	for _, name := range states {
 		state, ok := parseState(name)
 		if !ok {
-			return req, usagef("there is no state %q: claimed, released, abandoned (unknown), completed or tombstone", name)
+			return req, usagef("there is no state %q; the states are claimed, released, abandoned (unknown), completed and tombstone", name)
 		}
 		req.States = append(req.States, state)
 	}

@@ -22,7 +22,7 @@ func (a *app) keysPurge(s *storeFlags) *cobra.Command {
 		Short: "Remove results and records whose time is over",
 		Long: `purge removes results whose retention is over, and records that need not be remembered
 any longer, in batches that do not hold up the application. It removes nothing else: no
-claim, nothing that is unknown. An application with a janitor has no need of it.`,
+claim, and nothing that is unknown. An application with a janitor does not need it.`,
 		Example: "  everonce keys purge --store sqlite:payments.db",
 		Args:    noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {

@@ -18,29 +18,29 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
-const settleLong = `settle ends the unknown of an operation, or of one step of it, by what you found out: its
-effect happened (--done), or it did not and will not (--not-done).
+const settleLong = `settle ends the unknown of an operation, or of one of its steps, with what you found out:
+its effect happened (--done), or it did not and will not (--not-done).
 
-With --done, --result is what duplicates get, as JSON; --failure in its place says that
-it was refused for good. With neither, duplicates learn that it was done and that its
-result was not kept. With --not-done, the next delivery runs it again.
+With --done, --result is what duplicates get, as JSON; --failure instead says that the
+operation was refused for good. With neither, duplicates learn that it was done and that
+its result was not kept. With --not-done, the next delivery runs it again.
 
-Of a request of HTTP, to everonce proxy or to httponce.Middleware, the result is the
-answer that duplicates get: --status, with --header and --body or --body-file; or --result,
-as JSON: {"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Without a
---body they get none and the marker "elided", and without all of these a 200 of that kind.
+For an HTTP request, to everonce proxy or to httponce.Middleware, the result is the answer
+that duplicates get: --status, with --header and with --body or --body-file; or --result, as
+JSON: {"status":201,"headers":{"Location":["/payments/7"]},"body":"paid"}. Without a --body
+they get no body and the marker "elided"; without any of these, a 200 of that kind.
 
-A live claim is refused (exit code 5): its attempt may be about to finish. --force takes
-it all the same; what that attempt does goes on, and its answer is dropped.
+Settling a live claim is refused (exit code 5), because its attempt may be about to
+finish. --force settles it all the same: that attempt goes on, but its answer is dropped.
 
-What is settled is kept for --lifetime: web (a day, remembered for another), queue (7 days
-and 7), finance (90 days, remembered until a year has passed), or retention+remember, like
-48h+24h. The record does not know the application's own: give that. The default is the
-longest of the three. Where the application remembers for longer than a year it is too
-short: the key would be new again, and run again, before its time.
+What is settled is kept for --lifetime: web (a day, remembered for another), queue (7 days,
+remembered for 7 more), finance (90 days, remembered until a year has passed), or
+retention+remember, like 48h+24h. Give the application's own lifetime, which the record
+does not hold. The default is the longest of the three. It is too short if the application
+remembers for more than a year: the key would be new again, and run again, too early.
 
-It asks before it writes; --yes answers. Who settled what, and when, is written to
-standard error as a line of JSON.`
+settle asks before it writes, unless --yes is given. A line of JSON on standard error says
+who settled what, and when.`
 
 // settleFlags are the flags of settle.
 type settleFlags struct {
@@ -91,18 +91,18 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 	}
 	where.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.step, "step", "", "the step to settle (default: the operation)")
+	flags.StringVar(&f.step, "step", "", "the step to settle (default: the whole operation)")
 	flags.BoolVar(&f.done, "done", false, "it happened")
 	flags.BoolVar(&f.notDone, "not-done", false, "it did not happen, and will not")
 	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON")
 	f.answer.flags(flags)
 	flags.StringVar(&f.failure, "failure", "", "with --done: it was refused for good, with this code")
-	flags.StringVar(&f.message, "message", "", "with --failure: the message for people")
-	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long it is kept: web, queue, finance, or retention+remember")
+	flags.StringVar(&f.message, "message", "", "with --failure: a message for people")
+	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long the result is kept: web, queue, finance, or retention+remember")
 	complete(cmd, "lifetime", "web", "queue", "finance")
-	flags.BoolVar(&f.force, "force", false, "settle a live claim too")
+	flags.BoolVar(&f.force, "force", false, "settle even a live claim")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.StringVar(&f.by, "by", "", "who settles (default: this user, on this machine)")
+	flags.StringVar(&f.by, "by", "", "who settles it (default: this user on this machine)")
 	return cmd
 }
 
@@ -114,19 +114,19 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 	case f.done == f.notDone:
 		return s, usagef("say what you found out: either --done or --not-done")
 	case f.notDone && (given("result") || given("failure") || given("status")):
-		return s, usagef("what was not done has no --result, no --status and no --failure")
+		return s, usagef("--not-done goes without --result, --status and --failure")
 	case given("result") && given("failure"), given("result") && given("status"), given("status") && given("failure"):
-		return s, usagef("one of --result, --status and --failure")
+		return s, usagef("give only one of --result, --status and --failure")
 	case given("status") && f.step != "":
-		return s, usagef("--status is a request's answer, and not a step's")
+		return s, usagef("--status is the answer to a request, not the result of a step")
 	case given("step") && f.step == "": // a variable that is not set, say: it would settle the whole operation
-		return s, usagef("--step is empty; without it the operation is settled")
+		return s, usagef("--step is empty; leave it out to settle the whole operation")
 	case given("message") && !given("failure"):
 		return s, usagef("--message goes with --failure")
 	case given("failure") && f.failure == "":
 		return s, usagef("--failure needs a code, like card_declined")
 	case given("result") && !json.Valid([]byte(f.result)):
-		return s, usagef("--result is not JSON; a text needs its quotes: '\"like this\"'")
+		return s, usagef("--result is not JSON; a text needs quotes of its own: '\"like this\"'")
 	}
 	var err error
 	if s.Lifetime, err = parseLifetime(f.lifetime); err != nil {
@@ -164,7 +164,7 @@ func parseLifetime(s string) (everonce.Lifetime, error) {
 		l.Remember, err = duration.Parse(remember)
 	}
 	if err != nil || l.Retention == 0 {
-		return l, usagef("--lifetime is %q: web, queue, finance, or two durations like 48h+24h or 90d+275d", s)
+		return l, usagef("--lifetime is %q, must be web, queue, finance, or two durations like 48h+24h or 90d+275d", s)
 	}
 	return l, nil
 }
@@ -188,7 +188,7 @@ func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
 		return nil
 	}
 	if !isTerminal(a.in) {
-		return usagef("nobody can be asked here: add --yes if it is meant")
+		return usagef("standard input is not a terminal, so nobody can be asked: add --yes to go ahead")
 	}
 	what, verdict := "the operation", "done"
 	if f.step != "" {
@@ -197,7 +197,7 @@ func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
 	if f.notDone {
 		verdict = "not done"
 	}
-	fmt.Fprintf(a.err, "Settle %s %q in %q as %s? This can not be undone. Type yes: ", what, rec.Name, rec.Scope, verdict)
+	fmt.Fprintf(a.err, "Settle %s %q in %q as %s? This cannot be undone. Type yes: ", what, rec.Name, rec.Scope, verdict)
 	answer, err := bufio.NewReader(a.in).ReadString('\n')
 	if strings.TrimSpace(answer) != "yes" {
 		if err != nil {
@@ -234,7 +234,7 @@ func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, g
 	}
 	after, err := store.Get(ctx, everonce.GetRequest{ID: rec.ID})
 	if err != nil {
-		return fmt.Errorf("it was settled, and then: %w", err)
+		return fmt.Errorf("it was settled, but its record could not be read afterwards: %w", err)
 	}
 	v.State = after.Record.StateAt(after.Now).String()
 	return a.write(s.json, v, func() error {

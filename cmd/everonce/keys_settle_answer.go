@@ -20,7 +20,7 @@ type answerFlags struct {
 }
 
 func (f *answerFlags) flags(flags *pflag.FlagSet) {
-	flags.IntVar(&f.status, "status", 0, "with --done, of a request of HTTP: the status that duplicates are answered")
+	flags.IntVar(&f.status, "status", 0, "with --done, for an HTTP request: the status that duplicates get")
 	flags.StringArrayVar(&f.headers, "header", nil, "with --status: a header of the answer, like 'Location: /payments/7'; may be repeated")
 	flags.StringVar(&f.body, "body", "", "with --status: the body of the answer")
 	flags.StringVar(&f.bodyFile, "body-file", "", "with --status: the file with the body of the answer")
@@ -35,16 +35,16 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 	case !given("status"):
 		return nil, nil //nolint:nilnil // no answer is none
 	case given("body") && given("body-file"):
-		return nil, usagef("either --body or --body-file")
+		return nil, usagef("give either --body or --body-file")
 	case f.status == 0: // which the library takes for 200
-		return nil, usagef("--status is 0: it is 200 to 599")
+		return nil, usagef("--status is 0, must be from 200 to 599")
 	}
 	a := &httponce.Answer{Status: f.status, Header: http.Header{}, Body: []byte(f.body)}
 	a.Elided = !given("body") && !given("body-file") && f.status != http.StatusNoContent && f.status != http.StatusNotModified
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
-			return nil, usagef("--header has no colon: it is like 'Location: /payments/7'")
+			return nil, usagef("--header has no colon, must be like 'Location: /payments/7'")
 		}
 		a.Header.Add(name, strings.Trim(value, " \t"))
 	}
@@ -65,13 +65,13 @@ func asAnswer(rec *everonce.Record, s *everonce.Settlement, answer *httponce.Ans
 	alg, _, _ := strings.Cut(rec.Fingerprint.Alg, "+")
 	switch {
 	case alg != httpAlg && answer != nil:
-		return usagef("the operation is no request of HTTP, so it has no --status: give its --result")
+		return usagef("the operation is not an HTTP request, so it has no --status: give its --result")
 	case alg != httpAlg || s.Step != "":
 		return nil
 	case s.Encoded != nil:
 		answer = new(httponce.Answer)
 		if err := answer.UnmarshalJSON(s.Encoded); err != nil {
-			return usagef(`the operation is a request of HTTP, so --result is its answer, like {"status":201,"body":"paid"}: %v`, err)
+			return usagef(`the operation is an HTTP request, so --result must be its answer, like {"status":201,"body":"paid"}: %v`, err)
 		}
 	case answer == nil:
 		return nil

@@ -21,9 +21,9 @@ func (a *app) keysShow(s *storeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show what is known of one operation",
-		Long: `show writes all that a store knows of one operation: who claimed it and when, in which
-attempt, what the claim found, and its steps. The results themselves may be private:
-they are written only with --data.`,
+		Long: `show writes everything that a store knows about one operation: who claimed it and when,
+in which attempt, what the claim found, and its steps. The results themselves may be
+private, so they are written only with --data.`,
 		Example: "  everonce keys show --store sqlite:payments.db --scope shop/payments --id payment-000007\n" +
 			"  everonce keys show --store sqlite:payments.db --record 5f0c… --data --json",
 		Args: noArgs,
@@ -38,6 +38,6 @@ they are written only with --data.`,
 		}),
 	}
 	where.flags(cmd)
-	cmd.Flags().BoolVar(&data, "data", false, "with the data of the results")
+	cmd.Flags().BoolVar(&data, "data", false, "show the data of the results too")
 	return cmd
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
 
-const proxyLong = `proxy stands in front of an HTTP service, of any language, and gives it idempotency
+const proxyLong = `proxy stands in front of an HTTP service in any language and gives it idempotency
 keys: a POST or PATCH that carries Idempotency-Key is passed on once, and every
 repetition gets the first answer, marked Idempotent-Replayed. The service needs no
-change. All else passes through.
+change. Everything else passes through.
 
-It needs to be told where to listen, which service is behind it, and where to keep
-answers. Clients are told apart by their Authorization header: where that changes
-from request to request, as a token that is renewed does, say --principal jwt:sub,
-and let something in front of the proxy verify the token, because the proxy does not.
+Tell it where to listen, which service is behind it, and where to keep answers. Clients
+are told apart by their Authorization header. If that changes from request to request,
+as a renewed token does, use --principal jwt:sub, and let something in front of the proxy
+verify the token, because the proxy does not.
 
 A request that was passed on and got no answer is "unknown": it may have taken effect.
 It is answered 502, and its repetitions 409, until somebody settles it ("everonce keys
-list --state abandoned", "everonce keys settle"); with --unknown reexecute it is sent
-again, which is right only where the service itself recognises it.
+list --state abandoned", "everonce keys settle"). With --unknown reexecute it is sent
+again, which is right only if the service itself recognises repetitions.
 
 Settings come from flags, then from EVERONCE_… variables (--max-body is
-EVERONCE_MAX_BODY), then from the YAML file of --config, which also takes settings per
-route:
+EVERONCE_MAX_BODY), then from the YAML file of --config, which may also have settings
+for each route:
 
   listen: :8080
   upstream: http://127.0.0.1:9000
@@ -43,8 +43,9 @@ route:
       required: true
       retention: 90d
 
-SIGTERM lets running requests end, and a second one does not. Figures and health are
-on a second address, --admin, for this machine only.`
+SIGTERM lets running requests end; a second SIGTERM ends the proxy at once.
+Metrics and health are on a second address, --admin, which only this machine reaches
+unless you change that.`
 
 const proxyNeeds = `proxy needs %s, like
   everonce proxy --listen :8080 --upstream http://127.0.0.1:9000 --store sqlite:proxy.db`
@@ -58,7 +59,7 @@ func (a *app) proxy() *cobra.Command {
 	var printConfig bool
 	cmd := &cobra.Command{
 		Use:   "proxy",
-		Short: "Give an HTTP service in any language idempotency keys, from in front of it",
+		Short: "Stand in front of an HTTP service in any language, and give it idempotency keys",
 		Long:  proxyLong,
 		Example: "  everonce proxy --listen :8080 --upstream http://127.0.0.1:9000 --store sqlite:proxy.db\n" +
 			"  everonce proxy --config proxy.yaml --print-config\n" +
@@ -82,7 +83,7 @@ func (a *app) proxy() *cobra.Command {
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&file, "config", "", "YAML file with settings (default $"+configVariable+")")
-	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the settings that hold, without secrets, and end")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the resulting settings, without secrets, and exit")
 	return cmd
 }
 
@@ -111,7 +112,7 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
 	for _, name := range strangers {
 		if !strings.HasPrefix(name, config.EnvPrefix+"TEST_") {
-			log.Warn("an environment variable is no setting", "name", name)
+			log.Warn("an environment variable looks like a setting but is none", "name", name)
 		}
 	}
 	srv, err := proxy.New(cmd.Context(), conf, log)

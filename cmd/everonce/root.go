@@ -16,15 +16,17 @@ import (
 const rootLong = `everonce is the receiver's half of at-least-once delivery: however many times an
 operation arrives, it takes effect once.
 
-Start with "everonce demo": it kills a payment service in mid-work, over a network
-that loses a quarter of everything, and then counts the charges. It needs no server.
+Start with "everonce demo": it kills a payment service in the middle of its work, over a
+network that loses a quarter of everything, and then counts the charges. It needs no
+server.
 
-"everonce proxy" stands in front of an HTTP service, in any language, and gives it
+"everonce proxy" stands in front of an HTTP service in any language and gives it
 idempotency keys.
 
-"everonce keys" is for operators: it shows what a store knows of an operation, says
-what its next delivery would get and why, and settles what nobody knows. "everonce dlq"
-shows the dead letters of a RabbitMQ queue, and puts them back.
+"everonce keys" is for operators: it shows what a store knows about an operation, says
+what its next delivery would get and why, and settles outcomes that nobody knows.
+"everonce dlq" shows the dead letters of a RabbitMQ queue, and puts them back or discards
+them.
 
 Exit codes: 0 done, 1 failure, 2 usage, 4 not found, 5 conflict (a live claim),
 6 store or broker unreachable, 130 interrupted.`

@@ -21,7 +21,7 @@ func (a *app) version() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Tell the version of this program",
+		Short:   "Show the version of this program",
 		Example: "  everonce version --json",
 		Args:    noArgs,
 		RunE: a.run(func(*cobra.Command, []string) error {
@@ -33,7 +33,7 @@ func (a *app) version() *cobra.Command {
 			return err
 		}),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write the version as JSON")
 	return cmd
 }
 
