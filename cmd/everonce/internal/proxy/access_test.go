@@ -6,14 +6,16 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
 
 // line is one of the log.
 type line struct {
-	Level, Msg, Key, Problem, Outcome string
-	Status                            int
+	Level, Msg, Key, Problem, Outcome, Method, Path, Client, Proto string
+	Status                                                         int
+	Bytes, Took                                                    int64
 }
 
 // logged returns the lines of the log that say msg, and those that do so raw.
@@ -51,6 +53,49 @@ func TestAccessOfAnUpstreamThatIsDown(t *testing.T) {
 	const counted = `everonce_proxy_problems_total{problem="upstream-unreachable",route="other"} 1`
 	if _, text := send(t, "GET", p.admin+"/metrics", ""); !strings.Contains(text, "\n"+counted+"\n") {
 		t.Errorf("/metrics has no line %s", counted)
+	}
+}
+
+// The log has the status and the size of an answer, and of an upgraded connection that it was one.
+func TestAccessOfAnAnswer(t *testing.T) {
+	p := start(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			c.Close()
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, "done")
+	})
+	send(t, "POST", p.url+"/pay?card=1", "")
+	c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "GET /socket HTTP/1.1\r\nHost: service.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if _, err := io.Copy(io.Discard, c); err != nil { // the service ends it
+		t.Fatal(err)
+	}
+	for !strings.Contains(p.log.String(), "/socket") {
+		runtime.Gosched()
+	}
+	requests, _ := p.logged(t, "request")
+	for i, want := range []line{
+		{Level: "INFO", Msg: "request", Method: "POST", Path: "/pay", Client: "127.0.0.1", Proto: "HTTP/1.1", Status: 201, Bytes: 4},
+		{Level: "INFO", Msg: "request", Method: "GET", Path: "/socket", Client: "127.0.0.1", Proto: "HTTP/1.1", Status: 101},
+	} {
+		if took := requests[i].Took; took <= 0 {
+			t.Errorf("it took %d", took)
+		}
+		if want.Took = requests[i].Took; requests[i] != want {
+			t.Errorf("logged was %+v, want %+v", requests[i], want)
+		}
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -90,9 +92,75 @@ func TestProxyTLS(t *testing.T) {
 	check("second")
 	writePair(t, dir, "third")
 	check("third")
-	if log := p.log.String(); !strings.Contains(log, "can not be used") || !strings.Contains(log, "was read again") || strings.Count(log, "can not be looked at") != 1 {
-		t.Errorf("the log does not tell of it: %s", log)
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
 	}
+	check("third")
+	log := p.log.String()
+	for said, times := range map[string]int{"can not be used": 1, "was read again": 2, "can not be looked at": 2} { // each once, and not at every handshake
+		if n := strings.Count(log, said); n != times {
+			t.Errorf("the log says %d times that it %s, want %d: %s", n, said, times, log)
+		}
+	}
+}
+
+// A file is another where any of these has changed: which file it is, its time, its size. Certificates are replaced by a new file or in
+// place, and a new one is mostly as long as the old.
+func TestCertificateIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	stat := func(name, text string, at time.Time) [2]os.FileInfo {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(file, at, at); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return [2]os.FileInfo{info, info}
+	}
+	at := time.Unix(1_700_000_000, 0)
+	first := stat("a", "old", at)
+	for name, now := range map[string][2]os.FileInfo{
+		"another file": stat("b", "new", at),
+		"another time": stat("a", "new", at.Add(time.Second)),
+		"another size": stat("a", "newer", at),
+	} {
+		if same(first, now) {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+	if !same(first, stat("a", "old", at)) {
+		t.Error("the same file is another")
+	}
+}
+
+// Handshakes come at the same time, and while the files are replaced.
+func TestCertificateOfManyHandshakes(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := writePair(t, dir, "first")
+	c, err := loadCertificate(cert, key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hands sync.WaitGroup
+	for range 4 {
+		hands.Go(func() {
+			for range 100 {
+				if pair, err := c.get(nil); err != nil || pair == nil {
+					t.Errorf("%v, %v", pair, err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		writePair(t, dir, "next")
+	}
+	hands.Wait()
 }
 
 // What is refused over TCP is refused over TLS.

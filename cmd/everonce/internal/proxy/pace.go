@@ -22,9 +22,8 @@ type pacedWriter struct {
 	stream bool      // over HTTP/2, where a deadline that passes ends the stream, though nobody is writing
 	last   bool      // the connection ends with this answer
 
-	status   int
-	bytes    int64
-	hijacked bool
+	status int
+	bytes  int64
 }
 
 func newPacedWriter(w http.ResponseWriter, r *http.Request, stall time.Duration) *pacedWriter {
@@ -101,7 +100,7 @@ func (p *pacedWriter) FlushError() error {
 func (p *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := p.rc.Hijack()
 	if err == nil {
-		p.hijacked, p.status = true, http.StatusSwitchingProtocols
+		p.status = http.StatusSwitchingProtocols
 	}
 	return c, rw, err
 }
@@ -111,13 +110,9 @@ func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // end leaves time for what net/http still has in its buffer.
 func (p *pacedWriter) end() {
-	if p.hijacked {
-		return
-	}
 	if p.status == 0 {
 		p.WriteHeader(http.StatusOK)
 	}
-	p.until = time.Time{}
 	p.extend()
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -249,18 +250,19 @@ func TestProxyRefusesToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"identity-secret-file":                  {"--identity-secret-file=nowhere"},
-		"is empty":                              {"--identity-secret-file=" + empty},
-		"store":                                 {"--store=mysql://localhost"},
-		`save has "9xx"`:                        {"--save=9xx=saved"},
-		"methods: ":                             {"--methods=post"},
-		"key-header and marker are both":        {"--marker=Idempotency-Key"},
-		"max-body (8388608) is above max-spool": {"--max-spool=1MiB"},
-		"key-header \"X Key\"":                  {"--key-header=X Key"},
-		"the least is 16":                       {"--identity-secret-file=" + short},
-		"fingerprint-headers: \"not a header\"": {"--fingerprint-headers=not a header"},
+		"identity-secret-file":                   {"--identity-secret-file=nowhere"},
+		"is empty":                               {"--identity-secret-file=" + empty},
+		"store":                                  {"--store=mysql://localhost"},
+		`save has "9xx"`:                         {"--save=9xx=saved"},
+		"methods: ":                              {"--methods=post"},
+		"key-header and marker are both":         {"--marker=Idempotency-Key"},
+		"max-body (8388608) is above max-spool":  {"--max-spool=1MiB"},
+		"key-header \"X Key\"":                   {"--key-header=X Key"},
+		"identity-secret-file has 7 bytes":       {"--identity-secret-file=" + short},
+		"fingerprint-headers: \"Lease Methods\"": {"--fingerprint-headers=Lease Methods"}, // what is quoted is the user's own
 		"fingerprint-json-only and fingerprint-json-except": {"--fingerprint-json-only=/a", "--fingerprint-json-except=/b"},
 		"fingerprint-json-only: ":                           {"--fingerprint-json-only=a"},
+		"fingerprint-json-except: ":                         {"--fingerprint-json-except=a"},
 		"deny-headers has \"X A\"":                          {"--deny-headers=X A"},
 		"a route's retention and remember are at most":      {"--retention=40000d"},
 		"the lease is":                                      {"--lease=1us"},
@@ -269,6 +271,13 @@ func TestProxyRefusesToStart(t *testing.T) {
 		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") || inSettings(err.Error()) != err.Error() {
 			t.Errorf("%v: %v, want it to speak of %q, by the names of settings", args, err, want)
 		}
+	}
+	route := configOf(t, "--listen=127.0.0.1:0", "--admin=none", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1")
+	r := route.Route
+	r.Lease = time.Microsecond
+	route.Routes = map[string]config.Route{"POST /": r}
+	if _, err := New(t.Context(), route, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), `route "POST /": the lease is 1µs`) {
+		t.Errorf("where the lease of a route is too short: %v", err)
 	}
 	if names, _ := filepath.Glob(db + "*"); len(names) > 0 {
 		t.Errorf("there is %v", names)
