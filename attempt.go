@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// Attempt is one execution of an operation, from its claim to its completion or release. Do hands it to
-// the work; in the other modes [AttemptFrom] finds it. Its methods may be called concurrently, until the
-// work has returned.
+// Attempt is one execution of an operation, from its claim to its completion or release. [Do] passes it to the work;
+// in the other modes [AttemptFrom] finds it. Its methods may be called concurrently, until the work has returned.
 type Attempt struct {
 	operation
 	ctx workContext
@@ -55,7 +54,7 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 // Number returns the number of this attempt: 1 for the first.
 func (a *Attempt) Number() int { return a.number }
 
-// Token returns the fencing token. It grows with every attempt of the key: hand it to a downstream that
+// Token returns the fencing token. It grows with every attempt of the key: pass it to a downstream system that
 // refuses lower tokens than it has seen.
 func (a *Attempt) Token() Token { return a.token }
 
@@ -70,14 +69,14 @@ func (a *Attempt) Previous() Previous {
 	return a.before.previous
 }
 
-// DownstreamKey returns a key for a call to another system: the same in every attempt of the operation,
-// different for every name and every operation, 32 hexadecimal digits. Give each effect its own name.
+// DownstreamKey returns a key for a call to another system, of 32 hexadecimal digits. It is the same in every attempt
+// of the operation, and different for every name and every operation. Give each effect its own name.
 func (a *Attempt) DownstreamKey(name string) string {
 	return downstreamKey(a.set.IdentitySecret, a.id, name)
 }
 
-// Lost reports whether the attempt is known to have lost its lease; its context is cancelled then, with
-// the cause [ErrLeaseLost], unless it had ended before.
+// Lost reports whether the attempt is known to have lost its lease. Its context is then cancelled with the cause
+// [ErrLeaseLost], unless it had ended before.
 func (a *Attempt) Lost() bool { // not by the context's cause, which may be the caller's: another attempt's loss, where that is in its work
 	b := &a.beat
 	b.mu.Lock()
@@ -85,13 +84,12 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 	return b.lost
 }
 
-// Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has
-// written them. A step that is open in it was begun and has not been seen to end.
+// Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has written
+// them. An open step was begun and has not been seen to end.
 func (a *Attempt) Steps() []StepRecord { return a.steps.Load().known() }
 
-// Detached returns a context that has the values of the work's, does not end with the caller, and ends
-// when the lease is lost or the attempt is over: for what must be finished though nobody waits, like a
-// compensation.
+// Detached returns a context with the values of the work's context. It does not end with the caller, but when the
+// lease is lost or the attempt is over. It is for what must be finished even if nobody waits, such as a compensation.
 func (a *Attempt) Detached() context.Context {
 	if a.ctx.place.tx != nil { // in a transaction there is no lease to lose
 		return context.WithoutCancel(&a.ctx)

@@ -8,45 +8,47 @@ import (
 	"slices"
 )
 
-// MaxBatch is how many operations one batch may have: each of them locks its key in the database.
+// MaxBatch is how many operations one batch may have. Each of them locks its key in the database.
 const MaxBatch = 1000
 
 // BatchItem names one operation of a batch.
 type BatchItem struct {
 	Key Key
-	// Fingerprint is of what must be equal when the key is used again; the zero value compares nothing.
+	// Fingerprint is of what must be the same when the key is used again; the zero value compares nothing.
 	Fingerprint Fingerprint
 }
 
-// BatchResult is what one operation of a batch came to: what [Transact] would have returned.
+// BatchResult is the result of one operation of a batch: what [Transact] would have returned.
 type BatchResult[T any] struct {
 	Result[T]
 	Err error
 }
 
-// BatchWork does the operations of a batch that are to be done: those at the places todo of its items, in their
-// order. It returns a value for each, in that order, or an error, after which nothing of it remains. [EachItem]
-// makes one of work that does one operation.
+// BatchWork does those operations of a batch that have to be done: the items with the indexes todo, in that order. It
+// returns one value for each, in the same order, or an error, and then nothing that it wrote remains. [EachItem]
+// makes a BatchWork from work that does one operation.
 type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, error)
 
-// TransactBatch is [Transact] for many operations at once: one transaction, in which their keys are claimed by one
-// statement, the work does what is to be done, and all the records are written by one statement that rides on the
-// commit. The results are in the order of the items, each with an outcome and an error of its own; the error of
-// the call itself wraps [ErrInvalidArgument] or [ErrIdentity], or is the store's at the first use, and nothing
-// ran then.
+// TransactBatch is [Transact] for many operations at once, in one transaction: one statement claims all keys, the
+// work does what has to be done, and one statement, sent with the commit, writes all records. The results are in the
+// order of the items, each with an outcome and an error of its own. An error of the call itself means that nothing
+// ran: it wraps [ErrInvalidArgument] or [ErrIdentity], or is a failure of the store at its first use.
 //
-// An operation that fails does not fail its neighbours. The work runs without savepoints, for all at once. If it, or
-// the commit, fails, all is rolled back, and it is run again for parts: for the failing item alone if [EachItem] tells which it
-// is, and for halves if not, until what fails is alone. Alone an operation is what it is in Transact: a permanent
-// failure is saved, any other is Failed. So the work may run several times for one item, with effect once, and
-// must have no effects outside of tx. Deadlocks, serialization failures and lost commits are as in Transact.
+// An operation that fails does not fail its neighbours. The work runs for all at once, without savepoints. If it or
+// the commit fails, everything is rolled back, and the work is run again for parts: for the failing item alone if
+// [EachItem] tells which one it is, otherwise for halves, until the failing item is alone. An operation that is alone
+// is treated as in Transact: a permanent failure is saved, any other error is Failed. So the work may run several
+// times for one item, but takes effect once; it must have no effects outside tx. Deadlocks, serialization failures
+// and lost commits are handled as in Transact.
 //
-// An operation that another attempt has is [ErrInProgress]: nothing is waited for. Keys are claimed in the order of
-// their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once, and the
-// second gets what the first came to, with a value of its own, or is a Transact of its own where their fingerprints can not be compared. On a store without [TxBatch] the claims and records are single statements.
+// If another attempt has an operation, it is [ErrInProgress]; nothing is waited for. Keys are claimed in the order of
+// their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once: the
+// second item gets the result of the first, with a value of its own. If their fingerprints cannot be compared, the
+// second item is a Transact of its own. On a store without [TxBatch] the claims and records are single statements.
 //
-// In the work [AttemptFrom] finds no attempt: take [TxReceiver.DownstreamKey]. The observer is told of each item, as
-// of a Transact; the work's context is the caller's, not that of an item's Start. A panic of the work rolls back, and goes on. Options: WithLifetime, WithSummary, WithCodec, for all items; at most [MaxBatch] items.
+// In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer is told of each item as of
+// a Transact, but the work's context comes from the caller and not from an item's Start. A panic of the work rolls
+// back and goes on unwinding. Options, for all items: WithLifetime, WithSummary, WithCodec. At most [MaxBatch] items.
 func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
 	if t == nil || work == nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
@@ -85,8 +87,8 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	return b.results, nil
 }
 
-// EachItem makes the work of a batch of work that does one operation: the one at the place i of the items. Where it
-// fails, the batch knows which operation did.
+// EachItem makes the work of a batch from work that does one operation, that of the item with the index i. If it
+// fails, the batch knows which operation failed.
 func EachItem[T, Tx any](work func(ctx context.Context, tx Tx, i int) (T, error)) BatchWork[T, Tx] {
 	if work == nil {
 		return nil

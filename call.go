@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// CallOption changes one call. Each function says which it takes; another is refused with
-// [ErrInvalidArgument], not ignored. A [Fingerprint] is one.
+// CallOption changes one call. Each function says which options it takes; any other is refused with
+// [ErrInvalidArgument], not ignored. A [Fingerprint] is a CallOption.
 type CallOption interface{ applyCall(*call) }
 
 type callOption func(*call)
@@ -83,9 +83,9 @@ func WithPolicy(p Policy) CallOption {
 	return callOption(func(c *call) { c.policy = p; c.given |= optPolicy })
 }
 
-// WithReconcile gives the question that the policy [Reconcile] asks about an abandoned attempt. T must
-// be the result's type of the call. ask runs as an attempt of its own, with a renewed lease; if it
-// fails or panics, the operation stays abandoned. Under another policy nothing is asked.
+// WithReconcile sets the function that the policy [Reconcile] calls to ask about an abandoned attempt. T must be the
+// type of the call's result. ask runs as an attempt of its own, whose lease is renewed; if it fails or panics, the
+// operation stays abandoned. Under another policy it is not called.
 func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T], error)) CallOption {
 	return callOption(func(c *call) {
 		c.given |= optReconcile
@@ -95,8 +95,8 @@ func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T]
 	})
 }
 
-// Wait makes a duplicate wait up to limit for a running attempt and replay its result, instead of
-// being refused at once. It holds nothing in the store while it waits.
+// Wait makes a duplicate wait up to limit for a running attempt and replay its result, instead of being refused at
+// once. While it waits, it holds nothing in the store.
 func Wait(limit time.Duration) CallOption {
 	return callOption(func(c *call) { c.wait = limit; c.given |= optWait })
 }
@@ -111,17 +111,16 @@ func WithLifetime(l Lifetime) CallOption {
 	return callOption(func(c *call) { c.lifetime = l; c.given |= optLifetime })
 }
 
-// EffectsInSteps declares that all effects of the work are inside of its steps. Then an error of the
-// work while no step is open proves that nothing was left half done: the attempt is released. And an
-// attempt whose process died may be followed by another under Refuse too: the steps that it left open are
-// refused, each by its own policy, and not the operation.
+// EffectsInSteps declares that all effects of the work are inside its steps. Then an error of the work while no step
+// is open proves that nothing was left half done: the attempt is released. And if the process of an attempt died,
+// another attempt may follow, even under Refuse: what is refused then is not the operation but any step that was left
+// open, each by its own policy.
 func EffectsInSteps() CallOption {
 	return callOption(func(c *call) { c.effectsInSteps = true; c.given |= optEffectsInSteps })
 }
 
-// WithSummary keeps a little of the result, at most [MaxSummaryLen] bytes, for duplicates that come
-// when the result itself is gone or was elided. T must be the result's type of the call. A longer
-// summary is dropped.
+// WithSummary keeps a summary of the result, at most [MaxSummaryLen] bytes, for duplicates that arrive when the
+// result itself is gone or was elided. T must be the type of the call's result. A longer summary is dropped.
 func WithSummary[T any](summarize func(T) []byte) CallOption {
 	return callOption(func(c *call) {
 		c.given |= optSummary
@@ -131,13 +130,13 @@ func WithSummary[T any](summarize func(T) []byte) CallOption {
 	})
 }
 
-// Optimistic makes one Transact look first, work, and insert the record last: see Options.Optimistic.
+// Optimistic makes one [Transact] look first, then work, and insert the record last: see Options.Optimistic.
 func Optimistic() CallOption {
 	return callOption(func(c *call) { c.optimistic = true; c.given |= optOptimistic })
 }
 
-// WithCodec sets the codec of one call's result: for adapters, whose results are not the application's. The
-// steps of an operation do not take it over.
+// WithCodec sets the codec of one call's result. It is for adapters, whose results are not the application's. It does
+// not apply to the steps of the operation.
 func WithCodec(c Codec) CallOption {
 	return callOption(func(call *call) {
 		call.given |= optCodec
@@ -147,8 +146,8 @@ func WithCodec(c Codec) CallOption {
 	})
 }
 
-// Unobserved keeps one call from the receiver's Observer: for records that an adapter keeps beside those of its
-// operations, like the pieces of a large result. They are no effects, and would be counted as such.
+// Unobserved hides one call from the receiver's Observer. It is for records that an adapter keeps beside those of its
+// operations, such as the pieces of a large result: they are no effects, and would be counted as such.
 func Unobserved() CallOption {
 	return callOption(func(c *call) { c.given |= optUnobserved })
 }

@@ -9,28 +9,31 @@ import (
 
 // Codec turns results into bytes and back. It is used concurrently.
 //
-// The name under which a result's codec is remembered is its Name method's, where it has one, else
-// "custom": give a codec of your own a name before you ever change it.
+// Each result is saved with the name of its codec: what its method Name returns, if it has one, otherwise "custom".
+// Give a codec of your own a name before you ever change it.
 type Codec interface {
-	// Marshal returns bytes that it does not change or use again: a store may keep them as they are. It keeps
-	// nothing of v, which the caller gets and may change. Its error elides the result: it does not fail the call.
+	// Marshal encodes v. It must not change or reuse the bytes that it returns, because a store may keep them as they
+	// are, and must not keep any part of v, which the caller gets and may change. If it fails, the result is elided;
+	// the call does not fail.
 	Marshal(v any) ([]byte, error)
 	// Unmarshal decodes into v, a non-nil pointer. It must not keep or change data.
 	Unmarshal(data []byte, v any) error
 }
 
-// JSON returns the default codec: encoding/json. A json.RawMessage is kept as it stands. A result that would not come back as it was
-// is elided, as far as that can be seen:
+// JSON returns the default codec, which uses encoding/json. A json.RawMessage is kept as it is. A result that would
+// not come back as it was is elided, as far as that can be detected:
 //
 //   - Text that is not UTF-8.
-//   - A struct that has fields and exports none, and one with other fields beside an embedded type, like time.Time, whose
-//     MarshalJSON or MarshalText has become its own.
-//   - Fields that encoding/json leaves out because they have one name: of two embedded types, say.
-//   - In an interface all but bool, float64, string, []any and map[string]any, which encoding/json makes of JSON by itself: an int
-//     would come back as a float64. A result that may hold more needs a type of its own.
+//   - A struct that has fields but exports none, and a struct whose MarshalJSON or MarshalText is that of an embedded
+//     type, such as time.Time, although it has other fields.
+//   - Fields that encoding/json leaves out because they share one name, for example fields of two embedded types.
+//   - In an interface, anything but bool, float64, string, []any and map[string]any, which are what encoding/json
+//     decodes into an interface: an int would come back as a float64. A result that may hold more needs a type of its
+//     own.
 func JSON() Codec { return jsonCodec{} }
 
-// Raw returns the codec for results that are bytes already: []byte, string, or a named type of them. A replay costs one copy.
+// Raw returns the codec for results that already are bytes: []byte, string, or a named type of them. A replay costs
+// one copy.
 func Raw() Codec { return rawCodec{} }
 
 type jsonCodec struct {

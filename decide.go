@@ -2,11 +2,11 @@ package everonce
 
 import "time"
 
-// Decide is the decision on a claim: of the record (nil where there is none), the request, and the
-// store's time. Stores decide natively where they must; the conformance suite compares them with this.
+// Decide decides on a claim, given the record (nil if there is none), the request, and the store's time. Stores
+// decide natively where they must; the conformance suite compares them with this function.
 //
-// DecideClaimed covers a new record, a further attempt and the repeated claim of a running attempt:
-// the last is told by the record's nonce being the request's.
+// DecideClaimed covers a new record, a further attempt, and the repeated claim of a running attempt, which is
+// recognised because the record has the request's nonce.
 func Decide(rec *Record, req ClaimRequest, now time.Time) Decision {
 	settle := req.Take >= TakeToSettle
 	if rec == nil || rec.GoneAt(now) {

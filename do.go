@@ -6,50 +6,53 @@ import (
 	"fmt"
 )
 
-// Result is what a call came to.
+// Result is the result of one call.
 type Result[T any] struct {
 	// Value is the work's value, run now or replayed. It is T's zero value unless the error is nil or
 	// [ErrNotRecorded].
 	Value T
 	// Outcome is always set.
 	Outcome Outcome
-	// Attempt is the number of the attempt that ran in this call; 0 where none did.
+	// Attempt is the number of the attempt that ran in this call; 0 if none did.
 	Attempt int
-	// Provisional: the result is in the caller's transaction, and holds once that has committed.
+	// Provisional says that the result is in the caller's transaction, and holds once that has committed.
 	Provisional bool
-	// Reconciled: the effect of an earlier attempt was found by asking; the work did not run in this call.
+	// Reconciled says that asking found the effect of an earlier attempt; the work did not run in this call.
 	Reconciled bool
 }
 
-// Do executes an operation once, however many times it is called with the same key, for effects that
-// lie outside of the store (guarded mode). What it returns:
+// Do executes an operation once, however many times it is called with the same key, for effects outside the store
+// (guarded mode). It returns:
 //
-//   - The work ran, or had run: the value, with outcome Executed or Replayed.
-//   - The work was refused for good, now or earlier: an equal [*PermanentError], Rejected.
-//   - The work proved that nothing took hold: its error, Failed; the key may be tried again. Under the
-//     policy Reexecute that is so after any error of the work.
-//   - [ErrInProgress] with a retry-after, [ErrMismatch], [ErrExpired], [ErrResultElided]: what the record says.
-//   - [ErrOutcomeUnknown]: an attempt, this one or an earlier, ended and nobody knows whether its
-//     effect happened; under Refuse and Reconcile. This attempt's own error is wrapped.
-//   - [ErrNotRecorded] with the value: the effect happened and could not be recorded. A refusal for good that could
-//     not be recorded is [ErrStore] around its *PermanentError; the outcome is NotRecorded in both cases.
-//   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. Where it has
-//     one, that is what Do returns: the answer of the attempt that lost is dropped.
+//   - The value, with the outcome Executed or Replayed: the work ran now, or had run earlier.
+//   - An equal [*PermanentError], Rejected: the work was refused for good, now or earlier.
+//   - The work's error, Failed: the work proved that nothing took hold. The key may be tried again. Under the policy
+//     Reexecute every error that is not permanent is returned so.
+//   - [ErrInProgress] with a retry-after, [ErrMismatch], [ErrExpired], [ErrResultElided], [ErrUndecodable]: what the
+//     record says.
+//   - [ErrOutcomeUnknown]: an attempt, this one or an earlier one, ended, and nobody knows whether its effect
+//     happened: under Refuse and Reconcile, or if a step of it was refused as unknown. If it was this attempt, its
+//     error is wrapped.
+//   - [ErrNotRecorded] with the value, NotRecorded: the effect happened and could not be recorded. A refusal for good
+//     that could not be recorded is [ErrStore] around its *PermanentError, with the same outcome.
+//   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. If it has one, Do
+//     returns that: the answer of the attempt that lost is dropped.
 //   - [ErrStore]: the store failed before the work was called; or the work's own error, which is wrapped too, could
 //     not be recorded.
-//   - The context's cause, Failed: ctx ended before the work was called, or the lease did ([ErrLeaseLost]), while a reconciler found
-//     out that nothing had happened. While it waited for another attempt it is [ErrInProgress], with the cause.
+//   - The context's cause, Failed: ctx ended before the work was called; or the lease was lost ([ErrLeaseLost]) while
+//     a reconciler found out that nothing had happened. If ctx ended while the call waited for another attempt, it is
+//     ErrInProgress with the cause.
 //   - [ErrInvalidKey], [ErrInvalidArgument], [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
-// Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec, EffectsInSteps,
-// Unobserved.
+// Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec,
+// EffectsInSteps, Unobserved.
 //
-// Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and
-// the attempt is ended as after an unmarked error.
+// Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and the attempt
+// ends as it does after an unmarked error.
 //
-// The context given to the work ends with the caller's and when the lease is lost, with that cause. The
-// record does not end with it: an attempt ends only when its work has returned, and its completion does
-// not depend on the caller's context. Do returns after the work has.
+// The work's context ends with the caller's, and with the cause ErrLeaseLost when the lease is lost. The attempt does
+// not end with it: it ends only when its work has returned, and its completion does not depend on the caller's
+// context. Do returns after the work has returned.
 func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Context, *Attempt) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if r == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))

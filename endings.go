@@ -14,16 +14,16 @@ const (
 	maxFailureMessage = 1024
 )
 
-// PermanentError is a failure that is final: saved with the key, and returned equal to the first caller
-// and to every duplicate. So it carries what was saved and no cause.
+// PermanentError is a failure that is final. It is saved with the key, and the first caller and every duplicate get
+// it equal. So it holds what was saved, and no cause.
 type PermanentError struct {
-	// Code is for programs: "card_declined".
+	// Code is for programs, for example "card_declined".
 	Code string `json:"code"`
 	// Message is for people.
 	Message string `json:"message,omitempty"`
-	// Detail is the application's own, as it encoded it.
+	// Detail is the application's own, encoded by the application.
 	Detail []byte `json:"detail,omitempty"`
-	// Truncated says that a part was too long to be kept: the message was cut, or the detail dropped.
+	// Truncated says that a part was too long to be kept: the message was cut, or the detail was dropped.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
@@ -38,9 +38,9 @@ func (e *PermanentError) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Permanent marks a failure as final. Work that returns it completes the operation: it is refused for
-// good, and the failure is what every duplicate gets. err gives the message and may be nil; detail is
-// kept as it is, up to Options.MaxResult, and may be nil.
+// Permanent marks a failure as final. If the work returns it, the operation is completed as refused for good, and
+// every duplicate gets the same failure. err gives the message and may be nil. detail is kept as it is, up to
+// Options.MaxResult, and may be nil.
 func Permanent(code string, err error, detail []byte) error {
 	p := &PermanentError{Code: code}
 	if err != nil {
@@ -112,10 +112,10 @@ func loadFailure(res SavedResult) (*PermanentError, error) {
 	return &p, nil
 }
 
-// NotDone marks an error as proof that nothing took hold: the attempt is released and the key may be
-// tried again at once. errors.Is and errors.As see through it. NotDone(nil) is an error too. In an error that
-// joins several, the first mark speaks for all: mark the whole. A mark does not cross the border of a step,
-// nor of an operation inside of another's work.
+// NotDone marks an error as proof that nothing took hold: the attempt is released, and the key may be tried again at
+// once. errors.Is and errors.As see through the mark. NotDone(nil) is an error too. If an error joins several, the
+// first mark counts for all of them: mark the whole. A mark does not cross the border of a step, nor that of an
+// operation inside another's work.
 func NotDone(err error) error {
 	if err == nil {
 		err = errors.New("everonce: not done")
@@ -128,8 +128,8 @@ type notDoneError struct{ err error }
 func (e *notDoneError) Error() string { return e.err.Error() }
 func (e *notDoneError) Unwrap() error { return e.err }
 
-// IsNotDone reports whether err was marked by [NotDone], and speaks of the whole: the mark of a step's
-// error is the step's alone.
+// IsNotDone reports whether err was marked by [NotDone] as a whole: the mark of a step's error counts for the step
+// only.
 func IsNotDone(err error) bool { return readMarks(err) == endedNotDone }
 
 // stepError names the step whose function failed.

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Sentinels, for errors.Is. Each says nothing ran, or what did.
+// Sentinels, for errors.Is. Each says that nothing ran, or what did.
 var (
-	// ErrInvalidKey: the key can not name an operation. Nothing ran.
+	// ErrInvalidKey: the key cannot name an operation. Nothing ran.
 	ErrInvalidKey = errors.New("everonce: invalid key")
-	// ErrInvalidArgument: a call or a constructor was given something that can not work. Nothing ran.
+	// ErrInvalidArgument: a call or a constructor was given something that cannot work. Nothing ran.
 	ErrInvalidArgument = errors.New("everonce: invalid argument")
-	// ErrInProgress: another attempt of the operation runs. Come back after [Error.RetryAfter].
+	// ErrInProgress: another attempt of the operation is running. Try again after [Error.RetryAfter].
 	ErrInProgress = errors.New("everonce: operation in progress")
 	// ErrMismatch: the key was used before with another fingerprint. The record is untouched.
 	ErrMismatch = errors.New("everonce: key reused with a different request")
 	// ErrOutcomeUnknown: an attempt ended and nobody knows whether its effect happened. It stays so until settled.
 	ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
-	// ErrExpired: the operation was completed, done or refused for good, and its result is no longer kept. [Error.Kind]
-	// says which of the two, and [Error.Summary] has what is left: of a refusal its code.
+	// ErrExpired: the operation was completed, done or refused for good, and its result is no longer kept.
+	// [Error.Kind] says which of the two, and [Error.Summary] has what is left; of a refusal, that is its code.
 	ErrExpired = errors.New("everonce: completed, result expired")
-	// ErrResultElided: the operation was done, and its result was not kept. [Error.Summary] has what is left.
+	// ErrResultElided: the operation was done, but its result was not kept. [Error.Summary] has what is left.
 	ErrResultElided = errors.New("everonce: done, result elided")
 	// ErrLeaseLost: another attempt, a reconciler or a settlement has the record. What the record says is the answer.
 	ErrLeaseLost = errors.New("everonce: lease lost")
-	// ErrNotRecorded: the effect happened, and its record could not be saved. The value comes with it.
+	// ErrNotRecorded: the effect happened, but its record could not be saved. The value comes with the error.
 	ErrNotRecorded = errors.New("everonce: effect happened, record not saved")
-	// ErrUndecodable: the operation was done, and its saved result can not be decoded. It is never run again for that.
+	// ErrUndecodable: the operation was done, but its saved result cannot be decoded. It is not run again for that.
 	ErrUndecodable = errors.New("everonce: saved result can not be decoded")
-	// ErrNested: an operation called itself: the same key, inside of its own work.
+	// ErrNested: an operation called itself, that is, the same key inside its own work.
 	ErrNested = errors.New("everonce: operation nested in itself")
-	// ErrInTransaction: a claim, step or wait on a store, inside of a transaction that everonce began on it.
+	// ErrInTransaction: a claim, step or wait on a store inside a transaction that everonce began on it.
 	ErrInTransaction = errors.New("everonce: inside of a transaction on the same store")
 	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
 	ErrTxDoomed = errors.New("everonce: transaction is doomed")
@@ -42,11 +42,11 @@ var (
 	ErrOtherStore = errors.New("everonce: transaction belongs to another store")
 	// ErrStepRepeated: the name of a step was used twice in one attempt.
 	ErrStepRepeated = errors.New("everonce: step name used twice in one attempt")
-	// ErrAttemptEnded: an attempt's method, step or repeated claim came after the attempt had ended.
+	// ErrAttemptEnded: a method of an attempt, a step or a repeated claim came after the attempt had ended.
 	ErrAttemptEnded = errors.New("everonce: attempt has ended")
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("everonce: no record of this key")
-	// ErrReleased: the last attempt ended and nothing took hold: the operation may be sent again.
+	// ErrReleased: the last attempt ended and nothing took hold. The operation may be sent again.
 	ErrReleased = errors.New("everonce: not done, may be sent again")
 	// ErrNotUnknown: a settlement met a record, or a step, that is not unknown.
 	ErrNotUnknown = errors.New("everonce: nothing to settle")
@@ -54,39 +54,39 @@ var (
 
 // What a store says, for errors.Is. Every failure of a store, these included, also is [ErrStore].
 var (
-	// ErrStore: the store failed, or can not be reached. Never read as "not a duplicate".
+	// ErrStore: the store failed or cannot be reached. It never means "not a duplicate".
 	ErrStore = errors.New("everonce: store failed")
 	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
 	ErrSchema = errors.New("everonce: store schema")
 	// ErrNewerRecord: the record was written by a newer version of everonce. Upgrade this process.
 	ErrNewerRecord = errors.New("everonce: record written by a newer version")
-	// ErrCorruptRecord: the record can not be read.
+	// ErrCorruptRecord: the record cannot be read.
 	ErrCorruptRecord = errors.New("everonce: corrupt record")
 	// ErrStoreFull: the store has no room for another record.
 	ErrStoreFull = errors.New("everonce: store full")
-	// ErrTooLarge: the store refuses a value by its size. The engine elides the value.
+	// ErrTooLarge: the store refuses a value because of its size. The engine elides the value.
 	ErrTooLarge = errors.New("everonce: value too large for the store")
 	// ErrIdentity: the store was set up with another identity secret.
 	ErrIdentity = errors.New("everonce: identity secret does not match the store's")
-	// ErrConflict: a transaction could not complete its key, because another had it first.
+	// ErrConflict: a transaction could not complete its key, because another one had it first.
 	ErrConflict = errors.New("everonce: key taken by another transaction")
 )
 
-// Error is the one typed error of a call that did not end with a value. It wraps a sentinel and, where
-// there is one, the cause. Its text holds the key's hash, never the key.
+// Error is the typed error of a call that did not end with a value. It wraps a sentinel and, if there is one, the
+// cause. Its text holds the key's hash, never the key.
 type Error struct {
 	Outcome Outcome
 	// KeyHash is [RecordID.Short] of the key.
 	KeyHash string
-	// RetryAfter is when it is worth to come back; zero where that is not known or pointless.
+	// RetryAfter is how long to wait before trying again; zero if that is not known or pointless.
 	RetryAfter time.Duration
-	// Step is the step that is concerned, if one is.
+	// Step is the name of the step concerned, if any.
 	Step string
-	// Summary is what is left of an expired or elided result, and Kind what that result was. Of a value that can not be
-	// decoded Kind says that it is one.
+	// Summary is what is left of an expired or elided result, and Kind what that result was. Kind is also set, to
+	// ResultValue, for a value that cannot be decoded.
 	Summary []byte
 	Kind    ResultKind
-	// Sentinel is for errors.Is, and Cause what lies under it. Either may be nil.
+	// Sentinel is for errors.Is, and Cause is the underlying error. Either may be nil.
 	Sentinel error
 	Cause    error
 }

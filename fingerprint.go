@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Fingerprint stands for the parts of a request that must be equal when its key is used again. Alg
-// names what was hashed and how; sums of different Alg are not compared. The zero value is no
-// fingerprint. A Fingerprint is a [CallOption].
+// Fingerprint stands for the parts of a request that must be the same when its key is used again. Alg names what was
+// hashed and how; sums of different Alg are not compared. The zero value is no fingerprint. A Fingerprint is a
+// [CallOption].
 type Fingerprint struct {
 	Alg string // at most 32 bytes
 	Sum [32]byte
@@ -24,21 +24,25 @@ const MaxFingerprintAlgLen = 32
 // IsZero reports whether there is no fingerprint.
 func (f Fingerprint) IsZero() bool { return f.Alg == "" }
 
-// Conflicts reports whether f and saved are of the same Alg and differ.
+// Conflicts reports whether f and saved have the same Alg and differ.
 func (f Fingerprint) Conflicts(saved Fingerprint) bool {
 	return f.Alg != "" && f.Alg == saved.Alg && f.Sum != saved.Sum
 }
 
 func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
-// FingerprintOf hashes values by type and length, so that neither ("ab", "c") and ("a", "bc") nor 1 and
-// "1" are equal. Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they
-// are, named types of them as their underlying type; anything else as the JSON of encoding/json.
-// A value that has no JSON, or one that does not say what is in it, makes the call fail with [ErrInvalidArgument]: a struct that
-// has fields and exports none, one with other fields beside an embedded type, like time.Time, whose MarshalJSON or MarshalText
-// has become its own, or one with fields that encoding/json leaves out because they have one name: of two embedded types, say. Give it
-// a MarshalJSON, or the embedded fields names. So does text in it that is not UTF-8, of which JSON makes one text; a part that is such a
-// text by itself is hashed as it is.
+// FingerprintOf hashes values by type and length, so that ("ab", "c") differs from ("a", "bc"), and 1 from "1".
+// Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they are, and named
+// types of them as their underlying type; anything else is hashed as the JSON of encoding/json.
+//
+// A value that has no JSON, or whose JSON does not say what is in it, makes the call fail with [ErrInvalidArgument]:
+//
+//   - A struct that has fields but exports none, and a struct whose MarshalJSON or MarshalText is that of an embedded
+//     type, such as time.Time, although it has other fields. Give it a MarshalJSON, or the embedded field a name.
+//   - A struct with fields that encoding/json leaves out because they share one name, for example fields of two
+//     embedded types. Give it a MarshalJSON, or the embedded fields names.
+//   - Text inside it that is not UTF-8, because different such texts have the same JSON. A part that is itself such a
+//     text is hashed as it is.
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]
@@ -51,10 +55,10 @@ func FingerprintOf(parts ...any) Fingerprint {
 	return Fingerprint{Alg: "parts/1", Sum: sha256.Sum256(b)}
 }
 
-// FingerprintJSON hashes v as encoding/json writes it: the fields of a struct in their order, map keys
-// sorted. If v is a json.RawMessage or []byte it is compacted and keeps the order of its fields and the
-// digits of its numbers. What has no JSON, or one that does not say what is in it, makes the call fail with [ErrInvalidArgument],
-// as in [FingerprintOf].
+// FingerprintJSON hashes v as encoding/json writes it: struct fields in their order, map keys sorted. If v is a
+// json.RawMessage or []byte, it is compacted, and keeps the order of its fields and the digits of its numbers. A
+// value that has no JSON, or whose JSON does not say what is in it, makes the call fail with [ErrInvalidArgument], as
+// in [FingerprintOf].
 func FingerprintJSON(v any) Fingerprint {
 	var b []byte
 	var err error

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// InTx runs work in one transaction that everonce begins and commits, without a key: for several [DoTx]
-// that are to commit together, and for what an adapter writes beside them. After a deadlock, a
-// serialization failure or a busy database the whole is run again, as in [Transact].
+// InTx runs work in one transaction that everonce begins and commits, without a key. It is for several [DoTx] that
+// are to commit together, and for what an adapter writes beside them. After a deadlock, a serialization failure or a
+// busy database the whole transaction is run again, as in [Transact].
 //
-// An error of the work rolls back and is returned. Where ctx ended before the work was called it is the context's
-// cause. [ErrTxTooLong] as in Transact. [ErrOutcomeUnknown]: the
-// answer to the commit was lost; the keys inside, asked again, tell what became of it.
+// An error of the work rolls back and is returned. If ctx ended before the work was called, the error is the
+// context's cause. [ErrTxTooLong] is as in Transact. [ErrOutcomeUnknown]: the answer to the commit was lost; calling
+// again with the keys inside tells what became of it.
 func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
 	if t == nil || work == nil {
 		return &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}

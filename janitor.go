@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// JanitorOptions are what a janitor may be told. The zero value of each field is its default.
+// JanitorOptions are the options of a janitor. The zero value of each field is its default.
 type JanitorOptions struct {
-	// Every is the pause between two rounds. Default 1 minute.
+	// Every is the longest pause between two rounds; each pause is a random part of it, at least half. Default 1
+	// minute.
 	Every time.Duration
-	// Batch is how many records one store call may change: claims are never held up for longer than it
+	// Batch is how many records one store call may change. Claims are never held up for longer than such a call
 	// takes. Default 500.
 	Batch int
 	// Rest is the pause between two batches of one round. Default 10 ms.
 	Rest time.Duration
 	// Timeout bounds one batch. Default 30 s.
 	Timeout time.Duration
-	// Report is called after every round with its counts, and with the error that ended it early.
+	// Report is called after every round with its counts, and with the error that ended it early, if any.
 	Report func(PurgeResult, error)
 }
 
-// StartJanitor removes, from now on and until ctx ends, results whose retention is over and records that
-// are remembered no longer. Several processes may run one on the same store. The channel is closed when
-// the janitor has stopped. The error wraps [ErrInvalidArgument].
+// StartJanitor removes, from now on until ctx ends, results whose retention is over and records that are no longer
+// remembered. Several processes may run a janitor on the same store. The channel is closed when the janitor has
+// stopped. The error wraps [ErrInvalidArgument].
 //
-// A round that fails is tried again at the next: nothing depends on it but space.
+// A round that fails is tried again with the next one: nothing but space depends on it.
 func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-chan struct{}, error) {
 	var o JanitorOptions
 	if opts != nil {

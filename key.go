@@ -21,26 +21,26 @@ const (
 
 // Key names one operation: one intended effect.
 //
-// Two deliveries with equal keys are the same operation; the second is answered from what the first
-// left behind. A saved result never leaves its Scope.
+// Two deliveries with equal keys are the same operation: the second is answered from what the first left. A saved
+// result never leaves its Scope.
 type Key struct {
 	// Scope says who and what: the tenant or principal, and the route or consumer.
 	Scope Scope
-	// ID is the caller's stable identifier of the operation. It must be chosen before the first
-	// attempt and repeated, unchanged, by every further one.
+	// ID is the caller's stable identifier of the operation. It must be chosen before the first try, and repeated
+	// unchanged by every further one.
 	ID string
 }
 
-// Scope is a list of parts in one string: a tenant and a route, say. Build it with [ScopeOf]; a
-// constant without "/" and "%" is a scope of one part as it stands. An empty part is refused where a
-// key is used: whose tenant was never set would otherwise share one scope, and each other's results.
+// Scope is a list of parts in one string, such as a tenant and a route. Build it with [ScopeOf]; a constant without
+// "/" and "%" is a scope of one part as it is. An empty part is refused when a key is used: otherwise all whose
+// tenant was never set would share one scope, and each other's results.
 //
-// Scopes are stored in clear, so that an operator can list and delete what belongs to one tenant:
-// put no secret into them. A credential that serves as the principal must be hashed first.
+// Scopes are stored in clear, so that an operator can list and delete what belongs to one tenant: put no secret into
+// them. A credential that serves as the principal must be hashed first.
 type Scope string
 
-// ScopeOf joins parts so that no two lists of parts give the same scope: a "/" separates them, and
-// "/" and "%" inside of a part are escaped.
+// ScopeOf joins parts so that no two lists of parts give the same scope: a "/" separates them, and "/" and "%" inside
+// a part are escaped.
 func ScopeOf(parts ...string) Scope {
 	if len(parts) == 1 && !strings.ContainsAny(parts[0], "/%") {
 		return Scope(parts[0])
@@ -81,7 +81,7 @@ func (s Scope) Parts() []string {
 	return parts
 }
 
-// Within reports whether s is outer or lies inside of it: outer's parts are the first parts of s.
+// Within reports whether s is outer or lies inside it, that is, whether its first parts are the parts of outer.
 func (s Scope) Within(outer Scope) bool {
 	rest, ok := strings.CutPrefix(string(s), string(outer))
 	return ok && (rest == "" || rest[0] == '/')
@@ -104,8 +104,8 @@ func (s Scope) root() string {
 	return root
 }
 
-// Validate reports why k can not name an operation: an error that wraps [ErrInvalidKey] and says which
-// part is empty, too long, not UTF-8, or holds a control character. It never quotes the key.
+// Validate reports why k cannot name an operation. The error wraps [ErrInvalidKey] and says which part is empty, too
+// long, not UTF-8, or holds a control character. It never quotes the key.
 func (k Key) Validate() error {
 	if err := k.Scope.Validate(); err != nil {
 		return err
@@ -153,17 +153,16 @@ func namedRunes(sentinel error, what, s string) error {
 	return nil
 }
 
-// RecordID is the identity of a key's record in a store: 8 bytes that stand for the first part of the
-// scope, then 24 bytes of a SHA-256 over the length-prefixed scope and ID (an HMAC where an identity
-// secret is set). Binary and of fixed length, it knows no collation and no letter case, and the
-// records of one tenant lie together in the order of IDs.
+// RecordID is the identity of a key's record in a store: 8 bytes that stand for the first part of the scope, then 24
+// bytes of a SHA-256 over the length-prefixed scope and ID (of an HMAC if an identity secret is set). It is binary
+// and of fixed length, so that neither collation nor letter case matters, and the records of one tenant are next to
+// each other in the order of IDs.
 type RecordID [32]byte
 
 // String returns the ID in hexadecimal.
 func (id RecordID) String() string { return hex.EncodeToString(id[:]) }
 
-// Short returns what logs, errors and spans carry in place of the key: enough of the hash to find the
-// record by, and not the key.
+// Short returns what logs, errors and spans show instead of the key: enough of the hash to find the record.
 func (id RecordID) Short() string { return hex.EncodeToString(id[8:16]) }
 
 // ParseRecordID reads what [RecordID.String] wrote. The error wraps [ErrInvalidKey].
@@ -202,8 +201,8 @@ func (k Key) recordID(secret []byte) RecordID {
 	return id
 }
 
-// ScopeRange returns the first 8 bytes of every [RecordID] whose scope has the same first part as s: a
-// store lists a tenant by this range of IDs and then compares the scope itself.
+// ScopeRange returns the first 8 bytes of every [RecordID] whose scope has the same first part as s. A store lists a
+// tenant by this range of IDs, and then compares the scope itself.
 func ScopeRange(s Scope) [8]byte {
 	h := uint64(14695981039346656037) // FNV-1a; only the place in the order depends on it
 	root := s.root()

@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// Lookup tells what is known of a key without claiming it: as Do would for a duplicate. Its outcomes are
-// Replayed, Rejected, InProgress, Unknown, Expired, Elided, Mismatch, each with Do's error; Failed with
-// [ErrNotFound] where there is no record, with [ErrReleased] where the last attempt was released, and with its cause where
-// ctx has ended. It writes nothing: so with an identity secret, on a store that nobody has used yet, it is [ErrIdentity]
-// until [Receiver.Ready] was called. Options: a Fingerprint, WithCodec.
+// Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
+// Replayed, Rejected, InProgress, Unknown, Expired, Elided and Mismatch, each with Do's error, and Failed: with
+// [ErrNotFound] if there is no record, with [ErrReleased] if the last attempt was released, and with its cause if ctx
+// has ended.
+//
+// Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
+// [ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
 		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))

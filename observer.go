@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Observer is told of every operation, step and settlement: for logs, metrics and traces. It is used
-// concurrently and must not block. A panic of it is logged ([slog.Default]), and changes nothing. A nil observer costs
-// nothing. It is not told of [Lookup], of [TxReceiver.InTx], nor of a call that is refused for its key, its arguments or its
-// options before it is an operation.
+// Observer is told of every operation, step and settlement: for logs, metrics and traces. It is used concurrently and
+// must not block. If it panics, that is logged ([slog.Default]) and changes nothing else. A nil observer costs
+// nothing. It is not told of [Lookup], of [TxReceiver.InTx], or of a call that is refused because of its key,
+// arguments or options before it becomes an operation.
 //
-// Count effects on outcome Executed only, and not where Event.Provisional is set.
+// To count effects, count the outcome Executed only, and only if Event.Provisional is not set.
 type Observer interface {
-	// Start is called before the first store call. The context that it returns is the parent of the
-	// work's, so that a span can be.
+	// Start is called before the first store call. The context that it returns becomes the parent of the work's
+	// context, so it can carry a span.
 	Start(ctx context.Context, op Op) context.Context
-	// End is called once for every Start, with that Start's context.
+	// End is called once for every Start, with the context that Start returned.
 	End(ctx context.Context, ev Event)
 }
 
-// OpKind says what is observed.
+// OpKind says what kind of call is observed.
 type OpKind uint8
 
 // The kinds.
@@ -51,41 +51,41 @@ func (k OpKind) String() string {
 	return "none"
 }
 
-// Op is what begins.
+// Op is what an [Observer] is told at the start of a call.
 type Op struct {
 	Kind OpKind
-	// KeyHash is [RecordID.Short]; the key itself is never told.
+	// KeyHash is [RecordID.Short]; the observer never gets the key itself.
 	KeyHash string
 	Scope   Scope
 	// Step is the step's name; empty for an operation.
 	Step string
 }
 
-// Event is how it ended.
+// Event is what an [Observer] is told at the end of a call.
 type Event struct {
 	Op
-	// Outcome is what the caller gets. Of a settlement it is Executed only where that says that the effect
-	// happened, Rejected where it says that it was refused for good, and Failed where it was not done.
+	// Outcome is what the caller gets. For a settlement it is Executed only if that says that the effect happened,
+	// Rejected if it says that the operation was refused for good, and Failed if it says that it was not done.
 	Outcome Outcome
-	Attempt int // 0 where none ran
-	// Duration is from Start to End, waiting and the work included.
+	Attempt int // 0 if none ran
+	// Duration is the time from Start to End, including waiting and the work.
 	Duration time.Duration
-	// Waited is how much of it was spent waiting for another attempt.
+	// Waited is the part of it that was spent waiting for another attempt.
 	Waited time.Duration
 	// Err is what the caller gets.
 	Err error
-	// Provisional: the result is in the caller's transaction, which has not committed.
+	// Provisional says that the result is in the caller's transaction, which has not committed yet.
 	Provisional bool
-	// Reconciled: the attempt's unknown was settled by asking; the work did not run.
+	// Reconciled says that asking settled the unknown of an earlier attempt; the work did not run.
 	Reconciled bool
-	// LeaseLost: the attempt lost its record; the outcome is what the record says, if it says something.
+	// LeaseLost says that the attempt lost its record. The outcome is then what the record says, if it says anything.
 	LeaseLost bool
-	// Elided says why the result was not kept: "size", "encoding", "store"; else empty.
+	// Elided says why the result was not kept: "size", "encoding" or "store"; otherwise it is empty.
 	Elided string
-	// AlgChanged: the fingerprint of the record that answered is of another Alg, so it was not compared. A further attempt is not
-	// told of it: it has taken the record's place.
+	// AlgChanged says that the fingerprint of the record that answered has another Alg, and so was not compared. It
+	// is not set for a further attempt, whose own fingerprint has taken the place of the record's.
 	AlgChanged bool
-	// UnusedSteps are recorded steps that this attempt did not ask for.
+	// UnusedSteps are the recorded steps that this attempt did not ask for.
 	UnusedSteps []string
 	// Retries counts repeated store calls and transactions.
 	Retries int

@@ -8,51 +8,52 @@ import (
 	"time"
 )
 
-// Options are what a receiver may be told. The zero value of each field is its default.
+// Options are the options of a receiver. The zero value of each field is its default.
 //
-// A [TxReceiver] has no use for Lease and EffectsInSteps: its attempts hold their keys by their transactions, and have no
-// steps. A [StepTx] is a step of the operation's [Receiver], and takes its options, TxTimeout and TxRetries too.
+// A [TxReceiver] does not use Lease and EffectsInSteps: its attempts hold their keys by their transactions, and have
+// no steps. A [StepTx] is a step of the operation's [Receiver] and takes that receiver's options, including TxTimeout
+// and TxRetries.
 type Options struct {
-	// Lease is how long a claim holds without renewal; it is renewed at a third of it. Default 30 s.
-	// An operation may run for longer; only a process that died, or can not reach its store, loses it.
+	// Lease is how long a claim holds without renewal; it is renewed at a third of that time. Default 30 s. An
+	// operation may run for longer: only a process that died, or cannot reach its store, loses the lease.
 	Lease time.Duration
 	// Lifetime is how long results are kept and keys remembered. Default [ForWeb].
 	Lifetime Lifetime
 	// Wait is how long a duplicate waits for a running attempt. Default 0: it is refused at once.
 	Wait time.Duration
-	// RetryAfter is what a refused duplicate is told, where the lease does not end sooner. Default 1 s.
+	// RetryAfter is what a refused duplicate is told, unless the lease ends sooner. Default 1 s.
 	RetryAfter time.Duration
 	// MaxResult is the largest encoded result kept, in bytes; a larger one is elided. Default 1 MiB.
 	MaxResult int
 	// Codec encodes results. Default [JSON].
 	Codec Codec
-	// Classify may mark an error of the work by wrapping it with [NotDone] or [Permanent], where it
-	// knows better than "unknown". Default: none.
+	// Classify may mark an error of the work, by wrapping it with [NotDone] or [Permanent], if it knows more than
+	// "unknown". Default: none.
 	Classify func(error) error
 	// EffectsInSteps declares for all operations what [EffectsInSteps] declares for one.
 	EffectsInSteps bool
 	// StoreTimeout bounds one store call. Default 5 s.
 	StoreTimeout time.Duration
-	// CompletionLimit is how long a completion is tried, past the lease and the caller's context too,
+	// CompletionLimit is how long a completion is tried, even past the lease and the end of the caller's context,
 	// before the call ends with [ErrNotRecorded]. Default 30 s.
 	CompletionLimit time.Duration
 	// Owner names this process in its records, for operators. Default host name and process ID.
 	Owner string
 	// Observer is told of every operation. Default none.
 	Observer Observer
-	// IdentitySecret keys the record IDs and downstream keys, so that they can not be guessed by
-	// whoever can guess a key. It is set once per store and never changed: the store refuses another
-	// one with [ErrIdentity]. At least 16 bytes, and nil for none: what is empty is refused. Default none.
+	// IdentitySecret keys the record IDs and downstream keys, so that whoever can guess a key cannot guess them. It
+	// is set once per store and never changed: the store refuses another one with [ErrIdentity]. At least 16 bytes;
+	// an empty one that is not nil is refused too. Default none.
 	IdentitySecret []byte
 
-	// TxTimeout bounds a transaction that everonce begins: of Transact, TransactBatch, StepTx and InTx. Default 30 s; a store
-	// may bound it further.
+	// TxTimeout bounds a transaction that everonce begins: of Transact, TransactBatch, StepTx and InTx. Default 30 s;
+	// a store may bound it further.
 	TxTimeout time.Duration
-	// TxRetries is how often a transaction is run again after a deadlock, a serialization failure, a
-	// busy database or a lost commit. Default 10; negative is never.
+	// TxRetries is how often a transaction is run again after a deadlock, a serialization failure, a busy database or
+	// a lost commit. Default 10; negative is never.
 	TxRetries int
-	// Optimistic makes Transact look first, work, and insert the record last: fewer statements for
-	// new keys and one for a replay; of two duplicates at once both may work, and one is rolled back.
+	// Optimistic makes Transact look first, then work, and insert the record last: fewer statements for new keys, and
+	// only one for a replay. Of two simultaneous duplicates both may work, and one is rolled back.
 	Optimistic bool
 }
 

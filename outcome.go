@@ -5,32 +5,32 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Executed: the work ran in this call, or asking has found that it had run before ([Result.Reconciled]), and the result
-	// is recorded.
+	// Executed: the work ran in this call, or asking found that it had run before ([Result.Reconciled]), and the
+	// result is recorded.
 	Executed Outcome = iota + 1
 	// Replayed: an earlier call executed it; this is its saved result.
 	Replayed
 	// Rejected: a permanent failure, saved now or earlier.
 	Rejected
-	// Failed: there is no result, and the key may be tried again: nothing took hold, or the policy is [Reexecute], or the
-	// context, or the lease, ended before the work was called.
+	// Failed: there is no result, and the key may be tried again. Nothing took hold, or the policy is [Reexecute], or
+	// the context or the lease ended before the work was called.
 	Failed
-	// InProgress: another attempt runs.
+	// InProgress: another attempt is running.
 	InProgress
 	// Mismatch: the key was used with another fingerprint.
 	Mismatch
 	// Unknown: nobody knows whether the effect happened.
 	Unknown
-	// Expired: it was done, or refused for good ([Error.Kind]); the result is no longer kept.
+	// Expired: it was done, or refused for good ([Error.Kind]), and the result is no longer kept.
 	Expired
-	// Elided: it was done; the result was not kept, because of its size or encoding.
+	// Elided: it was done, but the result was not kept, because of its size or encoding.
 	Elided
-	// NotRecorded: the work ended, and that could not be saved: the effect happened ([ErrNotRecorded], with the
-	// value), or it was refused for good (a [*PermanentError] in the error).
+	// NotRecorded: the work ended, but that could not be saved. Either the effect happened ([ErrNotRecorded], with
+	// the value), or it was refused for good (a [*PermanentError] in the error).
 	NotRecorded
 	// LeaseLost: another attempt, a reconciler or a settlement took the record; its answer counts.
 	LeaseLost
-	// StoreFailed: the store failed before the work was called, or a saved result can not be read ([ErrUndecodable]).
+	// StoreFailed: the store failed before the work was called, or a saved result cannot be read ([ErrUndecodable]).
 	// Nothing ran in this call; or, in [DoTx], the result could not be written, and what the work wrote was undone.
 	StoreFailed
 	// Invalid: the call itself was wrong (key, arguments, place); nothing ran.
@@ -45,8 +45,8 @@ var outcomeNames = [outcomeEnd]string{
 	LeaseLost: "lease_lost", StoreFailed: "store_failed", Invalid: "invalid",
 }
 
-// String returns the outcome as metrics and logs spell it: "executed", "in_progress", … and "none" for
-// what is not in the set.
+// String returns the outcome as metrics and logs spell it: "executed", "in_progress", and so on; "none" for a value
+// that is not in the set.
 func (o Outcome) String() string {
 	if o == 0 || o >= outcomeEnd {
 		return "none"

@@ -57,7 +57,7 @@ func inTransactionOn(ctx context.Context, store Store) bool {
 	return false
 }
 
-// AttemptFrom returns the innermost attempt whose work ctx belongs to.
+// AttemptFrom returns the innermost attempt to whose work ctx belongs.
 func AttemptFrom(ctx context.Context) (*Attempt, bool) {
 	for p := placeOf(ctx); p != nil; p = p.outer {
 		if p.attempt.number > 0 {

@@ -2,10 +2,10 @@ package everonce
 
 import "fmt"
 
-// Prepare checks options once, and makes them one: for a route, say, whose calls all have the same, and need not put them together
-// each time. It stands for the receiver's defaults too, so it is a call's first option, and of this receiver alone; others may follow.
-// The error wraps [ErrInvalidArgument], as that of a call with these options would; for an option that no call of the receiver takes, and for
-// a Fingerprint, too.
+// Prepare checks options once and combines them into one option, for a route, say, whose calls all have the same. The
+// combined option includes the receiver's defaults, so it must be the first option of a call, and of a call on this
+// receiver; others may follow. The error wraps [ErrInvalidArgument], as that of a call with these options would; an
+// option that no call of the receiver takes is refused, and so is a Fingerprint.
 func (r *Receiver) Prepare(opts ...CallOption) (CallOption, error) {
 	return r.prepareCall(opts, doOptions)
 }

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Receiver is a store plus the policy: what an application holds for effects that lie outside of its
-// database. Give it to [Do]. It is safe for concurrent use, and one serves a whole process.
+// Receiver is a store plus the policy for the unknown: what an application holds for effects outside its database.
+// Pass it to [Do]. It is safe for concurrent use, and one serves a whole process.
 type Receiver struct{ core }
 
-// NewReceiver returns a receiver for guarded operations. The policy for the unknown is required: see
-// [Policy]. The error wraps [ErrInvalidArgument] and says what is missing or wrong.
+// NewReceiver returns a receiver for guarded operations. The policy for the unknown is required: see [Policy]. The
+// error wraps [ErrInvalidArgument] and says what is missing or wrong.
 func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 	if err := policy.validate(); err != nil {
 		return nil, err
@@ -27,9 +27,9 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 	return r, nil
 }
 
-// TxReceiver is a store that shares its transactions with the application: what an application holds
-// for effects in its own database. Give it to [Transact] or [DoTx]. It needs no policy for the unknown,
-// because what did not commit did not happen. It is safe for concurrent use.
+// TxReceiver is a store that shares its transactions with the application: what an application holds for effects in
+// its own database. Pass it to [Transact] or [DoTx]. It needs no policy for the unknown, because what did not commit
+// did not happen. It is safe for concurrent use.
 type TxReceiver[Tx any] struct {
 	core
 	txs TxStore[Tx]
@@ -111,12 +111,12 @@ func isNil(v any) bool {
 	return false
 }
 
-// Policy returns the policy that the receiver was made with: an adapter refuses, where it is made, what every call
-// would be refused for.
+// Policy returns the policy that the receiver was made with. With it an adapter can refuse, when it is made, what
+// every call would be refused for.
 func (r *Receiver) Policy() Policy { return r.defaults.policy }
 
-// Options returns what the receiver was made with, with the defaults in place and without the identity secret: an
-// adapter stays within its limits, and publishes its lifetimes.
+// Options returns the options that the receiver was made with, with the defaults filled in and without the identity
+// secret. With them an adapter can stay within the receiver's limits and publish its lifetimes.
 func (r *Receiver) Options() Options { return r.options() }
 
 // Options is [Receiver.Options].
@@ -136,14 +136,14 @@ func (t *TxReceiver[Tx]) RecordID(key Key) RecordID { return t.recordID(key) }
 
 func (r *core) recordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
 
-// DownstreamKey returns what [Attempt.DownstreamKey] gives to the attempts of the key: to find an
-// operation in the other side's ledger.
+// DownstreamKey returns what [Attempt.DownstreamKey] returns in the attempts of key. With it an operation can be
+// found in the other side's ledger.
 func (r *Receiver) DownstreamKey(key Key, name string) string {
 	return downstreamKey(r.set.IdentitySecret, r.recordID(key), name)
 }
 
-// DownstreamKey returns what [Attempt.DownstreamKey] gives to the attempts of the key: to find an
-// operation in the other side's ledger.
+// DownstreamKey returns what [Attempt.DownstreamKey] returns in the attempts of key. With it an operation can be
+// found in the other side's ledger.
 func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
 	return downstreamKey(t.set.IdentitySecret, t.recordID(key), name)
 }
@@ -176,10 +176,10 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 	return op, nil
 }
 
-// Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does
-// it by itself; call it at start-up to hear there of a wrong secret, or of tables that are missing, and before the
-// first DoTx on a store that nobody has used yet. The error wraps [ErrStore], and [ErrIdentity] or [ErrSchema] where
-// that is why.
+// Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does so by
+// itself. Call Ready at start-up to learn of a wrong secret or missing tables there, and before the first DoTx on a
+// store that nobody has used yet. The error wraps [ErrStore] and, if that is the reason, [ErrIdentity] or
+// [ErrSchema].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
 // Ready is [Receiver.Ready].

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// FormatVersion is the version of what this package writes into a record. A record with a higher one
-// is refused with [ErrNewerRecord].
+// FormatVersion is the version of the records that this package writes. A record with a higher version is refused
+// with [ErrNewerRecord].
 const FormatVersion = 1
 
 // State is where a record stands in its life.
 type State uint8
 
-// The states. What a store keeps is one of these; that a claim's lease ran out is told by time alone:
-// see [Record.StateAt].
+// The states. A store keeps one of the first four; whether a claim's lease has run out depends on the time alone: see
+// [Record.StateAt].
 const (
-	// StateClaimed: an attempt runs, or its process died.
+	// StateClaimed: an attempt is running, or its process died.
 	StateClaimed State = iota + 1
 	// StateReleased: an attempt ended and nothing took hold.
 	StateReleased
@@ -26,7 +26,7 @@ const (
 	StateAbandoned
 	// StateCompleted: done; the result is saved.
 	StateCompleted
-	// StateTombstone: done; the result's retention is over. Never stored: told by time.
+	// StateTombstone: done; the result's retention is over. Never stored: it follows from the time.
 	StateTombstone
 )
 
@@ -47,14 +47,14 @@ func (s State) String() string {
 	return "none"
 }
 
-// Token is the fencing token of an attempt. It is positive and grows strictly with every claim of a
-// key, across release and purge too; hand it downstream where the other side can compare it.
+// Token is the fencing token of an attempt. It is positive and grows strictly with every claim of a key, across
+// release and purge too. Pass it to a downstream system that can compare it.
 type Token int64
 
-// Nonce is 128 random bits that an attempt chose, so that a store recognises the attempt's repeated calls.
+// Nonce is 128 random bits that an attempt chooses, so that a store recognises the attempt's repeated calls.
 type Nonce [16]byte
 
-// NewNonce returns a fresh nonce. It must be unique, not secret: it does not cost a system call.
+// NewNonce returns a new nonce. It must be unique, not secret, so it does not cost a system call.
 func NewNonce() Nonce {
 	var n Nonce
 	binary.LittleEndian.PutUint64(n[:8], rand.Uint64()) //nolint:gosec // unique, not secret: ChaCha8 seeded by the system
@@ -76,51 +76,51 @@ type Record struct {
 	Token   Token
 	Nonce   Nonce
 	Owner   string // who claimed it last: Options.Owner
-	Attempt int    // 1 for the first attempt; 0 where a release by nonce came before any claim
+	Attempt int    // 1 for the first attempt; 0 if a release by nonce came before any claim
 	// LeaseUntil is when the claim lapses, by the store's clock; zero unless the state is claimed.
 	LeaseUntil time.Time
-	// Fingerprint is of the latest attempt that gave one.
+	// Fingerprint is that of the latest attempt that gave one.
 	Fingerprint Fingerprint
 
-	// Result is what the operation left; its zero value unless the state is completed.
+	// Result is the result of the operation; the zero value unless the state is completed.
 	Result SavedResult
-	// Steps are the steps that were begun, in the order of their beginning.
+	// Steps are the steps that were begun, in the order in which they began.
 	Steps []StepRecord
 	// UnknownStep is the step whose unknown outcome made the record abandoned, if it was one.
 	UnknownStep string
-	// Previous is what the latest claim found in place of this record's attempt.
+	// Previous is what the latest claim found.
 	Previous Previous
-	// LastError is the class of the error that ended the latest attempt without completing: a word of a
-	// closed list, never the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown" and
-	// "lease_lost" tell how the work ended; "claim" is of a claim that was taken back before the work was called;
-	// "settled" of a settlement, and "settle" of one that could not be finished. It is cleared when a claim whose
-	// lease ran out is taken over.
+	// LastError is the class of the error that ended the latest attempt without completing: a word of a closed list,
+	// never the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown" and "lease_lost"
+	// say how the work ended. "claim" is set by a claim that was taken back before the work was called, "settled" by
+	// a settlement, and "settle" by a settlement that could not be finished. It is cleared when a claim whose lease
+	// ran out is taken over.
 	LastError string
 
 	Format      int
-	CreatedAt   time.Time // the insert of this record
+	CreatedAt   time.Time // when this record was inserted
 	ClaimedAt   time.Time // the latest claim
 	UpdatedAt   time.Time // the latest write
 	CompletedAt time.Time
-	// ResultUntil is when the result's retention ends, PurgeAt when the record may be removed; zero is
-	// never. Both by the store's clock.
+	// ResultUntil is when the result's retention ends, PurgeAt when the record may be removed, both by the store's
+	// clock. Zero is never.
 	ResultUntil time.Time
 	PurgeAt     time.Time
 }
 
-// Previous is what a claim found, kept with the record so that the repeated claim of a lost answer is
-// told the same.
+// Previous is what a claim found. It is kept with the record, so that a claim that is repeated because its answer was
+// lost gets the same answer.
 type Previous struct {
-	// State is zero for a new record, StateReleased, StateAbandoned for one that was taken over (a lapsed
-	// claim too), or StateClaimed for one that was taken over by force.
+	// State is zero for a new record, StateReleased, StateAbandoned for a record that was taken over (a lapsed claim
+	// too), or StateClaimed for one that was taken over by force.
 	State State
-	// Owner and ClaimedAt tell who had claimed it before, and when.
+	// Owner and ClaimedAt say who had claimed it before, and when.
 	Owner     string
 	ClaimedAt time.Time
 }
 
-// StateAt returns the state at a time of the store's clock: a claim whose lease ran out is abandoned,
-// and a completed record whose retention ended is a tombstone.
+// StateAt returns the state at a time of the store's clock: a claim whose lease has run out is abandoned, and a
+// completed record whose retention is over is a tombstone.
 func (r *Record) StateAt(now time.Time) State {
 	switch {
 	case r.State == StateClaimed && !now.Before(r.LeaseUntil):
@@ -131,8 +131,8 @@ func (r *Record) StateAt(now time.Time) State {
 	return r.State
 }
 
-// GoneAt reports whether the record may be removed, and counts as absent, at a time of the store's
-// clock. A live claim never is.
+// GoneAt reports whether, at a time of the store's clock, the record may be removed and counts as absent. A live
+// claim never does.
 func (r *Record) GoneAt(now time.Time) bool {
 	if r.PurgeAt.IsZero() || now.Before(r.PurgeAt) {
 		return false
@@ -159,7 +159,7 @@ const (
 	ResultValue ResultKind = iota + 1
 	// ResultFailure: a [PermanentError].
 	ResultFailure
-	// ResultElided: the work was done; its value could not be kept.
+	// ResultElided: the work was done, but its value could not be kept.
 	ResultElided
 )
 
@@ -176,20 +176,20 @@ func (k ResultKind) String() string {
 	return "none"
 }
 
-// SavedResult is how an operation or a step ended, as it is stored. Its slices are read only.
+// SavedResult is how an operation or a step ended, as it is stored. Its slices are read-only.
 type SavedResult struct {
 	Kind  ResultKind
 	Codec string // the name of the codec that wrote Data
 	Data  []byte
-	// Summary is a little of the result that outlives it: in an elided result and in a tombstone it is
-	// all that there is. At most [MaxSummaryLen] bytes.
+	// Summary is the part of the result that outlives it: in an elided result and in a tombstone it is all that there
+	// is. At most [MaxSummaryLen] bytes.
 	Summary []byte
 }
 
 // MaxSummaryLen is the longest summary, in bytes.
 const MaxSummaryLen = 4096
 
-// StepState says how far a step has come.
+// StepState is the state of a step.
 type StepState uint8
 
 // The states of a step.
@@ -221,14 +221,15 @@ type StepRecord struct {
 	State   StepState
 	Attempt int // the parent's attempt that wrote it last
 	Result  SavedResult
-	// BeganAt is the store's time of the first write, EndedAt of the one that ended the step: zero
+	// BeganAt is the store's time of the first write, EndedAt that of the write that ended the step; EndedAt is zero
 	// while it is open.
 	BeganAt time.Time
 	EndedAt time.Time
 }
 
-// Readable reports whether a version that knows of all that is in the record has written the step so: in a state that there is,
-// and with a result if it is done, and only then. One that is not is unknown: see [Store].Claim.
+// Readable reports whether the step could have been written by a version that knows everything in the record: its
+// state is a known one, and it has a result if it is done, and only then. A step that is not readable is unknown: see
+// [Store].Claim.
 func (s *StepRecord) Readable() bool {
 	return s.State >= StepOpen && s.State <= StepNotDone && s.Result.Kind <= ResultElided && (s.State == StepDone) == (s.Result.Kind != 0)
 }
@@ -241,7 +242,7 @@ const (
 	MaxSteps = 256
 )
 
-// Lifetime says how long a finished operation is remembered. After both, the key is new.
+// Lifetime says how long a finished operation is remembered. Once both its times are over, the key is new.
 type Lifetime struct {
 	// Retention is how long the result is kept and replayed.
 	Retention time.Duration
@@ -252,7 +253,7 @@ type Lifetime struct {
 // Total returns Retention + Remember: how long a key is protected after the last write.
 func (l Lifetime) Total() time.Duration { return l.Retention + l.Remember }
 
-// Validate reports why nothing can be kept for so long: an error that wraps [ErrInvalidArgument].
+// Validate reports why l cannot be used. The error wraps [ErrInvalidArgument].
 func (l Lifetime) Validate() error {
 	if l.Retention > maxDuration || l.Remember > maxDuration {
 		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
@@ -264,16 +265,17 @@ func (l Lifetime) Validate() error {
 	return nil
 }
 
-// ForWeb returns the lifetime for answers to people and their clients: a day, remembered for another. It is the default.
+// ForWeb returns the lifetime for answers to people and their clients: kept for a day, remembered for another. It is
+// the default.
 func ForWeb() Lifetime { return Lifetime{Retention: 24 * time.Hour, Remember: 24 * time.Hour} }
 
-// ForQueue returns the lifetime for messages: 7 days, remembered for another 7, so that a dead letter
+// ForQueue returns the lifetime for messages: kept for 7 days, remembered for another 7, so that a dead letter
 // replayed after a week is still recognised.
 func ForQueue() Lifetime {
 	return Lifetime{Retention: 7 * 24 * time.Hour, Remember: 7 * 24 * time.Hour}
 }
 
-// ForFinance returns the lifetime for money: 90 days, remembered until a year has passed.
+// ForFinance returns the lifetime for money: kept for 90 days, remembered until a year has passed.
 func ForFinance() Lifetime {
 	return Lifetime{Retention: 90 * 24 * time.Hour, Remember: 275 * 24 * time.Hour}
 }

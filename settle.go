@@ -8,52 +8,53 @@ import (
 	"time"
 )
 
-// SettleVerdict says what a settlement found out.
+// SettleVerdict is the verdict of a settlement.
 type SettleVerdict uint8
 
 // The verdicts.
 const (
 	// SettleDone: the effect happened; Value, Encoded or Failure is its result.
 	SettleDone SettleVerdict = iota + 1
-	// SettleNotDone: it did not, and will not: the key, or the step, may be tried again. Steps of the
-	// operation that are open stay in question: settle each.
+	// SettleNotDone: the effect did not happen, and will not. The key, or the step, may be tried again. Steps of the
+	// operation that are open stay unknown: settle each of them.
 	SettleNotDone
 )
 
-// Settlement ends the unknown of an operation, or of one step of it, by what somebody found out.
+// Settlement ends the unknown of an operation, or of one step of it, with what somebody found out.
 type Settlement struct {
 	// Verdict is required.
 	Verdict SettleVerdict
-	// Step names the step to settle; empty settles the operation. After the step that made it abandoned
-	// is settled, the operation is released: the next delivery goes on from there. Where another step did,
-	// or the operation is unknown by itself, it stays abandoned.
+	// Step names the step to settle; empty settles the operation. If that step is what made the operation abandoned,
+	// the operation is released, and the next delivery goes on from there. If it was another step, or the operation
+	// is unknown by itself, the operation stays abandoned.
 	Step string
-	// Token, if it is set, says which attempt the verdict is about, by the [Record.Token] that was found. Where another one has
-	// followed, nothing is settled: [ErrLeaseLost].
+	// Token, if set, says which attempt the verdict is about: the [Record.Token] that was found. If another attempt
+	// has followed, nothing is settled, and the error is [ErrLeaseLost].
 	Token Token
-	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same,
-	// as the codec named Codec (default "json") would have written it. Failure is a permanent failure
-	// instead. At most one of the three is set; with none of them the result counts as elided.
+	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same, already encoded
+	// as the codec named Codec (default "json") does it. Failure is a permanent failure instead. At most one of the
+	// three is set; if none is, the result counts as elided.
 	Value   any
 	Encoded []byte
 	Codec   string
 	Failure *PermanentError
 	// Summary is kept with the result: see WithSummary.
 	Summary []byte
-	// Force settles a live claim too. Its attempt loses the record, and what it does goes on.
+	// Force settles a live claim too. Its attempt loses the record, but goes on with what it does.
 	Force bool
 	// By names who settles, and is kept as the record's owner. Default: the receiver's owner.
 	By string
-	// Lifetime is how long the settled result is kept. Default: the receiver's; without a receiver
-	// [ForFinance], the longest of the presets. The record does not know the application's own: where that is longer, give it, or
-	// the key is new again before its time.
+	// Lifetime is how long the settled result is kept. Default: the receiver's; without a receiver [ForFinance], the
+	// longest of the presets. The record does not hold the lifetime that the application uses: if that is longer, set
+	// it here, or the key is new again too early.
 	Lifetime Lifetime
 }
 
-// Settle settles an operation whose outcome is unknown: abandoned, or with a lapsed lease. It is an
-// attempt of its own, so whatever the old attempt still does is fenced off. Errors: [ErrNotFound],
-// [ErrNotUnknown] (it is completed, released, or that step is not open), [ErrInProgress] (it is live: see
-// Force), [ErrLeaseLost] (somebody else was faster: see Token too), [ErrInvalidArgument], [ErrStore].
+// Settle settles an operation whose outcome is unknown: one that is abandoned, or whose lease has run out. It is an
+// attempt of its own, so whatever the old attempt still writes is refused. Errors: [ErrNotFound]; [ErrNotUnknown]
+// (the operation is completed or released, or the step is not open); [ErrInProgress] (the operation is live: see
+// Force); [ErrLeaseLost] (somebody else was faster: see also Token); [ErrInTransaction]; [ErrInvalidArgument];
+// [ErrStore].
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {
@@ -124,8 +125,8 @@ func (s *Settlement) outcome(err error) Outcome {
 // settleLease is how long a settlement holds its record.
 const settleLease = 30 * time.Second
 
-// Settle is [Receiver.Settle] for whoever has the store and the record's ID, and not the receiver or the
-// key: an operator's tool. Settlement.Value is not used.
+// Settle is [Receiver.Settle] for a caller that has the store and the record's ID but not the receiver or the key,
+// such as an operator's tool. Settlement.Value is refused with [ErrInvalidArgument]: use Encoded.
 func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	op := &operation{id: id}
 	if isNil(store) {

@@ -5,11 +5,11 @@ import (
 	"log/slog"
 )
 
-// LogObserver returns an observer that writes one line per operation, step and settlement: with the
-// key's hash and the scope, never the ID. The outcome not_recorded is at level Error. What a person may have to look at
-// is at Warn: unknown, lease_lost, store_failed, mismatch, invalid; and whatever the outcome, a result that was elided,
-// a lease that was lost, renewals that failed, steps that were not asked for again, and another Alg. All else is at
-// Debug. A nil logger is slog.Default().
+// LogObserver returns an observer that writes one line per operation, step and settlement, with the key's hash and
+// the scope, never the ID. The outcome not_recorded is logged at level Error. What a person may have to look at is
+// logged at Warn: the outcomes unknown, lease_lost, store_failed, mismatch and invalid; and, whatever the outcome, a
+// result that was elided, a lease that was lost, renewals that failed, recorded steps that were not asked for again,
+// and another Alg. Everything else is logged at Debug. A nil logger is slog.Default().
 func LogObserver(l *slog.Logger) Observer {
 	if l == nil {
 		l = slog.Default()

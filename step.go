@@ -7,22 +7,27 @@ import (
 	"time"
 )
 
-// Step executes one effect of an operation, once over all attempts of the operation: a step that an
-// earlier attempt finished is answered from its saved result. name identifies it; order is free, and
-// steps may run concurrently.
+// Step executes one effect of an operation once, over all attempts of the operation: a step that an earlier attempt
+// finished is answered from its saved result. name identifies the step. Steps may come in any order and run
+// concurrently.
 //
-// The step is recorded as begun before fn is called, and as ended after. A step that an earlier attempt
-// began and did not end is unknown: the step's policy (WithPolicy, else the operation's) says what is
-// done. Where it refuses, Step returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming
-// the step, until that step is settled.
+// The step is recorded as begun before fn is called, and as ended after it. If an earlier attempt began the step and
+// did not end it, it is unknown, and the step's policy decides (WithPolicy; by default the operation's). If the
+// policy refuses, Step returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming the step, until the
+// step is settled.
 //
-// fn's errors are read as Do reads those of the work. They come back wrapped; NotDone speaks of the
-// step alone and does not mark the operation as not done. [ErrNotRecorded] comes with the value: the effect
-// happened; an error of fn's that could not be recorded comes with [ErrStore].
-// [ErrStepRepeated]: the name was used before in this attempt. [ErrLeaseLost], [ErrAttemptEnded]: stop.
-// The context's cause: ctx was over, and nothing was begun; what must be done all the same takes [Attempt.Detached].
-// Options: WithPolicy, WithReconcile, WithCodec. Inside of an operation under Reconcile a step needs a
-// question of its own, or a policy.
+// fn's errors are read as [Do] reads those of the work, and come back wrapped. NotDone counts for the step only, and
+// does not mark the operation as not done. Other errors:
+//
+//   - [ErrNotRecorded] comes with the value: the effect happened, but could not be recorded. An error of fn that
+//     could not be recorded comes with [ErrStore].
+//   - [ErrStepRepeated]: the name was used before in this attempt.
+//   - [ErrLeaseLost], [ErrAttemptEnded]: stop.
+//   - The context's cause: ctx had ended, and nothing was begun. For what must be done even so, use
+//     [Attempt.Detached].
+//
+// Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs a WithReconcile of
+// its own, or another policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
 	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, OpStep)
 	var zero T

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// StepTx executes one step of a guarded operation in a transaction of the database that also holds the
-// operation's record: the step's writes, its result and the check that the attempt still holds the
-// operation are one commit. So such a step is never unknown: what did not commit did not happen. It is
-// how a charge in the database and an e-mail outside of it live in one operation.
+// StepTx executes one step of a guarded operation in a transaction of the database that also holds the operation's
+// record. The step's writes, its result, and the check that the attempt still holds the operation are one commit. So
+// such a step is never unknown: what did not commit did not happen. This is how one operation can hold a charge in
+// the database and an e-mail outside it.
 //
-// The transaction is run again after a deadlock, a serialization failure or a busy database, as in
-// [Transact]. [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has
-// the operation; the transaction was rolled back. Errors of fn roll back, and are as in [Step]. Option: WithCodec.
+// The transaction is run again after a deadlock, a serialization failure or a busy database, as in [Transact].
+// [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the
+// transaction was rolled back. Errors of fn roll back, and are otherwise as in [Step]. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
 	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)

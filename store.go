@@ -5,71 +5,71 @@ import (
 	"time"
 )
 
-// Store keeps records. Its methods are the whole of what an attempt writes, and they must be right:
-// the obligations below are proven by the suite in store/storetest, which every store passes.
+// Store keeps records. Its methods are all that an attempt writes, and they must be right: the suite in
+// store/storetest, which every store passes, proves the obligations below.
 //
 // For all methods:
 //   - Each is one atomic operation in the store; never check, then act.
-//   - Time is the store's clock. No method takes a time of the caller's.
-//   - Every call may come again, because its answer was lost, or late, because a packet was delayed.
-//     Token and nonce tell the store which attempt speaks.
-//   - A record that is gone by time ([Record.GoneAt]) is absent to claims and readers. Its own attempt
-//     may still write to it, as long as it was not removed.
+//   - Time is the store's clock. No method takes a time from the caller.
+//   - Every call may come again, because its answer was lost, or late, because a packet was delayed. Token and nonce
+//     tell the store which attempt it comes from.
+//   - A record that is gone by time ([Record.GoneAt]) is absent to claims and readers. Its own attempt may still
+//     write to it, as long as it has not been removed.
 //   - A nil error means that the write is as durable as the store promises.
-//   - An error that is not one of the named refusals is a failure of the store; what was asked may or
-//     may not have been done. It wraps [ErrSchema], [ErrNewerRecord], [ErrCorruptRecord], [ErrStoreFull]
-//     or [ErrTooLarge] where that is the reason. No error holds a key or a value.
-//   - Slices in results belong to the store and are read only, for both sides; slices in requests
-//     may be kept by the store and are not changed by the caller afterwards.
+//   - An error that is not one of the named refusals is a failure of the store; what was asked for may or may not
+//     have been done. It wraps [ErrSchema], [ErrNewerRecord], [ErrCorruptRecord], [ErrStoreFull] or [ErrTooLarge] if
+//     that is the reason. No error holds a key or a value.
+//   - Slices in results belong to the store and are read-only for both sides. Slices in requests may be kept by the
+//     store, and the caller does not change them afterwards.
 //   - Methods are called concurrently, and return promptly when the context ends.
 type Store interface {
-	// Claim begins an attempt, or says why not. What it decides is [Decide], natively or by calling it.
-	// A repeated claim, found by its own nonce, renews the lease and is answered as the first one was,
-	// Record.Previous included.
-	// It refuses with [ErrAttemptEnded] a nonce that has already ended its attempt. All other answers
-	// are a [Decision], with the record as it stands after the call. A step that can not be read is answered by its name, in no
-	// state that there is, as Get and List do: it is unknown.
+	// Claim begins an attempt, or says why not. It decides as [Decide] does, natively or by calling it. A repeated
+	// claim, recognised by its own nonce, renews the lease and is answered as the first one was, including
+	// Record.Previous. A nonce that has already ended its attempt is refused with [ErrAttemptEnded]. All other
+	// answers are a [Decision], with the record as it is after the call. A step that cannot be read is returned with
+	// its name and a state that does not exist, as in Get and List: it is unknown.
 	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
-	// Complete saves the result of the attempt with that token and nonce. It refuses with [ErrLeaseLost]
-	// unless that attempt still holds the record, lapsed or not. A repeated completion succeeds.
+	// Complete saves the result of the attempt with that token and nonce. It refuses with [ErrLeaseLost] unless that
+	// attempt still holds the record, lapsed or not. A repeated completion succeeds.
 	Complete(ctx context.Context, req CompleteRequest) (CompleteResult, error)
-	// Release ends the attempt without a result. A repeated release succeeds, and so does one whose
-	// attempt was followed by another claim: then nothing is written, and Superseded is set. Release by
-	// nonce (no token) ends the claim with that nonce, and where there is no record it leaves a released
-	// one, so that the claim is refused when its packet arrives late; a released record takes on the nonce for
-	// the same end. A claim that took a record over
-	// and is released by nonce leaves it abandoned again, whatever State says: nobody has settled it.
+	// Release ends the attempt without a result. A repeated release succeeds, and so does one whose attempt was
+	// followed by another claim: then nothing is written, and Superseded is set.
+	//
+	// Release by nonce (no token) ends the claim with that nonce. If there is no record, it leaves a released one, so
+	// that the claim is refused if its packet arrives late; a record that is released already takes on the nonce for
+	// the same purpose. A claim that took a record over and is released by nonce leaves it abandoned again, whatever
+	// State says: nobody has settled it.
 	Release(ctx context.Context, req ReleaseRequest) (ReleaseResult, error)
-	// Renew extends the lease to now + Lease. It refuses with [ErrLeaseLost] unless the attempt with
-	// that token and nonce still holds the record, lapsed or not.
+	// Renew extends the lease to now + Lease. It refuses with [ErrLeaseLost] unless the attempt with that token and
+	// nonce still holds the record, lapsed or not.
 	Renew(ctx context.Context, req RenewRequest) (RenewResult, error)
-	// SaveStep writes one step of the attempt with that token and nonce, and renews the lease in the
-	// same write. It refuses with [ErrLeaseLost] like Renew. A repeated write succeeds. A write that
-	// comes late undoes nothing: a step that is done stays as it is, and one that ended in an attempt
-	// does not open again in the same attempt. One that can not be read is written over. A step beyond [MaxSteps] is refused with [ErrTooLarge].
+	// SaveStep writes one step of the attempt with that token and nonce, and renews the lease in the same write. It
+	// refuses with [ErrLeaseLost] like Renew. A repeated write succeeds. A late write undoes nothing: a step that is
+	// done stays as it is, and one that ended in an attempt does not open again in the same attempt. A step that
+	// cannot be read is overwritten. A step beyond [MaxSteps] is refused with [ErrTooLarge].
 	SaveStep(ctx context.Context, req SaveStepRequest) (SaveStepResult, error)
-	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found. One of a
-	// newer Format is answered as it stands, or refused with [ErrNewerRecord]: the engine refuses it in either case.
+	// Get reads a record with its steps, as it is stored. A record that is gone by time is not found. A record of a
+	// newer Format is returned as it is, or refused with [ErrNewerRecord]: the engine refuses it in either case.
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
-	// Purge removes up to Limit results whose retention is over and records that are gone by time
-	// ([Record.GoneAt]), and nothing else; the removing write repeats the predicate. It holds up claims
-	// no longer than one batch takes.
+	// Purge removes up to Limit results whose retention is over and records that are gone by time ([Record.GoneAt]),
+	// and nothing else; the removing write repeats the predicate. It holds up claims for no longer than one batch
+	// takes.
 	Purge(ctx context.Context, req PurgeRequest) (PurgeResult, error)
 }
 
 // TakeOver says which claims of others a claim may end.
 type TakeOver uint8
 
-// The ways of taking over.
+// How far a claim may take over.
 const (
 	// TakeNone leaves an abandoned record untouched.
 	TakeNone TakeOver = iota
-	// TakeAbandoned takes an abandoned record over, unless a step of it is unknown.
+	// TakeAbandoned takes over an abandoned record, unless a step of it is unknown.
 	TakeAbandoned
-	// TakeToSettle takes an abandoned record over, with an unknown step too. It never claims a
-	// released record and never inserts one.
+	// TakeToSettle takes over an abandoned record, even with an unknown step. It never claims a released record and
+	// never inserts one.
 	TakeToSettle
-	// TakeForced is TakeToSettle that takes a live claim over as well.
+	// TakeForced is TakeToSettle that takes over a live claim as well.
 	TakeForced
 )
 
@@ -80,17 +80,17 @@ type ClaimRequest struct {
 	Name  string // the raw ID
 	Nonce Nonce
 	Owner string
-	// Lease is how long the claim holds. Zero in a transaction, which needs none.
+	// Lease is how long the claim holds. It is zero in a transaction, which needs none.
 	Lease time.Duration
 	// Take says which claims of others it may end; the zero value is none.
 	Take TakeOver
-	// Fingerprint is compared with the record's, and kept in it; its zero value is not compared.
+	// Fingerprint is compared with the record's, and kept in it. The zero value is not compared.
 	Fingerprint Fingerprint
-	// Lifetime is for the claimed record where ExpireUnsettled is set: it may be removed a Lifetime
-	// after its last write. Where it is not set, an unsettled record stays until it is settled.
+	// Lifetime counts for the claimed record if ExpireUnsettled is set: the record may be removed a Lifetime after
+	// its last write. Otherwise an unsettled record stays until it is settled.
 	Lifetime Lifetime
-	// ExpireUnsettled lets a record that nobody settles end with its lifetime: set where the policy is
-	// to run the work again.
+	// ExpireUnsettled lets a record that nobody settles end with its lifetime. It is set if the policy is to run the
+	// work again.
 	ExpireUnsettled bool
 }
 
@@ -101,7 +101,7 @@ type Decision uint8
 const (
 	// DecideClaimed: the attempt holds the record.
 	DecideClaimed Decision = iota + 1
-	// DecideReplay: completed; the result is in the record.
+	// DecideReplay: completed; the record has the result.
 	DecideReplay
 	// DecideExpired: completed; the retention of the result is over.
 	DecideExpired
@@ -111,13 +111,13 @@ const (
 	DecideAbandoned
 	// DecideMismatch: the record has another fingerprint.
 	DecideMismatch
-	// DecideEnded: the nonce has ended its attempt. A store answers it with [ErrAttemptEnded].
+	// DecideEnded: the nonce has ended its attempt. A store returns [ErrAttemptEnded] for it.
 	DecideEnded
 	// DecideAbsent: a claim to settle found no record.
 	DecideAbsent
 	// DecideReleased: a claim to settle found a released record.
 	DecideReleased
-	// DecideNewer: the record is of a newer format. A store answers it with [ErrNewerRecord].
+	// DecideNewer: the record is of a newer format. A store returns [ErrNewerRecord] for it.
 	DecideNewer
 
 	decisionEnd
@@ -140,12 +140,12 @@ func (d Decision) String() string {
 // ClaimResult is the answer to a claim.
 type ClaimResult struct {
 	Decision Decision
-	// Record is as it stands after the call, with its steps where the decision is DecideClaimed or
-	// DecideAbandoned. It is the zero Record where the decision is DecideAbsent, and may be where it is
-	// DecideInProgress and the holder is a transaction that has not committed.
+	// Record is the record after the call, with its steps if the decision is DecideClaimed or DecideAbandoned. It is
+	// the zero Record if the decision is DecideAbsent, and may be if it is DecideInProgress and the holder is a
+	// transaction that has not committed.
 	Record Record
-	// Now is the store's time of the decision; where that is DecideReplay it may be any time of the store's at which the
-	// result stood so.
+	// Now is the store's time of the decision. For DecideReplay it may be any of the store's times at which that was
+	// the result.
 	Now time.Time
 }
 
@@ -175,11 +175,11 @@ type ReleaseRequest struct {
 	State State
 	// ErrorClass goes to Record.LastError.
 	ErrorClass string
-	// Step goes to Record.UnknownStep: the step that must be settled before the record can be taken over. Empty
-	// where it is the operation itself.
+	// Step goes to Record.UnknownStep: the step that must be settled before the record can be taken over. It is empty
+	// if it is the operation itself.
 	Step string
-	// Lifetime runs from the store's time of the release. It does not count for an abandoned record
-	// unless ExpireUnsettled is set.
+	// Lifetime runs from the store's time of the release. It does not count for an abandoned record unless
+	// ExpireUnsettled is set.
 	Lifetime Lifetime
 	// ExpireUnsettled is as in ClaimRequest.
 	ExpireUnsettled bool
@@ -197,36 +197,35 @@ type RenewRequest struct {
 	Token Token
 	Nonce Nonce
 	Lease time.Duration
-	// Lifetime moves the record's removal with the renewal, where the claim set ExpireUnsettled.
+	// Lifetime moves the record's removal with the renewal, if the claim set ExpireUnsettled.
 	Lifetime Lifetime
 }
 
 // RenewResult is the answer to a renewal.
 type RenewResult struct{}
 
-// SaveStepRequest writes a step: by name, over what stands there.
+// SaveStepRequest writes a step, by name, over what is there.
 type SaveStepRequest struct {
 	ID    RecordID
 	Token Token
 	Nonce Nonce
-	// Step is written but for its times, which are the store's.
+	// Step is written except for its times, which are the store's.
 	Step StepRecord
-	// Lease is as in RenewRequest; with zero nothing is renewed.
+	// Lease is as in RenewRequest; zero renews nothing.
 	Lease time.Duration
 	// Lifetime is as in RenewRequest, and counts only with a Lease.
 	Lifetime Lifetime
 }
 
-// SaveStepResult is the answer to a step's write.
+// SaveStepResult is the answer to the write of a step.
 type SaveStepResult struct{}
 
 // GetRequest reads a record.
 type GetRequest struct {
 	ID RecordID
-	// Brief asks for no more than the answer to a duplicate needs. The record may then lack its scope,
-	// name, owner, steps, what came before, and all times but LeaseUntil, ResultUntil and PurgeAt; and
-	// where there is none, the result may lack the time. Of a completed record Now may be any time of the store's at
-	// which it stood so.
+	// Brief asks for no more than the answer to a duplicate needs. The record may then lack its scope, name, owner,
+	// steps, Previous, and all times but LeaseUntil, ResultUntil and PurgeAt; and if there is none, the result may
+	// lack the time. For a completed record Now may be any of the store's times at which the record was so.
 	Brief bool
 }
 
@@ -237,7 +236,7 @@ type GetResult struct {
 	Now    time.Time
 }
 
-// PurgeRequest removes what time has let go.
+// PurgeRequest removes what is no longer kept.
 type PurgeRequest struct {
 	// Limit bounds how many records one call may change or remove; 0 is the store's own bound.
 	Limit int
@@ -250,25 +249,25 @@ type PurgeResult struct {
 	More    bool // the limit was reached: call again
 }
 
-// Recaller is an optional power of a [Store] whose look-ups cost next to nothing: to answer a duplicate
-// of a finished operation without the making of a claim. It is asked before every claim.
+// Recaller is an optional power of a [Store] whose lookups cost next to nothing: it answers a duplicate of a
+// finished operation without a claim. It is asked before every claim.
 type Recaller interface {
-	// Recall returns the result of a completed record whose retention runs, and false in every other
-	// case, in which the claim will tell. It never blocks.
+	// Recall returns the result of a completed record whose retention is not over, and false in every other case:
+	// then the claim decides. It never blocks.
 	Recall(id RecordID) (Recalled, bool)
 }
 
-// Recalled is a saved result with what must be compared before it is replayed.
+// Recalled is a saved result, with what must be compared before it is replayed.
 type Recalled struct {
 	Fingerprint Fingerprint
 	Result      SavedResult
 }
 
-// ChangeWaiter is an optional power of a [Store]: to send word when an attempt has ended, so that a duplicate which waits
-// for it, in another process, need not ask again and again.
+// ChangeWaiter is an optional power of a [Store]: it notifies when an attempt has ended, so that a duplicate that
+// waits for it in another process need not ask again and again.
 type ChangeWaiter interface {
-	// Watch asks for word of the end of the attempt that runs now. An error says that there will be none. The context
-	// bounds the call, and not what it has asked for.
+	// Watch asks to be notified of the end of the attempt that is running now. An error says that there will be no
+	// notification. ctx bounds the call, not the watch.
 	Watch(ctx context.Context, req WatchRequest) (WatchResult, error)
 }
 
@@ -277,31 +276,33 @@ type WatchRequest struct {
 	ID RecordID
 }
 
-// WatchResult is how word comes.
+// WatchResult is a watch.
 type WatchResult struct {
-	// Ended is closed when the attempt has been completed or released, durably; at once if none ran. A lease that ran
-	// out closes nothing, and word can be lost: whoever waits asks the store now and then all the same.
+	// Ended is closed when the attempt has been completed or released, durably; at once if none was running. A lease
+	// that runs out closes nothing, and a notification can be lost: whoever waits must still ask the store now and
+	// then.
 	Ended <-chan struct{}
 	// Stop ends the watch. It must be called, does not block, and may be called again.
 	Stop func()
 }
 
-// Lister is an optional power of a [Store]: to look through its records. Discovered by type assertion.
+// Lister is an optional power of a [Store], found by type assertion: it looks through the records.
 type Lister interface {
-	// List returns records in the order of their IDs, without results, and with their steps if asked. A record, or a step, that
-	// can not be read is listed by what can: it must be found to be dealt with.
+	// List returns records in the order of their IDs, without results, and with their steps if asked for. A record or
+	// step that cannot be read is listed with what can be read of it: it must be found to be dealt with.
 	List(ctx context.Context, req ListRequest) (ListResult, error)
 }
 
 // ListRequest selects records.
 type ListRequest struct {
-	// Scope, if set, selects it and all inside of it.
+	// Scope, if set, selects it and everything inside it.
 	Scope Scope
-	// States, if set, selects by [Record.StateAt] at the store's time. A record whose state can not be read is in all of them.
+	// States, if set, selects by [Record.StateAt] at the store's time. A record whose state cannot be read matches
+	// all.
 	States []State
-	// After is the last ID of the page before.
+	// After is the last ID of the previous page.
 	After RecordID
-	// Limit bounds the page; 0 is 100.
+	// Limit is the largest number of records of the page; 0 is 100.
 	Limit int
 	// Steps asks for the records' steps too.
 	Steps bool
@@ -315,11 +316,11 @@ type ListResult struct {
 	Now  time.Time
 }
 
-// ScopeDeleter is an optional power of a [Store]: to forget a tenant.
+// ScopeDeleter is an optional power of a [Store]: it forgets a tenant.
 type ScopeDeleter interface {
-	// DeleteScope removes up to Limit records of the scope and all inside of it, live claims and records of a
-	// newer Format excepted; whatever was protected by them is new afterwards. A Limit of 0 is the store's own bound. A request without a
-	// valid scope is refused with [ErrInvalidKey]: none would be everybody's.
+	// DeleteScope removes up to Limit records of the scope and everything inside it, except live claims and records
+	// of a newer Format; the keys that the removed records protected are new afterwards. A Limit of 0 is the store's
+	// own bound. A request without a valid scope is refused with [ErrInvalidKey]: no scope would be everybody's.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
 }
 
@@ -329,44 +330,45 @@ type DeleteScopeRequest struct {
 	Limit int
 }
 
-// DeleteScopeResult counts.
+// DeleteScopeResult counts what was removed.
 type DeleteScopeResult struct {
 	Records int
 	More    bool
 }
 
-// HealthChecker is an optional power of a [Store]: to count what needs attention.
+// HealthChecker is an optional power of a [Store]: it counts what needs attention.
 type HealthChecker interface {
-	// Health counts all records, at one time of the store's. It may have to look at each: it is for a
-	// monitor's minutes, not for every request.
+	// Health counts all records, at one time of the store's. It may have to read every one: call it every few minutes
+	// from a monitor, not for every request.
 	Health(ctx context.Context) (Health, error)
 }
 
-// Health is a count of records by [Record.StateAt], and the store's time of it.
+// Health counts records by [Record.StateAt], at a time of the store's.
 type Health struct {
 	Claimed   int64 // live claims
-	Abandoned int64 // unknown: lapsed claims included
+	Abandoned int64 // unknown; includes lapsed claims
 	Released  int64
-	Completed int64 // with tombstones
-	// Unreadable are those whose state this version can not tell: they are damaged, or of a newer Format. [Lister] lists them.
+	Completed int64 // includes tombstones
+	// Unreadable are those whose state this version cannot tell: they are damaged, or of a newer Format. [Lister]
+	// lists them.
 	Unreadable int64
-	// OldestAbandoned is when the longest abandoned record was last written; zero if there is none.
+	// OldestAbandoned is when the record that has been abandoned longest was last written; zero if there is none.
 	OldestAbandoned time.Time
 	Now             time.Time
-	// Notes are sentences on the durability of this store as it is set up, for operators.
+	// Notes are sentences for operators on the durability of this store as it is set up.
 	Notes []string
 }
 
-// IdentityKeeper is an optional power of a [Store]: to bind itself to one identity secret.
+// IdentityKeeper is an optional power of a [Store]: it binds the store to one identity secret.
 type IdentityKeeper interface {
-	// KeepIdentity saves check if the store has none yet, and refuses with [ErrIdentity] if it has
-	// another. The check value says nothing about the secret; the zero value stands for "no secret".
+	// KeepIdentity saves check if the store has none yet, and refuses with [ErrIdentity] if it has another one. The
+	// check value does not reveal the secret; the zero value stands for "no secret".
 	KeepIdentity(ctx context.Context, check [32]byte) error
 }
 
-// IdentityReader is an optional power of an [IdentityKeeper]: to tell what it has saved, without a write
-// and without waiting for one.
+// IdentityReader is an optional power of an [IdentityKeeper]: it reports what has been saved, without a write and
+// without waiting for one.
 type IdentityReader interface {
-	// ReadIdentity returns the check value that KeepIdentity has saved; bound is false where there is none.
+	// ReadIdentity returns the check value that KeepIdentity has saved; bound is false if there is none.
 	ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error)
 }

@@ -24,46 +24,46 @@ func parseName[E interface {
 	return fmt.Errorf("%w: %q is no %T", ErrInvalidArgument, text, first)
 }
 
-// MarshalText writes the name that String returns.
+// MarshalText returns the name that String returns.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
 func (o *Outcome) UnmarshalText(text []byte) error { return parseName(o, text, Executed, outcomeEnd-1) }
 
-// MarshalText writes the name that String returns.
+// MarshalText returns the name that String returns.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
 func (s *State) UnmarshalText(text []byte) error {
 	return parseName(s, text, StateClaimed, StateTombstone)
 }
 
-// MarshalText writes the name that String returns.
+// MarshalText returns the name that String returns.
 func (k ResultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
 func (k *ResultKind) UnmarshalText(text []byte) error {
 	return parseName(k, text, ResultValue, ResultElided)
 }
 
-// MarshalText writes the name that String returns.
+// MarshalText returns the name that String returns.
 func (s StepState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
 func (s *StepState) UnmarshalText(text []byte) error {
 	return parseName(s, text, StepOpen, StepNotDone)
 }
 
-// MarshalText writes the name that String returns.
+// MarshalText returns the name that String returns.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
 func (p *Policy) UnmarshalText(text []byte) error { return parseName(p, text, Reexecute, Reconcile) }
 
-// MarshalText writes the hexadecimal form.
+// MarshalText returns the hexadecimal form.
 func (id RecordID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidKey].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidKey].
 func (id *RecordID) UnmarshalText(text []byte) error {
 	parsed, err := ParseRecordID(string(text))
 	if err == nil {
@@ -72,10 +72,10 @@ func (id *RecordID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalText writes the hexadecimal form.
+// MarshalText returns the hexadecimal form.
 func (n Nonce) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
 func (n *Nonce) UnmarshalText(text []byte) error {
 	var parsed Nonce
 	if size, err := hex.Decode(parsed[:], text[:min(len(text), 2*len(parsed))]); err != nil || size != len(parsed) || len(text) != 2*len(parsed) {

@@ -6,22 +6,22 @@ import (
 	"fmt"
 )
 
-// Transact executes an operation once, in a transaction that everonce begins and commits: the work's
-// writes through tx, and the record of them, commit together or not at all (transactional mode). So an
-// operation that did not commit did not happen, and there is no unknown.
+// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
+// tx and the record of them commit together or not at all (transactional mode). So an operation that did not commit
+// did not happen, and there is no unknown.
 //
-// After a deadlock, a serialization failure or a busy database the whole transaction is run again, the
-// work too, up to Options.TxRetries: the work may run more than once, with effect once, and must have no
-// effects outside of tx. The answers are as for [Do], but for these:
+// After a deadlock, a serialization failure or a busy database the whole transaction is run again, including the
+// work, up to Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no
+// effects outside tx. Transact returns what [Do] does, except for these:
 //
-//   - Any error of the work, [NotDone] or not, rolls back: Failed, and no record remains.
-//   - A permanent failure rolls back, and is then saved by a transaction of its own.
+//   - Any error of the work that is not permanent, [NotDone] or not, rolls back: Failed, and no record remains.
+//   - A permanent failure rolls back, and is then saved by a transaction of its own: Rejected.
 //   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
-//   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to
-//     find out. Call again with the same key: that finds out.
+//   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
+//     again with the same key to find out.
 //
-// The transaction does not end with ctx; only the work sees its end. Options: a Fingerprint, Wait,
-// WithLifetime, WithSummary, WithCodec, Optimistic.
+// The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, Wait, WithLifetime,
+// WithSummary, WithCodec, Optimistic.
 func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
