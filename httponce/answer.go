@@ -10,16 +10,16 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Answer is what a handler answered, as it is saved. A reconciler that knows what became of a request makes
-// one: see [Route.Reconcile].
+// Answer is the answer of a handler, as it is saved. A reconciler that knows what became of a request returns one:
+// see [Route.Reconcile].
 type Answer struct {
 	Status int         // 0 is 200
 	Header http.Header // a Content-Length that is not the body's is left out
 	Body   []byte
 	// Trailer is sent after the body.
 	Trailer http.Header
-	// Elided: the body was too large to be kept, or had been sent before the record was. Status and headers
-	// are as they were sent.
+	// Elided says that the body was too large to be kept, or had been sent before the record was written. Status and
+	// headers are as they were sent.
 	Elided bool
 
 	// saved stands for Header, Body and Trailer where it is set: the answer as it was recorded, or is to be.

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON writes an answer in the form of the status handler's document, which is also what an operator gives to
-// "everonce keys settle --result". A body that is not kept with the answer itself is an error.
+// MarshalJSON returns the answer in the form of the status handler's document, which is also what an operator passes
+// to "everonce keys settle --result". If the body is not kept with the answer itself, it returns an error.
 func (a Answer) MarshalJSON() ([]byte, error) {
 	a.mend()
 	if !a.hasStatus() {
@@ -39,10 +39,9 @@ func (a Answer) MarshalJSON() ([]byte, error) {
 	return json.Marshal(doc)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, so that a verdict given in JSON can be replayed. Every member may be left
-// out, and the status is 200 then; a member that is none, a status that can not be sent, and two bodies are errors: a
-// misspelled member must not become an empty answer that is kept for good. Content-Length is the body's, whatever is
-// said.
+// UnmarshalJSON reads what MarshalJSON writes, so that a verdict given in JSON can be replayed. Every member may be
+// left out; without a status it is 200. An unknown member, a status that cannot be sent, and two bodies are errors: a
+// misspelled member must not become an empty answer that is kept for good. Content-Length is always that of the body.
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	var doc statusAnswer
 	dec := json.NewDecoder(bytes.NewReader(data))

@@ -9,13 +9,14 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Settlement returns the verdict that a request, whose outcome nobody knows, was done and answered so: for
-// [everonce.Settle] and [everonce.Receiver.Settle]. Lifetime, By and Force are for the caller to set. Repetitions get the
-// answer as if a handler had given it: 400 and above is a permanent failure, headers that are never saved are left
-// out ([HeaderPolicy]), and status and headers outlive the body. With Elided there is no body, and their marker says so.
+// Settlement returns the verdict, for [everonce.Settle] and [everonce.Receiver.Settle], that a request whose outcome
+// is unknown was done and answered with a. The caller sets Lifetime, By and Force. Duplicates get the answer as if a
+// handler had given it: 400 and above is a permanent failure, headers that are never saved are left out
+// ([HeaderPolicy]), and status and headers are kept longer than the body. With Elided there is no body, and their
+// marker says so.
 //
-// The error wraps [everonce.ErrInvalidArgument] where the answer could not be sent or kept: a status that is not
-// 200 to 599, a body beside a status that has none, or of more than 256 KiB, a header field that is none. A Content-Length that
+// The error wraps [everonce.ErrInvalidArgument] if the answer could not be sent or kept: a status that is not 200 to
+// 599, a body with a status that has none or of more than 256 KiB, or an invalid header field. A Content-Length that
 // is not the body's is left out.
 func (a Answer) Settlement() (everonce.Settlement, error) {
 	s := everonce.Settlement{Verdict: everonce.SettleDone}

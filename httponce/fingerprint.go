@@ -12,28 +12,31 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Fingerprint says which parts of a request must be equal when its key is used again: by default method, host,
+// Fingerprint says which parts of a request must be the same when its key is used again: by default method, host,
 // path, query and body, the body byte for byte. A reuse that differs is answered 422.
 //
-// Spellings of a path that a server might route alike are equal, as they are in the name of a route. Path and query count as the handler
-// has them, and as the client sent them. Letter case of the host does not count.
+// Spellings of a path that a server might route alike count as equal, as they do in the name of a route. Path and
+// query count both as the handler gets them and as the client sent them. Letter case of the host does not count.
 type Fingerprint struct {
-	// Headers are added, like Content-Type: that one is absent, empty or there twice are three things.
+	// Headers are compared too, for example Content-Type. A header that is absent, one that is empty, and one that is
+	// there twice are three different things.
 	Headers []string
-	// IgnoreHost leaves the host out: for a service that its clients reach under several names.
+	// IgnoreHost leaves the host out, for a service that its clients reach under several names.
 	IgnoreHost bool
 
-	// JSON compares bodies of the media types application/json and …+json by what they say: white space, the order of
-	// an object's fields and the spelling of strings do not count. A number is its digits: neither 9007199254740993 and
-	// 9007199254740992 nor 1.0 and 1 are equal. What is not valid JSON, has a field twice, is nested deeper than 128
-	// levels, or says that it is anything else is compared byte for byte. A route that compares JSON takes bodies of up to 1 MiB by default.
+	// JSON compares bodies of the media types application/json and …+json by their meaning: white space, the order of
+	// an object's fields and the spelling of strings do not count. A number is its digits: neither 9007199254740993
+	// and 9007199254740992 nor 1.0 and 1 are equal. A body is compared byte for byte if it is not valid JSON, has a
+	// field twice, is nested deeper than 128 levels, or has another type. A route that compares JSON takes bodies of
+	// up to 1 MiB by default.
 	JSON bool
-	// JSONOnly, if set, compares these fields of such a body and no others: JSON pointers (RFC 6901) like "/order/id".
-	// A field that is not there differs from every value, null included. Where none of them is there the whole
-	// body counts. It implies JSON.
+	// JSONOnly, if set, compares these fields of such a body and no others. They are JSON pointers (RFC 6901), for
+	// example "/order/id". A missing field differs from every value, including null. If none of the fields is there,
+	// the whole body counts. JSONOnly implies JSON.
 	JSONOnly []string
-	// JSONExcept leaves these fields out: JSON pointers like "/sentAt". One that is not there changes nothing. An
-	// element of an array that is left out does not shift the indices of others. It implies JSON, and excludes JSONOnly.
+	// JSONExcept leaves these fields out. They are JSON pointers, for example "/sentAt". A missing field changes
+	// nothing. An array element that is left out does not shift the indices of the others. JSONExcept implies JSON
+	// and excludes JSONOnly.
 	JSONExcept []string
 }
 

@@ -10,37 +10,36 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// HandleTx returns a handler whose effects in the database and whose saved answer commit together
-// (transactional mode): exactly once, as long as the database keeps what it committed. The answer is sent
-// after the commit.
+// HandleTx returns a handler whose effects in the database and whose saved answer commit together (transactional
+// mode): exactly once, as long as the database keeps what it committed. The answer is sent after the commit.
 //
-// handle writes to the database through tx only. It may be called several times for one request, when the database
-// made the transaction start again: each time with a ResponseWriter and a body of its own, in a new transaction. What it
-// comes to:
+// handle writes to the database through tx only. It may be called several times for one request, if the database
+// makes the transaction start again: each time with a ResponseWriter and a body of its own, in a new transaction. If
+// handle
 //
-//   - It returns nil, with a status below 400: effects and answer are committed.
-//   - It returns nil, with 400 or above: its effects are rolled back. The answer is sent, and saved where
-//     [Route.Save] says saved; else the key may be used again. [NotDone] makes any status such an end.
-//   - It returns an error, or nil in silence behind the end of its context: its effects are rolled back, and the key may be used again. The
-//     client gets what it wrote, if that is 400 or above; else the problem not-done, 503 with a Retry-After. The error's text is
-//     logged, and not sent.
-//   - It returns an [everonce.Permanent] failure: its effects are rolled back, and the failure is saved. The client
-//     gets what it wrote, if that is 400 or above; else the problem refused, 422, with the failure's code and
+//   - returns nil, with a status below 400: effects and answer are committed.
+//   - returns nil, with 400 or above: its effects are rolled back. The answer is sent, and saved if [Route.Save] says
+//     so; otherwise the key may be used again. [NotDone] makes any status such an end.
+//   - returns an error, or returns nil after the end of its context without having answered: its effects are rolled
+//     back, and the key may be used again. The client gets what handle wrote, if that is 400 or above; otherwise the
+//     problem not-done, 503 with a Retry-After. The error's text is logged and not sent.
+//   - returns an [everonce.Permanent] failure: its effects are rolled back, and the failure is saved. The client gets
+//     what handle wrote, if that is 400 or above; otherwise the problem refused, 422, with the failure's code and
 //     message.
-//   - It panics, or exits its goroutine: rolled back, and the panic goes on.
+//   - panics or exits its goroutine: its effects are rolled back, and the panic goes on.
 //
-// A commit that failed or whose answer was lost is a problem, 503 with a Retry-After: the retry finds out.
+// If a commit failed or its answer was lost, the answer is a problem, 503 with a Retry-After: the retry finds out.
 //
-// The ResponseWriter holds the answer until the commit, so it can not flush, hijack or send 1xx: it is no
-// [http.Flusher], [http.ResponseController]'s methods return [http.ErrNotSupported], and 1xx are dropped.
+// The ResponseWriter holds the answer until the commit, so it cannot flush, hijack or send 1xx: it is no
+// [http.Flusher], the methods of [http.ResponseController] return [http.ErrNotSupported], and 1xx are dropped.
 //
-// A request that needs no key, and has none or is of another method, runs in a transaction too, by the same rules, and
+// A request that needs no key, and has none or another method, runs in a transaction too, by the same rules, but
 // nothing is saved.
 //
 // The handler's context ends with the transaction's time limit ([everonce.Options].TxTimeout) and with
-// [Route.Deadline]. AnswerWithin, FailOpen, Policy, Reconcile and Lease are refused: what did not commit did not
-// happen. So is a Save by which an answer below 400 is not saved: its client would be told of effects that were rolled
-// back. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// [Route.Deadline]. AnswerWithin, FailOpen, Policy, Reconcile and Lease are refused, because what did not commit did
+// not happen. So is a Save by which an answer below 400 is not saved: it would tell the client of effects that were
+// rolled back. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle func(http.ResponseWriter, *http.Request, Tx) error, opts *Options) (http.Handler, error) {
 	if recv == nil || principal == nil || handle == nil {
 		return nil, fmt.Errorf("%w: the receiver, the principal or the handler is nil", everonce.ErrInvalidArgument)

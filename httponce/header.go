@@ -8,26 +8,26 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// HeaderPolicy says which headers, and trailers, of an answer are saved and replayed: those that the handler
-// set, changed or removed. What stood there before it was called belongs to the middlewares around this one, which
-// set it anew for every request; where the handler added values to theirs, what it added is saved.
+// HeaderPolicy says which headers and trailers of an answer are saved and replayed, of those that the handler set,
+// changed or removed. Headers that were there before it was called belong to the middlewares around this one, which
+// set them anew for every request; if the handler added values to them, what it added is saved.
 //
-// Never saved, whatever the policy says, are
+// Whatever the policy says, these are never saved:
 //   - what gives a client a session or takes it away: Set-Cookie, Set-Cookie2, Clear-Site-Data
 //   - challenges and proofs of one exchange: WWW-Authenticate, Authentication-Info, Proxy-Authenticate,
-//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization, should a handler send them back
-//   - what belongs to one connection (RFC 9110, 7.6.1): Connection and what it names, Keep-Alive,
+//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization, should a handler send
+//     them back
+//   - what belongs to one connection (RFC 9110, 7.6.1): Connection and the headers that it names, Keep-Alive,
 //     Proxy-Connection, TE, Transfer-Encoding, Upgrade
 //   - Date: the server sets it anew
 //
-// Location always is.
+// Location is always saved.
 //
-// A body is saved as the handler wrote it. A middleware that compresses belongs around this one: then the
-// saved body is plain, and each client gets the encoding that it asked for. Inside of this one it makes
-// Content-Encoding and the compressed body what is saved, and a client that asked for no
-// encoding gets them all the same.
+// A body is saved as the handler wrote it. Put a middleware that compresses around this one: then the saved body is
+// plain, and each client gets the encoding that it asked for. Inside this one, the compressed body and its
+// Content-Encoding are saved, and a client that asked for no encoding gets them all the same.
 type HeaderPolicy struct {
-	// Allow, if set, are the only ones saved.
+	// Allow, if set, are the only ones that are saved.
 	Allow []string
 	// Deny are not saved.
 	Deny []string

@@ -62,10 +62,10 @@ func keyOf(h http.Header, name string) (key string, found bool, p keyProblem) {
 	return "", true, keyRepeated
 }
 
-// ParseKey reads the value of an Idempotency-Key header. A value that begins with a quotation mark is
-// read as the structured field that the draft demands (draft-ietf-httpapi-idempotency-key-header, RFC 9651: a
-// String, whose parameters are ignored); any other is taken as it stands, as most clients send it: visible ASCII
-// without a comma. Both spellings of a key are the same key. Letter case counts.
+// ParseKey parses the value of an Idempotency-Key header. A value that begins with a quotation mark is parsed as the
+// structured field that the draft demands (draft-ietf-httpapi-idempotency-key-header, RFC 9651: a String, whose
+// parameters are ignored). Any other value is taken as it is, as most clients send it: visible ASCII without a comma.
+// Both spellings of a key are the same key. Letter case counts.
 //
 // The error wraps [ErrInvalidKey], says what is wrong, and never quotes the value.
 func ParseKey(value string) (string, error) {

@@ -7,26 +7,27 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Middleware returns a function that protects a handler (guarded mode). A request with a key is claimed in
-// the receiver's store, handled, and answered when its answer is recorded; every repetition gets that
-// answer, and the handler is not called. Its answer to what it refuses is a problem document (RFC 9457).
+// Middleware returns a function that protects a handler (guarded mode). A request with a key is claimed in the
+// receiver's store, handled, and answered once its answer is recorded. Every duplicate gets that answer, and the
+// handler is not called. What is refused is answered with a problem document (RFC 9457).
 //
-// The handler's ResponseWriter is net/http's, as far as the handler and the client can tell: what it is given is held
-// until it is recorded, and is then sent in the same writes. Statuses below 200 are sent at once, and not replayed. An
-// answer that the handler flushes, that switches protocols, whose connection it takes over, or that is larger than
-// [Route.MaxAnswer], is a stream: it is sent as it comes, so its bytes precede its record, and should that fail, or the lease be lost, they
-// can not be taken back. It is recorded when the handler returns, and its duplicates get its status and
-// headers, without the body and with the marker "elided" (200, where the connection was taken over). Nothing is ever
-// executed again because its answer was not kept. How net/http frames a replay, by Content-Length or in chunks, may
-// differ from the first answer. A handler that writes more than its Content-Length gets http.ErrContentLength, and
-// its connection stays open.
+// As far as the handler and the client can tell, the handler's ResponseWriter is that of net/http: what is written to
+// it is held until it is recorded, and is then sent in the same writes. Statuses below 200 are sent at once, and not
+// replayed. An answer is a stream if the handler flushes it, it switches protocols, the handler takes over its
+// connection, or it is larger than [Route.MaxAnswer]. A stream is sent as it comes, so its bytes precede its record:
+// if recording fails or the lease is lost, they cannot be taken back. It is recorded when the handler returns; its
+// duplicates get its status and headers, without the body and with the marker "elided" (200, if the connection was
+// taken over). Nothing is ever executed again because its answer was not kept. How net/http frames a replay, by
+// Content-Length or in chunks, may differ from the first answer. A handler that writes more than its Content-Length
+// gets http.ErrContentLength, and its connection stays open.
 //
-// A protected handler may call another one, under another key. What the inner one says of a moment, as that an attempt runs or that an
-// outcome is unknown, is then no answer for good of the outer one, whatever its [Save] says of the status; but where a ResponseWriter
-// between the two has no method Unwrap, the outer one can not be told, and its Save alone counts.
+// A protected handler may call another one, under another key. If the inner one answers with something temporary,
+// such as that an attempt is running or that an outcome is unknown, that is not a final answer of the outer one,
+// whatever its [Save] says of the status. But if a ResponseWriter between the two has no method Unwrap, the outer one
+// cannot be told of this, and only its Save counts.
 //
-// principal tells who sends a request; [Unscoped] where all are one. The error wraps
-// [everonce.ErrInvalidArgument] and says what is missing or wrong. What is returned may be used for many
+// principal tells who sends a request; use [Unscoped] if all callers are one. The error wraps
+// [everonce.ErrInvalidArgument] and says what is missing or wrong. The returned function may be used for many
 // handlers and is safe for concurrent use.
 func Middleware(recv *everonce.Receiver, principal Principal, opts *Options) (func(http.Handler) http.Handler, error) {
 	if recv == nil || principal == nil {

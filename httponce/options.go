@@ -14,76 +14,77 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Options configure a middleware. The zero value of each field is its default. What they hold is copied, and may be
-// changed once a middleware was made with them.
+// Options configure a middleware. The zero value of each field is its default. The values are copied, so they may be
+// changed once a middleware has been made with them.
 type Options struct {
-	// Route holds for every request that no entry of Routes matches.
+	// Route is for every request that no entry of Routes matches.
 	Route
-	// Routes are settings by pattern, as [http.ServeMux] reads them ("POST /payments/{id}", "api.example.com/orders/"): for
-	// a middleware around a mux, or around anything else. A path that a mux would clean is looked for as
-	// cleaned; one that only lacks its trailing slash is another route; letter case of a host does not count. An entry stands alone: what it leaves out is the
-	// default, not Options.Route's. Copy a Route to share settings.
+	// Routes are settings by pattern, in the syntax of [http.ServeMux] ("POST /payments/{id}",
+	// "api.example.com/orders/"), for a middleware around a mux or around any other handler. A path that a mux would
+	// clean is matched as cleaned. One that only lacks its trailing slash is another route. Letter case of a host
+	// does not count. An entry stands alone: what it leaves out has the default, not the value of Options.Route. Copy
+	// a Route to share settings.
 	Routes map[string]Route
 
-	// KeyHeader is the request header that carries the key; how it is read is said at [ParseKey]. Default Idempotency-Key.
+	// KeyHeader is the request header that carries the key; see [ParseKey] for its syntax. Default Idempotency-Key.
 	KeyHeader string
 	// Marker is the response header that marks what is not sent for the first time. Default Idempotent-Replayed.
 	Marker string
-	// EchoKey repeats the key in the answer, under the name of KeyHeader and as it was spelled. A key that was refused is
-	// not repeated.
+	// EchoKey repeats the key in the answer, under the name of KeyHeader and in the client's spelling. A key that was
+	// refused is not repeated.
 	EchoKey bool
-	// ProblemBase is the URI, absolute or a path, that the types of problems begin with; a name like "in-progress" follows.
-	// Default: this project's documentation.
+	// ProblemBase is the URI, absolute or a path, that the types of problems begin with; a name such as "in-progress"
+	// follows. Default: this project's documentation.
 	ProblemBase string
-	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as
-	// if its route did not wait. All principals share it: one that sends many duplicates can take every place, and the
-	// others' are then refused at once. Default 256.
+	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as if
+	// its route did not wait. All principals share it: one that sends many duplicates can take every place, and the
+	// duplicates of the others are then refused at once. Default 256.
 	MaxWaiting int
-	// MaxStillRunning bounds the handlers that go on after their clients were told still-running ([Route.AnswerWithin]) at
-	// any time. While there are so many, a client waits for its handler, or until another one has returned. All principals
-	// share it. Default 1024.
+	// MaxStillRunning bounds the handlers that go on after their clients were told still-running
+	// ([Route.AnswerWithin]) at any time. When it is reached, a client waits for its handler, or until another one
+	// has returned. All principals share it. Default 1024.
 	MaxStillRunning int
-	// MaxSpool bounds the bytes that request bodies have in temporary files at any time, over all routes: a request whose
-	// body does not fit is answered 503, by the problem busy with RetryAfter, and nothing is claimed. It is at least the
-	// largest MaxBody. Default 1 GiB.
+	// MaxSpool bounds the bytes that request bodies take up in temporary files at any time, over all routes. A
+	// request whose body does not fit is answered 503, with the problem busy and RetryAfter, and nothing is claimed.
+	// It is at least the largest MaxBody. Default 1 GiB.
 	MaxSpool int64
-	// RetryAfter is what a client is told while the store is down, or MaxSpool is reached. Default 5 s.
+	// RetryAfter is what a client is told while the store is down or MaxSpool is reached. Default 5 s.
 	RetryAfter time.Duration
-	// Log gets what an operator must hear of: answers that could not be recorded, requests that were let
-	// through unprotected, panics whose client had been answered. Default [slog.Default].
+	// Log gets what an operator must know: answers that could not be recorded, requests that were let through
+	// unprotected, panics whose client had been answered. Default [slog.Default].
 	Log *slog.Logger
-	// Observe, if set, is called once for every request with a key, and for each that was refused without one, after its
-	// answer was sent. It must not block; a panic of it is logged. What becomes of a handler that goes on after its client was answered
-	// (AnswerWithin) is told to the receiver's Observer.
+	// Observe, if set, is called once for every request with a key, and for each that was refused without one, after
+	// its answer was sent. It must not block; a panic of it is logged. What becomes of a handler that goes on after
+	// its client was answered (AnswerWithin) is reported to the receiver's Observer.
 	Observe func(context.Context, Served)
 }
 
-// Route is how the requests of one route are treated. The zero value of each field is its default.
+// Route says how the requests of one route are treated. The zero value of each field is its default.
 type Route struct {
-	// Methods are those that heed a key; others pass untouched, Required or not: a handler of PUT or DELETE needs them
-	// here. Default POST and PATCH. A list that is empty, and not nil, exempts the route. A pattern of Options.Routes whose
-	// own method is not among them is refused, and the first request with a key that passes by its method is warned of in the log, unless the
-	// method is a safe one.
+	// Methods are the methods that heed a key. Requests with other methods pass untouched, Required or not: a handler
+	// of PUT or DELETE needs them here. Default POST and PATCH. A list that is empty but not nil exempts the route. A
+	// pattern of Options.Routes whose own method is not in the list is refused. The first request with a key that
+	// passes because of its method causes a warning in the log, unless the method is a safe one.
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
 	// Principal tells who sends a request of this route. Default: the principal that [Middleware] or [HandleTx] was given.
 	Principal Principal
-	// CheckKey, if set, is asked about each key, as [ParseKey] read it: for a service that demands, say, UUIDs. An error is
-	// answered 400, by the problem invalid-key with the error's text as its detail, and nothing is claimed. A text that
-	// holds the key is not sent. It may be called concurrently; its panic goes on.
+	// CheckKey, if set, is called with each key, as returned by [ParseKey], for a service that demands UUIDs, say. An
+	// error is answered 400, with the problem invalid-key and the error's text as its detail, and nothing is claimed.
+	// A text that holds the key is not sent. CheckKey may be called concurrently; its panic goes on.
 	CheckKey func(key string) error
-	// KeyRule is what CheckKey demands, in words, like "a UUID in lower case": [Policy] publishes it, and nothing else reads it.
-	// Default: that a key is checked.
+	// KeyRule is what CheckKey demands, in words, such as "a UUID in lower case": [Policy] publishes it, and nothing
+	// else uses it. Default: that a key is checked.
 	KeyRule string
-	// Name names the route in the scope of its keys; where it answers "" the default holds. Default: the pattern, or
-	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is there where a
-	// [http.ServeMux] has routed the request before it came here, and not where the middleware is around the mux. By
-	// its path /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs this, and so do routes
-	// whose paths differ in no more than empty segments, dots or escapes.
+	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or
+	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
+	// [http.ServeMux] has routed the request before it came here, and not if the middleware is around the mux. By its
+	// path, /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs Name, and so do routes
+	// whose paths differ only in empty segments, dots or escapes.
 	Name func(*http.Request) string
 
-	// Fingerprint says which parts of a request must be equal when its key is used again. Default: method, host,
+	// Fingerprint says which parts of a request must be the same when its key is used again. Default: method, host,
 	// path, query and body.
 	Fingerprint Fingerprint
 	// Save says, by status, what becomes of the key. Default [DefaultSave]; what it leaves out is as there.
@@ -95,48 +96,50 @@ type Route struct {
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
-	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default 0: it
-	// is refused at once. The receiver's Options.Wait does not count here: those who wait are bounded by MaxWaiting.
+	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default 0: it is
+	// refused at once. The receiver's Options.Wait does not count here: those who wait are bounded by MaxWaiting.
 	Wait time.Duration
-	// Policy is for requests whose outcome nobody knows. Default: the receiver's.
+	// Policy is for requests whose outcome is unknown. Default: the receiver's.
 	Policy everonce.Policy
-	// Reconcile is asked about such a request where the policy is [everonce.Reconcile]. The answer that it says has happened is sent
-	// as it is, and counts as done ([everonce.Executed], and then Replayed), also from 400 on, where a handler's counts as Rejected: a
-	// verdict has no refusal.
+	// Reconcile is called to ask about such a request if the policy is [everonce.Reconcile]. The answer in its
+	// verdict is sent as it is, and counts as done ([everonce.Executed], then Replayed) even if its status is 400 or
+	// above, where a handler's counts as Rejected: a verdict has no refusal.
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error)
 
-	// Deadline ends the context of the handler. Default 5 minutes; negative is none. A handler of a [Middleware] that returns behind the end
-	// of its context, and has said nothing, has no answer: its connection is cut, and the outcome is unknown.
+	// Deadline ends the context of the handler. Default 5 minutes; negative is none. If a handler of a [Middleware]
+	// returns after the end of its context and has written nothing, there is no answer: its connection is cut, and
+	// the outcome is unknown.
 	Deadline time.Duration
-	// AnswerWithin is how long the client waits for the handler before it is told to ask again, by the problem
-	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns, and
-	// its answer is kept; what it wants of the connection (Flush, Hijack, deadlines) fails with
-	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. [http.Server.Shutdown] does not wait for a
-	// handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded. Nor do a server's
-	// own limits on connections bound how many go on: Options.MaxStillRunning does. Default 0: until the handler returns,
-	// in the goroutine of the request.
+	// AnswerWithin is how long the client waits for the handler before it is told to ask again, with the problem
+	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns,
+	// and its answer is kept; what it does with the connection (Flush, Hijack, deadlines) fails with
+	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. [http.Server.Shutdown] does not
+	// wait for a handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded.
+	// Nor do a server's own limits on connections bound how many go on: Options.MaxStillRunning does. Default 0:
+	// until the handler returns, in the goroutine of the request.
 	AnswerWithin time.Duration
-	// EndWithClient ends the handler's context when the client goes away before it was answered. Default: the work goes
+	// EndWithClient ends the handler's context if the client goes away before it is answered. Default: the work goes
 	// on, and the client's retry finds its answer.
 	EndWithClient bool
-	// FailOpen lets requests through unprotected while the store is down. Default: they are refused. Such a handler runs as
-	// it would without the middleware: neither Deadline nor AnswerWithin holds, and its context ends with the client,
-	// whatever EndWithClient says.
+	// FailOpen lets requests through unprotected while the store is down. Default: they are refused. The handler then
+	// runs as it would without the middleware: neither Deadline nor AnswerWithin holds, and its context ends with the
+	// client, whatever EndWithClient says.
 	FailOpen bool
 
-	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where Fingerprint
-	// compares JSON, because that is done in memory. What is above 64 KiB is kept in a temporary file ([os.TempDir])
-	// until the handler has returned; Options.MaxSpool bounds those files together.
+	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
+	// Fingerprint compares JSON, because that is done in memory. A body above 64 KiB is kept in a temporary file
+	// ([os.TempDir]) until the handler has returned; Options.MaxSpool bounds these files together.
 	MaxBody int64
 	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
-	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and puts back that of
-	// [http.Server].ReadTimeout; where that is the shorter, nothing is changed. Behind a ResponseWriter that hides its
-	// connection (no Unwrap method) the client is answered in time too, and how long the server then waits for the rest
-	// is its ReadTimeout's business.
+	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores
+	// that of [http.Server].ReadTimeout; if that is shorter, nothing is changed. Behind a ResponseWriter that hides
+	// its connection (no method Unwrap) the client is answered in time too, and ReadTimeout decides how long the
+	// server then waits for the rest.
 	BodyWithin time.Duration
-	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. One that is too
-	// large for a single value of the store is kept in pieces, in records of their own. A larger one becomes a stream: see
-	// [Middleware]; that of a [HandleTx] is held in memory until the commit, and its body is not kept. Default 1 MiB.
+	// MaxAnswer is the largest answer whose body is kept, in bytes, and how much of one is held in memory. An answer
+	// that is too large for a single value of the store is kept in pieces, in records of their own. One larger than
+	// MaxAnswer becomes a stream: see [Middleware]. That of a [HandleTx] is held in memory until the commit, and its
+	// body is not kept. Default 1 MiB.
 	MaxAnswer int64
 }
 

@@ -20,10 +20,11 @@ import (
 // policyPage is where what [Policy] publishes is explained.
 const policyPage = "https://github.com/everonce/everonce/blob/main/docs/reference/http-policy.md"
 
-// Policy returns a handler that publishes how keys are treated, as a JSON document: the header, what a key may
-// be, and for each route its methods, what more it demands of a key, how long answers are kept and keys remembered, what must be equal in a
-// repetition, what is said while the first request runs, and the limits. The draft demands that a service publishes
-// these (draft-ietf-httpapi-idempotency-key-header, section 2). It names no secrets and needs no authentication.
+// Policy returns a handler that publishes, as a JSON document, how keys are treated: the header, what a key may be,
+// and for each route its methods, what more it demands of a key, how long answers are kept and keys remembered, what
+// must be the same in a repetition, what is answered while the first request runs, and the limits. The draft demands
+// that a service publishes these (draft-ietf-httpapi-idempotency-key-header, section 2). The document holds no
+// secrets and needs no authentication.
 //
 // recv and opts are those of the middleware, or of HandleTx, whose policy it is. The document is fixed when the
 // handler is made. The error wraps [everonce.ErrInvalidArgument].

@@ -11,40 +11,41 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Proxy returns a handler that passes requests on to a service, of any language, that knows nothing of keys.
-// It stands inside of a [Middleware]:
+// Proxy returns a handler that passes requests on to a service, in any language, that knows nothing of keys. It
+// belongs inside a [Middleware]:
 //
 //	proxy, err := httponce.Proxy(upstream, nil)
 //	…
 //	http.Handle("/", protect(proxy))
 //
-// One attempt is sent once, whatever becomes of its connection: what net/http does by itself for a request with
-// Idempotency-Key, to send it again on another connection, is prevented, for every method that may have an
-// effect. What is known decides about the key:
+// One attempt is sent once, whatever becomes of its connection. By itself, net/http would send a request with an
+// Idempotency-Key again on another connection; that is prevented, for every method that may have an effect. What is
+// known decides about the key:
 //
-//   - nothing was written to the upstream (it refused the connection, its name is not known, the TLS
-//     handshake failed; a kept connection was dead): the key is released, 502
-//   - HTTP/2's promises that it was not processed, by REFUSED_STREAM or GOAWAY: the same
-//   - it has passed this very proxy before, as its Via says: the key is released, 508
-//   - the connection broke after that, or in mid-answer: unknown, 502; 504 where its time was over. No [Save]
-//     makes that 502 an answer.
-//   - an answer: as [Route.Save] says; but not what a service that honours keys itself says of a moment, by a problem that is not compressed,
-//     or by gzip, the one coding that is asked for. A 409 by which another attempt runs (by our type, or the draft's title) or the outcome is unknown (ours, by type and
-//     title) releases the key. A 503 of ours (still-running, store-unavailable, and the like), and a 502, 504 or 508 of another proxy's, is unknown, and never saved
+//   - Nothing was written to the upstream (it refused the connection, its name is not known, the TLS handshake
+//     failed, or a kept connection was dead): the key is released, 502.
+//   - HTTP/2 promised, by REFUSED_STREAM or GOAWAY, that the request was not processed: the same.
+//   - The request has passed this very proxy before, as its Via says: the key is released, 508.
+//   - The connection broke after something was written, or in the middle of the answer: unknown, 502; 504 if the time
+//     was over. No [Save] makes that 502 an answer.
+//   - The upstream answered: as [Route.Save] says, except for what a service that itself honours keys answers
+//     temporarily, in a problem that is not compressed, or compressed by gzip, the only coding that is asked for. A
+//     409 that says that another attempt is running (by everonce's type, or the draft's title) or that the outcome is
+//     unknown (everonce's, by type and title) releases the key. An everonce 503 (still-running, store-unavailable,
+//     and the like), and a 502, 504 or 508 of another everonce proxy, is unknown, and never saved.
 //
-// An answer to a request with a key is held until it is recorded, as any handler's is, but for
-// text/event-stream and upgrades, which pass as they come. A client that leaves in the middle of an answer that is not held
-// does not end it: the upstream is heard out, within [Route.Deadline], unless the route says EndWithClient. Requests
-// without a key flow through, both ways, in bounded memory.
+// As with any handler, the answer to a request with a key is held until it is recorded, except for text/event-stream
+// and upgrades, which pass as they come. If the client goes away in the middle of an answer that is not held, the
+// proxy still reads the upstream's answer to its end, within [Route.Deadline], unless the route says EndWithClient.
+// Requests without a key flow through, both ways, in bounded memory.
 //
-// Whatever else stands between the two must let the middleware be found: its ResponseWriter needs the method Unwrap, as for
-// [http.ResponseController]. Where one hides it, as that of [http.TimeoutHandler] does, it can not be told what is known, and a
-// request that the upstream did not answer ends as a panic does: its connection is cut, and the outcome is unknown, though nothing was
-// written.
+// Anything between the middleware and the proxy must let the proxy find the middleware: its ResponseWriter needs the
+// method Unwrap, as for [http.ResponseController]. If one hides the middleware, as that of [http.TimeoutHandler]
+// does, the middleware cannot be told what is known: a request that the upstream did not answer then ends as a panic
+// does. Its connection is cut, and the outcome is unknown, even if nothing was written.
 //
-// upstream is http or https, with or without a path, which is put before the request's; a request whose path would leave it is answered 400.
-// The error wraps
-// [everonce.ErrInvalidArgument].
+// upstream is http or https, with or without a path, which is put before that of the request; a request whose path
+// would leave it is answered 400. The error wraps [everonce.ErrInvalidArgument].
 func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
 		return nil, err

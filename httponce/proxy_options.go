@@ -17,31 +17,31 @@ import (
 type ProxyOptions struct {
 	// KeyHeader is the request header that carries the key: the same as [Options.KeyHeader]. Default Idempotency-Key.
 	KeyHeader string
-	// DownstreamKey sends, in place of the client's key, one that is made of scope and key
-	// ([everonce.Attempt.DownstreamKey]): for an upstream that honours keys itself, and would
-	// take equal keys of two clients for one. Default: the key goes on as it came. A request that
-	// passes without an attempt, because its method heeds no key or its route failed open, keeps its own.
+	// DownstreamKey sends, instead of the client's key, one that is made of scope and key
+	// ([everonce.Attempt.DownstreamKey]). It is for an upstream that itself honours keys, and would take equal keys
+	// of two clients for one. Default: the key is passed on as it came. A request that passes without an attempt,
+	// because its method heeds no key or its route failed open, keeps its own.
 	DownstreamKey bool
 	// UpstreamHost sends the upstream's own name as Host. Default: the one that the client asked for.
 	UpstreamHost bool
-	// TrustForwarded keeps Forwarded and X-Forwarded-… of what is in front, and adds to X-Forwarded-For. Set it
-	// only where every request comes through something that writes them. Default: they are replaced.
+	// TrustForwarded keeps the Forwarded and X-Forwarded-… headers of what is in front, and adds to X-Forwarded-For.
+	// Set it only if every request comes through something that writes them. Default: they are replaced.
 	TrustForwarded bool
 
-	// ConnectTimeout is how long a connection to the upstream may take to be made, and then its TLS handshake. Default 5 s.
+	// ConnectTimeout bounds the making of a connection to the upstream, and then its TLS handshake. Default 5 s.
 	ConnectTimeout time.Duration
-	// IdleTimeout is how long a connection to the upstream is kept unused. It must be shorter than the
-	// upstream keeps it: a request that meets a connection which the upstream is about to close is lost, and
-	// nobody knows whether it was read. Default 1 s; negative: no connection is used twice.
+	// IdleTimeout is how long an unused connection to the upstream is kept. It must be shorter than the time for
+	// which the upstream keeps it: a request on a connection that the upstream is about to close is lost, and nobody
+	// knows whether it was read. Default 1 s; negative: no connection is used twice.
 	IdleTimeout time.Duration
-	// MaxIdle bounds the connections that are kept unused. Default 256.
+	// MaxIdle bounds the unused connections that are kept. Default 256.
 	MaxIdle int
 	// TLS is for an https upstream. Default: the system's roots.
 	TLS *tls.Config
 
 	// ProblemBase is as in [Options.ProblemBase].
 	ProblemBase string
-	// Log gets why a request was not answered. Default [slog.Default].
+	// Log is told why a request was not answered. Default [slog.Default].
 	Log *slog.Logger
 }
 

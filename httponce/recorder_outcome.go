@@ -52,9 +52,9 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 	return a, nil
 }
 
-// NotDone tells the middleware, from inside of its handler, that nothing of this request took hold, whatever
-// the status says: its key may be used again. Without a middleware around w, or where what w wraps can not be seen because it has no
-// method Unwrap, it does nothing.
+// NotDone tells the middleware, from inside its handler, that nothing of this request took hold, whatever the status
+// says: its key may be used again. It does nothing if there is no middleware around w, or if w hides it because it
+// has no method Unwrap.
 func NotDone(w http.ResponseWriter) {
 	if r, ok := unwrapped[interface{ markNotDone() }](w); ok {
 		r.markNotDone()

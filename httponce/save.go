@@ -16,8 +16,8 @@ const (
 	Saved Ending = iota + 1
 	// Released: nothing took hold; the key may be used again.
 	Released
-	// Unknown: nobody knows whether it took hold; the policy for the unknown decides. The first caller gets
-	// the answer as it is.
+	// Unknown: nobody knows whether it took hold; the policy for the unknown decides. The first caller gets the
+	// answer as it is.
 	Unknown
 )
 
@@ -36,13 +36,14 @@ func (e Ending) String() string {
 
 // Save says what becomes of a key, by the status of the answer: "201", or a class from "2xx" to "5xx". The status
 // itself counts before its class, and what is not named is as in [DefaultSave]. So Save{"409": Released} is the
-// default but for one status, and Save{"5xx": Saved} is it for a class. A 2xx can not be Released: it says that the request took
-// effect, and every repetition would do that again. A handler that answers so and did nothing calls [NotDone].
+// default except for one status, and Save{"5xx": Saved} except for a class. A 2xx cannot be Released: it says that
+// the request took effect, and every repetition would do that again. A handler that answers with a 2xx but did
+// nothing calls [NotDone].
 type Save map[string]Ending
 
-// DefaultSave returns the default, to be read, or changed: what is done, moved or refused for good is saved. 401, 403,
-// 421, 425 and 429 say that the request did not get as far as its effect. 408 and 5xx say nothing about the effect. A
-// status above 599 is unknown, whatever a Save says.
+// DefaultSave returns a new copy of the default, which may be changed: what is done, moved or refused for good is
+// saved. 401, 403, 421, 425 and 429 say that the request did not get as far as its effect: released. 408 and 5xx do
+// not tell whether the effect happened: unknown. A status above 599 is unknown, whatever a Save says.
 func DefaultSave() Save {
 	return Save{
 		"2xx": Saved, "3xx": Saved, "4xx": Saved, "5xx": Unknown,
@@ -51,8 +52,9 @@ func DefaultSave() Save {
 	}
 }
 
-// Stripe returns what Stripe's first API does: once an operation has begun, its answer is the answer, failures of the
-// server included. What [DefaultSave] releases (401, 403, 421, 425, 429) says that it has not.
+// Stripe returns what Stripe's first API does: once an operation has begun, its answer is final, even if it is a
+// failure of the server. The statuses that [DefaultSave] releases (401, 403, 421, 425, 429) say that it has not
+// begun.
 func Stripe() Save {
 	s := DefaultSave()
 	s["5xx"], s["408"] = Saved, Saved

@@ -14,21 +14,24 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Status returns a handler that tells a client what became of a key of its own, without sending the operation
-// again: for clients that poll, and for those that have lost the body. Mount it for GET, with the key in the path:
+// Status returns a handler that tells a client what became of one of its keys, without sending the operation again.
+// It is for clients that poll, and for those that have lost the body. Mount it for GET, with the key in the path:
 //
 //	mux.Handle("GET /payments/status/{key}", status)
 //
-// The key is the path's wildcard of that name, as it is or quoted as in the header; or, where the pattern has
-// none, the header that carries keys. route names the operations, as they are scoped: their method and the name of their route
-// ("POST /payments"; see [Served] for what that is). recv, principal and opts are those of the middleware,
-// or of HandleTx, that protects them; where the route has a Principal of its own, principal is that one. Of opts it uses KeyHeader, ProblemBase, RetryAfter and Log, and no others, though all
-// must be valid: EchoKey, Observe and CheckKey are for requests. A route whose method is in the Methods of none of their routes is refused: no key of it would ever be seen.
+// The key is the path's wildcard of that name, as it is or quoted as in the header; or, if the pattern has none, the
+// header that carries keys. route names the operations as they are scoped, by their method and the name of their
+// route ("POST /payments"; for the name see [Served]). recv, principal and opts are those of the middleware, or of
+// HandleTx, that protects them; if the route has a Principal of its own, principal is that one. Of opts it uses
+// KeyHeader, ProblemBase, RetryAfter, Log, and the Methods of the routes. The others, such as EchoKey, Observe and
+// CheckKey, are for requests, but all must be valid. If no route heeds keys for the method of route, it is refused:
+// no key of it would ever be seen.
 //
 // The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be
-// answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
-// is not seen. A request that [HandleTx] is working on is not seen before it commits. Nothing is written, and no fingerprint is
-// compared. With an identity secret call [everonce.Receiver.Ready] at start-up, or a store that has no record yet is refused.
+// answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's
+// key is not seen, nor is a request that [HandleTx] is still working on, until it commits. Nothing is written, and no
+// fingerprint is compared. With an identity secret call [everonce.Receiver.Ready] at start-up; otherwise a store that
+// has no record yet is refused.
 //
 // The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *Options) (http.Handler, error) {

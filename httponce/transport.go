@@ -11,52 +11,55 @@ import (
 	"time"
 )
 
-// Transport is the client's half: an [http.RoundTripper] that gives every operation one key, and sends it
-// again, with the same key, until there is an answer. Give it to an [http.Client]:
+// Transport is the client's half: an [http.RoundTripper] that gives every operation one key, and sends it again, with
+// the same key, until there is an answer. Use it in an [http.Client]:
 //
 //	t, err := httponce.NewTransport(nil, nil)
 //	…
 //	client := &http.Client{Transport: t}
 //	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, "charge-order-7"), http.MethodPost, url, body)
 //
-// An operation is a request with one of TransportOptions.Methods. Anything else passes untouched, and is sent once.
+// An operation is a request with one of TransportOptions.Methods. Any other request passes untouched, and is sent
+// once.
 //
 // # The key
 //
-// The key is the request's own Idempotency-Key header, which is kept as it stands, else that of [WithKey], else
-// KeyFunc's, else a random one with 130 bits. A random key holds for one call of RoundTrip and its redirects: whoever calls
-// again, in a loop or after a restart, starts another operation, unless the caller gives the key. It is sent quoted, as
-// the draft demands and as servers that take it for an opaque string take it too; see TransportOptions.RawKey for those that
-// do not. What was sent is in the answer's Request.Header.
+// The key is the request's own Idempotency-Key header, which is kept as it is; otherwise that of [WithKey]; otherwise
+// KeyFunc's; otherwise a random one of 130 bits. A random key holds for one call of RoundTrip and its redirects:
+// whoever calls again, in a loop or after a restart, starts another operation, unless the caller gives the key. It is
+// sent quoted, as the draft demands and as servers accept that take it for an opaque string; for those that do not,
+// see TransportOptions.RawKey. The header that was sent is in the answer's Request.Header.
 //
-// A redirect by 307 or 308 has the same key; by 301, 302 or 303 it becomes a GET, which has none. net/http
-// alone would copy the header to wherever the request is redirected. To whoever may ask as the same caller a key is as good as
-// the saved answer, and another origin may not share the record: the key does not go there, see [ErrRedirectedElsewhere].
+// A redirect by 307 or 308 keeps the key; by 301, 302 or 303 it becomes a GET, which has none. By itself, net/http
+// would copy the header to wherever the request is redirected. For whoever may ask as the same caller a key is as
+// good as the saved answer, and another origin may not share the record: so the key does not go there, see
+// [ErrRedirectedElsewhere].
 //
 // # What is retried
 //
-// Errors of the network, all but those that are known to come again: a certificate that does not hold, a server
-// that speaks no TLS, a request that can not be sent, an end of the request's context, or by its Cancel. Answers with one of
-// [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's title, or a
-// Retry-After; and an answer of up to BufferAnswer bytes that is cut off. Never an answer that is marked as
-// replayed (TransportOptions.Marker): it is the saved one, and would be the same again. The
-// pause is random, up to a bound that doubles (full jitter); a Retry-After, in seconds or as a date, is obeyed, with up to
-// Backoff on top.
+// Errors of the network are retried, except those that are known to come again: an invalid certificate, a server that
+// speaks no TLS, a request that cannot be sent, and the end of the request's context or of its Cancel. Retried too
+// are answers with one of [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's
+// title, or a Retry-After; and an answer of up to BufferAnswer bytes that is cut off. An answer that is marked as
+// replayed (TransportOptions.Marker) never is: it is the saved one, and would be the same again. The pause is random,
+// up to a bound that doubles (full jitter). A Retry-After, in seconds or as a date, is obeyed, with up to Backoff on
+// top.
 //
-// The last attempt's answer is returned, whatever its status, with its body; what the limits cut is a [*RetryError]. Of an
-// answer that was cut off in the last attempt, or was too large to be buffered, the body ends with the error.
+// The last attempt's answer is returned with its body, whatever its status. If there is none, or the wait for another
+// attempt was cut off, the error is a [*RetryError]. If the last answer breaks off, or one that was too large to be
+// buffered, reading its body ends with the error.
 //
 // An [http.Transport] below sends a request with this header again by itself, unseen by this transport and not
-// counted as an attempt: when a connection that it reuses turns out to be closed, and over HTTP/2 after GOAWAY and
-// REFUSED_STREAM, up to seven times, in a minute. It is the same request, with the same key.
+// counted as an attempt: if a connection that it reuses turns out to be closed, and over HTTP/2 after GOAWAY and
+// REFUSED_STREAM, up to seven times within a minute. It is the same request, with the same key.
 //
-// It is safe for concurrent use.
+// A Transport is safe for concurrent use.
 type Transport struct {
 	base http.RoundTripper
 	set  TransportOptions
 }
 
-// NewTransport returns a transport that sends through base. nil is a clone of [http.DefaultTransport] as it is now.
+// NewTransport returns a transport that sends through base; nil is a clone of [http.DefaultTransport] as it is now.
 // The error wraps [github.com/everonce/everonce.ErrInvalidArgument] and says what is wrong.
 func NewTransport(base http.RoundTripper, opts *TransportOptions) (*Transport, error) {
 	set, err := transportSettings(opts)
@@ -79,8 +82,9 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip sends the request until there is an answer, and within the limits. Before anything is sent it fails with
-// [ErrInvalidKey], [ErrBodyNotRepeatable], [ErrRedirectedElsewhere] or KeyFunc's error; afterwards with [*RetryError].
+// RoundTrip sends the request until there is an answer, within the limits. It fails with [ErrInvalidKey],
+// [ErrBodyNotRepeatable], [ErrRedirectedElsewhere] or KeyFunc's error before anything is sent, and with [*RetryError]
+// afterwards.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	op, redirected, err := t.operationOf(req)
 	if err != nil {

@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// What [Transport] refuses before anything is sent. A key that can not be sent is [ErrInvalidKey].
+// What [Transport] refuses before anything is sent. A key that cannot be sent is [ErrInvalidKey].
 var (
 	// ErrBodyNotRepeatable: the request's body can be read only once, so it could not be sent again. Set
-	// [http.Request.GetBody] (http.NewRequest does, for bodies in memory), or TransportOptions.BufferRequest.
+	// [http.Request.GetBody] (http.NewRequest does, for bodies in memory) or TransportOptions.BufferRequest.
 	ErrBodyNotRepeatable = errors.New("httponce: the request's body can not be repeated")
-	// ErrRedirectedElsewhere: a server redirected an operation to another origin, and its key does not go
-	// there: see TransportOptions.FollowTo. The first server has answered with a redirect, the other one was not asked.
+	// ErrRedirectedElsewhere: a server redirected an operation to another origin, and its key does not go there: see
+	// TransportOptions.FollowTo. The first server has answered with a redirect; the other one was not asked.
 	ErrRedirectedElsewhere = errors.New("httponce: operation redirected to another origin")
 )
 
-// RetryError is the error of a request that was sent, or was about to be, and has no answer. The effect may
-// have happened: ask again with the same key.
+// RetryError is the error of a request that was sent, or was about to be, and has no answer. The effect may have
+// happened: ask again with the same key.
 //
-// It unwraps to the last attempt's error: to [context.Canceled] or [context.DeadlineExceeded] where the
-// request's context ended, and to the latter where a limit of the transport did. Its text holds no key.
+// It unwraps to the last attempt's error: to [context.Canceled] or [context.DeadlineExceeded] if the request's
+// context ended, and to the latter if a limit of the transport was reached. Its text holds no key.
 type RetryError struct {
 	// Attempts is how many attempts were made.
 	Attempts int
 	// Elapsed is the time from the first attempt to the end.
 	Elapsed time.Duration
-	// Err is what ended the last attempt, or the wait for the next.
+	// Err is the error that ended the last attempt, or the wait for the next.
 	Err error
 }
 

@@ -13,11 +13,12 @@ import (
 
 type transportKeyInContext struct{}
 
-// WithKey gives the one operation that is sent with ctx its key. All attempts have it, those after a restart of the
-// caller's process too if the caller has kept it: derive it from what the operation is about ("charge-order-7"), or
-// store it beside the order before the first attempt. Two operations with one key are one operation: never use ctx for a second.
+// WithKey returns a context that gives the one operation that is sent with it its key. All attempts have the key,
+// even those after a restart of the caller's process if the caller has kept it: derive the key from what the
+// operation is about ("charge-order-7"), or store it beside the order before the first attempt. Two operations with
+// one key are one operation: never use the context for a second.
 //
-// An empty key, or one that can not be sent, is refused by the [Transport], with [ErrInvalidKey].
+// A [Transport] refuses an empty key, or one that cannot be sent, with [ErrInvalidKey].
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, transportKeyInContext{}, key)
 }

@@ -13,83 +13,89 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// TransportOptions are what a [Transport] may be told. The zero value of each field is its default.
+// TransportOptions are the options of a [Transport]. The zero value of each field is its default.
 type TransportOptions struct {
-	// KeyHeader is the request header that carries the key: the server's [Options.KeyHeader]. Default Idempotency-Key.
+	// KeyHeader is the request header that carries the key: the server's [Options.KeyHeader]. Default
+	// Idempotency-Key.
 	KeyHeader string
-	// Marker is the response header that marks what is not sent for the first time: the server's [Options.Marker]. Default
-	// Idempotent-Replayed.
+	// Marker is the response header that marks what is not sent for the first time: the server's [Options.Marker].
+	// Default Idempotent-Replayed.
 	Marker string
 	// Methods are the methods whose requests are operations; all others pass untouched. Default POST and PATCH.
 	Methods []string
-	// KeyFunc derives the key of a request that neither has the header nor a key by [WithKey], say from its
-	// path: the request is not to be changed, nor its body read. It answers for every such request: an empty key is refused.
-	// It is called once per operation. Default: a random key for each call of RoundTrip.
+	// KeyFunc returns the key of a request that has neither the header nor a key by [WithKey], derived from its path,
+	// say. It must not change the request or read its body. It is called for every such request, once per operation;
+	// an empty key is refused. Default: a random key for each call of RoundTrip.
 	KeyFunc func(*http.Request) (string, error)
-	// RawKey sends the key as it stands, and not as a quoted string, for servers that take no other. A server that
-	// does not know the quoted spelling sees two keys: do not change this while operations are on their way. Default false.
+	// RawKey sends the key as it is instead of as a quoted string, for servers that accept nothing else. A server
+	// that does not know the quoted spelling sees two keys: do not change this while operations are under way.
+	// Default false.
 	RawKey bool
 
-	// MaxAttempts is how often a request is sent, the first time included. A body that can not be repeated
-	// is no obstacle to one attempt. Default 10.
+	// MaxAttempts is how often a request is sent, including the first time. With one attempt, a body that cannot be
+	// repeated is no obstacle. Default 10.
 	MaxAttempts int
-	// MaxElapsed bounds the whole: attempts, pauses and redirects, until the answer is there. Where a pause
-	// would outlast it, or the deadline of the request's context, the last answer is returned at once. Negative is no bound. Default 2 min.
+	// MaxElapsed bounds everything together: attempts, pauses and redirects, until there is an answer. If a pause
+	// would outlast it, or the deadline of the request's context, the last answer is returned at once. Negative is no
+	// bound. Default 2 min.
 	MaxElapsed time.Duration
-	// AttemptTimeout bounds one attempt, until its answer's header is there, and its body where that is
-	// buffered. Give it more than the server's slowest answer takes, and uploads. Negative is no bound. Default 30 s.
+	// AttemptTimeout bounds one attempt, until the header of its answer has arrived, and its body if that is
+	// buffered. Make it longer than the server's slowest answer takes, including uploads. Negative is no bound.
+	// Default 30 s.
 	AttemptTimeout time.Duration
-	// Backoff is the longest pause after the first attempt; it doubles with each further one. Each pause
-	// is a random part of it. Default 100 ms.
+	// Backoff is the longest pause after the first attempt; it doubles with each further one. Each pause is a random
+	// part of it. Default 100 ms.
 	Backoff time.Duration
 	// MaxBackoff is the longest pause. A server's Retry-After may be longer, and is obeyed. Default 10 s.
 	MaxBackoff time.Duration
 
-	// RetryStatuses are the statuses after which the same request is sent again. A 409 that says "in
-	// progress" is one too, whether it is listed or not; answers that are marked as replayed never are. Default [DefaultRetryStatuses].
+	// RetryStatuses are the statuses after which the same request is sent again. A 409 that says "in progress" is one
+	// too, listed or not; answers that are marked as replayed never are. Default [DefaultRetryStatuses].
 	RetryStatuses []int
-	// RetryIf has the last word on whether another attempt is made, as far as the limits allow one. It is given
-	// the answer, whose body is not to be read, or the error, or both where an answer was cut off, and what the transport would do. It may be asked twice of one attempt: before the
-	// answer is read, and after it was cut off. Default none.
+	// RetryIf has the last word on whether another attempt is made, as far as the limits allow one. It gets the
+	// answer, whose body it must not read, or the error, or both if an answer was cut off, and what the transport
+	// would do. It may be called twice for one attempt: before the answer is read, and after it was cut off. Default
+	// none.
 	RetryIf func(resp *http.Response, err error, retry bool) bool
-	// OnRetry is told of every attempt that is followed by another, before the pause, in the caller's goroutine. Default none.
+	// OnRetry is called for every attempt that is followed by another, before the pause, in the caller's goroutine.
+	// Default none.
 	OnRetry func(context.Context, Retry)
 
-	// BufferRequest is up to how many bytes of a body that can not be repeated are read into memory before
-	// the first attempt. A larger one is refused with [ErrBodyNotRepeatable]. Default 0: every such body is refused.
+	// BufferRequest is up to how many bytes of a body that cannot be repeated are read into memory before the first
+	// attempt. A larger body is refused with [ErrBodyNotRepeatable]. Default 0: every such body is refused.
 	BufferRequest int64
-	// BufferAnswer is up to how many bytes of an answer are read before it is returned, so that one that is
-	// cut off is asked for again. What is larger, and what is a stream by its Content-Type, is passed on as it arrives, and
-	// its end is the caller's to watch. Negative is none. Default 1 MiB.
+	// BufferAnswer is up to how many bytes of an answer are read before it is returned, so that it is asked for again
+	// if it is cut off. A larger answer, and one that is a stream by its Content-Type, is passed on as it arrives,
+	// and the caller must check that it is complete. Negative is none. Default 1 MiB.
 	BufferAnswer int64
-	// FollowTo allows the key of an operation to follow a redirect from one origin to another. Default: only
-	// within the same host and port, or from http to https of one host.
+	// FollowTo allows the key of an operation to follow a redirect from one origin to another. Default: only within
+	// the same host and port, or from http to https of one host.
 	FollowTo func(from, to *url.URL) bool
 }
 
 // Retry is what TransportOptions.OnRetry is told.
 type Retry struct {
-	// Request is the request as the caller made it. It is not to be changed.
+	// Request is the request as the caller made it. It must not be changed.
 	Request *http.Request
 	// Attempt is the number of the attempt that failed, from 1.
 	Attempt int
-	// Status is the answer's status, 0 where there was none.
+	// Status is the status of the answer; 0 if there was none.
 	Status int
-	// Err is the error, nil where there was an answer that was not cut off.
+	// Err is the error; nil if there was an answer that was not cut off.
 	Err error
 	// Pause is how long it is until the next attempt.
 	Pause time.Duration
 }
 
-// DefaultRetryStatuses returns the statuses after which a [Transport] sends the same request again. Each says
-// that something may pass; with a key, asking again is safe whether the effect happened or not.
+// DefaultRetryStatuses returns the statuses after which a [Transport] sends the same request again. Each says that
+// something may pass; with a key, asking again is safe whether the effect happened or not.
 //
-//	408, 425, 429  the server did not take the request up
+//	408, 425, 429  the server did not take up the request
 //	502, 504       something in between lost the server, or its answer
 //	503            the server is not available
 //
-// 500 is not among them: it is the application's own answer, which a server may have saved, and repeating the
-// request can not change it. Nor are 400, 401, 403, 404, 410, 412 and 422: they would be the same again.
+// 500 is not among them: it is the application's own answer, which a server may have saved, and repeating the request
+// cannot change it. Nor are 400, 401, 403, 404, 410, 412 and 422: they would be the same again.
 func DefaultRetryStatuses() []int {
 	return []int{
 		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
