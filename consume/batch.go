@@ -16,12 +16,12 @@ type Received[T any] struct {
 	Payload T
 }
 
-// HandleBatch handles many deliveries, and says of each what is to become of it, in their order. The messages of a
-// consumer that [NewTx] made share one transaction, as [everonce.TransactBatch] says: one that fails does not fail
-// its neighbours, and one that is there twice is handled once. What has no key, is too large or is not to be decoded
-// leaves the batch before. A guarded consumer handles them one after the other.
+// HandleBatch handles many deliveries and returns what is to become of each, in their order. The messages of a
+// consumer that [NewTx] made share one transaction, as in [everonce.TransactBatch]: one that fails does not fail its
+// neighbours, and one that is there twice is handled once. A message that has no key, is too large, or cannot be
+// decoded is taken out of the batch beforehand. A guarded consumer handles the messages one after the other.
 //
-// A handler that panics has a verdict too, by its policy: its panic does not go on.
+// If the handler panics, the message has a verdict too, by its policy: the panic does not go on.
 func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
 	verdicts := c.handleBatch(ctx, ms)
 	for i, m := range ms {

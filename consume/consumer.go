@@ -35,7 +35,7 @@ type Consumer struct {
 // work handles one decoded message through the core.
 type work func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error)
 
-// New returns a consumer for handlers whose effects are outside of the store (guarded mode). The error wraps
+// New returns a consumer for handlers whose effects are outside the store (guarded mode). The error wraps
 // [everonce.ErrInvalidArgument] and says what is missing or wrong.
 func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	common, err := spec.common().checked()
@@ -175,9 +175,9 @@ var (
 	errReaderExited = errors.New("consume: the function that reads the message ended its goroutine")
 )
 
-// Handle handles one delivery, and says what is to become of it at the broker. It is what an adapter calls. A
-// panic of the handler goes on unwinding, with the attempt ended as [everonce.Do] says. Where ctx ends
-// before anything ran the verdict is Keep.
+// Handle handles one delivery and returns what is to become of it at the broker. Adapters call it. A panic of the
+// handler goes on unwinding, and the attempt ends as [everonce.Do] says. If ctx ends before anything ran, the verdict
+// is Keep.
 func (c *Consumer) Handle(ctx context.Context, m *Message) Verdict {
 	v := c.handle(ctx, m)
 	c.tell(ctx, slog.Default(), m, v)

@@ -6,26 +6,27 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Disposition is what becomes of a delivery at the broker.
+// Disposition says what becomes of a delivery at the broker.
 type Disposition uint8
 
 const (
-	// Ack: done, now or earlier. Outcomes executed, replayed, expired, elided; and rejected under DropRejected. A refusal that
-	// has expired is rejected.
+	// Ack: done, now or earlier. Outcomes executed, replayed, expired and elided; and rejected under DropRejected. A
+	// refusal that has expired counts as rejected.
 	Ack Disposition = iota + 1
-	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown under [everonce.Reconcile], which asks then.
+	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown under [everonce.Reconcile],
+	// so that it is asked about.
 	Retry
-	// Later: it comes again after a delay, which does not count. Outcomes in_progress, lease_lost; and a record that a newer
-	// version wrote.
+	// Later: it comes again after a delay, and that does not count. Outcomes in_progress and lease_lost; and a record
+	// that a newer version wrote.
 	Later
-	// Bury: it goes to the dead letters. Outcomes rejected, mismatch, unknown; failed, or asked about, once too often; a record that
-	// can not be read; and messages that can not be handled at all. Where the dead letters take no more, it comes again after the
-	// longest delay instead, to be handled and buried then.
+	// Bury: it goes to the dead letters. Outcomes rejected, mismatch and unknown; a message that failed, or was asked
+	// about, once too often; a record that cannot be read; and a message that cannot be handled at all. If the dead
+	// letters take no more, it comes again after the longest delay instead, to be handled and buried then.
 	Bury
-	// Keep: it stays in hand and is handled again after a pause, in which nothing else is begun either.
-	// Outcomes not_recorded and store_failed, failed where the store did before the handler was called, unknown where asking again
-	// tells (a lost commit), and invalid, which is of the consumer and not of the message: the broker would deliver it to a
-	// consumer that can not handle it.
+	// Keep: it stays in hand and is handled again after a pause, during which nothing else is begun either. Outcomes
+	// not_recorded and store_failed; failed if the store failed before the handler was called; unknown if asking
+	// again tells (a lost commit); and invalid, which is the fault of the consumer and not of the message: the broker
+	// would only deliver it to a consumer that cannot handle it.
 	Keep
 )
 
@@ -46,33 +47,33 @@ func (d Disposition) String() string {
 	return "none"
 }
 
-// Verdict is what a consumer says of one delivery.
+// Verdict is what a consumer decided about one delivery.
 type Verdict struct {
 	Disposition Disposition
 	// After is the delay of Retry and Later.
 	After time.Duration
 	// Letter goes with Bury.
 	Letter DeadLetter
-	// Outcome is the core's; zero where the message got no further than its key or its payload.
+	// Outcome is the core's; zero if the message got no further than its key or its payload.
 	Outcome everonce.Outcome
-	// KeyHash is [everonce.RecordID.Short]; empty where no key was found.
+	// KeyHash is [everonce.RecordID.Short]; empty if no key was found.
 	KeyHash string
-	// Err is why it is not Ack.
+	// Err is the reason if it is not Ack.
 	Err error
 }
 
-// DeadLetter is what a dead letter says of itself, beside the message's own headers and body.
+// DeadLetter is what a dead letter says about itself, in addition to the message's own headers and body.
 type DeadLetter struct {
 	Reason Reason
 	// Detail is for a person.
 	Detail string
-	// Consumer is who has buried it, and Source where it came from.
+	// Consumer is the one that buried it, and Source is where it came from.
 	Consumer, Source string
-	// KeyHash is [everonce.RecordID.Short], and the dead letter's message ID; empty where no key was found.
+	// KeyHash is [everonce.RecordID.Short], and the dead letter's message ID; empty if no key was found.
 	KeyHash string
-	// Attempts counts the deliveries that were handled and counted, this one included.
+	// Attempts counts the deliveries that were handled and counted, including this one.
 	Attempts int
-	// First is when it was first sent or first failed, if that is known, and Last when it was buried.
+	// First is when it was first sent or first failed, if that is known; Last is when it was buried.
 	First, Last time.Time
 }
 
@@ -85,8 +86,8 @@ const (
 	Exhausted   Reason = "exhausted"   // failed too often
 	Mismatch    Reason = "mismatch"    // its key was used for another message
 	Unknown     Reason = "unknown"     // nobody knows whether it took effect: settle it, then replay it
-	NoKey       Reason = "no_key"      // there is no key in it, or one that can not be a key
+	NoKey       Reason = "no_key"      // it has no key, or one that cannot be used
 	Undecodable Reason = "undecodable" // its payload, or a header of its fingerprint, is not what the consumer reads
 	TooLarge    Reason = "too_large"
-	BadRecord   Reason = "bad_record" // the record of its key can not be read
+	BadRecord   Reason = "bad_record" // the record of its key cannot be read
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Key finds the key of a message: what names the one effect that it asks for, however often and by whichever
-// way it comes. The error wraps [ErrNoKey] and quotes nothing of the message. It is nil where no message can have such a
-// key, or all would have the same, and so are those that are made of it; a consumer's constructor refuses that.
+// Key finds the key of a message: the name of the one effect that it asks for, however often and whichever way it
+// comes. The error wraps [ErrNoKey] and quotes nothing of the message. A Key is nil if no message can have such a
+// key, or if all would have the same; so is any Key made from it. A consumer's constructor refuses a nil Key.
 type Key func(*Message) (string, error)
 
 // unusable reports whether a key that is made of these would name no message, or all of them.
@@ -19,16 +19,16 @@ func unusable(keys []Key) bool {
 	return len(keys) == 0 || slices.ContainsFunc(keys, func(k Key) bool { return k == nil })
 }
 
-// ErrNoKey is wrapped where a message has no key that can be used.
+// ErrNoKey says that a message has no key that can be used.
 var ErrNoKey = errors.New("consume: no key")
 
 func noKey(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))
 }
 
-// ProducerID takes the ID that the producer gave the message ([Message.ID]). It is the best key where each
-// producer gives every event one ID and keeps it when it sends the event again; it protects nothing where a client
-// library makes a new one for each publish.
+// ProducerID takes the ID that the producer gave the message ([Message.ID]). It is the best key if each producer
+// gives every event one ID and keeps it when it sends the event again. It protects nothing if a client library makes
+// a new ID for each publish.
 func ProducerID() Key {
 	return func(m *Message) (string, error) {
 		if m.ID == "" {
@@ -38,8 +38,8 @@ func ProducerID() Key {
 	}
 }
 
-// Header takes a header that the producer has set. As good as [ProducerID], where the broker has no place for
-// an ID. Names are compared as they stand.
+// Header takes a header that the producer has set. It is as good as [ProducerID] if the broker has no place for an
+// ID. Letter case of the name counts.
 func Header(name string) Key {
 	if name == "" {
 		return nil
@@ -55,9 +55,9 @@ func Header(name string) Key {
 	}
 }
 
-// ContentHash merges two real orders with the same content into one: use it only where equal messages ask for the
-// same effect. It is the SHA-256 of the body, and no header counts: a retry's or a broker's headers do not
-// change it, and a producer's re-encoding does.
+// ContentHash takes the SHA-256 of the body. It merges two real orders with the same content into one: use it only if
+// equal messages ask for the same effect. No header counts: the headers of a retry or a broker do not change the key,
+// but a producer that encodes the message anew does.
 func ContentHash() Key {
 	return func(m *Message) (string, error) {
 		h := sha256.New()
@@ -67,11 +67,11 @@ func ContentHash() Key {
 	}
 }
 
-// BrokerID takes the ID that the broker gave the message. It survives a redelivery; a message that the producer
-// sends again, or that is moved back from the dead letters, is on most brokers another message by it, and takes
-// effect twice. Per broker: RabbitMQ gives none; SQS keeps it over redeliveries, and neither over a producer's
-// resend nor over a redrive; Kafka's topic, partition and offset change with a resend and with a topic's
-// migration; NATS' stream sequence changes with a resend outside of its duplicate window.
+// BrokerID takes the ID that the broker gave the message. It survives a redelivery. But a message that the producer
+// sends again, or that is moved back from the dead letters, has another ID on most brokers, and takes effect twice.
+// By broker: RabbitMQ gives none; SQS keeps it over redeliveries, but neither over a producer's resend nor over a
+// redrive; Kafka's topic, partition and offset change with a resend and with a topic's migration; NATS' stream
+// sequence changes with a resend outside its duplicate window.
 func BrokerID() Key {
 	return func(m *Message) (string, error) {
 		if m.BrokerID == "" {
@@ -82,9 +82,9 @@ func BrokerID() Key {
 }
 
 // Composite joins a name and the values of other keys: Composite("Order", JSONPointer("/order/id"), ProducerID())
-// gives "Order:12345:msg-7". All parts must be there. ":" and "%" in a value are escaped, so that no two lists of values
-// give one key. A business key alone merges what a producer means to happen twice: put its own ID behind. It is nil without
-// parts.
+// gives "Order:12345:msg-7". All parts must be there. ":" and "%" in a value are escaped, so that no two lists of
+// values give the same key. A business key alone merges what a producer means to happen twice: put the producer's own
+// ID after it. Composite returns nil without parts.
 func Composite(name string, parts ...Key) Key {
 	if unusable(parts) {
 		return nil
@@ -109,9 +109,9 @@ var partEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
 func escapePart(s string) string { return partEscaper.Replace(s) }
 
-// FirstOf takes the first key that is found. The keys should be of different forms, for a value found by one and
-// the same value found by another are the same key; put a [Composite] around each where they are not. A header whose value
-// is not there ([Message.Odd]) is not passed over: another delivery of the message may have it.
+// FirstOf takes the first key that is found. The keys should be of different forms, because the same value found by
+// two of them is the same key; if they are not, put a [Composite] around each. A header whose value is missing from
+// this delivery ([Message.Odd]) is not passed over: another delivery of the message may have it.
 func FirstOf(keys ...Key) Key {
 	if unusable(keys) {
 		return nil

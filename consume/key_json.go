@@ -11,10 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// JSONPointer takes a value of the body (RFC 6901: "/order/id"), which must be a string or an integer; of a number
-// the digits count, however long. A body that is no JSON, that has a name twice in one object, or that goes
-// on behind its end gives no key: two readers could find two of them in it. It is nil, which a consumer's
-// constructor refuses, for what is no pointer to a value inside of the body: one begins with "/".
+// JSONPointer takes a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. The digits of
+// a number count, however many. A body gives no key if it is not JSON, has a name twice in one object, or goes on
+// after its end: two readers could find two different keys in it. JSONPointer returns nil, which a consumer's
+// constructor refuses, if pointer is no pointer to a value inside the body: one begins with "/".
 func JSONPointer(pointer string) Key {
 	if p := jsontext.Pointer(pointer); pointer == "" || !p.IsValid() {
 		return nil
@@ -147,7 +147,7 @@ func textOf(token jsontext.Token) (string, error) {
 }
 
 // CloudEvent takes source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
-// cloudEvents:id, as the bindings to HTTP, Kafka and AMQP write them), or, where the content type is
+// cloudEvents:id, as the bindings to HTTP, Kafka and AMQP write them) or, if the content type is
 // application/cloudevents+json, from the body. A producer may send an event again under the same id.
 func CloudEvent() Key {
 	return func(m *Message) (string, error) {

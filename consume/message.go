@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// Message is one delivery, as any broker gives it. A handler must not change it.
+// Message is one delivery, from any broker. A handler must not change it.
 type Message struct {
-	// ID is what the producer gave it to be known by (AMQP message-id, CloudEvents id); empty where there is none.
+	// ID is the ID that the producer gave it (AMQP message-id, CloudEvents id); empty if there is none.
 	ID string
-	// BrokerID is what the broker knows it by. It changes when a producer sends a message again, and on
-	// some brokers when a dead letter is moved back: see [BrokerID].
+	// BrokerID is the ID that the broker gave it. It changes when a producer sends a message again, and on some
+	// brokers when a dead letter is moved back: see [BrokerID].
 	BrokerID string
-	// Source is the queue or topic that it was first sent to, for people. It never enters the key.
+	// Source is the queue or topic that it was first sent to, for people. It is never part of the key.
 	Source string
-	// Subject is what it was addressed to inside of that, where there is such a thing: AMQP's routing key, NATS'
-	// subject. It does not change when the message is given back.
+	// Subject is the address within that, if the broker has one: AMQP's routing key, NATS' subject. It does not
+	// change when the message is given back.
 	Subject string
-	// Headers are its headers, as text; Odd names those whose values are not there: they have no text, such as tables and
-	// arrays, or there was no room for them when the message was given back.
+	// Headers are its headers, as text. Odd names those whose values are missing: they have no text, such as tables
+	// and arrays, or there was no room for them when the message was given back.
 	Headers map[string]string
 	Odd     []string
 	// ContentType and ContentEncoding say what the body is.
 	ContentType     string
 	ContentEncoding string
 	Body            []byte
-	// Deliveries is how often the broker has delivered it, this time included; 0 where the broker does not count.
+	// Deliveries is how often the broker has delivered it, including this time; 0 if the broker does not count.
 	Deliveries int
-	// Redelivered: the broker says that it was delivered before. A producer's duplicate is not marked so.
+	// Redelivered says that, according to the broker, it was delivered before. A producer's duplicate is not marked
+	// so.
 	Redelivered bool
 	// Retries is how often it was given back to be tried again, and counted.
 	Retries int
-	// First is when it was first sent, or first failed; zero where nobody has noted that.
+	// First is when it was first sent, or first failed; zero if nobody has noted that.
 	First time.Time
 }
 

@@ -9,7 +9,8 @@ import (
 type Backoff struct {
 	// Limit is how often a message is retried before it becomes a dead letter. Default 10; negative is never.
 	Limit int
-	// Min is the delay of the first retry, doubled with each. Default 1 s.
+	// Min is the longest delay of the first retry, doubled with each. Each delay is a random part of it, at least
+	// half. Default 1 s.
 	Min time.Duration
 	// Max bounds the delay. Default 10 minutes.
 	Max time.Duration

@@ -17,36 +17,38 @@ import (
 type Workers struct {
 	// Concurrency is how many messages are handled at a time. Default 8.
 	Concurrency int
-	// Order, if set, names what must be handled in order: messages with equal names are handled one after the
-	// other, as they came, by this consumer: a second process at the same queue has an order of its own. What fails and comes
-	// again comes behind what came meanwhile. Names share Concurrency lanes, each
-	// of which has up to 16 messages in hand, or a batch if that is more; those for which it panics, or ends its goroutine, share one.
-	// Default: no order.
+	// Order, if set, names what must be handled in order: messages with equal names are handled one after the other,
+	// as they came, by this consumer. A second process on the same queue has an order of its own. A message that
+	// failed and comes again comes after those that arrived in the meantime. Names share Concurrency lanes, each of
+	// which has up to 16 messages in hand, or a batch if that is more; messages for which Order panics, or ends its
+	// goroutine, share one name. Default: no order.
 	Order func(*Message) string
-	// Batch is how many messages are handled in one transaction, at the most, and BatchWithin how long the first of them
-	// waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full. A
-	// message's answer waits for all of its batch. Default 1; at most [everonce.MaxBatch]; for consumers that
+	// Batch is how many messages are handled in one transaction, at most, and BatchWithin is how long the first of
+	// them waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full.
+	// The answer to a message waits for its whole batch. Default 1; at most [everonce.MaxBatch]; for consumers that
 	// [NewTx] made. BatchWithin: default 10 ms.
 	Batch       int
 	BatchWithin time.Duration
-	// PauseMin and PauseMax bound the pause after the store could not be written to, in which nothing is begun, and that of
-	// one message whose answer the broker did not take; it doubles while that lasts. Default 1 s and 1 minute.
+	// PauseMin and PauseMax bound the pause after the store could not be written to, in which nothing is begun, and
+	// the pause of one message whose answer the broker did not take. A pause doubles while that lasts. Default 1 s
+	// and 1 minute.
 	PauseMin, PauseMax time.Duration
-	// HandleWithin bounds the handling of one message, or of one batch: its context ends then. The messages of a batch that
-	// takes longer are handled one by one, each within the same bound. Default: no bound; an adapter whose broker has one of its
-	// own sets it.
+	// HandleWithin bounds the handling of one message or one batch: its context ends then. The messages of a batch
+	// that takes longer are handled one by one, each within the same bound. Default: no bound; an adapter whose
+	// broker has one of its own sets it.
 	HandleWithin time.Duration
-	// DrainWithin is how long a handler may go on after the end was asked for, until its context ends too. One that does not
-	// heed that is waited for, as an attempt ends only when its work has returned. Default 30 s.
+	// DrainWithin is how long a handler may go on after the end was asked for; then its context ends too. A handler
+	// that does not heed that is waited for, because an attempt ends only when its work has returned. Default 30 s.
 	DrainWithin time.Duration
 	// SettleWithin bounds one answer to the broker. Default 10 s.
 	SettleWithin time.Duration
-	// Log gets dead letters, pauses and answers that the broker did not take as warnings, panics as errors, failures that
-	// are tried again as information; with the hash of the key, and never the key or the body. Default [slog.Default].
+	// Log gets dead letters, pauses and answers that the broker did not take as warnings, panics as errors, and
+	// failures that are tried again as information; with the hash of the key, never with the key or the body. Default
+	// [slog.Default].
 	Log *slog.Logger
 }
 
-// CheckWorkers says what is wrong with w, which may be nil, for this consumer: the error wraps
+// CheckWorkers reports what is wrong with w, which may be nil, for this consumer. The error wraps
 // [everonce.ErrInvalidArgument], as that of [Consumer.Serve] would.
 func (c *Consumer) CheckWorkers(w *Workers) error {
 	_, err := c.workers(w)
@@ -85,12 +87,13 @@ func (w *Workers) checked() (Workers, error) {
 	return c, nil
 }
 
-// Serve handles what comes through in until ctx ends or in is closed. Then it drains: it takes nothing more,
-// and returns when what it had begun has been handled and answered. What it has kept in hand because the store
-// is down is left when ctx ends, and not before: the adapter closes its channel, and the broker delivers it again.
+// Serve handles the deliveries from in until ctx ends or in is closed. Then it drains: it takes no more, and returns
+// when those that it had begun have been handled and answered. Messages that it keeps in hand because the store is
+// down are left when ctx ends, and not before: the adapter closes its channel, and the broker delivers them again.
 //
-// A store that is away is waited for. One that no waiting makes usable is an error, before anything is taken: it wraps
-// [everonce.ErrSchema] or [everonce.ErrIdentity]. Any other error wraps [everonce.ErrInvalidArgument].
+// If the store cannot be reached, Serve waits for it. If waiting would not make the store usable, Serve returns an
+// error before it takes anything: it wraps [everonce.ErrSchema] or [everonce.ErrIdentity]. Any other error wraps
+// [everonce.ErrInvalidArgument].
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
 	w, err := c.workers(workers)
 	if err != nil {

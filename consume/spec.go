@@ -14,48 +14,48 @@ import (
 // Spec says what a consumer does with its messages, whose payload is a T (guarded mode). The zero value of each
 // field that is not required is its default.
 type Spec[T any] struct {
-	// Consumer names who handles the messages: it is the scope of their keys, so that two consumers of one event
-	// (mail and payment) never skip each other's work. Queue and topic do not count: a copy that comes
-	// through a retry queue is the same operation. Required.
+	// Consumer names who handles the messages. It is the scope of their keys, so that two consumers of one event
+	// (mail and payment) never skip each other's work. Queue and topic do not count: a copy that comes through a
+	// retry queue is the same operation. Required.
 	Consumer string
 	// Key finds the key. Required.
 	Key Key
 	// Handle handles a message. Its errors are as those of [everonce.Do]'s work: [everonce.Permanent] for a refusal
-	// for good, [everonce.NotDone] where nothing took hold; any other goes to the policy for the unknown.
+	// for good, [everonce.NotDone] if nothing took hold; for any other the policy for the unknown decides.
 	// [everonce.AttemptFrom] finds the attempt in ctx. Required.
 	Handle func(ctx context.Context, m *Message, v T) error
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding, or one that changes
-	// nothing: identity, utf-8.
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
+	// or one that changes nothing: identity, utf-8.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
+	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int
-	// FingerprintHeaders are compared, with the body, when a key is used again. Name only what the producer sets: a
-	// header that a broker or a retry adds would make every redelivery another message. Default none.
+	// FingerprintHeaders are compared, together with the body, when a key is used again. Name only headers that the
+	// producer sets: one that a broker or a retry adds would make every redelivery another message. Default none.
 	FingerprintHeaders []string
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
-	// Window is the longest time after which the channel may deliver a message again, its dwell among the dead letters
-	// included. A shorter Lifetime is refused. Default 7 days.
+	// Window is the longest time after which the channel may deliver a message again, including its stay among the
+	// dead letters. A shorter Lifetime is refused. Default 7 days.
 	Window time.Duration
 	// Retry says when a message that failed comes again.
 	Retry Backoff
 	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
 	DropRejected bool
-	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing. [Consumer.Serve] calls
-	// it in a goroutine of its own, which it may end.
+	// Observe, if set, is called with every verdict. It must not block. A panic of it is logged, and changes nothing.
+	// [Consumer.Serve] calls it in a goroutine of its own, which it may end.
 	Observe func(context.Context, *Message, Verdict)
 
-	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy. Reconcile is required
-	// where the policy is [everonce.Reconcile], and refused where it is another.
+	// Policy and Reconcile are for messages whose outcome nobody knows. Default: the receiver's policy. Reconcile is
+	// required if the policy is [everonce.Reconcile], and refused if it is another.
 	Policy    everonce.Policy
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error)
 	// EffectsInSteps declares what [everonce.EffectsInSteps] declares.
 	EffectsInSteps bool
 }
 
-// TxSpec says what a consumer does with its messages, whose payload is a T, in a transaction that the record of
-// the message commits with (transactional mode).
+// TxSpec says what a consumer does with its messages, whose payload is a T, in a transaction with which the record of
+// the message commits (transactional mode). The zero value of each field that is not required is its default.
 type TxSpec[T, Tx any] struct {
 	// Consumer and Key are as in [Spec]. Required.
 	Consumer string
@@ -63,30 +63,30 @@ type TxSpec[T, Tx any] struct {
 	// Handle handles a message: its writes through tx commit with the record. It may be called several times for one
 	// delivery. Any error rolls back; [everonce.Permanent] is saved. Required.
 	Handle func(ctx context.Context, tx Tx, m *Message, v T) error
-	// HandleAll, if set, handles those messages of a batch together that are to be handled: by one statement, say. Its
-	// error is that of all of them; they are then handled in smaller batches, until the one that fails is alone.
-	// Default: Handle, one after the other. With it Handle is not required.
+	// HandleAll, if set, handles together those messages of a batch that have to be handled: by one statement, say.
+	// Its error is the error of all of them; they are then handled in smaller batches, until the one that fails is
+	// alone. Default: Handle, one after the other. With it Handle is not required.
 	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
 
-	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding, or one that changes
-	// nothing: identity, utf-8.
+	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
+	// or one that changes nothing: identity, utf-8.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is looked at, in bytes. Default 16 MiB.
+	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int
-	// FingerprintHeaders are compared, with the body, when a key is used again. Name only what the producer sets: a
-	// header that a broker or a retry adds would make every redelivery another message. Default none.
+	// FingerprintHeaders are compared, together with the body, when a key is used again. Name only headers that the
+	// producer sets: one that a broker or a retry adds would make every redelivery another message. Default none.
 	FingerprintHeaders []string
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
-	// Window is the longest time after which the channel may deliver a message again, its dwell among the dead letters
-	// included. A shorter Lifetime is refused. Default 7 days.
+	// Window is the longest time after which the channel may deliver a message again, including its stay among the
+	// dead letters. A shorter Lifetime is refused. Default 7 days.
 	Window time.Duration
 	// Retry says when a message that failed comes again.
 	Retry Backoff
 	// DropRejected acknowledges what was refused for good. Default: it becomes a dead letter, at every delivery.
 	DropRejected bool
-	// Observe, if set, is told of every verdict. It must not block; a panic of it is logged, and changes nothing. [Consumer.Serve] calls
-	// it in a goroutine of its own, which it may end.
+	// Observe, if set, is called with every verdict. It must not block. A panic of it is logged, and changes nothing.
+	// [Consumer.Serve] calls it in a goroutine of its own, which it may end.
 	Observe func(context.Context, *Message, Verdict)
 }
 
