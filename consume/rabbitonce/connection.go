@@ -27,7 +27,7 @@ type dialing struct {
 	name      string
 }
 
-// ErrUnreachable is wrapped where no connection could be made: nobody listens, or the broker refuses the user.
+// ErrUnreachable says that no connection could be made: nobody listens, or the broker refuses the user.
 var ErrUnreachable = errors.New("rabbitonce: the broker can not be reached")
 
 var (

@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Consumer takes messages from a queue to a [consume.Consumer].
+// Consumer passes messages from a queue to a [consume.Consumer].
 type Consumer struct {
 	queue   Queue
 	handler *consume.Consumer
@@ -27,9 +27,9 @@ type Consumer struct {
 }
 
 // Dial connects to a broker, and declares or checks the queues. No message is taken before [Consumer.Run]. url is
-// amqp://user:password@host:port/vhost, or amqps://…; it is not quoted by any error. opts may be nil. The error wraps
-// [everonce.ErrInvalidArgument] where an argument can not work, [ErrUnreachable] where there is no connection, and
-// [ErrTopology] where a queue is not there or is not as it must be.
+// amqp://user:password@host:port/vhost, or amqps://…; no error quotes it. opts may be nil. The error wraps
+// [everonce.ErrInvalidArgument] if an argument cannot work, [ErrUnreachable] if there is no connection, and
+// [ErrTopology] if a queue does not exist or is not as it must be.
 func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
@@ -60,11 +60,11 @@ func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*C
 
 var errRan = fmt.Errorf("%w: rabbitonce: a consumer runs once; it ran already, or was closed", everonce.ErrInvalidArgument)
 
-// Run handles messages until ctx ends. Then it drains: the broker sends nothing more, what had been sent ahead is
-// given back, what is being handled is finished and acknowledged within [consume.Workers.DrainWithin], and the
-// connections are closed, by which the broker gets back what was kept in hand. A connection that is lost is made
-// again, for as long as that takes. Run is called once. The error wraps [everonce.ErrInvalidArgument], is that of
-// [consume.Consumer.Serve] where the store can not be used, or is of closing.
+// Run handles messages until ctx ends. Then it drains: the broker sends nothing more, messages that were sent ahead
+// are given back, messages being handled are finished and acknowledged within [consume.Workers.DrainWithin], and the
+// connections are closed, which gives the broker back what was kept in hand. A lost connection is made again, however
+// long that takes. Run may be called once. The error wraps [everonce.ErrInvalidArgument], is that of
+// [consume.Consumer.Serve] if the store cannot be used, or is that of closing.
 func (c *Consumer) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.ran {
@@ -127,7 +127,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 	return open
 }
 
-// Close closes a consumer that was not run: its connection. After [Consumer.Run] it does nothing.
+// Close closes the connection of a consumer that was not run. After [Consumer.Run] it does nothing.
 func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

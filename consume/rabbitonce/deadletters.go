@@ -18,12 +18,12 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// DeadLetters shows, replays and discards the dead letters of a queue. Its methods may not be called concurrently.
+// DeadLetters shows, replays and discards the dead letters of a queue. Its methods must not be called concurrently.
 //
-// AMQP has no look at a message that leaves it alone: each method takes letters in hand, a few at a time, and gives
-// back what is to stay when it returns. Meanwhile nobody else sees them; afterwards they are flagged as
-// redelivered, and may be in another order. What came after a call had begun is not looked at by it. A call whose context
-// ends cuts the connection, by which the broker gets back what was in hand; open them again then.
+// AMQP cannot show a message without taking it: each method takes letters in hand, a few at a time, and when it
+// returns gives back those that are to stay. Meanwhile nobody else sees them; afterwards they are flagged as
+// redelivered, and may be in another order. A call does not see letters that arrive after it has begun. A call whose
+// context ends cuts the connection, which gives the broker back what was in hand; call [OpenDeadLetters] again then.
 type DeadLetters struct {
 	queue Queue
 	conn  *link
@@ -37,37 +37,40 @@ type DeadLetters struct {
 
 // Letter is one dead letter.
 type Letter struct {
-	// DeadLetter is what it says of itself. A letter that the broker has made, because the message was delivered too
-	// often or was in the way of others, has a reason that begins with "broker_", and no key hash.
+	// DeadLetter is what the letter says about itself. A letter that the broker made, because the message was
+	// delivered too often or was in the way of others, has a reason that begins with "broker_", and no key hash.
 	consume.DeadLetter
-	// Message is what was sent, as the handler saw it.
+	// Message is the message that was sent, as the handler saw it.
 	Message *consume.Message
 	// Queue is where a replay puts it.
 	Queue string
-	// ID names this letter, which may have no key or share it with others: a hash of all that the letter is, in 16 hexadecimal
-	// digits. To look at it does not change it. Letters that are equal in everything, their times included, have one ID.
+	// ID names this letter, which may have no key or share it with others. It is a hash of everything in the letter,
+	// in 16 hexadecimal digits. Looking at a letter does not change it. Letters that are equal in everything,
+	// including their times, have the same ID.
 	ID string
 }
 
-// Filter says which dead letters are meant. The zero value means all.
+// Filter selects dead letters. The zero value selects all.
 type Filter struct {
-	// Reasons are those of the letters meant; with none, any.
+	// Reasons are the reasons to select; none means any.
 	Reasons []consume.Reason
 	// Queue is where a replay puts the letter: several queues may share their dead letters. Empty means any.
 	Queue string
-	// ID and KeyHash are the letter's, or their beginnings.
+	// ID and KeyHash are those of the letter, or their beginnings.
 	ID, KeyHash string
-	// Before and After bound when it became a dead letter; the zero time is no bound.
+	// Before and After bound the time when it became a dead letter; the zero time is no bound.
 	Before, After time.Time
-	// Only, if set, is asked about each letter that all of the above mean, once, and leaves out those that it says false of.
+	// Only, if set, is called once for each letter that all of the above select, and leaves out those for which it
+	// returns false.
 	Only func(*Letter) bool
-	// Limit is how many are meant at the most; 0 is no limit. A negative one is refused.
+	// Limit is how many letters are selected at most; 0 is no limit. A negative one is refused with
+	// [everonce.ErrInvalidArgument].
 	Limit int
 }
 
 var errLimit = fmt.Errorf("%w: rabbitonce: Filter.Limit must not be negative", everonce.ErrInvalidArgument)
 
-// Matches reports whether l is meant; Limit does not count.
+// Matches reports whether f selects l, regardless of Limit.
 func (f *Filter) Matches(l *Letter) bool {
 	return (len(f.Reasons) == 0 || slices.Contains(f.Reasons, l.Reason)) &&
 		(f.Queue == "" || l.Queue == f.Queue) && strings.HasPrefix(l.ID, f.ID) && strings.HasPrefix(l.KeyHash, f.KeyHash) &&
@@ -76,9 +79,9 @@ func (f *Filter) Matches(l *Letter) bool {
 		(f.Only == nil || f.Only(l))
 }
 
-// OpenDeadLetters connects to a broker, and checks that the dead letters' queue is there; it declares nothing. Of queue,
-// Name and DeadLetters count. opts may be nil. The error wraps [everonce.ErrInvalidArgument], [ErrUnreachable] or
-// [ErrTopology].
+// OpenDeadLetters connects to a broker and checks that the queue of the dead letters exists; it declares nothing. Of
+// queue it uses Name and DeadLetters. opts may be nil. The error wraps [everonce.ErrInvalidArgument],
+// [ErrUnreachable] or [ErrTopology].
 func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
 	q, err := queue.checked()
 	if err != nil {
@@ -108,8 +111,8 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 // Close closes the connections.
 func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.close()) }
 
-// All gives the letters that are meant, one after the other, so that there need be no room for all of them. All stay. An
-// error ends it.
+// All returns an iterator over the selected letters, so that they need not all fit into memory. All of them stay. It
+// ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		err := l.each(ctx, filter, func(letter *Letter, _ *amqp.Delivery) error {
@@ -126,7 +129,7 @@ func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, 
 
 var errEnough = errors.New("rabbitonce: enough")
 
-// List returns the letters that are meant, with their messages. All stay.
+// List returns the selected letters, with their messages. All of them stay.
 func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error) {
 	var found []Letter
 	for letter, err := range l.All(ctx, filter) {
@@ -138,10 +141,10 @@ func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error)
 	return found, nil
 }
 
-// Replay puts copies of the letters that are meant back into their queues, with key and headers as they were sent and
-// without retries, and removes each letter when its copy was confirmed and was not returned. A copy whose
-// work was done is a duplicate, and one whose work was not done runs. It returns how many were replayed; the error
-// also is of those whose queue is gone, which stay. A replay that breaks off may leave a letter beside its copy.
+// Replay puts copies of the selected letters back into their queues, with key and headers as they were sent and
+// without retries, and removes each letter once its copy has been confirmed and not returned. If the work was done,
+// the copy is a duplicate; if not, the work runs. Replay returns how many letters it replayed. The error also names
+// those whose queue is gone, which stay. A replay that is interrupted may leave a letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, err error) {
 	var gone error
 	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
@@ -161,7 +164,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 	return replayed, errors.Join(err, gone)
 }
 
-// Discard removes the letters that are meant, for good, and returns how many.
+// Discard removes the selected letters for good, and returns how many it removed.
 func (l *DeadLetters) Discard(ctx context.Context, filter Filter) (discarded int, err error) {
 	err = l.each(ctx, filter, func(_ *Letter, d *amqp.Delivery) error {
 		if err := l.remove(d); err != nil {

@@ -12,27 +12,28 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// Options change how a consumer runs. The zero value of each field is its default.
+// Options say how a consumer runs. The zero value of each field is its default.
 type Options struct {
-	// Workers say how messages are handled. The broker closes the channel of a message that is in hand for longer than
-	// AckTimeout. Default: those of [consume.Workers], but 10 minutes of HandleWithin, or less where AckTimeout does not
-	// allow for that.
+	// Workers say how messages are handled. The broker closes the channel of a message that is in hand for longer
+	// than AckTimeout. Default: those of [consume.Workers], but 10 minutes of HandleWithin, or less where AckTimeout
+	// does not allow for that.
 	Workers consume.Workers
-	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at
-	// a time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch is refused, and more than 65,535.
+	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at a
+	// time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch, or more than 65,535, is refused.
 	Prefetch int
-	// AckTimeout is the broker's consumer_timeout. A handler that may take longer, with those prefetched before it,
-	// is refused. Default 30 minutes, as is the broker's.
+	// AckTimeout is the broker's consumer_timeout. Settings under which a message, with those prefetched before it,
+	// may take longer are refused. Default 30 minutes, as is the broker's.
 	AckTimeout time.Duration
-	// TLS is for amqps:// URLs, and refused with another: the roots to trust, the name to expect, a client's
-	// certificate. Default: the system's roots and the name in the URL, or what the URL's parameters cacertfile, certfile,
-	// keyfile and server_name_indication say.
+	// TLS is for amqps:// URLs, and refused with any other: the roots to trust, the name to expect, a client's
+	// certificate. Default: the system's roots and the name in the URL, or what the URL's parameters cacertfile,
+	// certfile, keyfile and server_name_indication say.
 	TLS *tls.Config
-	// Heartbeat is asked of the broker, in seconds; a connection that is silent for three of them is lost. At least 1 s. Default 10 s.
+	// Heartbeat is the interval that the broker is asked for, in whole seconds; a connection that is silent for three
+	// intervals is lost. At least 1 s. Default 10 s.
 	Heartbeat time.Duration
-	// Name is what operators see the connections as. Default: the consumer's name and the queue.
+	// Name is the name of the connections for operators. Default: the consumer's name and the queue.
 	Name string
-	// ReconnectMin and ReconnectMax bound the pause before a lost connection is made again; it grows while that
+	// ReconnectMin and ReconnectMax bound the pause before a lost connection is made again; it grows as long as that
 	// fails. Default 500 ms and 30 s.
 	ReconnectMin, ReconnectMax time.Duration
 }

@@ -12,14 +12,14 @@ import (
 type Topology uint8
 
 const (
-	// Declare declares all: the queue, its delays and its dead letters. A queue that exists with other
-	// arguments is an error.
+	// Declare declares all: the queue, its delays and its dead letters. A queue that exists with other arguments is
+	// an error.
 	Declare Topology = iota
-	// DeclareOwn declares the delays and the dead letters, and checks that the queue exists: for a queue that
-	// somebody else has declared. It may not be a stream, of which nobody is told what was sent before he came.
+	// DeclareOwn declares the delays and the dead letters, and checks that the queue exists, for a queue that
+	// somebody else has declared. It must not be a stream, whose consumers do not get what was sent before they came.
 	DeclareOwn
-	// Check declares nothing, and checks that all of them exist: for a user without the permission to configure.
-	// AMQP can not tell with which arguments they do.
+	// Check declares nothing, and checks that all of them exist, for a user without the permission to configure. AMQP
+	// cannot tell which arguments they have.
 	Check
 )
 
@@ -29,16 +29,17 @@ type Queue struct {
 	Name string
 	// DeadLetters is the queue of the dead letters, which several queues may share. Default Name + ".dead".
 	DeadLetters string
-	// Delays are the delays that a message can be given before it comes again, each a queue of its own: a message gets the
-	// first that is long enough, or the last. They are fixed, and so what [consume.Backoff] leaves to chance is less here than
-	// elsewhere. Default 1 s, 5 s, 30 s, 2 min and 10 min.
+	// Delays are the delays that a message can be given before it comes again, each with a queue of its own: a
+	// message gets the first that is long enough, or the last. They are fixed, so the delays of [consume.Backoff] are
+	// less random here than elsewhere. Default 1 s, 5 s, 30 s, 2 min and 10 min.
 	Delays []time.Duration
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology
-	// DeliveryLimit is how often the broker delivers one message that ends the process, or the connection, each time,
-	// before it makes it a dead letter by itself; those that were sent ahead with it each time count too, and are dead
-	// letters like it then: replay them. What is kept in hand because the store is away counts once for each AckTimeout: with
-	// the defaults, after ten hours. Only where the queue is declared. Default 20.
+	// DeliveryLimit is how often the broker delivers a message that each time ends the process or the connection,
+	// before the broker itself makes it a dead letter. Messages that were sent ahead with it each time count too, and
+	// become dead letters like it: replay them. A message that is kept in hand because the store is down counts once
+	// for each AckTimeout: with the defaults, it is a dead letter after ten hours. The limit is set only where the
+	// queue is declared. Default 20.
 	DeliveryLimit int
 }
 

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// ErrTopology is wrapped where a queue is not there, or not as it must be; the text says which.
+// ErrTopology says that a queue does not exist, or is not as it must be; the text says which.
 var ErrTopology = errors.New("rabbitonce: the queues are not as they must be")
 
 // establish declares the queues, or checks that they are there.
