@@ -14,10 +14,10 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// AnswerOfVerdict returns the answer that a delivery got which [consume.Consumer.Handle] has handled: its outcome, or
-// [everonce.Invalid] of a message that got no further than its key or payload. An acknowledgement says "done" to a broker, so
-// one of a message that was not is [everonce.Executed] here, and a test finds that it has no effect. What a duplicate must get
-// again is what becomes of it at the broker, with the reason where that is a dead letter.
+// AnswerOfVerdict returns the answer to a delivery that [consume.Consumer.Handle] has handled: its outcome, or
+// [everonce.Invalid] for a message that got no further than its key or payload. An acknowledgement says "done" to a
+// broker, so that of a message that was not done is [everonce.Executed] here, and a test finds that it has no effect.
+// What a duplicate must get again is what becomes of it at the broker, with the reason if that is a dead letter.
 func AnswerOfVerdict(v consume.Verdict) Answer {
 	a := Answer{Outcome: v.Outcome, Result: v.Disposition.String(), RetryAfter: v.After, Err: v.Err}
 	switch {
@@ -32,42 +32,43 @@ func AnswerOfVerdict(v consume.Verdict) Answer {
 	return a
 }
 
-// BrokerOptions are what [RunBroker] may be told. The zero value of each field is its default.
+// BrokerOptions are the options of [RunBroker]. The zero value of each field is its default.
 type BrokerOptions struct {
-	// Copies is how often the producer sends each message, at the most. Default 3.
+	// Copies is how often the producer sends each message, at most. Default 3.
 	Copies int
-	// Lost is the chance (0 to 1) of an answer of the consumer to be lost. Default 0.2.
+	// Lost is the chance (0 to 1) that an answer of the consumer is lost. Default 0.2.
 	Lost float64
 	// Workers are those of the consumer. Default: those of [consume.Consumer.Serve], with pauses of milliseconds.
 	Workers *consume.Workers
-	// Seed chooses the copies, the order and what is lost; what workers do at the same time it does not choose.
-	// Default: the environment's EVERONCE_SEED, else a new one.
+	// Seed determines the copies, the order and what is lost, but not what workers do at the same time. Default: the
+	// environment's EVERONCE_SEED, else a new one.
 	Seed uint64
 }
 
-// Delivered is what became of the messages that [RunBroker] was given.
+// Delivered is what became of the messages given to [RunBroker].
 type Delivered struct {
-	// Deliveries is how many there were, Copies how many messages the producer sent again, and Lost how many answers
-	// were lost: each of those was delivered again.
+	// Deliveries is how many deliveries there were, Copies how many messages the producer sent again, and Lost how
+	// many answers were lost: after each of those the message was delivered again.
 	Deliveries, Copies, Lost int
-	// Dead are the dead letters, as often as there are.
+	// Dead are the dead letters, each as often as it is there.
 	Dead []Dead
 }
 
-// Dead is a dead letter: a message, and what is said of it.
+// Dead is a dead letter: a message, and what is said about it.
 type Dead struct {
 	Message *consume.Message
 	Letter  consume.DeadLetter
 }
 
-// RunBroker is a fake of a message broker, in this process: it hands messages to a consumer until each is acknowledged
-// or a dead letter. It delivers at least once, and no better: the producer sends messages again, some copies at once and
-// some much later; messages overtake each other; of the consumer's answers some are lost, so that what it acknowledged is delivered
-// again, and what it gave back or buried is there twice. The first answer of each kind is always lost, so that no run
-// proves nothing. Delays are those that the consumer asks for, up to 10 milliseconds.
+// RunBroker is a fake message broker in this process: it delivers messages to a consumer until each is acknowledged
+// or a dead letter. It delivers at least once, and no better: the producer sends messages again, some copies at once
+// and some much later; messages overtake each other; some of the consumer's answers are lost, so that what it
+// acknowledged is delivered again, and what it gave back or buried is there twice. The first answer of each kind is
+// always lost, so that every run proves something. Delays are those that the consumer asks for, up to 10
+// milliseconds.
 //
-// What was to happen once is counted by the caller, in the ledger. A message that is neither done nor dead when tb's
-// context ends is an error of the test.
+// The caller counts in the ledger what was to happen once. A message that is neither done nor dead when tb's context
+// ends is an error of the test.
 func RunBroker(tb testing.TB, c *consume.Consumer, messages []*consume.Message, opts *BrokerOptions) Delivered {
 	tb.Helper()
 	var o BrokerOptions

@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 )
 
-// Faults is the grip that a test has on the system that Subject.New builds. Pass the store through
-// [FaultStore] or [FaultTxStore] with its Plan, and each effect through Effect, or a [Gateway] with its
-// Plan. In most tests nothing fails; the others decide.
+// Faults is how a test controls the system that Subject.New builds. Pass the store through [FaultStore] or
+// [FaultTxStore] with its Plan, and each effect through Effect, or through a [Gateway] with its Plan. In most tests
+// nothing fails; in the others Faults decides what does.
 //
-// A system whose process "died" keeps its Faults, and whatever it still tries is refused: its effects
-// do not happen, and its store calls are not made. The one that System.Restart builds gets new ones.
+// A system whose process "died" keeps its Faults, and whatever it still tries is refused: its effects do not happen,
+// and its store calls are not made. The system that System.Restart builds gets new Faults.
 //
-// With the zero value nothing fails: for a test of the same system without [Run].
+// With the zero value nothing fails: use it to test the same system without [Run].
 type Faults struct {
 	world *world
 	dead  atomic.Bool
@@ -42,11 +42,11 @@ func (f *Faults) Plan() Plan {
 	}
 }
 
-// Effect runs an effect, or lets it fail before or after it took hold. id names the effect: the same in
-// every attempt of an operation, another for every other effect; a downstream key is one.
+// Effect runs an effect, or lets it fail before or after it took hold. id names the effect: it is the same in every
+// attempt of an operation, and another one for every other effect; a downstream key, for example.
 //
-// An error that proves that nothing took hold, as "connection refused" does, is marked with
-// [everonce.NotDone]; the other errors are as mute as a timeout is.
+// An error that proves that nothing took hold, as "connection refused" does, is marked with [everonce.NotDone]; the
+// other errors prove nothing, like a timeout.
 func (f *Faults) Effect(ctx context.Context, id string, effect func() error) error {
 	c := Call{Op: OpEffect, Key: id}
 	_, err := suffer(ctx, c, f.Plan()(c), func() (struct{}, error) { return struct{}{}, effect() })

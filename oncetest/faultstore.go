@@ -7,13 +7,12 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// FaultStore returns store with calls that fail as the plan says: before they are made, or after, so that
-// only their answer is lost; or that hang until their context ends. It forwards those of the optional
-// powers [everonce.Lister], [everonce.ScopeDeleter], [everonce.HealthChecker] and
-// [everonce.IdentityKeeper] that store has, and fails them too. [everonce.Recaller] is not forwarded:
-// it can not fail, and a duplicate would be answered past the plan; nor are [everonce.ChangeWaiter] and
-// [everonce.IdentityReader]: waiters ask again and again, and DoTx and Lookup do not compare the identity secret. It is
-// safe for concurrent use.
+// FaultStore returns store with calls that fail as the plan says: before they are made; or after, so that only their
+// answer is lost; or by hanging until their context ends. It has those of the optional powers [everonce.Lister],
+// [everonce.ScopeDeleter], [everonce.HealthChecker] and [everonce.IdentityKeeper] that store has, and lets them fail
+// too. It does not have [everonce.Recaller], which cannot fail and would answer a duplicate past the plan; nor
+// [everonce.ChangeWaiter] and [everonce.IdentityReader]: so waiters ask again and again, and DoTx and Lookup do not
+// compare the identity secret. It is safe for concurrent use.
 func FaultStore(store everonce.Store, plan Plan) everonce.Store {
 	n := &numbered{plan: plan}
 	return withPowers(&faultStore{store, n}, powersOf(store, n))

@@ -7,14 +7,14 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// FaultTxStore is [FaultStore] for a store with transactions: begin and commit fail too, and every
-// statement of everonce's inside of them. The application's own statements go past it; give those to
-// [Faults.Effect]. Where the store's transactions are an [everonce.TxBatch] these are too: a plan is asked about a claim of
-// many keys as about one (OpTxClaim), and about the commit that records them as about any (OpCommit).
+// FaultTxStore is [FaultStore] for a store with transactions: begin and commit fail too, and so does every statement
+// of everonce's in between. The application's own statements bypass it; pass those through [Faults.Effect]. If the
+// store's transactions are an [everonce.TxBatch], so are these: a plan is asked about a claim of many keys as about
+// one (OpTxClaim), and about the commit that records them as about any other (OpCommit).
 //
-// A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back,
-// as the database does when it loses the connection; a rollback is always made. A commit that failed,
-// before or after, is [everonce.TxErrorCommitLost]: nobody can tell.
+// A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back, as the
+// database does when it loses the connection. A rollback is always made. A commit that failed, before or after, is
+// [everonce.TxErrorCommitLost]: nobody can tell which.
 func FaultTxStore[Tx any](store everonce.TxStore[Tx], plan Plan) everonce.TxStore[Tx] {
 	n := &numbered{plan: plan}
 	return withTxPowers[Tx](&faultTxStore[Tx]{faultStore{store, n}, store}, powersOf(store, n))

@@ -7,18 +7,18 @@ import (
 	"sync"
 )
 
-// GatewayOptions are what a gateway may be told. The zero value of each field is its default.
+// GatewayOptions are the options of a gateway. The zero value of each field is its default.
 type GatewayOptions struct {
-	// Deduplicates makes the gateway an idempotent receiver itself: a key that it knows is answered with
-	// the first receipt, and has no second effect. Default: every call that arrives has an effect.
+	// Deduplicates makes the gateway an idempotent receiver itself: a key that it knows is answered with the first
+	// receipt, and has no second effect. Default: every call that arrives has an effect.
 	Deduplicates bool
 	// Plan decides which calls fail, and how. Default: none.
 	Plan Plan
 }
 
-// Gateway is a fake of the other side: what charges, mails or ships, out of reach of any transaction. It
-// counts what arrived and what took effect, so it is also the truth that a test asks, and the ledger that
-// a reconciler asks. It is safe for concurrent use.
+// Gateway is a fake of the other side, which charges, mails or ships, out of reach of any transaction. It counts what
+// arrived and what took effect, so it is both the truth that a test asks for and the ledger that a reconciler asks.
+// It is safe for concurrent use.
 type Gateway struct {
 	deduplicates bool
 	n            *numbered
@@ -38,10 +38,10 @@ type Receipt struct {
 	Request string `json:"request"`
 }
 
-// ErrOtherRequest is what a deduplicating gateway answers to a key that it knows with another request.
+// ErrOtherRequest is the answer of a deduplicating gateway to a key that it knows with another request.
 var ErrOtherRequest = errors.New("oncetest: gateway: the key was used with another request")
 
-// NewGateway returns a gateway without effects.
+// NewGateway returns a gateway that has had no effects yet.
 func NewGateway(opts *GatewayOptions) *Gateway {
 	if opts == nil {
 		opts = &GatewayOptions{}
@@ -52,16 +52,16 @@ func NewGateway(opts *GatewayOptions) *Gateway {
 	}
 }
 
-// With returns the same gateway as the process after a restart reaches it: under another plan.
+// With returns a client of the same gateway under another plan, as the process reaches it after a restart.
 func (g *Gateway) With(plan Plan) *Client { return &Client{g, &numbered{plan: plan}} }
 
-// Call has an effect, or fails as the plan says. key is the downstream key; request is what is asked for,
-// in the caller's own words. The errors of planned faults wrap [ErrInjected].
+// Call has an effect, or fails as the plan says. key is the downstream key; request is what is asked for, in the
+// caller's own words. The errors of planned faults wrap [ErrInjected].
 func (g *Gateway) Call(ctx context.Context, key, request string) (Receipt, error) {
 	return (&Client{g, g.n}).Call(ctx, key, request)
 }
 
-// Client reaches a [Gateway] under a plan of its own.
+// Client calls a [Gateway] under a plan of its own.
 type Client struct {
 	gateway *Gateway
 	n       *numbered
@@ -97,8 +97,7 @@ func (g *Gateway) take(key, request string) (Receipt, error) {
 	return r, nil
 }
 
-// Find returns the first receipt of a key, and whether there is one: the truthful answer for a
-// reconciler.
+// Find returns the first receipt of a key, and whether there is one: the truthful answer for a reconciler.
 func (g *Gateway) Find(key string) (Receipt, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,8 +121,8 @@ func (g *Gateway) Calls(key string) int {
 	return g.calls[key]
 }
 
-// Requested returns the keys under which that request took effect, once for every effect: for counting
-// by what the request says.
+// Requested returns the keys under which the request took effect, one for every effect. It serves to count by what
+// the request says.
 func (g *Gateway) Requested(request string) (keys []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

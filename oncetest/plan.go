@@ -12,7 +12,7 @@ import (
 // Op is a kind of call that can be made to fail.
 type Op uint8
 
-// The calls of a store, of a transaction, and of what lies outside of both.
+// The calls of a store, of a transaction, and of what is outside both.
 const (
 	OpClaim Op = iota + 1
 	OpComplete
@@ -36,7 +36,7 @@ const (
 	OpReleaseSavepoint
 	OpCommit
 	OpRollback
-	// OpEffect is a call of a [Gateway], or an effect inside of [Faults.Effect].
+	// OpEffect is a call of a [Gateway], or an effect inside [Faults.Effect].
 	OpEffect
 
 	opEnd
@@ -67,14 +67,14 @@ const (
 	Pass Fault = iota
 	// FailBefore: it is not done, and the error does not say so.
 	FailBefore
-	// FailAfter: it is done, and its answer is lost: the error is that of FailBefore.
+	// FailAfter: it is done, but its answer is lost: the error is the same as that of FailBefore.
 	FailAfter
-	// HangBefore: it is not done, and comes back when its context ends.
+	// HangBefore: it is not done, and returns when its context ends.
 	HangBefore
-	// HangAfter: it is done, and comes back when its context ends.
+	// HangAfter: it is done, and returns when its context ends.
 	HangAfter
-	// Unreached: it is not done, and the error proves it: an effect's is marked with
-	// [everonce.NotDone]. For a store's call it is FailBefore.
+	// Unreached: it is not done, and the error proves it: that of an effect is marked with [everonce.NotDone]. For a
+	// store's call it is the same as FailBefore.
 	Unreached
 
 	gone      // the process has died
@@ -100,10 +100,10 @@ func (f Fault) takesHold() bool {
 	return f == Pass || f == FailAfter || f == HangAfter || f == dieAfter
 }
 
-// Call is one call, before it is made.
+// Call is a call that is about to be made.
 type Call struct {
 	Op Op
-	// N counts the calls of that Op, and Seq all of them, from 1: on one store, or one gateway.
+	// N counts the calls of that Op, and Seq all calls, on one store or one gateway; both begin at 1.
 	N, Seq int
 	// Key names the effect; empty for a store's call.
 	Key string
@@ -112,7 +112,7 @@ type Call struct {
 // Plan decides which calls fail, and how. It is called once before every call, concurrently.
 type Plan func(Call) Fault
 
-// At returns a plan by which the nth call of an Op has that fault.
+// At returns a plan that gives the nth call of an Op that fault.
 func At(op Op, n int, fault Fault) Plan {
 	return func(c Call) Fault {
 		if c.Op == op && c.N == n {
@@ -122,8 +122,8 @@ func At(op Op, n int, fault Fault) Plan {
 	}
 }
 
-// AtCall returns a plan by which the call with that number, of any Op, has that fault: for trying every
-// point where something can fail, one after the other.
+// AtCall returns a plan that gives the call with that number, of any Op, that fault. It serves to try every point
+// where something can fail, one after the other.
 func AtCall(seq int, fault Fault) Plan {
 	return func(c Call) Fault {
 		if c.Seq == seq {
@@ -133,9 +133,9 @@ func AtCall(seq int, fault Fault) Plan {
 	}
 }
 
-// Seeded returns a plan by which each call has a chance (0 to 1) to fail with one of the faults; without
-// faults, FailBefore and FailAfter. The same seed decides the same for the nth call of an Op, in
-// whatever order the Ops are mixed.
+// Seeded returns a plan in which each call has a chance (0 to 1) to fail with one of the faults; without faults, with
+// FailBefore or FailAfter. The same seed decides the same for the nth call of an Op, in whatever order the Ops are
+// mixed.
 func Seeded(seed uint64, chance float64, faults ...Fault) Plan {
 	if len(faults) == 0 {
 		faults = []Fault{FailBefore, FailAfter}
@@ -152,7 +152,7 @@ func draw(seed, number uint64, chance float64, faults []Fault) Fault {
 	return faults[r.IntN(len(faults))]
 }
 
-// FirstOf returns the plan of the first among plans that does not let a call pass.
+// FirstOf returns a plan that asks plans in turn, and decides as the first that does not let a call pass.
 func FirstOf(plans ...Plan) Plan {
 	return func(c Call) Fault {
 		for _, p := range plans {
@@ -164,7 +164,7 @@ func FirstOf(plans ...Plan) Plan {
 	}
 }
 
-// ErrInjected is for errors.Is: the fault was planned.
+// ErrInjected is wrapped by the error of every planned fault.
 var ErrInjected = errors.New("oncetest: injected fault")
 
 // InjectedError is the error of a call that was made to fail. It wraps [ErrInjected].
@@ -174,7 +174,7 @@ type InjectedError struct {
 	cause error
 }
 
-// Error tells the call, and not whether it was done: who gets such an error does not know.
+// Error names the call, but does not say whether it was done: whoever gets such an error does not know.
 func (e *InjectedError) Error() string {
 	what := "connection lost"
 	switch e.Fault {
@@ -188,7 +188,7 @@ func (e *InjectedError) Error() string {
 	return fmt.Sprintf("oncetest: %v: %s", e.Call.Op, what)
 }
 
-// Unwrap returns ErrInjected, and what ended the wait of a call that hung.
+// Unwrap returns ErrInjected and, for a call that hung, what ended the wait.
 func (e *InjectedError) Unwrap() []error {
 	if e.cause == nil {
 		return []error{ErrInjected}

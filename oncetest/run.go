@@ -16,9 +16,9 @@ const SeedVariable = "EVERONCE_SEED"
 // defaultLease is that of everonce.Options.
 const defaultLease = 30 * time.Second
 
-// Run runs every test that the subject has declared itself ready for, each under its own name, and logs
-// the names of the others. The package comment tells what they are. A system that is not what its subject declares fails the first,
-// DeclaredIsThere, which says all that is wrong, and nothing else runs.
+// Run runs every test for which the subject has declared its capabilities, each under its own name, and logs the
+// names of the others. The package comment describes the tests. If a system is not what its subject
+// declares, the first test, DeclaredIsThere, fails and lists all that is wrong, and no other runs.
 func Run(t *testing.T, subject Subject) {
 	t.Helper()
 	runAll(t, subject, func(name string, body func(testing.TB)) bool {

@@ -6,32 +6,30 @@ import (
 	"testing"
 )
 
-// Which says which of two answers is the one that is returned.
+// Which says which of two answers is returned.
 type Which uint8
 
 // The answers.
 const (
-	// Second: the duplicate's, so that what a suite asserts is asserted of it. The default.
+	// Second: that of the duplicate, so that a suite's assertions apply to it. The default.
 	Second Which = iota
 	// First: that of the first delivery.
 	First
 )
 
-// TwiceFuncOptions are what [TwiceFunc] may be told. The zero value of each field is its default.
+// TwiceFuncOptions are the options of [TwiceFunc]. The zero value of each field is its default.
 type TwiceFuncOptions[M any] struct {
 	// Return says whose error is returned. Default Second.
 	Return Which
-	// Clone copies a message before each delivery: for handlers that change theirs. Default: both get it
-	// as it is.
+	// Clone copies a message before each delivery, for handlers that change it. Default: both get it as it is.
 	Clone func(M) M
-	// Same compares what the two deliveries returned, and says what is wrong. Default: both nil, or both
-	// an error of the same text.
+	// Same compares what the two deliveries returned, and returns an error that says what is wrong. Default: both
+	// nil, or both an error of the same text.
 	Same func(first, second error) error
 }
 
-// TwiceFunc returns a consumer that hands every message to f twice, the second after the first has
-// returned, as a broker does that did not see the acknowledgement. Where the answers differ, the test
-// fails.
+// TwiceFunc returns a consumer that passes every message to f twice, the second time after the first has returned, as
+// a broker does that did not see the acknowledgement. If the answers differ, the test fails.
 func TwiceFunc[M any](tb testing.TB, f func(context.Context, M) error, opts *TwiceFuncOptions[M]) func(context.Context, M) error {
 	var o TwiceFuncOptions[M]
 	if opts != nil {

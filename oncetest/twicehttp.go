@@ -12,38 +12,37 @@ import (
 	"testing"
 )
 
-// TwiceOptions are what [TwiceTransport] and [TwiceHandler] may be told. The zero value of each field is
-// its default.
+// TwiceOptions are the options of [TwiceTransport] and [TwiceHandler]. The zero value of each field is its default.
 type TwiceOptions struct {
 	// Return says which answer is returned. Default Second.
 	Return Which
-	// Differs names the headers in which a duplicate's answer may differ from the first: say which in
-	// the documentation of what is tested. Default [DifferingHeaders].
+	// Differs names the headers in which a duplicate's answer may differ from the first: list them in the
+	// documentation of what is tested. Default [DifferingHeaders].
 	Differs []string
 	// Only selects the requests that are sent twice. Default: all.
 	Only func(*http.Request) bool
-	// Same compares two answers whose bodies have been read, and says what is wrong. Default: status,
-	// headers but for those in Differs, trailers and body are equal.
+	// Same compares two answers whose bodies have been read, and returns an error that says what is wrong. Default:
+	// status, headers but for those in Differs, trailers and body are equal.
 	Same func(first, second *http.Response, firstBody, secondBody []byte) error
 }
 
-// DifferingHeaders returns the headers in which answers differ by right: Date, and the mark of a replay,
+// DifferingHeaders returns the headers in which answers may always differ: Date, and the mark of a replay,
 // Idempotent-Replayed.
 func DifferingHeaders() []string { return []string{"Date", "Idempotent-Replayed"} }
 
-// TwiceTransport returns a transport that sends every request twice through rt, the second when the
-// first is answered: a whole suite of tests runs so with http.Client{Transport: …}. Where the answers
-// differ, the test fails. Bodies are read whole, before they are sent and before the answer is returned:
-// it is not for streams, and not for requests that take over the connection.
+// TwiceTransport returns a transport that sends every request twice through rt, the second time after the first has
+// been answered. With http.Client{Transport: …} a whole suite of tests runs that way. If the answers differ, the test
+// fails. Bodies are read whole, before they are sent and before the answer is returned: it is not for streams, and
+// not for requests that take over the connection.
 //
-// An error of the first is returned, and nothing is sent again.
+// If the first request fails, its error is returned, and nothing is sent again.
 func TwiceTransport(tb testing.TB, rt http.RoundTripper, opts *TwiceOptions) http.RoundTripper {
 	return &twiceTransport{tb: tb, next: rt, twice: newTwice(opts)}
 }
 
-// TwiceHandler returns a handler that hands every request to h twice, the second after the first has
-// returned, and then answers with one of the two: see [TwiceTransport]. What h writes is recorded: it can
-// not flush, hijack or push.
+// TwiceHandler returns a handler that passes every request to h twice, the second time after the first has returned,
+// and then answers with one of the two: see [TwiceTransport]. What h writes is recorded: it cannot flush, hijack or
+// push.
 func TwiceHandler(tb testing.TB, h http.Handler, opts *TwiceOptions) http.Handler {
 	t := newTwice(opts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
