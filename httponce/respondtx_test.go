@@ -13,7 +13,6 @@ import (
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
-	"github.com/everonce/everonce/store/transition"
 )
 
 var errBug = errors.New("secret: column \"ssn\" does not exist")
@@ -140,14 +139,16 @@ func transactionalOutcomes() []outcomeCase {
 		{
 			name: "unknown by an attempt in guarded mode", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(409, "outcome-unknown", ""), runs: 0,
 			do: func(svc *service) got {
-				id := svc.recvTx.RecordID(keyOf("k"))
-				rec, _, err := transition.Claim(nil, everonce.ClaimRequest{
-					ID: id, Scope: keyOf("k").Scope, Name: "k", Nonce: everonce.NewNonce(), Lease: time.Second, Lifetime: everonce.ForWeb(),
-				}, time.Now())
+				claim := everonce.ClaimRequest{
+					ID: svc.recvTx.RecordID(keyOf("k")), Scope: keyOf("k").Scope, Name: "k", Nonce: everonce.NewNonce(), Lease: time.Second, Lifetime: everonce.ForWeb(),
+				}
+				h, _, err := svc.db.Begin(svc.t.Context(), everonce.BeginRequest{Claim: &claim})
+				if err == nil {
+					err = h.Commit(svc.t.Context(), everonce.CommitRequest{})
+				}
 				if err != nil {
 					svc.t.Fatal(err)
 				}
-				svc.db.records[id] = *rec
 				time.Sleep(time.Minute) // it died
 				return svc.post("k")
 			},
