@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
@@ -235,6 +236,9 @@ func (e partlyDone) Unwrap() error { return e.error }
 
 // judged finds out what a statement that failed has left: of itself, and of its transaction.
 func (c *conn) judged(tx *openTx, err error) error {
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code() == sqlite3.SQLITE_CONSTRAINT_COMMITHOOK {
+		err = errors.Join(errLent, err)
+	}
 	if class := classify(err).Class; (class == sqlstore.ClassConstraint || class == sqlstore.ClassUnique) && c.changed() {
 		err = partlyDone{err}
 	}

@@ -16,7 +16,7 @@ import (
 
 // errTxEnded says that SQLite ended a transaction by itself: after an interrupted write, a full disk, or
 // an error of the disk. Nothing of it took hold; the connection refuses statements until it is rolled back.
-var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back by itself", everonce.ErrTxDoomed)
+var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or by the text of a statement", everonce.ErrTxDoomed)
 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -22,9 +23,12 @@ func TestWorkCanNotEndWhatItWasLentByAStatement(t *testing.T) {
 				res, err := everonce.Transact(t.Context(), b.tr, order("17"), func(ctx context.Context, tx *sql.Tx) (int, error) {
 					left, err := charge(30)(ctx, tx)
 					if err == nil {
-						_, _ = tx.ExecContext(ctx, text) //nolint:errcheck // the work does not look
+						_, refused := tx.ExecContext(ctx, text)
+						if commits := strings.Contains(text, "COMMIT") && !strings.Contains(text, "ROLLBACK"); commits && (refused == nil || !strings.Contains(refused.Error(), "return from the work instead")) {
+							t.Errorf("the statement: %v, want that it says what to do", refused)
+						}
 					}
-					return left, err
+					return left, err // the work does not look at it
 				}, opts...)
 				if err == nil || res.Outcome != everonce.Failed {
 					t.Errorf("%v, %v, want that it failed", res.Outcome, err)
