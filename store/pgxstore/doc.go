@@ -49,6 +49,9 @@
 // answer as if nothing had been sent. This package does not believe it; database/sql does, and sends
 // a statement that is outside a transaction once more.
 //
+// In QueryExecModeExec and QueryExecModeSimpleProtocol values come back as text, and pgx reads bytes in one form alone: leave
+// the database's bytea_output at hex, its default. Where it is escape, a record that is there is an error.
+//
 // # Isolation
 //
 // At read committed, the default, everything above holds as it stands. At repeatable read and
