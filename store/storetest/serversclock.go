@@ -10,9 +10,10 @@ import (
 // apart is how far this process's clock must be from the server's for [ServersClock] to prove something.
 const apart = 365 * 24 * time.Hour
 
-// ServersClock holds a store to its server's clock (rule 2), through a record's life. It is called where this process has another,
-// as in a bubble of testing/synctest, whose clock begins in the year 2000; where it has not, the test fails. server tells the
-// server's time. The store must be an [everonce.Lister] and an [everonce.HealthChecker].
+// ServersClock checks, through a record's life, that a store uses its server's clock (rule 2). Call it where this
+// process has another clock, as in a bubble of testing/synctest, whose clock begins in the year 2000; if the clocks
+// agree, the test fails. server returns the server's time. The store must be an [everonce.Lister] and an
+// [everonce.HealthChecker].
 func ServersClock(t *testing.T, s everonce.Store, server func() time.Time) {
 	t.Helper()
 	e := newEnv(t, Harness{Store: s}, Capabilities{})

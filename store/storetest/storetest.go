@@ -26,36 +26,37 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Factory makes a store for one test, which nobody else uses and which holds nothing. It is called a few
-// hundred times, from tests that run in parallel, and frees what it took through t.Cleanup. If the
-// server is not there it fails the test: a conformance run that skips proves nothing.
+// Factory makes a store for one test, which nobody else uses and which holds nothing. It is called a few hundred
+// times, from tests that run in parallel, and frees what it took through t.Cleanup. If the server is missing, it
+// fails the test: a conformance run that skips proves nothing.
 type Factory func(t testing.TB) Harness
 
-// Harness is a store under test and the hold that the suite has on it.
+// Harness is a store under test, and what the suite needs to control it.
 type Harness struct {
 	Store everonce.Store
 	// Peer, if set, is a second handle on the same records, as another process has it. Default: Store.
 	Peer everonce.Store
-	// Advance moves the store's clock, back too. Nil where the clock can not be moved: Rule02/CallersAnHourOff
-	// has no clock off then, and logs so.
+	// Advance moves the store's clock, also backwards. It is nil if the clock cannot be moved; then
+	// Rule02/CallersAnHourOff has no clock that is off, and logs so.
 	Advance func(time.Duration)
-	// Newer makes the record, which is there, one that a newer version has written: of everonce.FormatVersion + 1. Nil
-	// where nothing can do that: the checks of NewerVersion prove nothing then, and log so.
+	// Newer turns an existing record into one that a newer version has written, of everonce.FormatVersion + 1. It is
+	// nil if nothing can do that; then the checks of NewerVersion prove nothing, and log so.
 	Newer func(everonce.RecordID)
 
-	// UnreadStep makes a step of the record, which has it, one that nobody can read, without a word in its result. Nil where
-	// nothing can do that: Rule18/AStepThatCanNotBeReadIsUnknown proves nothing then, and logs so.
+	// UnreadStep turns an existing step of the record into one that nobody can read, with nothing about it in its
+	// result. It is nil if nothing can do that; then Rule18/AStepThatCanNotBeReadIsUnknown proves nothing, and logs
+	// so.
 	UnreadStep func(id everonce.RecordID, name string)
-	// UnreadResult gives the result of such a step another kind, by its number, and changes nothing else: one that there is not, or 0
-	// for none. Nil as above.
+	// UnreadResult gives the result of such a step another kind, by its number, and changes nothing else: a kind that
+	// does not exist, or 0 for none. It is nil as above.
 	UnreadResult func(id everonce.RecordID, name string, kind int)
 
 	tx   any                                   // a TxHarness, in RunTx
 	over func(s everonce.Store) everonce.Store // puts a planted bug over a store that a check has made
 }
 
-// Capabilities declare what a store can do. What is declared is tested; a power that the store has and
-// that is not declared, or the other way around, is a failure.
+// Capabilities declare what a store can do. What is declared is tested. It is a failure if the store has a power that
+// is not declared, or lacks one that is.
 type Capabilities struct {
 	// Lister, ScopeDeleter, HealthChecker, IdentityKeeper, Recaller and ChangeWaiter: the store implements the
 	// interface of that name. An IdentityKeeper that is an everonce.IdentityReader too is tested as one.
@@ -65,26 +66,27 @@ type Capabilities struct {
 	IdentityKeeper bool
 	Recaller       bool
 	ChangeWaiter   bool
-	// RemovesByItself declares that the store removes by itself what time has let go, as by a TTL: Purge may find less
-	// than there was, and count nothing.
+	// RemovesByItself declares that the store itself removes what is gone by time, for example by a TTL: Purge may
+	// find less than there was, and count nothing.
 	RemovesByItself bool
-	// MaxResult is the largest result, in bytes, that the store takes. Required. The suite stores one of
-	// that size, up to 16 MiB.
+	// MaxResult is the largest result, in bytes, that the store takes. The suite stores one of that size, up to 16
+	// MiB. Required.
 	MaxResult int
 	// RefusesLarger declares that a result of MaxResult + 1 bytes is refused with everonce.ErrTooLarge.
 	RefusesLarger bool
 	// TxBatch declares, for RunTx, that the store's transactions implement everonce.TxBatch.
 	TxBatch bool
-	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a
-	// second one waits until the first has ended, unless it claims the same key.
+	// OneWriter declares, for RunTx, that the store's transactions exclude each other, as on SQLite: a second one
+	// waits until the first has ended, unless it claims the same key.
 	OneWriter bool
-	// NoSavepoints declares, for RunTx, that the first error ends a transaction, as in MongoDB: that of a claim which meets
-	// another transaction too, so that a claim in a transaction of the caller's need not exclude others. Of two, one completes.
+	// NoSavepoints declares, for RunTx, that the first error ends a transaction, as in MongoDB. That includes the
+	// error of a claim that meets another transaction, so a claim in a transaction of the caller's need not exclude
+	// others: of two, one completes.
 	NoSavepoints bool
-	// DuplicateWaits is how long the claim of a key that an open transaction holds may wait inside of the
-	// store before it is told, for RunTx. Default 0: never.
+	// DuplicateWaits is, for RunTx, how long the claim of a key that an open transaction holds may wait inside the
+	// store before it is answered. Default 0: never.
 	DuplicateWaits time.Duration
-	// Callers is how many callers are let loose at once in the tests of contention. Default 64.
+	// Callers is how many callers start at once in the tests of contention. Default 64.
 	Callers int
 }
 
@@ -104,7 +106,7 @@ type check struct {
 	needs func(c Capabilities) bool
 }
 
-// Run tests a store.
+// Run tests a store, rule by rule. At the end it plants bugs into the store, each of which one of these tests must find.
 func Run(t *testing.T, factory Factory, caps Capabilities) {
 	t.Helper()
 	if caps.MaxResult <= 0 {

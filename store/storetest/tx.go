@@ -13,18 +13,18 @@ type TxFactory[Tx any] func(t testing.TB) TxHarness[Tx]
 
 // TxHarness is a transactional store under test, and an application's data in the same database.
 type TxHarness[Tx any] struct {
-	// Harness holds the store, which implements everonce.TxStore[Tx]. If its Peer does too, it begins transactions as
-	// another process does, and Apply is given those too.
+	// Harness holds the store, which implements everonce.TxStore[Tx]. If its Peer does too, the Peer begins
+	// transactions as another process does, and Apply gets those too.
 	Harness
-	// Apply has an effect of that name through the transaction, of the kind that doubles when it is done
-	// twice: it adds a row, or to a balance. It needs no check of its own.
+	// Apply has an effect of that name through the transaction, of the kind that counts twice if it is done twice: it
+	// adds a row, or adds to a balance. It needs no check of its own.
 	Apply func(ctx context.Context, tx Tx, name string) error
-	// Count returns how often the effect of that name is committed.
+	// Count returns how often the effect of that name has been committed.
 	Count func(ctx context.Context, name string) (int, error)
-	// Begin begins a transaction of the application's own, as the store wants it begun.
+	// Begin begins a transaction of the application's own, in the way that the store requires.
 	Begin func(ctx context.Context) (CallerTx[Tx], error)
-	// Spoil runs a statement in the transaction that the database refuses, as it does one that violates
-	// a constraint, and returns the error.
+	// Spoil runs a statement in the transaction that the database refuses, such as one that violates a constraint,
+	// and returns the error.
 	Spoil func(ctx context.Context, tx Tx) error
 }
 
