@@ -6,12 +6,12 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Claim answers a claim: what [everonce.Decide] decides, and the record that follows from it. It
-// refuses with [everonce.ErrAttemptEnded] and [everonce.ErrNewerRecord].
+// Claim answers a claim: it returns what [everonce.Decide] decides, and the record that follows from it. It refuses
+// with [everonce.ErrAttemptEnded] and [everonce.ErrNewerRecord].
 //
-// A claim that finds its own nonce is the same claim again: its lease is renewed and nothing else
-// changes. Otherwise the token grows, and where there was a record its creation, scope, name, steps and
-// unknown step are kept; so is its fingerprint if the request has none.
+// A claim that finds its own nonce is the same claim again: its lease is renewed and nothing else changes. Otherwise
+// the token grows, and if there was a record its creation, scope, name, steps and unknown step are kept; so is its
+// fingerprint if the request has none.
 func Claim(rec *everonce.Record, req everonce.ClaimRequest, now time.Time) (next *everonce.Record, res everonce.ClaimResult, err error) {
 	next = new(everonce.Record)
 	if rec != nil {
@@ -24,8 +24,8 @@ func Claim(rec *everonce.Record, req everonce.ClaimRequest, now time.Time) (next
 	return next, res, err
 }
 
-// ClaimInPlace is [Claim] on the record itself. Where exists is false, rec is a zero record to be
-// filled. The answer is written to res, all of it; rec may be the answer's own record.
+// ClaimInPlace is [Claim] on the record itself. If exists is false, rec is a zero record to be filled. The answer
+// overwrites all of res; rec may be the record in res.
 func ClaimInPlace(rec *everonce.Record, exists bool, req *everonce.ClaimRequest, now time.Time, res *everonce.ClaimResult) (changed bool, err error) {
 	present := rec
 	if !exists {

@@ -6,8 +6,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Complete saves the result of the attempt that holds the record. It refuses with
-// [everonce.ErrLeaseLost] if another one does, or none; a repeated completion changes nothing.
+// Complete saves the result of the attempt that holds the record. It refuses with [everonce.ErrLeaseLost] if another
+// attempt holds it, or none. A repeated completion changes nothing.
 func Complete(rec *everonce.Record, req everonce.CompleteRequest, now time.Time) (next *everonce.Record, err error) {
 	return onCopy(rec, func(next *everonce.Record) (bool, error) { return CompleteInPlace(next, &req, now) })
 }
@@ -35,9 +35,9 @@ func complete(rec *everonce.Record, req *everonce.CompleteRequest, now time.Time
 	rec.PurgeAt = now.Add(req.Lifetime.Total())
 }
 
-// Record makes a completed record without a claim before it: [everonce.TxHandle] has a method of that
-// name. It refuses with [everonce.ErrConflict] if there is a record that is neither released nor gone,
-// or one that the claim's request could not have been granted.
+// Record makes a completed record without a preceding claim, for the method of that name of [everonce.TxHandle]. It
+// refuses with [everonce.ErrConflict] if there is a record that is neither released nor gone, or one that the claim's
+// request could not have been granted.
 func Record(rec *everonce.Record, claim everonce.ClaimRequest, done everonce.CompleteRequest, now time.Time) (next *everonce.Record, err error) {
 	if rec != nil && !rec.GoneAt(now) && rec.State != everonce.StateReleased {
 		return nil, everonce.ErrConflict
@@ -50,10 +50,10 @@ func Record(rec *everonce.Record, claim everonce.ClaimRequest, done everonce.Com
 	return next, nil
 }
 
-// Release ends an attempt without a result. With a token it is the attempt's own; without, it ends the
-// claim with that nonce, and where there is no record it leaves a released one, so that a delayed
-// packet of the claim is refused. What it may not touch it reports as superseded; it refuses only, with
-// [everonce.ErrNewerRecord], a record of a newer version.
+// Release ends an attempt without a result. With a token it ends that attempt. Without one it ends the claim with
+// that nonce, and if there is no record it leaves a released one, so that a delayed packet of the claim is refused.
+// It reports a record that it may not touch as superseded. The only error is [everonce.ErrNewerRecord], for a record
+// of a newer version.
 func Release(rec *everonce.Record, req everonce.ReleaseRequest, now time.Time) (next *everonce.Record, res everonce.ReleaseResult, err error) {
 	if rec != nil && rec.Format > everonce.FormatVersion && !rec.GoneAt(now) {
 		return nil, res, everonce.ErrNewerRecord
@@ -69,8 +69,8 @@ func Release(rec *everonce.Record, req everonce.ReleaseRequest, now time.Time) (
 	return next, res, nil
 }
 
-// ReleaseInPlace is [Release] on the record itself, which this version wrote. Where exists is false, rec is a zero record to be
-// filled.
+// ReleaseInPlace is [Release] on the record itself, which this version wrote. If exists is false, rec is a zero
+// record to be filled.
 func ReleaseInPlace(rec *everonce.Record, exists bool, req *everonce.ReleaseRequest, now time.Time) (changed bool, res everonce.ReleaseResult) {
 	byNonce := req.Token == 0
 	own := exists && rec.Nonce == req.Nonce && (byNonce || rec.Token == req.Token)

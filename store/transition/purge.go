@@ -19,8 +19,8 @@ const (
 	Remove
 )
 
-// Purge says what a purge does with a record at the store's time. The statement that then does it
-// repeats the question: the key may have been claimed anew in between.
+// Purge says what a purge does with a record at the store's time. The statement that then does it must repeat the
+// question: the key may have been claimed anew in between.
 func Purge(rec *everonce.Record, now time.Time) Action {
 	switch {
 	case rec.GoneAt(now):
@@ -31,8 +31,8 @@ func Purge(rec *everonce.Record, now time.Time) Action {
 	return Keep
 }
 
-// Drop returns the record without what ends with its retention: of the result its kind and summary are
-// left, and no steps. It is no write in the sense of Record.UpdatedAt.
+// Drop returns the record without what ends with its retention: only the kind and summary of the result are left, and
+// no steps. It does not count as a write for Record.UpdatedAt.
 func Drop(rec *everonce.Record) *everonce.Record {
 	next := *rec
 	DropInPlace(&next)

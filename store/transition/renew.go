@@ -8,7 +8,7 @@ import (
 )
 
 // Renew extends the lease of the attempt that holds the record to now + Lease. It refuses with
-// [everonce.ErrLeaseLost] if another one does, or none.
+// [everonce.ErrLeaseLost] if another attempt holds it, or none.
 func Renew(rec *everonce.Record, req everonce.RenewRequest, now time.Time) (next *everonce.Record, err error) {
 	return onCopy(rec, func(next *everonce.Record) (bool, error) { return RenewInPlace(next, &req, now) })
 }
@@ -30,11 +30,11 @@ func renew(rec *everonce.Record, lease time.Duration, life everonce.Lifetime, no
 	}
 }
 
-// SaveStep writes a step of the attempt that holds the record: by name, over what stands there. With a
-// lease it renews. It refuses with [everonce.ErrLeaseLost] like [Renew], and with
-// [everonce.ErrTooLarge] where the record has [everonce.MaxSteps] others.
+// SaveStep writes a step, by name, of the attempt that holds the record, over what is there. With a lease it also
+// renews. It refuses with [everonce.ErrLeaseLost] like [Renew], and with [everonce.ErrTooLarge] if the record has
+// [everonce.MaxSteps] other steps.
 //
-// What comes late undoes nothing ([StepStands]): the step is left as it is, and the lease is renewed.
+// A late write undoes nothing ([StepStands]): the step is left as it is, and the lease is renewed.
 func SaveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time) (next *everonce.Record, err error) {
 	return onCopy(rec, func(next *everonce.Record) (bool, error) { return SaveStepInPlace(next, &req, now) })
 }
@@ -77,8 +77,8 @@ func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now ti
 	return true, nil
 }
 
-// StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and
-// one that ended in an attempt does not open again in the same attempt. One that can not be read does not stand.
+// StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and one that ended
+// in an attempt does not open again in the same attempt. A step that cannot be read does not stand.
 func StepStands(old, write *everonce.StepRecord) bool {
 	return old.Readable() && (old.State == everonce.StepDone ||
 		write.State == everonce.StepOpen && old.State == everonce.StepNotDone && old.Attempt >= write.Attempt)
