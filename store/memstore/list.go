@@ -12,7 +12,7 @@ import (
 // defaultPage is the limit of a listing that sets none.
 const defaultPage = 100
 
-// List implements [everonce.Lister]. It looks through the whole store for every page.
+// List implements [everonce.Lister]. It reads the whole store for every page.
 func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
 	res.Now = s.now()
 	if req.Limit <= 0 {
@@ -122,7 +122,7 @@ func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n 
 	return n, false
 }
 
-// Health implements [everonce.HealthChecker]. It looks through the whole store.
+// Health implements [everonce.HealthChecker]. It reads the whole store.
 func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	h.Now = s.now()
 	h.Notes = []string{"Records are in the memory of this process: they are lost when it ends."}

@@ -15,19 +15,18 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// DefaultMaxRecords is how many records a store holds if Options do not say.
+// DefaultMaxRecords is how many records a store holds unless Options say otherwise.
 const DefaultMaxRecords = 1_000_000
 
-// Options are what a store may be told. The zero value of each field is its default.
+// Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// MaxRecords bounds how many records there are. A claim beyond it is refused with
-	// [everonce.ErrStoreFull], after what is gone by time was removed; a record that still protects
-	// its key is never evicted. What a removed record took is kept for the next ones. Default [DefaultMaxRecords], for a
-	// negative value too; at most 4 billion.
+	// MaxRecords bounds the number of records. A claim beyond it first removes what is gone by time, and if that is
+	// not enough it is refused with [everonce.ErrStoreFull]; a record that still protects its key is never evicted.
+	// The memory of a removed record is kept for the next ones. Default [DefaultMaxRecords], for a negative value
+	// too; at most 4 billion.
 	MaxRecords int
-	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and
-	// from there on its monotonic clock, so that a clock that is set moves no lease. Times are kept in
-	// microseconds.
+	// Now is the store's clock. It is called concurrently. Default: this process's time at New, and from there on its
+	// monotonic clock, so that a clock that is set moves no lease. Times are kept in microseconds.
 	Now func() time.Time
 }
 
@@ -119,7 +118,7 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 	return sh.records.add(&id), false, nil
 }
 
-// Prompt declares that no call blocks, so that a receiver calls without a timeout.
+// Prompt declares that no call blocks, so that a receiver makes its calls without a timeout.
 func (s *Store) Prompt() {}
 
 // ended returns the error of a context that has ended.

@@ -11,8 +11,8 @@ import (
 // defaultBatch is the limit of a purge or deletion that sets none.
 const defaultBatch = 1000
 
-// Purge implements [everonce.Store]. It locks one shard at a time, and only those where something is
-// due. A Limit of 0 is 1000.
+// Purge implements [everonce.Store]. It locks one shard at a time, and only shards in which something is due. A Limit
+// of 0 is 1000.
 func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
