@@ -11,7 +11,8 @@ import (
 	"github.com/everonce/everonce/store/transition"
 )
 
-// Claim implements [everonce.Store]: one call for a new key, two for a known one, and three where that begins a further attempt.
+// Claim implements [everonce.Store]: one call for a new key, two for a known one, and three if that begins a further
+// attempt.
 func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
 	if err := fits("claim", len(req.Scope)+len(req.Name)+len(req.Owner)); err != nil {
 		return res, err

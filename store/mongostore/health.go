@@ -8,7 +8,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Health implements [everonce.HealthChecker]: one aggregation over all records, and a question to the server.
+// Health implements [everonce.HealthChecker]: one aggregation over all records, and one question about the server
+// itself.
 func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	if h, err = s.count(ctx); err != nil {
 		return everonce.Health{}, failed(ctx, "health", err)

@@ -12,9 +12,10 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Inserter receives events, each once: the receiver of a queue whose messages end in MongoDB. It needs no record of operations, for the event's own
-// unique index is one. It inserts, and has no other verb: an event is whole at its first insert, and stays as it is. A correction is a new event, with
-// an ID of its own, that refers to the sealed one.
+// Inserter receives events, each once: it is the receiver of a queue whose messages end in MongoDB. It needs no
+// record of operations, because the event's own unique index is one. All that it can do is insert: an event is
+// complete at its first insert, and stays as it is. A correction is a new event, with an ID of its own, that refers
+// to the original.
 //
 // It is safe for concurrent use.
 type Inserter struct {
@@ -22,8 +23,8 @@ type Inserter struct {
 	index Index
 }
 
-// NewInserter makes a receiver of a collection. It refuses with [ErrNoIndex] one without the unique index: every duplicate would be
-// another event. [EnsureIndex] makes it.
+// NewInserter makes a receiver of a collection. It refuses with [ErrNoIndex] a collection without the unique index,
+// because every duplicate would be another event. [EnsureIndex] makes the index.
 func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Inserter, error) {
 	if coll == nil {
 		return nil, fmt.Errorf("mongostore: %w: the collection is nil", everonce.ErrInvalidArgument)
@@ -34,21 +35,23 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 	return &Inserter{coll: durable(coll), index: index}, nil
 }
 
-// InsertOnce inserts a document, whose unique index tells whether it has been inserted before: then inserted is false, and the document that is
-// there stands. With a nil error the document, this one or that, is on a majority, in the journal: the message may be acknowledged, and not
-// before. Every error is one: a full disk, an election, a missing permission, a document that is not valid. The
-// message must come again, or go to a dead letter. One that also is [everonce.ErrStore] is of the server, which is away, or full, or does not let this
-// program in: any other document would get it too, so that a consumer should pause.
+// InsertOnce inserts a document. If the unique index shows that it has been inserted before, inserted is false, and
+// the document that is there stays. With a nil error the document, this one or that one, is on a majority, in the
+// journal: then the message may be acknowledged, and not before. Everything else is an error: a full disk, an
+// election, a missing permission, a document that is not valid. Then the message must come again, or go to a dead
+// letter. An error that also is [everonce.ErrStore] is about the server, which cannot be reached, or is full, or does
+// not let this program in: any other document would get it too, so a consumer should pause.
 //
-// The server's duplicate-key error (11000) alone is not believed. It counts if the document with these values in the index's fields can be read from a
-// majority. So the violation of another unique index is an error, a [*DuplicateError] which names it; but for a true duplicate, which
-// violates both, and is one whichever the server names.
+// The server's duplicate-key error (11000) alone is not enough. It counts if the document with these values in the
+// index's fields can be read from a majority. So the violation of another unique index is an error, a
+// [*DuplicateError] that names the index. A true duplicate violates both indexes, and is a duplicate whichever of
+// them the server names.
 //
-// The document is what the driver can encode, as it does without settings: a registry and BSON options that the client was given do not count
-// (a bson.Raw is taken as it is). One without a value in the index's fields is refused with [everonce.ErrInvalidArgument]: all of those
-// would be duplicates of each other.
+// The document is what the driver can encode without settings: a registry and BSON options that the client was given
+// do not count (a bson.Raw is taken as it is). A document without a value in the index's fields is refused with
+// [everonce.ErrInvalidArgument]: all such documents would be duplicates of each other.
 //
-// That the index is there is not asked at every call: NewInserter has.
+// InsertOnce does not check that the index exists: NewInserter has.
 func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
 	raw, err := bson.Marshal(document)
 	if err != nil {
@@ -97,12 +100,12 @@ func valuesOf(doc bson.Raw, index Index) (filter bson.D, err error) {
 	return filter, nil
 }
 
-// DuplicateError: a unique index refused the document, and the event is not there.
+// DuplicateError says that a unique index refused the document although the event is not there.
 type DuplicateError struct {
-	// Index is the name of the index that the server says was violated, if it tells.
+	// Index is the name of the index that was violated, if the server tells it.
 	Index string
-	// Own says that it was the index asked for: the event that is there is not on a majority yet, or was removed meanwhile. The message is to
-	// come again.
+	// Own says that it was the index asked for: the event that is there is not on a majority yet, or has been removed
+	// in the meantime. The message must come again.
 	Own bool
 	err error
 }

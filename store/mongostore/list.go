@@ -11,7 +11,7 @@ import (
 
 const defaultPage = 100
 
-// List implements [everonce.Lister]. It reads on in the order of IDs until the page is full.
+// List implements [everonce.Lister]. It reads in the order of IDs until the page is full.
 func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
 	if res, err = s.list(ctx, req); err != nil {
 		return everonce.ListResult{}, failed(ctx, "list", err)

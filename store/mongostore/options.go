@@ -7,12 +7,13 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Options are what a store may be told. The zero value of each field is its default.
+// Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Collection holds the records: at most 64 of a-z, A-Z, 0-9, _ and -. Two stores share their records if they have the same.
-	// Default "everonce".
+	// Collection holds the records. Its name is at most 64 of a-z, A-Z, 0-9, _ and -. Two stores with the same
+	// collection share their records. Default "everonce".
 	Collection string
-	// NoCreate makes the constructor look only: where there is no store yet it answers [everonce.ErrSchema].
+	// NoCreate keeps the constructor from creating anything: if there is no store yet, it returns
+	// [everonce.ErrSchema].
 	NoCreate bool
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Purge implements [everonce.Store]. A Limit of 0 is 1000. The indexes lead to what may be due; what is, is told by the server's clock, once more in the writes.
+// Purge implements [everonce.Store]. A Limit of 0 is 1000. The indexes find what may be due; the server's clock
+// decides what is, once more in the writes.
 func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
 	if res, err = s.purge(ctx, req.Limit); err != nil {
 		return res, failed(ctx, "purge", err)

@@ -12,8 +12,9 @@ import (
 // defaultBatch is the limit of a deletion, or a purge, that names none.
 const defaultBatch = 1000
 
-// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope, which would be everybody's, is refused. A record that can
-// not be read is deleted too, unless it is a claim whose lease nobody can tell, or of a newer version.
+// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope is refused, because
+// it would be everybody's. A record that cannot be read is deleted too, unless it is a claim whose lease cannot be
+// read, or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if res, err = s.deleteScope(ctx, req); err != nil {
 		return res, failed(ctx, "delete scope", err)

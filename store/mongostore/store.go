@@ -15,8 +15,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Store keeps records in MongoDB. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter], [everonce.HealthChecker],
-// [everonce.IdentityKeeper] and [everonce.IdentityReader]. It is safe for concurrent use.
+// Store keeps records in MongoDB. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter],
+// [everonce.HealthChecker], [everonce.IdentityKeeper] and [everonce.IdentityReader]. It is safe for concurrent use.
 type Store struct {
 	coll *mongo.Collection
 }
@@ -30,19 +30,21 @@ var (
 	_ everonce.IdentityReader = (*Store)(nil)
 )
 
-// MaxResult is the largest result, in bytes, and how many the results of all of a record's steps may have together: what a document may have, less room
-// for the record. What does not fit in beside the steps is refused by the server, with the same error, and completes as elided.
+// MaxResult is the largest result, in bytes, and the largest that the results of all steps of a record may be
+// together: the limit of a document, less room for the record. The server refuses a result for which the steps leave
+// no room, with the same error, and the operation completes as elided.
 const MaxResult = 15 << 20
 
 // layout is the version of the collection's documents and indexes.
 const layout = 1
 
-// New makes a store of a database, whose client stays the caller's to close. It makes the collection and its indexes where they are not
-// there yet, unless Options.NoCreate is set. Whatever the client's own settings are, the store writes with the write concern "majority", in the journal,
-// and reads with the read concern "majority" at the primary.
+// New makes a store in a database, whose client stays the caller's to close. It creates the collection and its
+// indexes if they are not there yet, unless Options.NoCreate is set. Whatever the client's own settings, the store
+// writes with the write concern "majority", in the journal, and reads with the read concern "majority" from the
+// primary.
 //
-// Errors: [everonce.ErrInvalidArgument]; [everonce.ErrSchema] where there is no store and none was to be made, or where it is of another version; those of a
-// server that can not be reached.
+// Errors: [everonce.ErrInvalidArgument]; [everonce.ErrSchema] if there is no store and none is to be created, or if
+// it is of another version; the errors of a server that cannot be reached.
 func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error) {
 	set, err := opts.settings()
 	if err != nil {

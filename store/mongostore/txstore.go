@@ -18,31 +18,36 @@ import (
 	"github.com/everonce/everonce/store/transition"
 )
 
-// ErrNoTransactions: the server has no transactions: it is neither a member of a replica set nor a router of a sharded cluster.
+// ErrNoTransactions says that the server has no transactions: it is neither a member of a replica set nor a router of
+// a sharded cluster.
 var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 
-// TxStore is a [Store] whose records commit together with the application's documents. The application writes through the session:
+// TxStore is a [Store] whose records commit together with the application's documents. The application writes through
+// the session:
 //
 //	coll.InsertOne(mongo.NewSessionContext(ctx, tx), document)
 //
-// MongoDB's transactions end with the first error in them, and have no savepoints. So with [everonce.DoTx] any error of the work dooms the
-// caller's transaction ([everonce.ErrTxDoomed]), a permanent failure too; and of two that run the same new operation at once, each in a transaction of its own
-// caller, the second is refused when it completes, with its work to be rolled back. [everonce.Transact] is not concerned: its
-// claim is a write, which the server lets one transaction have.
+// MongoDB's transactions end with the first error in them, and have no savepoints. This has two consequences for
+// [everonce.DoTx]. Any error of the work dooms the caller's transaction ([everonce.ErrTxDoomed]), even a permanent
+// failure. And if two run the same new operation at once, each in a transaction of its own caller, the second is
+// refused when it completes, and its work has to be rolled back. [everonce.Transact] is not affected: its claim is a
+// write, which the server allows one transaction only.
 //
-// A session outlives its transactions, and does not tell which of them it is in. So DoTx refuses a session for good in which one was
-// doomed: run the whole again on a new session. Within [mongo.Session.WithTransaction] that is after it has returned, as it runs
-// its callback again on the same session. [everonce.TxReceiver.InTx] has a session of its own for each run.
+// A session outlives its transactions, and does not tell which of them it is in. So DoTx refuses a session for good
+// once a transaction in it was doomed: run the whole transaction again in a new session. Within
+// [mongo.Session.WithTransaction] that is after it has returned, because it runs its callback again in the same
+// session. [everonce.TxReceiver.InTx] uses a session of its own for each run.
 //
-// A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that has ended. The server ends a transaction after a
-// minute, if its transactionLifetimeLimitSeconds does not say otherwise, whatever the receiver's TxTimeout.
+// A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that
+// transaction has ended. The server ends a transaction after a minute, unless its transactionLifetimeLimitSeconds
+// says otherwise, whatever the receiver's TxTimeout.
 type TxStore struct {
 	*Store
 }
 
 var _ everonce.TxStore[*mongo.Session] = (*TxStore)(nil)
 
-// NewTx makes a store as [New] does. It refuses with [ErrNoTransactions] a server that has none.
+// NewTx makes a store as [New] does. A server without transactions is refused with [ErrNoTransactions].
 func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, error) {
 	s, err := New(ctx, db, opts)
 	if err != nil {
@@ -119,7 +124,7 @@ func (s *TxStore) begin(ctx context.Context, claim *everonce.ClaimRequest, until
 	return h, res, nil
 }
 
-// Join implements [everonce.TxStore]. The session must have a transaction open.
+// Join implements [everonce.TxStore]. The session must have an open transaction.
 func (s *TxStore) Join(tx *mongo.Session) (everonce.TxHandle[*mongo.Session], error) {
 	switch {
 	case tx == nil:

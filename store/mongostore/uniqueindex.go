@@ -13,15 +13,15 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// ErrNoIndex: the collection does not have the unique index, or has another one under its name.
+// ErrNoIndex says that the collection does not have the unique index, or has another one under its name.
 var ErrNoIndex = errors.New("mongostore: the unique index is not there")
 
-// Index is the unique index that tells one event from another.
+// Index is the unique index that distinguishes events.
 type Index struct {
-	// Name is the index's own. Required.
+	// Name is the name of the index. Required.
 	Name string
-	// Keys are its fields, each with 1 or -1: bson.D{{"event_id", 1}}. Required. Every document must have a value in each, which is neither
-	// null nor an array.
+	// Keys are its fields, each with 1 or -1: bson.D{{"event_id", 1}}. Every document must have a value in each of
+	// them, neither null nor an array. Required.
 	Keys bson.D
 }
 
@@ -37,9 +37,10 @@ func (i Index) check() error {
 	return nil
 }
 
-// EnsureIndex makes the unique index if it is not there, and refuses with [ErrNoIndex] one of that name or with those keys which does not do:
-// not unique, or on a part of the documents alone, or under a collation, which takes two IDs for one. It is for a program's start; on a
-// large collection that has no index yet it takes its time. Where documents are there that the index does not allow, the server's error says so.
+// EnsureIndex creates the unique index if it is not there. It refuses with [ErrNoIndex] an existing index of that
+// name or with those keys that does not do: one that is not unique, covers only some of the documents, or has a
+// collation, under which two IDs may count as one. Call it at a program's start; on a large collection without the
+// index it takes its time. If there are documents that the index does not allow, the server's error says so.
 func EnsureIndex(ctx context.Context, coll *mongo.Collection, index Index) error {
 	if err := index.check(); err != nil {
 		return err
