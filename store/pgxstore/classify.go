@@ -16,14 +16,14 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// Classify is for [everonce.Options].Classify, where the work's only effect is one statement, or one
-// transaction, in PostgreSQL: it marks with [everonce.NotDone] the errors after which nothing of it can
-// have taken hold. These are the errors that the server answered a statement with (a constraint, a
-// deadlock, a serialization failure, a permission), and those that came before anything was sent.
-// Errors that say nothing, like a connection that broke, stay as they are: the outcome is unknown.
+// Classify is for [everonce.Options].Classify, if the work's only effect is one statement, or one transaction, in
+// PostgreSQL. It marks with [everonce.NotDone] the errors after which nothing of it can have taken hold. These are
+// the errors with which the server answered a statement (a constraint, a deadlock, a serialization failure, a
+// permission), and those that came before anything was sent. Errors that prove nothing, such as a broken connection,
+// stay as they are: the outcome is unknown.
 //
-// Do not use it for work that also calls a gateway, or that runs several statements without a
-// transaction: the first may have taken hold where the second failed.
+// Do not use it for work that also calls a gateway, or that runs several statements without a transaction: the first
+// may have taken hold when the second failed.
 func Classify(err error) error {
 	if err == nil || everonce.IsNotDone(err) {
 		return err

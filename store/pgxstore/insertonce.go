@@ -18,27 +18,27 @@ type Querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// InsertOnce inserts a row into a table of the application, or finds the one that is there with the same
-// key, and says which: the unique constraint on the business table itself, which money wants beside
-// every record of operations. q may be the transaction of a Transact. scan reads in.Returning of the row;
-// NULL is the zero value in an *int64 or *string.
+// InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports
+// which. It uses the unique constraint of the business table itself, which you want for money in addition to any
+// record of operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row; NULL
+// is the zero value in an *int64 or *string.
 //
-// Only the constraint that in.Key names makes a duplicate. Where another one is violated, the row with
-// this key is looked for, because a true retry repeats the primary key too; if there is none, the
-// violation is the error, like a full disk, a missing table or a permission. All of it runs behind a savepoint: after any
-// error but the loss of the connection, one of scan too, a transaction is alive and as it was before. Without a
-// transaction the row stays where scan has failed.
+// Only the constraint that in.Key names makes a duplicate. If another unique constraint is violated, the row with
+// this key is looked for, because a true retry repeats the primary key too. If there is none, the violation is
+// returned as an error, as are a full disk, a missing table or a permission. All of it runs behind a savepoint: after
+// any error, including one of scan, a transaction is alive and as it was before, unless the connection was lost.
+// Without a transaction the row stays if scan fails.
 //
-// It waits for a transaction that has inserted the same key and is still open, and then finds its row, or
-// inserts if it was rolled back. At repeatable read and serializable it answers a serialization failure
-// where that transaction has committed, whose row this one can never see: the whole of it is to be run
+// InsertOnce waits for an open transaction that has inserted the same key. It then finds that row, or inserts its own
+// if the transaction was rolled back. At repeatable read and serializable, if the other transaction has committed,
+// this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction has to be run
 // again, as Transact does by itself.
 func InsertOnce[T any](ctx context.Context, q Querier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
 	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), in, scan)
 }
 
-// InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB or a *sql.Tx, or a *sql.Conn that has no
-// transaction open.
+// InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
+// transaction.
 func InsertOnceSQL[T any](ctx context.Context, q sqlstore.SQLQuerier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, in, scan)

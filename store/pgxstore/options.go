@@ -10,17 +10,17 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// Options are what a store may be told. The zero value of each field is its default.
+// Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Schema is the schema of the tables. Default: the first one of the connection's search_path.
-	// Migrate creates it if it is not there; the text of Schema does not.
+	// Schema is the schema of the tables. Default: the first one of the connection's search_path. Migrate creates it
+	// if it does not exist; the text returned by [Store].Schema does not.
 	Schema string
-	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema may have a-z, 0-9
-	// and _, at most 40 of them, and do not begin with a digit.
+	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema consist of at most 40 of a-z,
+	// 0-9 and _, and do not begin with a digit.
 	TablePrefix string
-	// Isolation is the level of the transactions that the store begins. Default: the database's own,
-	// which is read committed unless somebody changed it. At repeatable read and serializable a
-	// transaction may fail because of another one, with a serialization failure: Transact runs it again.
+	// Isolation is the level of the transactions that the store begins. Default: the database's own, which is read
+	// committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
+	// another one, with a serialization failure: Transact runs it again.
 	Isolation sql.IsolationLevel
 }
 
