@@ -25,9 +25,10 @@ type facts struct {
 	enoughMust string // min-replicas-to-write
 }
 
-// Check asks the server, or every node of a cluster, what it does to keep what it has acknowledged. It refuses with
-// [ErrRisk], naming the settings, where Options do not accept what it finds; and with [everonce.ErrInvalidArgument] a server
-// that is too old. [New] calls it; call it again in a readiness probe, for settings change and nodes fail over.
+// Check asks the server, or every node of a cluster that answers, what it does to keep what it has acknowledged. It
+// refuses with [ErrRisk], naming the settings, if Options do not accept what it finds, and with
+// [everonce.ErrInvalidArgument] if the server is too old. [New] calls Check; call it again in a readiness probe,
+// because settings change and nodes fail over.
 func (s *Store) Check(ctx context.Context) error {
 	all, err := s.ask(ctx)
 	if err != nil {

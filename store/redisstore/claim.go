@@ -10,7 +10,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Claim implements [everonce.Store]: one call of the server, and one more where a result is found within a second of its end.
+// Claim implements [everonce.Store]: one call of the server, and one more if a result is found within a second of its
+// end.
 func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
 	k := s.keys(&req.ID)
 	if s.readFirst && !s.waits() { // a result that is read by itself may be one that nobody else has yet

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// ErrRisk: the server may give away what it has acknowledged, and Options.Accept does not say that it may.
+// ErrRisk says that the server may lose what it has acknowledged, and that Options.Accept does not allow that.
 var ErrRisk = errors.New("redisstore: the server does not keep what it acknowledges")
 
 // failed names the store, the call and the class of an error. A server's text holds no value and no key but a record's

@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Health implements [everonce.HealthChecker]. It looks at every key of the server and reads the head of every record, and
-// remembers 8 bytes of each while it counts.
+// Health implements [everonce.HealthChecker]. It scans every key of the server and reads the head of every record,
+// and holds 8 bytes of each in memory while it counts.
 func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	if h, err = s.count(ctx); err != nil {
 		return everonce.Health{}, failed("health", err)

@@ -15,8 +15,8 @@ import (
 // defaultPage is the limit of a page that names none.
 const defaultPage = 100
 
-// List implements [everonce.Lister]. There is no index, which every write would pay for: each page looks at every key of
-// the server (SCAN), and reads the records of the scope. It is for tools, and for minutes.
+// List implements [everonce.Lister]. There is no index, because every write would pay for it: each page scans every
+// key of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
 func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
 		return everonce.ListResult{}, failed("list", err)

@@ -10,27 +10,28 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Options are what a store may be told. The zero value of each field is its default.
+// Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Prefix begins the names of all keys: at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server share
-	// records if they have the same, and know nothing of each other if one does not begin with the other. Default
-	// "everonce:".
+	// Prefix begins the names of all keys. It has at most 64 of a-z, A-Z, 0-9 and _ . : / -. Two stores on one server
+	// share their records if they have the same prefix, and do not see each other's if neither prefix begins with the
+	// other. Default "everonce:".
 	Prefix string
 	// Accept names the risks that [New] does not refuse. Default none.
 	Accept Risk
-	// ReadFirst makes every claim look for a saved result by a plain GET first. Where most deliveries are duplicates
-	// that is a little cheaper; each new key costs one round trip more. With Replicas or SyncLog it makes no difference: a replay waits
-	// for them too.
+	// ReadFirst makes every claim first look for a saved result with a plain GET. If most deliveries are duplicates,
+	// that is a little cheaper; each new key costs one more round trip. With Replicas or SyncLog it makes no
+	// difference: a replay waits for them too.
 	ReadFirst bool
-	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before a duplicate, or a
-	// Lookup, is answered by it. A failover may still choose another one. List, and what an operator's tools read of one record, tell what the
-	// master has. Each write then takes a connection of its own for as long as it waits. At most 100. Default 0.
+	// Replicas is how many replicas must have a write before it is acknowledged (WAIT), and a result before a
+	// duplicate or a Lookup is answered with it. A failover may still choose another replica. List, and an operator's
+	// tools that read one record, show what the master has. Each write occupies a connection of its own for as long
+	// as it waits. At most 100. Default 0.
 	Replicas int
-	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, from Redis 7.2 on),
-	// where appendfsync is everysec; with Replicas also until so many replicas have synced theirs.
+	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2), if
+	// appendfsync is everysec; with Replicas also until that many replicas have synced theirs.
 	SyncLog bool
-	// WaitTimeout bounds the waiting for Replicas and SyncLog. A write that has waited for longer fails: it stands, and
-	// nobody is told that it is safe. Default 1 s.
+	// WaitTimeout bounds the wait for Replicas and SyncLog. A write that has waited longer fails: it has been made,
+	// but nobody is told that it is safe. Default 1 s.
 	WaitTimeout time.Duration
 }
 
@@ -39,13 +40,13 @@ type Risk uint8
 
 // The risks.
 const (
-	// RiskEviction: a maxmemory-policy other than noeviction removes records when memory is short, and their operations are
-	// new then. It counts whether or not there is a maxmemory today.
+	// RiskEviction: a maxmemory-policy other than noeviction removes records when memory runs short, and their
+	// operations are new then. It counts even if there is no maxmemory today.
 	RiskEviction Risk = 1 << iota
 	// RiskNoLog: without an append-only file a restart goes back to the latest snapshot, or to nothing.
 	RiskNoLog
-	// RiskUntold: the server does not tell its settings (CONFIG and INFO are refused, as some hosts do): who accepts this
-	// knows them from elsewhere.
+	// RiskUntold: the server does not tell its settings (CONFIG and INFO are refused, as some hosts do). If you
+	// accept this risk, you know the settings from elsewhere.
 	RiskUntold
 
 	riskEnd

@@ -6,9 +6,9 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Purge implements [everonce.Store]. There is nothing to do: a result ends with its retention and a record with its
-// lifetime by the server's own hand, and what is unsettled under Refuse and Reconcile has no end. A store in Redis
-// needs no janitor.
+// Purge implements [everonce.Store]. It has nothing to do: the server itself removes a result when its retention ends
+// and a record when its lifetime ends, and a record that is unsettled under Refuse or Reconcile has no end. A store
+// in Redis needs no janitor.
 func (s *Store) Purge(ctx context.Context, _ everonce.PurgeRequest) (everonce.PurgeResult, error) {
 	return everonce.PurgeResult{}, failed("purge", ctx.Err())
 }

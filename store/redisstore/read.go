@@ -34,8 +34,9 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, told r
 	return true, nil
 }
 
-// Get implements [everonce.Store]: one call of the server. One that is brief is a plain read where there is a result to
-// replay, and else a second call; with Replicas or SyncLog it waits as a replay does, for it answers a duplicate.
+// Get implements [everonce.Store]: one call of the server. A brief Get is a plain read if there is a result to
+// replay; otherwise it makes a second call. With Replicas or SyncLog it waits as a replay does, because it answers a
+// duplicate.
 func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	c := call{script: getScript, keys: s.keys(&req.ID)}
 	send := s.run

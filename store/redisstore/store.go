@@ -31,10 +31,10 @@ var (
 	_ everonce.ChangeWaiter   = (*Store)(nil)
 )
 
-// New makes a store that reaches its server, or cluster, through client, which stays the caller's to close. It asks
-// the server what it does to keep what it has acknowledged, and refuses with [ErrRisk] one that gives records away,
-// unless Options accept that: see [Store.Check]. Other errors are [everonce.ErrInvalidArgument], and those of a server that
-// can not be asked.
+// New makes a store that uses its server, or cluster, through client, which stays the caller's to close. It asks the
+// server what it does to keep what it has acknowledged. A server that may lose records is refused with [ErrRisk],
+// unless Options accept that: see [Store.Check]. Other errors are [everonce.ErrInvalidArgument], and those of a
+// server that cannot be asked.
 func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, error) {
 	if client == nil {
 		return nil, fmt.Errorf("redisstore: %w: the client is nil", everonce.ErrInvalidArgument)

@@ -21,7 +21,7 @@ type watch struct {
 	over    bool // nobody joins it any more; under the lock, as waiters
 }
 
-// Watch implements [everonce.ChangeWaiter]. It holds no connection of its own.
+// Watch implements [everonce.ChangeWaiter]. It needs no connection of its own.
 func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res everonce.WatchResult, err error) {
 	w := s.join(&req.ID)
 	stop := sync.OnceFunc(func() { s.leave(w) })
