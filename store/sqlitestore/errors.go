@@ -72,14 +72,14 @@ func classify(err error) sqlstore.ErrorInfo {
 	return sqlstore.ErrorInfo{}
 }
 
-// Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves
-// that the statement took no hold: a violated constraint, a busy, full or read-only database, a missing
-// table. It says that of the statement which failed, not of what the work had committed before, nor of a gateway that it
-// has called: do not use it for work that does either. Other errors are returned as they are.
+// Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves that
+// the statement took no hold: a violated constraint, a busy, full or read-only database, a missing table. That proves
+// nothing about what the work had committed before, nor about a gateway that it has called: do not use Classify for
+// work that does either. Other errors are returned as they are.
 //
-// A statement may keep what it did before it failed: INSERT OR FAIL, ON CONFLICT FAIL, a trigger's RAISE(FAIL). That is
-// noticed on the connections of [Store.DB]. On any other its error is that of a statement which has left nothing: do
-// not use Classify there for what fails so.
+// A statement may keep what it did before it failed: INSERT OR FAIL, ON CONFLICT FAIL, a trigger's RAISE(FAIL). The
+// connections of [Store.DB] notice that. On any other connection the error looks like that of a statement that has
+// left nothing: do not use Classify there for statements that fail so.
 func Classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
 		return err

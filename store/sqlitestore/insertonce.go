@@ -7,14 +7,16 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// InsertOnce inserts a row into a table of the application, or finds the one that is there with the same
-// key, and says which: the unique constraint on the business table itself, which money wants beside
-// every record of operations. q is a *sql.DB or *sql.Tx; in a transaction of this package's Transact, say.
+// InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports
+// which. It uses the unique constraint of the business table itself, which you want for money in addition to any
+// record of operations. q is a *sql.DB or *sql.Tx, such as the transaction of a Transact. scan reads the columns
+// in.Returning of the row; NULL is the zero value in an *int64 or *string.
 //
-// Only the constraint that in.Key names makes a duplicate; a full disk, a missing table or another violated
-// constraint is an error. After one the transaction is alive and as it was before, unless SQLite has ended it by itself; an
-// error of scan takes the row back too. Without a transaction the row stays. scan reads in.Returning of the row; NULL
-// is the zero value in an *int64 or *string.
+// Only the constraint that in.Key names makes a duplicate. If another unique constraint is violated, the row with
+// this key is looked for, because a true retry repeats the primary key too. If there is none, the violation is
+// returned as an error, as are a full disk or a missing table. After an error, including one of scan, a transaction
+// is alive and as it was before, unless SQLite has ended it by itself. Without a transaction the row stays if scan
+// fails.
 func InsertOnce[T any](ctx context.Context, q sqlstore.SQLQuerier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	return sqlstore.InsertOnce(ctx, querier{q}, classify, inTx, in, scan)

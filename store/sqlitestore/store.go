@@ -21,19 +21,18 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// Options are what [Open] may be told. The zero value of each field is its default.
+// Options are the options of [Open]. The zero value of each field is its default.
 type Options struct {
 	// TablePrefix begins the names of the tables: a-z, 0-9 and _. Default "everonce_".
 	TablePrefix string
-	// BusyTimeout is how long a write waits for another process, and a transaction for another of this
-	// process, that holds the writer. Default 5 s.
+	// BusyTimeout is how long a write waits if another process holds the writer, and a transaction if another one of
+	// this process does. Default 5 s.
 	BusyTimeout time.Duration
-	// Readers is how many connections read at the same time. Default 4, or the number of processors if
-	// that is more.
+	// Readers is how many connections read at the same time. Default 4, or the number of processors if that is more.
 	Readers int
-	// GroupLimit is how many writes share a commit at the most. Default 256; 1 gives each its own.
+	// GroupLimit is how many writes share a commit, at most. Default 256; 1 gives each its own.
 	GroupLimit int
-	// NoMigrate leaves the tables to be created by you: see [Store.Schema].
+	// NoMigrate leaves the creation of the tables to you: see [Store.Schema].
 	NoMigrate bool
 
 	clock func() time.Time // for tests
@@ -47,18 +46,17 @@ const (
 	openTimeout        = 30 * time.Second
 )
 
-// Store keeps records in a SQLite file. It is safe for concurrent use. Its methods are those of
-// [sqlstore.Store].
+// Store keeps records in a SQLite file. It is safe for concurrent use. Its methods are those of [sqlstore.Store].
 type Store struct {
 	*sqlstore.Store[*sql.Tx]
 	db *database
 }
 
-// Open opens the database file at path, creates it and the tables if they are not there, and returns a
-// store in it. Several processes may open the same file, on the same machine.
+// Open opens the database file at path and returns a store in it. It creates the file and the tables if they do not
+// exist. Several processes on the same machine may open the same file.
 //
-// path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would
-// forget, and store/memstore does that better.
+// path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
+// store/memstore does that better.
 func Open(path string, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -113,13 +111,14 @@ func (o *Options) complete(path string) error {
 	return nil
 }
 
-// DB returns the store's database, for the application's own tables: transactions of it are what DoTx
-// takes, and what Transact hands to its work. A transaction begins IMMEDIATE, unless it is read-only, and
-// waits for its turn with the store's own writes. Do not close it; close the store.
+// DB returns the store's database, for the application's own tables: DoTx takes its transactions, and Transact passes
+// one to its work. A transaction begins IMMEDIATE, unless it is read-only, and takes turns with the store's own
+// writes. Do not close the database; close the store.
 func (s *Store) DB() *sql.DB { return s.db.db }
 
-// Close writes what is in hand and closes the database. Calls after it fail. What a transaction of the application holds up
-// for longer than Options.BusyTimeout is not written: that is an error, and its callers are told. End your transactions first.
+// Close finishes pending writes and closes the database. Calls after it fail. A write that a transaction of the
+// application holds up for longer than Options.BusyTimeout is not made: Close returns an error, and so do the calls
+// that asked for it. End your transactions first.
 func (s *Store) Close() error { return s.db.close() }
 
 // database is the driver: one file, one writer, some readers.
