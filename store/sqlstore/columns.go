@@ -2,16 +2,16 @@ package sqlstore
 
 import "strings"
 
-// The columns of the tables. Times are microseconds, NULL where there is none; NULL stands for an empty
-// text or value too.
+// The columns of the tables. Times are in microseconds, NULL if there is none; NULL also stands for an empty text or
+// value.
 const (
-	// RecordColumns are what [Statements] answer of a record.
+	// RecordColumns are the columns of a record that [Statements] return.
 	RecordColumns = "id, scope, name, " + SwapColumns + ", rev"
-	// SwapColumns are those that a whole write of a record sets.
+	// SwapColumns are the columns that a write of a whole record sets.
 	SwapColumns = "state, token, nonce, owner, attempt, lease_until, fp_alg, fp_sum, " +
 		"result_kind, result_codec, result_data, result_summary, unknown_step, prev_state, prev_owner, prev_claimed, last_error, " +
 		"format, created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps"
-	// StepColumns are what [Statements] answer of a step.
+	// StepColumns are the columns of a step that [Statements] return.
 	StepColumns = "name, state, attempt, result_kind, result_codec, result_data, result_summary, began_at, ended_at"
 )
 

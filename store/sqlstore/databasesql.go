@@ -11,7 +11,7 @@ type SQLQuerier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// SendSQL is [Conn.Send] through database/sql, for drivers: one call after the other.
+// SendSQL is [Conn.Send] through database/sql, for drivers: it makes one call after the other.
 func SendSQL(ctx context.Context, q SQLQuerier, calls ...*Call) error {
 	for _, call := range calls {
 		if err := sendSQL(ctx, q, call); err != nil {

@@ -8,17 +8,17 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Dialect is how the texts of [NewStatements] differ.
+// Dialect is what differs between the texts of [NewStatements].
 type Dialect struct {
 	// Record, Step and Meta are the tables, quoted and qualified.
 	Record, Step, Meta string
-	// Placeholder is the text of the n-th argument (from 1): "$1::bytea".
+	// Placeholder returns the text of the n-th argument (from 1): "$1::bytea".
 	Placeholder func(n int, kind ArgKind) string
-	// Now is an expression for the database's clock in microseconds, evaluated once where it stands in
-	// a FROM clause. Empty where the time is the last argument: [Traits.Clock].
+	// Now is an expression for the database's clock in microseconds, which is evaluated once in a FROM clause. It is
+	// empty if the time is the last argument: [Traits.Clock].
 	Now string
-	// TryLock returns an expression that locks the key until the end of the transaction and is true, or false at once if
-	// another has it. Nil where the database needs none.
+	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
+	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
@@ -26,10 +26,11 @@ type Dialect struct {
 	OneStatement bool
 	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
-	// Arrays says that it has arrays as PostgreSQL has: unnest, generate_series. Without, batches are single statements.
+	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series. Without them, batches are
+	// single statements.
 	Arrays bool
-	// RowID is a row's address, for a database that comes back to rows it has just locked faster by it than
-	// by a join: "ctid". Empty elsewhere.
+	// RowID is a row's address, for a database in which that is a faster way back to rows it has just locked than a
+	// join: "ctid". It is empty for other databases.
 	RowID string
 }
 
@@ -43,8 +44,8 @@ const (
 	ArgBytes
 )
 
-// NewStatements writes the texts for a dialect that has INSERT … ON CONFLICT … RETURNING: PostgreSQL's and
-// SQLite's. A driver of another database starts from them, or writes its own.
+// NewStatements returns the texts for a dialect that has INSERT … ON CONFLICT … RETURNING, as PostgreSQL and SQLite
+// have. A driver of another database starts from them, or has its own.
 func NewStatements(d Dialect) *Statements {
 	w := writer{d}
 	s := &Statements{

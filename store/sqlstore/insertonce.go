@@ -14,37 +14,36 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Insert is a row of an application's own table, which a unique constraint allows once. The names are SQL
-// as it stands: letters, digits and "_", dots in Table, or in double quotes.
+// Insert is a row of an application's own table that a unique constraint allows once. The names are SQL as they are:
+// letters, digits and "_", dots in Table, or in double quotes.
 type Insert struct {
 	Table   string
 	Columns []string
 	Values  []any // of the Columns, in their order
-	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it
-	// is. None may be NULL, which a unique constraint takes for no duplicate of another. The database refuses columns
-	// that no unique constraint or index covers.
+	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it is. None of
+	// the values may be NULL, because for a unique constraint NULL is no duplicate of NULL. The database refuses
+	// columns that no unique constraint or index covers.
 	Key []string
-	// Where is the predicate of the unique index, if that is a partial one: "deleted_at IS NULL". It is SQL
-	// as it stands.
+	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is SQL as it is.
 	Where string
-	// Returning are the columns to be read back, of the new row or of the one that is there.
+	// Returning are the columns to be read back, of the new row or of the existing one.
 	Returning []string
 }
 
-// ErrInvisible says that an insert met a row with its key which can not be read: it is of a transaction that
+// ErrInvisible says that an insert met a row with its key that cannot be read: either it is of a transaction that
 // this one's snapshot does not see (run the whole transaction again), or it comes and goes.
 var ErrInvisible = errors.New("sqlstore: the row with this key can not be read")
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
 const insertTries = 3
 
-// InsertOnce is what the SQL modules' functions of that name do, through c. It inserts the row and returns what
-// was inserted, or returns the row that is there already with the same key, and says which. Every other
-// error is returned: of another constraint too, unless the row with this key is there (a true retry
-// repeats the primary key as well, and the database may name that first).
+// InsertOnce is what the functions of that name in the SQL modules do, through c. It inserts the row and returns what
+// was inserted, or returns the existing row with the same key, and reports which. Every other error is returned,
+// including the violation of another constraint, unless there is a row with this key: a true retry repeats the
+// primary key too, and the database may name that first.
 //
-// inTx says that c is in a transaction. After an error, of scan too, that is alive and as it was before; without one
-// the row may be there where scan has failed.
+// inTx says that c is in a transaction. After an error, including one of scan, that transaction is alive and as it
+// was before. Without a transaction the row may be there if scan has failed.
 func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	insert, read, err := in.calls()
 	if err != nil {

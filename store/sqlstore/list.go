@@ -86,8 +86,8 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	return res, nil
 }
 
-// DeleteScope forgets a tenant: see [everonce.ScopeDeleter]. Records that others have locked just then are passed over,
-// and counted as More.
+// DeleteScope forgets a tenant: see [everonce.ScopeDeleter]. Records that others have locked at that moment are
+// skipped, and counted as More.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
 	var res everonce.DeleteScopeResult // read only if the write returns nil
 	if err := req.Scope.Validate(); err != nil {

@@ -17,9 +17,8 @@ const (
 	metaIdentity = "identity"
 )
 
-// Migrate creates the tables, or brings them to this version. It is safe when several processes run it
-// at once, and does nothing where there is nothing to do. It refuses tables of a newer version with
-// [everonce.ErrSchema].
+// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does
+// nothing if there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	migrations := s.driver.Migrations()
 	if version, err := s.version(ctx); err == nil && version == len(migrations) {
@@ -55,8 +54,8 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	return s.failed("migrate", err)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It
-// changes only with a new version of the schema, which the changelog names.
+// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only
+// with a new version of the schema, which the changelog names.
 func (s *Store[Tx]) Schema() string {
 	var b strings.Builder
 	b.WriteString(s.text.CreateMeta.Text + ";\n")
@@ -118,7 +117,7 @@ func getMeta(ctx context.Context, c Conn, get *Statement, name string) (value st
 	return value, err
 }
 
-// ReadIdentity tells what the store is bound to: see [everonce.IdentityReader].
+// ReadIdentity returns what the store is bound to: see [everonce.IdentityReader].
 func (s *Store[Tx]) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
 	if err := s.ready(ctx); err != nil {
 		return check, false, err

@@ -9,8 +9,8 @@ import (
 // maxNameLen leaves room for the suffixes that tables and indexes get in the 63 bytes of PostgreSQL.
 const maxNameLen = 40
 
-// ValidateName refuses what can not be a part of a table's name: anything but a-z, 0-9 and _, beginning with a
-// letter or _, at most 40 of them. The error wraps [everonce.ErrInvalidArgument]; what names it.
+// ValidateName refuses what cannot be a part of a table's name. A name has at most 40 of a-z, 0-9 and _, and begins
+// with a letter or _. The error wraps [everonce.ErrInvalidArgument]; what says whose name it is.
 func ValidateName(what, name string) error {
 	if name == "" || len(name) > maxNameLen {
 		return fmt.Errorf("%w: the %s has %d bytes; 1 to %d are possible", everonce.ErrInvalidArgument, what, len(name), maxNameLen)

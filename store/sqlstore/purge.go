@@ -9,7 +9,7 @@ import (
 // defaultPurgeLimit is the batch of a purge that names none.
 const defaultPurgeLimit = 1000
 
-// Purge removes what time has let go: see [everonce.Store].
+// Purge removes what is no longer kept: see [everonce.Store].
 func (s *Store[Tx]) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
 	var res everonce.PurgeResult // read only if the write returns nil
 	limit := int64(req.Limit)

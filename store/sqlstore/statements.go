@@ -2,51 +2,51 @@ package sqlstore
 
 import "slices"
 
-// Statements are the texts of the engine. $n below is the n-th argument, of [Dialect.Placeholder]; where
-// [Traits.Clock] is set, each statement marked (now) has the time as one more argument, the last.
+// Statements are the texts of the engine. Below, $n is the n-th argument, of [Dialect.Placeholder]. If [Traits.Clock]
+// is set, each statement marked (now) has the time as one more argument, the last.
 //
-// "The record" as an answer is [RecordColumns], each NULL where there is no record. Times and durations are
-// in microseconds; a time or duration that may be "never" or "none" is NULL then. What locks the key
-// ([Dialect.TryLock]) never waits for another transaction of the same key.
+// "The record" in an answer is [RecordColumns], each NULL if there is no record. Times and durations are in
+// microseconds; a time or duration that may be "never" or "none" is then NULL. What locks the key ([Dialect.TryLock])
+// never waits for another transaction of the same key.
 //
-// Where a transition needs more than these (a record read, decided and written back), the write is
-// Swap: it is conditional on the revision that was read, which grows with every write.
+// If a transition needs more than these (a record is read, decided and written back), the write is Swap: it is
+// conditional on the revision that was read, which grows with every write.
 type Statements struct {
-	// Claim inserts a claimed record unless there is one, and answers one row: the time, whether the key
-	// could be locked, whether it was inserted (0 or 1 each), and the record as it was before. (now)
-	// Where Traits.OneStatement is not set it is a bare INSERT, whose affected rows count; Read follows.
+	// Claim inserts a claimed record unless there is one, and returns one row: the time, whether the key could be
+	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Traits.OneStatement is
+	// not set, it is a bare INSERT, of which the number of affected rows counts; Read follows.
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 owner, $6 lease, $7 fp_alg, $8 fp_sum, $9 format,
 	//  $10 total lifetime or NULL, $11 time until due to be purged or NULL
 	Claim *Statement
-	// Read answers one row like Claim does, with no lock taken (1) and nothing inserted (0). (now)
+	// Read returns one row as Claim does, with no lock taken (1) and nothing inserted (0). (now)
 	//  $1 id
 	Read *Statement
-	// Brief answers the time and [BriefColumns] of the record, or no row if there is none. Nil where the
-	// caller knows the time.
+	// Brief returns the time and [BriefColumns] of the record, or no row if there is none. It is nil if the caller
+	// knows the time.
 	//  $1 id
 	Brief *Statement
-	// Probe answers a row if there is a record. Nil where it would not be much cheaper than Read.
+	// Probe returns a row if there is a record. It is nil if it would not be much cheaper than Read.
 	//  $1 id
 	Probe *Statement
-	// ReadLocked is Read that locks the key for the rest of the transaction. (now)
+	// ReadLocked is Read that also locks the key for the rest of the transaction. (now)
 	//  $1 id
 	ReadLocked *Statement
-	// ReadSteps answers [StepColumns] of each step, in their order.
+	// ReadSteps returns [StepColumns] of each step, in their order.
 	//  $1 id
 	ReadSteps *Statement
-	// Swap writes a whole record over the revision that was read, if it is still that one and the key
-	// could be locked; with $3… = 0 steps it removes them. It affects one row or none.
+	// Swap writes a whole record over the revision that was read, if it is still that one and the key could be
+	// locked; if $3… say that there are no steps, it removes them. It affects one row or none.
 	//  $1 id, $2 revision; $3… are [SwapColumns]
-	// Where Traits.OneStatement is not set, DropSteps follows where it is needed.
+	// If Traits.OneStatement is not set, DropSteps follows where it is needed.
 	Swap *Statement
 	// Insert writes a whole record unless there is one.
 	//  $1 id, $2 scope, $3 name; $4… are [SwapColumns]
 	Insert *Statement
-	// DropSteps removes the steps of a record. Nil where Traits.OneStatement is set.
+	// DropSteps removes the steps of a record. It is nil if Traits.OneStatement is set.
 	//  $1 id
 	DropSteps *Statement
 
-	// Complete, Release and Renew change the record if the attempt holds it; they affect one row or none. (now)
+	// Complete, Release and Renew change the record if the attempt holds it. They affect one row or none. (now)
 	//  $1 id, $2 token, $3 nonce
 	//  Complete: $4 kind, $5 codec, $6 data, $7 summary, $8 retention, $9 total lifetime
 	//  Release: $4 state, $5 last_error, $6 unknown_step, $7 total lifetime or NULL
@@ -55,62 +55,66 @@ type Statements struct {
 	Release  *Statement
 	Renew    *Statement
 	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a
-	// lease, and writes the step, by name, unless what stands there stands. It answers one row or none,
-	// and ends in RETURNING 1 or its like. (now)
-	// Where Traits.OneStatement is not set, it changes the record only, and PutStep follows in the same transaction.
+	// lease. It also writes the step, by name, unless the step that is there stands. It returns one row or none, and
+	// ends in RETURNING 1 or the like. (now) If Traits.OneStatement is not set, it only changes the record, and
+	// PutStep follows in the same transaction.
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *Statement
-	// SaveStepOnce is SaveStep that affects no row unless the step is new, open, or not done by an earlier attempt. Nil where Traits.OneStatement is not set.
+	// SaveStepOnce is SaveStep, but it affects no row unless the step is new, open, or not done by an earlier
+	// attempt. It is nil if Traits.OneStatement is not set.
 	SaveStepOnce *Statement
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
 	DropOrphans *Statement
-	// PutStep writes a step unless what stands there stands. (now) Nil where Traits.OneStatement is set.
+	// PutStep writes a step unless the step that is there stands. (now) It is nil if Traits.OneStatement is set.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
 	PutStep *Statement
-	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. Nil where Traits.OneStatement is set.
+	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if Traits.OneStatement is set.
 	PutStepOnce *Statement
-	// Finish writes a completed record, in a transaction, over nothing, over a record that is released or
-	// gone, or over the revision $2. It affects one row or none, and ends in RETURNING 1. (now)
+	// Finish writes a completed record, in a transaction, where there is none, over one that is released or gone, or
+	// over the revision $2. It affects one row or none, and ends in RETURNING 1. (now)
 	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
 	//  $11 kind, $12 codec, $13 data, $14 summary, $15 retention, $16 total lifetime
 	Finish *Statement
-	// FinishNew is Finish where a claim of the same transaction, or a look shortly before it, has found no
-	// record: it may refuse to write over any. It takes the same arguments. Nil where that is no cheaper.
+	// FinishNew is Finish after a claim of the same transaction, or a look shortly before it, has found no record: it
+	// may refuse to write over any. It takes the same arguments. It is nil if it would be no cheaper.
 	FinishNew *Statement
 
-	// ReadLockedAll is ReadLocked for many keys, and FinishAll is FinishNew for many that the same transaction has
-	// claimed with ReadLockedAll, which locks them all. Nil where single statements are to do it. ReadLockedAll
-	// answers a row for each key that could not be locked or has a record, with the place of the key (from 1) for whether it
-	// was inserted; if there is none, one row with the time. FinishAll answers a row for each record that it wrote.
-	//  ReadLockedAll: $1 ids, one behind the other, $2 their number
-	//  FinishAll: $1…$16 as for Finish, for $2 the number of records, $1 ids, $6 nonces and $9 fp_sums one behind the
+	// ReadLockedAll is ReadLocked for many keys. FinishAll is FinishNew for many that the same transaction has
+	// claimed with ReadLockedAll, which locks them all. They are nil if single statements are to do it. ReadLockedAll
+	// returns a row for each key that could not be locked or has a record, with the place of the key (from 1) in
+	// place of whether it was inserted; if there is no such key, one row with the time. FinishAll returns a row for
+	// each record that it wrote.
+	//  ReadLockedAll: $1 ids, one after the other, $2 their number
+	//  FinishAll: $1…$16 as for Finish, but $2 the number of records, $1 ids, $6 nonces and $9 fp_sums one after the
 	//  other, and arrays of $4 name, $5 token, $13 data and $14 summary as PostgreSQL writes them
 	ReadLockedAll *Statement
 	FinishAll     *Statement
 
-	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1
-	// records that are gone. Both affect what they changed, and repeat their predicate in the write. (now)
-	// Where Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
+	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1 records
+	// that are gone. Both affect the rows that they changed, and repeat their predicate in the write. (now) If
+	// Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
 	PurgeResults *Statement
 	PurgeSteps   *Statement
 	PurgeRecords *Statement
-	// List answers rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data. (now)
+	// List returns rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data.
+	// (now)
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
 	//  List: $7 states to show, as the sum of 1 << state
 	List *Statement
-	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version. ScopeLeft answers a row if there
-	// is such a record, locked by others or not. (now)
+	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version. ScopeLeft returns a
+	// row if there is such a record, locked by others or not. (now)
 	//  $1…$6 as for List
 	DeleteScope *Statement
 	ScopeLeft   *Statement
-	// Health answers one row: the time, the counts of live claims, abandoned, released and completed
-	// records and of those whose state is none or a newer version's, and when the oldest of the abandoned was last written. (now)
+	// Health returns one row: the time; the counts of live claims, of abandoned, released and completed records, and
+	// of those whose state does not exist or is a newer version's; and when the oldest of the abandoned was last
+	// written. (now)
 	Health *Statement
 
-	// CreateMeta creates the table of the following, if it is not there. GetMeta answers the value
-	// (a text) of a name; PutMeta writes it unless there is one, SetMeta over it.
+	// CreateMeta creates the table that the following use, if it does not exist. GetMeta returns the value (a text)
+	// of a name. PutMeta writes it unless there is one, and SetMeta overwrites it.
 	//  $1 name, $2 value
 	CreateMeta *Statement
 	GetMeta    *Statement
@@ -118,7 +122,7 @@ type Statements struct {
 	SetMeta    *Statement
 }
 
-// All returns the statements that there are.
+// All returns all statements that are not nil.
 func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,

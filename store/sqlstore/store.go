@@ -30,7 +30,7 @@ var (
 	_ everonce.IdentityKeeper = (*Store[any])(nil)
 )
 
-// New makes a store of a driver.
+// New makes a store that uses a driver.
 func New[Tx any](driver Driver[Tx]) *Store[Tx] {
 	s := &Store[Tx]{driver: driver, traits: driver.Traits(), text: driver.Statements()}
 	s.locks, _ = driver.(KeyLocker[Tx])
@@ -183,7 +183,7 @@ func pauseBriefly(ctx context.Context, try int) error {
 	}
 }
 
-// Get reads a record with its steps.
+// Get reads a record with its steps: see [everonce.Store].
 func (s *Store[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
 	if err := s.ready(ctx); err != nil {
 		return everonce.GetResult{}, err

@@ -64,7 +64,7 @@ func (s *Store[Tx]) inProgress() everonce.ClaimResult {
 // joinTimeout bounds what Join asks of the transaction.
 const joinTimeout = 10 * time.Second
 
-// Join wraps a transaction of the caller's: see [everonce.TxStore].
+// Join wraps a transaction of the caller: see [everonce.TxStore].
 func (s *Store[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
 	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
 	defer cancel()
