@@ -190,12 +190,16 @@ func fingerprintIn(o CallOption) (f Fingerprint, ok bool) {
 
 // apply puts options over what the call has, and checks what they add up to. It returns the Fingerprint among them.
 func (c *call) apply(opts []CallOption, allowed optionSet) (f Fingerprint, err error) {
+	one := false
 	for _, o := range opts {
 		if noOption(o) {
 			return f, fmt.Errorf("%w: a call option is nil", ErrInvalidArgument)
 		}
 		if its, ok := fingerprintIn(o); ok {
-			f = its
+			if one { // what only the other says would not be compared
+				return f, fmt.Errorf("%w: a call has one Fingerprint: give all its parts to one FingerprintOf", ErrInvalidArgument)
+			}
+			f, one = its, true
 		}
 		o.applyCall(c)
 	}

@@ -1,6 +1,7 @@
 package everonce_test
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"math"
@@ -214,4 +215,22 @@ func TestFingerprintConflicts(t *testing.T) {
 			t.Errorf("%v, %v: %v", c.f, c.saved, got)
 		}
 	}
+}
+
+// Parts that are spread over two fingerprints would be compared by one of them: the amount, and not the currency, say.
+func TestFingerprintsOfOneCall(t *testing.T) {
+	s := newMapStore()
+	r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
+	prepared, err := r.Prepare(everonce.Wait(time.Second))
+	checkErr(t, err, nil)
+	amount, currency := everonce.FingerprintOf(5), everonce.FingerprintOf("EUR")
+	for name, opts := range map[string][]everonce.CallOption{
+		"two": {amount, currency}, "a pointer": {amount, &currency}, "the same": {amount, amount}, "behind others": {prepared, amount, everonce.Wait(1), currency},
+	} {
+		res, err := everonce.Do(context.Background(), r, keyOf(name), never(t), opts...)
+		checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
+	}
+	res, err := everonce.Transact(context.Background(), x, keyOf("x"), txNever(t), amount, currency)
+	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
+	do(t, r, keyOf("one"), returns("v", nil), everonce.Executed, nil, prepared, amount)
 }
