@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // deafConn refuses every write after its first n, without a byte.
@@ -183,6 +184,33 @@ func TestProxySendsNoBodyTwice(t *testing.T) {
 		}
 		if sendOnce(r); r.GetBody != nil || r.Body == nil || r.Body == http.NoBody {
 			t.Errorf("%s: net/http may send it again", name)
+		}
+	}
+}
+
+// An answer that begins before its request was written is none, and its connection is closed; one that begins behind the first write is the
+// request's, also where more is to be written.
+func TestProxyAnswerBeforeItsRequest(t *testing.T) {
+	for name, asked := range map[string]bool{"before": false, "behind": true} {
+		client, server := net.Pipe()
+		t.Cleanup(func() { server.Close() })
+		c := &countedConn{Conn: client}
+		s := sending{conn: c, before: c.count()}
+		if asked {
+			go io.ReadFull(server, make([]byte, 3))
+			if _, err := c.Write([]byte("abc")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go io.WriteString(server, "HTTP")
+		if _, err := io.ReadFull(c, make([]byte, 4)); err != nil {
+			t.Fatal(err)
+		}
+		s.firstByte()
+		client.SetWriteDeadline(time.Now()) // nobody reads it
+		_, err := c.Write([]byte("d"))
+		if closed := errors.Is(err, io.ErrClosedPipe); s.unasked.Load() == asked || closed == asked {
+			t.Errorf("%s: taken for an answer: %v; the connection is closed: %v (%v)", name, !s.unasked.Load(), closed, err)
 		}
 	}
 }
