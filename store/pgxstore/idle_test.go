@@ -41,3 +41,32 @@ func testIdleTooLong[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d effects", n)
 	}
 }
+
+// The limit of a transaction ends with it: it does not close the connection that by then is another's.
+func TestALimitEndsWithItsTransaction(t *testing.T) {
+	t.Parallel()
+	both(t, setup{conns: 1}, testLimitEnds[pgx.Tx], testLimitEnds[*sql.Tx])
+}
+
+func testLimitEnds[Tx any](t *testing.T, h *handle[Tx]) {
+	const limit = 2 * time.Second // more than it takes to end a transaction
+	ctx := t.Context()
+	for what, end := range map[string]func(tx everonce.TxHandle[Tx], done *everonce.CompleteRequest) error{
+		"commit": func(tx everonce.TxHandle[Tx], done *everonce.CompleteRequest) error {
+			return tx.Commit(ctx, everonce.CommitRequest{Complete: done})
+		},
+		"rollback": func(tx everonce.TxHandle[Tx], _ *everonce.CompleteRequest) error { return tx.Rollback(ctx) },
+	} {
+		claim := txClaimOf(everonce.Key{Scope: "limit", ID: what})
+		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim, Timeout: limit})
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		done := completionOf(&rec, "v")
+		noErr(t, end(tx, &done))
+		other, err := h.begin(ctx, sql.LevelDefault)
+		noErr(t, err)
+		if err := h.exec(ctx, other, "SELECT pg_sleep($1::float8)", (limit + limit/5).Seconds()); err != nil {
+			t.Errorf("after a %s another transaction meets its limit: %v", what, err)
+		}
+		noErr(t, h.abort(ctx, other))
+	}
+}

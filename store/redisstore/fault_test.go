@@ -187,6 +187,21 @@ func TestCorruptRecords(t *testing.T) {
 	}
 }
 
+// A saved result that is of no completed record is corrupt, and no answer.
+func TestAResultOfAnotherStateIsCorrupt(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, &redisstore.Options{Prefix: newPrefix(t, client)})
+	rec := claimed(t, s, testKey)
+	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	saved := redisstore.KeyOf(s, rec.ID) + ":v"
+	command(t, client, "SETRANGE", saved, "33", string([]byte{byte(everonce.StateReleased), 0})) // without the kind of a result
+	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrCorruptRecord) {
+		t.Errorf("%v, want ErrCorruptRecord", err)
+	}
+}
+
 // What a newer version has written is refused by all that would judge it, and left as it is.
 func TestNewerRecords(t *testing.T) {
 	t.Parallel()
