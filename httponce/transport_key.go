@@ -13,7 +13,7 @@ import (
 
 type transportKeyInContext struct{}
 
-// WithKey returns a context that gives the one operation that is sent with it its key. All attempts have the key,
+// WithKey returns a context that carries the key of the one operation that is sent with it. All attempts have the key,
 // even those after a restart of the caller's process if the caller has kept it: derive the key from what the
 // operation is about ("charge-order-7"), or store it beside the order before the first attempt. Two operations with
 // one key are one operation: never use the context for a second.

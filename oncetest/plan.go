@@ -112,7 +112,7 @@ type Call struct {
 // Plan decides which calls fail, and how. It is called once before every call, concurrently.
 type Plan func(Call) Fault
 
-// At returns a plan that gives the nth call of an Op that fault.
+// At returns a plan in which the nth call of op has that fault.
 func At(op Op, n int, fault Fault) Plan {
 	return func(c Call) Fault {
 		if c.Op == op && c.N == n {
@@ -122,7 +122,7 @@ func At(op Op, n int, fault Fault) Plan {
 	}
 }
 
-// AtCall returns a plan that gives the call with that number, of any Op, that fault. It serves to try every point
+// AtCall returns a plan in which the call with that number, of any Op, has that fault. It serves to try every point
 // where something can fail, one after the other.
 func AtCall(seq int, fault Fault) Plan {
 	return func(c Call) Fault {

@@ -16,8 +16,8 @@ const (
 )
 
 // DeleteScope implements [everonce.ScopeDeleter]. It scans every key of the server, as List does, until it has found
-// Limit records; a Limit of 0 is 1000. Records that cannot be read stay; a call that finds nothing else left to
-// delete fails because of them.
+// Limit records; a Limit of 0 is 1000. Records that cannot be read stay; the call after which nothing else is
+// left to delete fails because of them.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)
