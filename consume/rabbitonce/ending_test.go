@@ -1,11 +1,13 @@
 package rabbitonce_test
 
 import (
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -32,4 +34,23 @@ func TestTheEndIsNotWaitedForInAQuestion(t *testing.T) { //nolint:paralleltest /
 	b.deleteQueue(b.queue.Name) // the consumer is cancelled, and asks for its queues anew
 	wait(t, "the question", asked)
 	r.stop()
+}
+
+// Nor does it wait longer than it may for the broker's word that nothing more is sent; what had been sent ahead is given back all the same.
+func TestTheEndWithoutTheBrokersWord(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := newLine(t, b.url, func() bool { return true })
+	l.deaf = true
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { close(begun); <-goOn; return nil }),
+		&rabbitonce.Options{Prefetch: 2, Workers: consume.Workers{Concurrency: 1}})
+	b.send(message("m-1"), message("m-2"))
+	wait(t, "the first message", begun)
+	b.wantLength(b.queue.Name, 0)
+	r.end()
+	b.wantLength(b.queue.Name, 2) // by the end of the connection, while the first is handled
+	close(goOn)
+	r.stop()
+	l.closed(t)
 }

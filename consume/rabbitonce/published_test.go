@@ -27,6 +27,8 @@ type line struct {
 	publishing func() (pass bool)
 	// declaring, if set, is called before a queue is declared, or looked for. It may change the frame; where it reports false it is as above.
 	declaring func(frame []byte) (pass bool)
+	// deaf: the broker does not hear that a consumer is to end.
+	deaf bool
 }
 
 func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *line {
@@ -51,7 +53,7 @@ func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *lin
 // say passes on what is said to the broker, frame by frame.
 func (l *line) say(far io.Writer, near io.Reader) {
 	const greeting, head, end = 8, 7, 1
-	const method, openChannel, declareQueue, publish = 1, 20<<16 | 10, 50<<16 | 10, 60<<16 | 40
+	const method, openChannel, declareQueue, endConsumer, publish = 1, 20<<16 | 10, 50<<16 | 10, 60<<16 | 30, 60<<16 | 40
 	if _, err := io.CopyN(far, near, greeting); err != nil {
 		return
 	}
@@ -71,6 +73,10 @@ func (l *line) say(far io.Writer, near io.Reader) {
 			case declareQueue:
 				if l.declaring != nil && !l.declaring(frame) {
 					return
+				}
+			case endConsumer:
+				if l.deaf {
+					continue
 				}
 			case publish:
 				if !l.publishing() {
