@@ -33,8 +33,9 @@ var settings = map[string]string{
 var words = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[A-Za-z]+(?:\.[A-Za-z]+)*`)
 
 // inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of, and without
-// those of the library's errors.
+// those of the library's packages and errors.
 func inSettings(text string) string {
+	text = strings.TrimPrefix(text, "httponce: ")
 	text = strings.ReplaceAll(text, everonce.ErrInvalidArgument.Error()+": ", "")
 	return words.ReplaceAllStringFunc(text, func(word string) string {
 		if name, ok := settings[word]; ok {
