@@ -437,7 +437,8 @@ func afterwards(ctx context.Context, tx pgx.Tx) map[string]error {
 	return errs
 }
 
-// A deferred constraint fails at the commit itself: that is an answer, and nothing of it is lost.
+// What the application has put off until the commit fails there: that is an answer, nothing of it is lost, and it is no sign of another
+// attempt's record, though its code is the same.
 func TestCommitThatTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testRefusedCommit[pgx.Tx], testRefusedCommit[*sql.Tx])
@@ -445,17 +446,24 @@ func TestCommitThatTheDatabaseRefuses(t *testing.T) {
 
 func testRefusedCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
-	mustExec(t, "CREATE TABLE "+h.schema+".child (name text REFERENCES "+h.schema+".effect (name) DEFERRABLE INITIALLY DEFERRED)")
-	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
-	noErr(t, h.exec(ctx, tx.Tx(), "INSERT INTO "+h.schema+".child VALUES ('orphan')"))
-	done := completionOf(&rec, "v")
-	err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
-	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok || pgErr.Code != "23503" || h.store.ClassifyTx(err) != everonce.TxErrorOther {
-		t.Errorf("the commit answers %v, of class %d", err, h.store.ClassifyTx(err))
+	table := func(name, columns string) { mustExec(t, "CREATE TABLE "+h.schema+"."+name+" ("+columns+")") }
+	table("child", "name text REFERENCES "+h.schema+".effect (name) DEFERRABLE INITIALLY DEFERRED")
+	table("twice", "name text UNIQUE DEFERRABLE INITIALLY DEFERRED")
+	table("raising", "name text")
+	mustExec(t, "CREATE FUNCTION "+h.schema+".raising() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'of the application' USING ERRCODE = '22P02'; END $$")
+	mustExec(t, "CREATE CONSTRAINT TRIGGER raising AFTER INSERT ON "+h.schema+".raising DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "+h.schema+".raising()")
+	for code, insert := range map[string]string{"23503": "child VALUES ('orphan')", "23505": "twice VALUES ('a'), ('a')", "22P02": "raising VALUES ('a')"} {
+		claim := txClaimOf(everonce.Key{Scope: "refused", ID: code})
+		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		noErr(t, h.exec(ctx, tx.Tx(), "INSERT INTO "+h.schema+"."+insert))
+		done := completionOf(&rec, "v")
+		err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
+		pgErr, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || pgErr.Code != code || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+			t.Errorf("%s: the commit answers %v, of class %d", code, err, h.store.ClassifyTx(err))
+		}
+		res, err = h.store.Claim(ctx, claimOf(everonce.Key{Scope: "refused", ID: code}))
+		decided(t, res, err, everonce.DecideClaimed)
 	}
-	res, err = h.store.Claim(ctx, claimOf(testKey))
-	decided(t, res, err, everonce.DecideClaimed)
 }
