@@ -71,16 +71,21 @@ func (p *payments) through(t *testing.T, test func(t *testing.T, once func(sqlst
 			return pgxstore.InsertOnce(ctx, tx, in, scanPayment)
 		}, func(text string) error { _, err := tx.Exec(ctx, text); return err }, func() error { return tx.Commit(ctx) })
 	})
-	t.Run("pgx.Conn", func(t *testing.T) {
-		conn, err := p.pool.Acquire(ctx)
-		noErr(t, err)
-		defer conn.Release()
-		_, err = conn.Exec(ctx, "BEGIN")
-		noErr(t, err)
-		test(t, func(in sqlstore.Insert) (payment, bool, error) {
-			return pgxstore.InsertOnce(ctx, conn.Conn(), in, scanPayment)
-		}, func(text string) error { _, err := conn.Exec(ctx, text); return err }, func() error { _, err := conn.Exec(ctx, "COMMIT"); return err })
-	})
+	for name, of := range map[string]func(*pgxpool.Conn) pgxstore.Querier{
+		"pgx.Conn":     func(c *pgxpool.Conn) pgxstore.Querier { return c.Conn() },
+		"pgxpool.Conn": func(c *pgxpool.Conn) pgxstore.Querier { return c },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := p.pool.Acquire(ctx)
+			noErr(t, err)
+			defer conn.Release()
+			_, err = conn.Exec(ctx, "BEGIN")
+			noErr(t, err)
+			test(t, func(in sqlstore.Insert) (payment, bool, error) {
+				return pgxstore.InsertOnce(ctx, of(conn), in, scanPayment)
+			}, func(text string) error { _, err := conn.Exec(ctx, text); return err }, func() error { _, err := conn.Exec(ctx, "COMMIT"); return err })
+		})
+	}
 	t.Run("sql.DB", func(t *testing.T) {
 		test(t, func(in sqlstore.Insert) (payment, bool, error) {
 			return pgxstore.InsertOnceSQL(ctx, p.db, in, scanPayment)
