@@ -56,6 +56,34 @@ func testMigrateAtOnce(t *testing.T, config func(*pgx.ConnConfig)) {
 	decided(t, res, err, everonce.DecideInProgress)
 }
 
+// So it is where the tables are in no schema of their own, and nothing but the migrations' own lock keeps them apart.
+func TestMigrateWithoutASchemaAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		schema := newSchema(t)
+		inSchema := func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
+		const processes = 8
+		errs := make([]error, processes)
+		begin := make(chan struct{})
+		var group sync.WaitGroup
+		for i := range processes {
+			pool := newPool(t, inSchema, 1)
+			noErr(t, pool.Ping(t.Context()))
+			store, err := pgxstore.New(pool, nil)
+			noErr(t, err)
+			group.Go(func() {
+				<-begin
+				errs[i] = store.Migrate(t.Context())
+			})
+		}
+		close(begin)
+		group.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Stores with prefixes of their own make the schema that they share at once.
 func TestMigrateASharedSchemaAtOnce(t *testing.T) {
 	t.Parallel()
