@@ -115,6 +115,8 @@ func (n *node) blocked(t *testing.T) {
 	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
 	for r.verdict().Outcome != everonce.Executed { // of a copy that was on its way before, nobody knew that it had arrived: there may be two
 	}
+	b.send(message("")) // and copies are taken again, not only those that were on their way
+	b.letter()
 	b.wantLength(b.queue.Name, 0)
 }
 
