@@ -66,7 +66,8 @@ func (m Mode) String() string {
 }
 
 // Capabilities declare what a system can do, or lets the tests do to it. The tests whose capabilities are declared
-// run; a capability that is declared but missing fails its test.
+// run, and fail if the system cannot do what they need. If a function of System is missing for one of them, no test
+// runs: see [Run].
 type Capabilities struct {
 	// Marks: a duplicate's answer can be told from the first: [everonce.Replayed].
 	Marks bool

@@ -26,7 +26,7 @@ type TwiceOptions struct {
 	Same func(first, second *http.Response, firstBody, secondBody []byte) error
 }
 
-// DifferingHeaders returns the headers in which answers may always differ: Date, and the mark of a replay,
+// DifferingHeaders returns the headers in which answers may differ by default: Date, and the mark of a replay,
 // Idempotent-Replayed.
 func DifferingHeaders() []string { return []string{"Date", "Idempotent-Replayed"} }
 
