@@ -38,7 +38,7 @@ import (
 // # What is retried
 //
 // Errors of the network are retried, except those that are known to come again: an invalid certificate, a server that
-// speaks no TLS, a request that cannot be sent, and the end of the request's context or of its Cancel. Retried too
+// speaks no TLS, a request that cannot be sent, and the end of the request, by its context or its Cancel. Retried too
 // are answers with one of [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's
 // title, or a Retry-After; and an answer of up to BufferAnswer bytes that is cut off. An answer that is marked as
 // replayed (TransportOptions.Marker) never is: it is the saved one, and would be the same again. The pause is random,
