@@ -14,8 +14,8 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// errTxEnded says that SQLite ended a transaction by itself: after an interrupted write, a full disk, or
-// an error of the disk. Nothing of it took hold; the connection refuses statements until it is rolled back.
+// errTxEnded says that SQLite ended a transaction by itself, after an interrupted write, a full disk, or an error of the disk, or
+// because the text of a statement said so. Nothing of it took hold; the connection refuses statements until it is rolled back.
 var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or by the text of a statement", everonce.ErrTxDoomed)
 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
