@@ -207,7 +207,7 @@ func TestNesting(t *testing.T) {
 		return "", nil
 	}, everonce.Executed, nil)
 
-	// Inside of a transaction that everonce began, on the same store.
+	// Inside a transaction that everonce began, on the same store.
 	inside := func(ctx context.Context, tx *mapTx) {
 		_, err := everonce.Do(ctx, r, keyOf("guarded"), never(t))
 		nested(err, everonce.ErrInTransaction)

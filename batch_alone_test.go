@@ -83,7 +83,7 @@ func TestBatchWhoseCallerEndsBetweenTwoRuns(t *testing.T) {
 	})
 }
 
-// A store that does not answer, or can not read one of the records, costs the others no more than their time.
+// A store that does not answer, or cannot read one of the records, costs the others no more than their time.
 func TestBatchAtAStoreThatHangs(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.s.on("Begin", 0, hang)
@@ -102,7 +102,7 @@ func TestBatchAtAStoreThatHangs(t *testing.T) {
 	})
 }
 
-// A record that can not be read, or that a newer version has written, while versions change, is one item's answer, and not its neighbours'.
+// A record that cannot be read, or that a newer version has written, while versions change, is one item's answer, and not its neighbours'.
 func TestBatchWithARecordThatIsRefused(t *testing.T) {
 	for _, bad := range []error{everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
 		batches(t, everonce.Options{}, func(b *batchTest) {
@@ -189,7 +189,7 @@ func TestBatchSecondsOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A second item with a fingerprint that the first can not be compared with is compared with the record's, also where that was refused.
+// A second item with a fingerprint that the first cannot be compared with is compared with the record's, also where that was refused.
 func TestBatchSecondsOfWhatWasRefused(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.fails = func(int, *mapTx) error { return everonce.Permanent("declined", nil, nil) }

@@ -37,14 +37,14 @@ func TestBatchSecondHasAValueOfItsOwn(t *testing.T) {
 	})
 }
 
-// oneWay is a codec that can not read what it has written.
+// oneWay is a codec that cannot read what it has written.
 type oneWay struct{}
 
 func (oneWay) Name() string                  { return "oneway" }
 func (oneWay) Marshal(v any) ([]byte, error) { return json.Marshal(v) }
-func (oneWay) Unmarshal([]byte, any) error   { return errors.New("this can not be read") }
+func (oneWay) Unmarshal([]byte, any) error   { return errors.New("this cannot be read") }
 
-// What another codec has recorded is replayed to both of a key that is in a batch twice, though the receiver's own can not read it back.
+// What another codec has recorded is replayed to both of a key that is in a batch twice, though the receiver's own cannot read it back.
 func TestBatchSecondOfWhatAnotherCodecWrote(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		var store everonce.TxStore[*mapTx] = b.s

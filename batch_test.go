@@ -228,7 +228,7 @@ func TestBatchTakesAKeyOnce(t *testing.T) {
 	})
 }
 
-// A fingerprint that the first of a key can not be compared with is compared with the record's (rule 8).
+// A fingerprint that the first of a key cannot be compared with is compared with the record's (rule 8).
 func TestBatchComparesWithTheRecord(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		b.transact(context.Background(), items("a"))
@@ -298,7 +298,7 @@ func TestBatchRefusesWrongCalls(t *testing.T) {
 	}
 }
 
-// A batch inside of a transaction on the same store is refused (rule 19), and so is a call from inside of its work.
+// A batch inside a transaction on the same store is refused (rule 19), and so is a call from inside its work.
 func TestBatchAndPlaces(t *testing.T) {
 	batches(t, everonce.Options{}, func(b *batchTest) {
 		res, err := everonce.TransactBatch(context.Background(), b.x, items("a", "b"), everonce.EachItem(func(ctx context.Context, tx *mapTx, i int) (int, error) {

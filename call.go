@@ -73,7 +73,7 @@ func (s optionSet) String() string {
 // within returns an error that names what of the set is not allowed.
 func (s optionSet) within(allowed optionSet) error {
 	if wrong := s &^ allowed; wrong != 0 {
-		return fmt.Errorf("%w: %v can not be used in this call", ErrInvalidArgument, wrong)
+		return fmt.Errorf("%w: %v cannot be used in this call", ErrInvalidArgument, wrong)
 	}
 	return nil
 }

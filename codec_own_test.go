@@ -63,7 +63,7 @@ func TestPermanentErrorWithAnEmptyDetail(t *testing.T) {
 	checkEqual(t, "replay", *asPermanent(t, again), *asPermanent(t, first))
 }
 
-// What can not be read is not asked for again and again.
+// What cannot be read is not asked for again and again.
 func TestLookupOfACorruptRecord(t *testing.T) {
 	s := newFaultStore()
 	s.on("Get", 0, refuse(everonce.ErrCorruptRecord))

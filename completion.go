@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// encode makes a saved result of a value. What can not be kept is elided: the reason is told.
+// encode makes a saved result of a value. What cannot be kept is elided: the reason is told.
 func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved SavedResult, elided string) {
 	saved = SavedResult{Kind: ResultValue, Codec: c.codecName}
 	if summarize != nil {

@@ -113,7 +113,7 @@ func TestLateCompletionBehindATombstone(t *testing.T) {
 	})
 }
 
-// What an unknown operation inside of another's work says is told of the other by a word of its own, and an unknown step once.
+// What an unknown operation inside another's work says is told of the other by a word of its own, and an unknown step once.
 func TestUnknownInsideIsTold(t *testing.T) {
 	s := newFaultStore()
 	r := newReceiver(t, s, everonce.Refuse, nil)

@@ -38,7 +38,7 @@ func (c brittle) Unmarshal(data []byte, v any) error {
 func fails() error  { return errors.New("no encoding") }
 func panics() error { panic("codec") }
 
-// A result that can not be kept is elided: the first caller has it, a duplicate is told so, and nothing
+// A result that cannot be kept is elided: the first caller has it, a duplicate is told so, and nothing
 // runs again (rule 10).
 func TestResultsThatCanNotBeKeptAreElided(t *testing.T) {
 	for _, c := range []struct {
@@ -125,7 +125,7 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// A result that can not be decoded is never a reason to run again.
+// A result that cannot be decoded is never a reason to run again.
 func TestUndecodableNeverRunsAgain(t *testing.T) {
 	for _, p := range policies {
 		t.Run(p.String(), func(t *testing.T) {

@@ -60,7 +60,7 @@ func TestDoReplaysAcrossReceivers(t *testing.T) {
 	checkEqual(t, "third, after the second's copy was changed", third.Value, want)
 }
 
-// A result is replayed inside of its own scope only (rule 9).
+// A result is replayed inside its own scope only (rule 9).
 func TestDoKeepsScopesApart(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	do(t, r, everonce.Key{Scope: "tenant-1", ID: "x"}, returns("of 1", nil), everonce.Executed, nil)

@@ -12,19 +12,19 @@ var doomed doomedSet
 // doomedSet knows which transactions did not survive an error, so that nothing more is written through
 // them, nor committed: on some databases the next statement would commit by itself.
 //
-// A transaction that calls of this package are inside of has an entry of its own, which nothing pushes out. One that everonce
+// A transaction that calls of this package are inside has an entry of its own, which nothing pushes out. One that everonce
 // began is forgotten with it. A caller's own may come back with the next call: the latest few that are doomed are remembered.
 // Whoever goes on with one for longer than that has been told by ErrTxDoomed, and has not rolled it back.
 type doomedSet struct {
 	mu     sync.Mutex
 	inside map[any]*openTx
-	left   [256]any // callers' own that are doomed, and that no call is inside of
+	left   [256]any // callers' own that are doomed, and that no call is inside
 	n      int
 }
 
-// openTx is a transaction that calls of this package are inside of.
+// openTx is a transaction that calls of this package are inside.
 type openTx struct {
-	tx     any  // nil where it can not be told apart from others: no DoTx takes it
+	tx     any  // nil where it cannot be told apart from others: no DoTx takes it
 	own    bool // everonce began it
 	calls  int  // the set is locked
 	doomed atomic.Bool

@@ -16,7 +16,7 @@ func (d *doomedSet) isDoomed(tx any) bool {
 	return o.doomed.Load()
 }
 
-// Of callers' transactions that no call is inside of, the latest doomed ones are remembered, each of them, and no more than there
+// Of callers' transactions that no call is inside, the latest doomed ones are remembered, each of them, and no more than there
 // is room for. To be asked about does not cost another its place.
 func TestDoomedSet(t *testing.T) {
 	var d doomedSet
@@ -46,11 +46,11 @@ func TestDoomedSet(t *testing.T) {
 		t.Error("more is remembered than there is room for")
 	}
 	if len(d.inside) != 0 {
-		t.Errorf("%d transactions are left that nobody is inside of", len(d.inside))
+		t.Errorf("%d transactions are left that nobody is inside", len(d.inside))
 	}
 }
 
-// While a call is inside of a transaction nothing pushes its mark out, nor does another call take it away by leaving.
+// While a call is inside a transaction nothing pushes its mark out, nor does another call take it away by leaving.
 func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 	for name, own := range map[string]bool{"everonce's": true, "the caller's": false} {
 		t.Run(name, func(t *testing.T) {
@@ -62,20 +62,20 @@ func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 				d.doom(new(int), false)
 			}
 			if !outer.doomed.Load() || !d.isDoomed(tx) {
-				t.Error("the mark of a transaction is gone that a call is inside of")
+				t.Error("the mark of a transaction is gone that a call is inside")
 			}
 			d.leave(outer)
 			if d.isDoomed(tx) == own {
 				t.Errorf("remembered after its end: %v, want that of a caller's alone", !own)
 			}
 			if len(d.inside) != 0 {
-				t.Errorf("%d transactions are left that nobody is inside of", len(d.inside))
+				t.Errorf("%d transactions are left that nobody is inside", len(d.inside))
 			}
 		})
 	}
 }
 
-// Handles that can not be compared are nobody's in DoTx, and so are never doomed.
+// Handles that cannot be compared are nobody's in DoTx, and so are never doomed.
 func TestDoomedSetOfWhatCanNotBeTold(t *testing.T) {
 	var d doomedSet
 	for _, tx := range []any{nil, []int{1}, struct{ v any }{[]int{1}}} {

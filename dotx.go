@@ -68,14 +68,14 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 	return doTx(ctx, j, work, summarize)
 }
 
-// joined is one DoTx: an operation inside of the caller's transaction.
+// joined is one DoTx: an operation inside the caller's transaction.
 type joined[Tx any] struct {
 	operation
 	t    *TxReceiver[Tx]
 	tx   Tx
 	open *openTx // tx, whether it is doomed
 	h    TxHandle[Tx]
-	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside of DoTx.
+	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside DoTx.
 	savepoint string
 }
 
@@ -134,7 +134,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true
-	if j.open.doomed.Load() { // by a DoTx inside of the work, whatever the work made of it
+	if j.open.doomed.Load() { // by a DoTx inside the work, whatever the work made of it
 		return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, workErr)
 	}
 

@@ -163,7 +163,7 @@ func TestDoTxOnADoomedTransaction(t *testing.T) {
 				return within(tx, func() error { _ = tx.Deadlock(); return nil })
 			}, errTxDone,
 		},
-		"it can not be rolled back to the savepoint": {
+		"it cannot be rolled back to the savepoint": {
 			func(s *mapStore) { s.on("RollbackTo", 1, refuse(errNet)) },
 			func(_ *testing.T, tx *mapTx) func(context.Context) (int, error) { return within(tx, fail(errWork)) }, errWork,
 		},

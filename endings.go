@@ -141,7 +141,7 @@ type stepError struct {
 func (e *stepError) Error() string { return fmt.Sprintf("step %q: %v", e.name, e.err) }
 func (e *stepError) Unwrap() error { return e.err }
 
-// nestedError is the border of an operation inside of another one's work: that nothing of the inner one
+// nestedError is the border of an operation inside another one's work: that nothing of the inner one
 // took hold says nothing of the outer.
 type nestedError struct{ err error }
 

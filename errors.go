@@ -29,11 +29,11 @@ var (
 	// ErrNotRecorded: the effect happened, but its record could not be saved. The value comes with the error.
 	ErrNotRecorded = errors.New("everonce: effect happened, record not saved")
 	// ErrUndecodable: the operation was done, but its saved result cannot be decoded. It is not run again for that.
-	ErrUndecodable = errors.New("everonce: saved result can not be decoded")
+	ErrUndecodable = errors.New("everonce: saved result cannot be decoded")
 	// ErrNested: an operation called itself, that is, the same key inside its own work.
 	ErrNested = errors.New("everonce: operation nested in itself")
 	// ErrInTransaction: a claim, step or wait on a store inside a transaction that everonce began on it.
-	ErrInTransaction = errors.New("everonce: inside of a transaction on the same store")
+	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
 	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
 	ErrTxDoomed = errors.New("everonce: transaction is doomed")
 	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.

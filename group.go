@@ -96,7 +96,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	open := true
 	defer func() {
 		if open { // a panic or Goexit of the work too, which goes on
-			_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+			_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
 		}
 	}()
 	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {

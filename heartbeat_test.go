@@ -129,7 +129,7 @@ func TestLocalDeadlineCancelsTheWork(t *testing.T) {
 }
 
 // That the lease is lost is known also where the context had ended before, by the caller; and what an outer operation has lost
-// is not lost to the one inside of it.
+// is not lost to the one inside it.
 func TestLostIsOfTheAttemptAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

@@ -115,11 +115,11 @@ func TestWaitIsWokenByWordFromTheStore(t *testing.T) {
 	}
 }
 
-// Word that is lost, or that can not be had, delays a waiter and does not hold it up.
+// Word that is lost, or that cannot be had, delays a waiter and does not hold it up.
 func TestWaitDoesNotDependOnWord(t *testing.T) {
 	for name, set := range map[string]func(*wordStore){
-		"lost":       func(s *wordStore) { s.silent = true },
-		"can not be": func(s *wordStore) { s.err = errNet },
+		"lost":      func(s *wordStore) { s.silent = true },
+		"cannot be": func(s *wordStore) { s.err = errNet },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -28,7 +28,7 @@ func newIdentity(store Store, secret []byte) (identity, error) {
 	return id, nil
 }
 
-// compare reads what the store is bound to. Where it can not be read, the store is taken for unbound.
+// compare reads what the store is bound to. Where it cannot be read, the store is taken for unbound.
 func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 	reader, ok := id.keeper.(IdentityReader)
 	if !ok {

@@ -45,7 +45,7 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	open := true
 	defer func() {
 		if open {
-			_ = rollBack(ctx, &t.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+			_ = rollBack(ctx, &t.core, h) //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
 		}
 	}()
 	if ctx.Err() != nil {

@@ -63,7 +63,7 @@ func TestInTxRollsBackOnErrors(t *testing.T) {
 	s.checkIdle(t)
 }
 
-// A deadlock inside of a DoTx dooms that transaction, and InTx runs another.
+// A deadlock inside a DoTx dooms that transaction, and InTx runs another.
 func TestInTxRunsAgain(t *testing.T) {
 	for name, arrange := range map[string]func(s *mapStore){
 		"begin":  func(s *mapStore) { s.on("Begin", 1, refuse(errDeadlock)) },

@@ -93,7 +93,7 @@ func borrows(t reflect.Type) bool {
 }
 
 // declaresJSON reports whether the method by which a struct writes itself is its own. One that comes with what is embedded was
-// made by the compiler, and stands in no file. Where that can not be told it reports false.
+// made by the compiler, and stands in no file. Where that cannot be told it reports false.
 func declaresJSON(t reflect.Type) bool {
 	name, _, generic := strings.Cut(t.Name(), "[")
 	if generic {

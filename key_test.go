@@ -93,7 +93,7 @@ func TestKeyValidate(t *testing.T) {
 		{"an empty first part", everonce.Key{Scope: everonce.ScopeOf("", "orders"), ID: "x"}, "scope has an empty part"},
 		{"an empty part", everonce.Key{Scope: everonce.ScopeOf("acme", "", "orders"), ID: "x"}, "scope has an empty part"},
 		{"an empty last part", everonce.Key{Scope: everonce.ScopeOf("acme", ""), ID: "x"}, "scope has an empty part"},
-		{"slashes inside of a part", everonce.Key{Scope: everonce.ScopeOf("/", "//a/"), ID: "x"}, ""},
+		{"slashes inside a part", everonce.Key{Scope: everonce.ScopeOf("/", "//a/"), ID: "x"}, ""},
 		{"scope with a control character", everonce.Key{Scope: "a\rb", ID: "x"}, "scope has a control character at byte 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

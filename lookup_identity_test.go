@@ -28,7 +28,7 @@ func TestLookupBindsNothing(t *testing.T) {
 		bound(false)
 	}
 	res, err := everonce.Lookup[string](ctx, with, keyOf("x"))
-	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrIdentity) // whether it is that store can not be told
+	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrIdentity) // whether it is that store cannot be told
 	checkErr(t, err, everonce.ErrStore)
 	bound(false)
 
@@ -52,7 +52,7 @@ func (*unreadIdentity) ReadIdentity(context.Context) (check [32]byte, bound bool
 	return check, false, errors.New("the store is away")
 }
 
-// What a store is bound to, and can not be read, is not nothing: the call fails, and neither finds nor does anything.
+// What a store is bound to, and cannot be read, is not nothing: the call fails, and neither finds nor does anything.
 func TestAnIdentityThatCanNotBeReadIsNoIdentity(t *testing.T) {
 	r := newReceiver(t, &unreadIdentity{memstore.New(nil)}, everonce.Refuse, nil)
 	res, err := everonce.Lookup[string](context.Background(), r, keyOf("x"))

@@ -93,7 +93,7 @@ type longName struct{ everonce.Codec }
 
 func (longName) Name() string { return strings.Repeat("n", 200) }
 
-// sliceTx is a transaction that can not be compared.
+// sliceTx is a transaction that cannot be compared.
 type sliceTx []int
 
 type sliceStore struct{ everonce.Store }
@@ -111,7 +111,7 @@ func TestTransactionMustBeComparable(t *testing.T) {
 	checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)
 }
 
-// uncomparableStore is a store that can not be compared.
+// uncomparableStore is a store that cannot be compared.
 type uncomparableStore struct {
 	everonce.Store
 	_ []int

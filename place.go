@@ -2,12 +2,12 @@ package everonce
 
 import "context"
 
-// place says where in the calls of this package a context stands: inside of which attempts and
+// place says where in the calls of this package a context stands: inside which attempts and
 // transactions. It is what makes nesting an error instead of a deadlock.
 type place struct {
 	outer   *place
 	attempt *Attempt // whose store and record it is; without a key for InTx
-	tx      any      // the transaction, inside of one that everonce began, or that is the caller's in DoTx
+	tx      any      // the transaction, inside one that everonce began, or that is the caller's in DoTx
 }
 
 type placeKey struct{}
@@ -30,8 +30,8 @@ func (c *placedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// check refuses what could only wait for itself: the operation inside of its own work, and any call on
-// a store inside of a transaction that everonce began on it. own is the transaction that the call itself uses.
+// check refuses what could only wait for itself: the operation inside its own work, and any call on
+// a store inside a transaction that everonce began on it. own is the transaction that the call itself uses.
 func (op *operation) checkPlace(own any) error {
 	for p := op.place; p != nil; p = p.outer {
 		if p.attempt.store != op.store {
@@ -47,7 +47,7 @@ func (op *operation) checkPlace(own any) error {
 	return nil
 }
 
-// inTransactionOn reports whether ctx stands inside of a transaction that everonce began on the store.
+// inTransactionOn reports whether ctx stands inside a transaction that everonce began on the store.
 func inTransactionOn(ctx context.Context, store Store) bool {
 	for p := placeOf(ctx); p != nil; p = p.outer {
 		if p.tx != nil && p.attempt.store == store {

@@ -93,7 +93,7 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	for name, opts := range map[string][]everonce.CallOption{"first": {prepared}, "second": {everonce.Wait(time.Second), prepared}} {
-		if _, err := r.Prepare(opts...); !strings.Contains(err.Error(), "what was prepared, anywhere but first among an operation's options, can not be used") {
+		if _, err := r.Prepare(opts...); !strings.Contains(err.Error(), "what was prepared, anywhere but first among an operation's options, cannot be used") {
 			t.Errorf("what was prepared, %s in Prepare: %v", name, err)
 		}
 	}

@@ -25,7 +25,7 @@ func TestAttemptIsNoReceiver(t *testing.T) {
 	}
 }
 
-// valueTx is a transaction that can not be compared.
+// valueTx is a transaction that cannot be compared.
 type valueTx struct{ conns []int }
 
 type valueStore struct{ everonce.Store }

@@ -49,7 +49,7 @@ func TestRecallHidesNothing(t *testing.T) {
 		other := newReceiver(t, store, everonce.Refuse, &everonce.Options{IdentitySecret: []byte(strings.Repeat("s", 32))})
 		do(t, other, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrIdentity)
 	})
-	t.Run("inside of another operation", func(t *testing.T) {
+	t.Run("inside another operation", func(t *testing.T) {
 		res, err := everonce.Do(ctx, r, keyOf("outer"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {
 			inner, err := everonce.Do(ctx, r, keyOf("x"), never(t))
 			checkEqual(t, "the inner outcome", inner.Outcome, everonce.Replayed)

@@ -95,7 +95,7 @@ func (s *Settlement) encode(set *settings) error {
 	}
 	data, err := marshalAny(codec, s.Value)
 	if err != nil {
-		return fmt.Errorf("%w: the settlement's value can not be encoded: %w", ErrInvalidArgument, err)
+		return fmt.Errorf("%w: the settlement's value cannot be encoded: %w", ErrInvalidArgument, err)
 	}
 	if data == nil { // nothing to write is not nothing given
 		data = []byte{}
@@ -227,7 +227,7 @@ func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec 
 }
 
 // openStep returns the step to settle. One that an earlier settlement wrote, which then failed, is still
-// in question, and so is one that can not be read.
+// in question, and so is one that cannot be read.
 func (s *Settlement) openStep(rec *Record) (StepRecord, error) {
 	step, ok := rec.Step(s.Step)
 	if !ok || step.State != StepOpen && step.Readable() && rec.UnknownStep != s.Step {

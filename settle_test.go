@@ -243,7 +243,7 @@ func TestSettleAStepThatIsNotOpen(t *testing.T) {
 	}, everonce.Executed, nil)
 }
 
-// What can not be written is put back as unknown, at once.
+// What cannot be written is put back as unknown, at once.
 func TestSettlementThatFailsIsPutBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		method     string

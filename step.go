@@ -124,7 +124,7 @@ func (s *stepRun) callerGone(ctx context.Context, said error) error {
 // done reports whether an earlier attempt has finished the step: its result is the answer.
 func (s *stepRun) done() bool { return s.recorded.State == StepDone && s.recorded.Readable() }
 
-var errUnreadable = fmt.Errorf("%w: how the step has ended can not be read", ErrCorruptRecord)
+var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", ErrCorruptRecord)
 
 // unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
 func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }

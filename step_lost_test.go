@@ -97,7 +97,7 @@ func TestStepOfALostAttempt(t *testing.T) {
 	}
 }
 
-// What can not be recorded of a step's failure is told with it, and the step is open.
+// What cannot be recorded of a step's failure is told with it, and the step is open.
 func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 	for name, stepErr := range map[string]error{"NotDone": everonce.NotDone(errWork), "Permanent": everonce.Permanent("declined", errWork, nil)} {
 		t.Run(name, func(t *testing.T) {

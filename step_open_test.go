@@ -38,7 +38,7 @@ func TestOpenStepOfAnOperationThatRunsAgain(t *testing.T) {
 	checkEqual(t, "Step", asError(t, err).Step, "charge")
 }
 
-// A panic inside of a step leaves it open: the operation is unknown, also where no step has to be settled.
+// A panic inside a step leaves it open: the operation is unknown, also where no step has to be settled.
 func TestPanicInAStepIsUnknown(t *testing.T) {
 	s := memstore.New(nil)
 	r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{EffectsInSteps: true})

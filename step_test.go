@@ -88,7 +88,7 @@ func TestStepIsRecordedBeforeItRuns(t *testing.T) {
 	checkEqual(t, "writes", s.count("SaveStep"), 2)
 }
 
-// A step whose begin can not be written does not run.
+// A step whose begin cannot be written does not run.
 func TestStepThatCanNotBeginDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()

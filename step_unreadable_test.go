@@ -16,7 +16,7 @@ var unreadSteps = map[string]everonce.StepRecord{
 	"open, with a result":               {State: everonce.StepOpen, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
 }
 
-// A step that can not be read is unknown, whatever its policy, until somebody settles it: whether it took hold nobody can tell.
+// A step that cannot be read is unknown, whatever its policy, until somebody settles it: whether it took hold nobody can tell.
 func TestAStepThatCanNotBeReadIsUnknown(t *testing.T) {
 	for name, unread := range unreadSteps {
 		t.Run(name, func(t *testing.T) { testUnreadStep(t, unread) })

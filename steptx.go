@@ -52,7 +52,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 			}
 			switch {
 			case err == nil:
-				lost = nil // it had not committed, and can not any more
+				lost = nil // it had not committed, and cannot any more
 			case errors.Is(err, ErrLeaseLost):
 				return zero, s.leaseLost()
 			}
@@ -117,7 +117,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	open := true
 	rollback := func() {
 		open = false
-		_ = rollBack(ctx, s.a.core, h) //nolint:errcheck // nothing is committed; a connection that can not roll back is closed
+		_ = rollBack(ctx, s.a.core, h) //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
 	}
 	defer func() {
 		if open {

@@ -153,7 +153,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	defer func() {
 		if open { // a panic or Goexit of the work, which goes on
-			_ = rollback() //nolint:errcheck // the panic is what is told; a connection that can not roll back is closed
+			_ = rollback() //nolint:errcheck // the panic is what is told; a connection that cannot roll back is closed
 			if r.ev != nil {
 				r.ev.Outcome, r.ev.Err = Failed, errUnwound
 			}
@@ -164,7 +164,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if r.ev != nil {
 		r.ev.Attempt = number
 	}
-	r.lost, r.lostErr = nil, nil // the claim was granted: what was lost did not commit, and can not any more
+	r.lost, r.lostErr = nil, nil // the claim was granted: what was lost did not commit, and cannot any more
 	var value T
 	saved := r.verdict
 	if saved == nil {
@@ -224,7 +224,7 @@ func (a *Attempt) txContext(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
 }
 
-// runInTx calls the work in its place: inside of a transaction, with a txContext.
+// runInTx calls the work in its place: inside a transaction, with a txContext.
 func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work func(context.Context, Tx) (T, error)) (T, error) {
 	inside := &placedContext{Context: ctx, place: at}
 	if a.ctx.parent == nil {

@@ -341,7 +341,7 @@ func TestTransactElidesResults(t *testing.T) {
 		_, again := transact(t, x, s, keyOf("x"), txNever(t), everonce.Rejected, errAny)
 		checkEqual(t, "first", *asPermanent(t, first), everonce.PermanentError{Code: "declined", Truncated: true})
 		checkEqual(t, "replay", *asPermanent(t, again), *asPermanent(t, first))
-		// What the store can not keep at all is an error, not a loop.
+		// What the store cannot keep at all is an error, not a loop.
 		s.on("Commit", 0, refuse(everonce.ErrTooLarge))
 		transact(t, x, s, keyOf("y"), adds, everonce.Failed, everonce.ErrTooLarge)
 		transact(t, x, s, keyOf("z"), addsThen(func(*mapTx) error { return everonce.Permanent("declined", nil, []byte("long")) }), everonce.Failed, everonce.ErrTooLarge)

@@ -79,7 +79,7 @@ func TestAContentEncodingThatChangesNothing(t *testing.T) {
 	}
 }
 
-// The headers of a message are no obstacle: what has no text is named, and can not be a key.
+// The headers of a message are no obstacle: what has no text is named, and cannot be a key.
 func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
 	r := rigged(t, done, nil)
 	m := first()
@@ -87,7 +87,7 @@ func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
 	r.wants(m, everonce.Executed, consume.Ack)
 }
 
-// A decoder that panics on a message is a decoder that can not read it.
+// A decoder that panics on a message is a decoder that cannot read it.
 func TestADecoderThatPanics(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) {
 		s.Decode = func(m *consume.Message) (order, error) { return order{ID: string(m.Body[100:])}, nil }

@@ -89,7 +89,7 @@ func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
 	return c.handle(ctx, m)
 }
 
-// admit returns the key of a message, its fingerprint and its hash, or the verdict on one that can not be handled.
+// admit returns the key of a message, its fingerprint and its hash, or the verdict on one that cannot be handled.
 func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint, hash string, refused *Verdict) {
 	if len(m.Body) > c.maxBody {
 		v := c.bury(m, "", 0, TooLarge, fmt.Errorf("consume: the body has %d bytes, and the limit is %d", len(m.Body), c.maxBody))

@@ -75,7 +75,7 @@ func TestABatchIsOneTransaction(t *testing.T) {
 	}
 }
 
-// The verdict on each message of a batch is its own: what can not be handled leaves the batch before, and what fails
+// The verdict on each message of a batch is its own: what cannot be handled leaves the batch before, and what fails
 // does not fail its neighbours. Together or one after the other makes no difference.
 func TestEachMessageOfABatchHasItsVerdict(t *testing.T) {
 	fails := func(m *consume.Message) error {

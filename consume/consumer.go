@@ -26,7 +26,7 @@ type Consumer struct {
 
 	id      func(everonce.Key) everonce.RecordID
 	ready   func(context.Context) error              // of the receiver; nil where there is none
-	unknown func(context.Context, everonce.Key) bool // says whether nobody knows what became of it; nil where that can not be
+	unknown func(context.Context, everonce.Key) bool // says whether nobody knows what became of it; nil where that cannot be
 	asks    bool                                     // about what is unknown, at its next delivery
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
@@ -160,7 +160,7 @@ func (c *Consumer) KeyOf(m *Message) (everonce.Key, error) {
 	return key, nil
 }
 
-// safely calls a function that reads a message. One that panics can not read it: it would at the next delivery, too.
+// safely calls a function that reads a message. One that panics cannot read it: it would at the next delivery, too.
 func safely[T any](read func(*Message) (T, error), m *Message) (v T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -298,7 +298,7 @@ func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Verdict {
 }
 
 // exited returns the verdict on a message for which a function of the application ended the goroutine. Those that read the message are
-// asked once more, in a goroutine that they may end: one that does can not read it, as one that panics.
+// asked once more, in a goroutine that they may end: one that does cannot read it, as one that panics.
 func (c *Consumer) exited(ctx context.Context, m *Message) Verdict {
 	v := c.bury(m, "", 0, NoKey, fmt.Errorf("%w: %w", ErrNoKey, errReaderExited))
 	var asking sync.WaitGroup
@@ -343,7 +343,7 @@ func expiredRefusal(o everonce.Outcome, err error) error {
 	return &everonce.PermanentError{Code: string(e.Summary), Truncated: true}
 }
 
-// isValue reports whether what can not be decoded is the value of an operation that was done.
+// isValue reports whether what cannot be decoded is the value of an operation that was done.
 func isValue(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
 	return ok && errors.Is(err, everonce.ErrUndecodable) && e.Kind == everonce.ResultValue

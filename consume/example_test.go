@@ -105,7 +105,7 @@ func ExampleConsumer_Handle() {
 	// billing failed bury exhausted the bank is closed
 }
 
-// An adapter refuses what can not work before it connects to a broker.
+// An adapter refuses what cannot work before it connects to a broker.
 func ExampleConsumer_CheckWorkers() {
 	c, err := consume.NewNatural(consume.NaturalSpec[payment]{
 		Consumer: "ledger", Key: consume.ProducerID(),

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A key or a decoder that ends the goroutine, as t.FailNow does, can not read the message, as one that panics: it is a dead letter,
+// A key or a decoder that ends the goroutine, as t.FailNow does, cannot read the message, as one that panics: it is a dead letter,
 // and those around it are handled.
 func TestAReaderThatEndsItsGoroutine(t *testing.T) {
 	exits := func(m *consume.Message) {

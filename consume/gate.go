@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// gate is shut for a while when a store can not be written to, so that nothing is begun that could not be ended, or,
+// gate is shut for a while when a store cannot be written to, so that nothing is begun that could not be ended, or,
 // for one message, when its broker does not take an answer. The pause doubles while that lasts.
 type gate struct {
 	min, max time.Duration

@@ -116,7 +116,7 @@ func (w *walk) take() error {
 
 var errNotJSON = errors.New("the body is not one JSON value without repeated names")
 
-// checked says of a text that can not be read no more than that: the library's error quotes it.
+// checked says of a text that cannot be read no more than that: the library's error quotes it.
 func checked(err error) error {
 	if err != nil {
 		return errNotJSON

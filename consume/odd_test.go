@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-// A header of the fingerprint whose value is not there can not be compared: the message is a dead letter, and neither handled nor
+// A header of the fingerprint whose value is not there cannot be compared: the message is a dead letter, and neither handled nor
 // taken for one that was.
 func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant"} })

@@ -302,14 +302,14 @@ func TestStoreErrorIsKeptInHand(t *testing.T) {
 	r.wants(first(), everonce.Executed, consume.Ack)
 }
 
-// A record that can not be read is not mended by another delivery, and must not hold up what is behind it.
+// A record that cannot be read is not mended by another delivery, and must not hold up what is behind it.
 func TestCorruptRecordIsADeadLetter(t *testing.T) {
 	r := rigged(t, done, nil)
 	r.store.claim = everonce.ErrCorruptRecord
 	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
 }
 
-// A refusal that can not be read says nothing of the message having been done: it is no acknowledgement, nor mended by another delivery.
+// A refusal that cannot be read says nothing of the message having been done: it is no acknowledgement, nor mended by another delivery.
 func TestARefusalThatCanNotBeReadIsADeadLetter(t *testing.T) {
 	r := rigged(t, done, nil)
 	claim := claimFirst(t, r.store)

@@ -122,7 +122,7 @@ func (c *Consumer) usable(ctx context.Context) error {
 		return nil
 	}
 	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrIdentity) {
-		return fmt.Errorf("consume: the consumer %q can not begin: %w", c.name, err)
+		return fmt.Errorf("consume: the consumer %q cannot begin: %w", c.name, err)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// What can not work is refused where the consumer is made. A message may not be forgotten before the channel has
+// What cannot work is refused where the consumer is made. A message may not be forgotten before the channel has
 // delivered it for the last time: that error says both.
 func TestRefusedSpecs(t *testing.T) {
 	recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)

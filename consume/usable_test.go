@@ -29,7 +29,7 @@ func (s *boundStore) KeepIdentity(context.Context, [32]byte) error {
 	return nil
 }
 
-// A store without its tables, or that is bound to another identity secret, can not be waited for: the consumer says so at its
+// A store without its tables, or that is bound to another identity secret, cannot be waited for: the consumer says so at its
 // start, and takes nothing.
 func TestAStoreThatNoWaitingMendsIsTold(t *testing.T) {
 	for _, why := range []error{everonce.ErrSchema, everonce.ErrIdentity} {

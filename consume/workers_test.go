@@ -82,7 +82,7 @@ func TestDelaysAreBounded(t *testing.T) {
 	}
 }
 
-// The pause doubles while the store can not be reached, and begins anew once it could be.
+// The pause doubles while the store cannot be reached, and begins anew once it could be.
 func TestAPauseBeginsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &downStore{Store: memstore.New(nil)}

@@ -126,7 +126,7 @@ func (x *exchange) readBody() bool {
 	return false
 }
 
-// bodyRefused answers a request whose body can not be had. Nothing has been claimed.
+// bodyRefused answers a request whose body cannot be had. Nothing has been claimed.
 func (x *exchange) bodyRefused(err error) {
 	var ours *spoolError
 	var limited *http.MaxBytesError // somebody outside of us has a lower limit

@@ -25,7 +25,7 @@ var errBodyTooLarge = errors.New("httponce: the request body is too large")
 type spoolError struct{ err error }
 
 func (e *spoolError) Error() string {
-	return "httponce: the request body can not be kept: " + e.err.Error()
+	return "httponce: the request body cannot be kept: " + e.err.Error()
 }
 func (e *spoolError) Unwrap() error { return e.err }
 
@@ -90,7 +90,7 @@ func (b *body) fill(src io.Reader, declared, limit int64, until time.Time) error
 	}
 }
 
-// firstSize has room for the body and for a byte more, without which its end can not be seen.
+// firstSize has room for the body and for a byte more, without which its end cannot be seen.
 func firstSize(declared int64) int64 {
 	if declared < 0 {
 		return 1 << 10

@@ -30,7 +30,7 @@ func random(n int) []byte {
 	return p
 }
 
-// What can not be kept, or not be read again, is an error of ours, and never a shorter body.
+// What cannot be kept, or not be read again, is an error of ours, and never a shorter body.
 func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	lost := func() *os.File {

@@ -98,7 +98,7 @@ func ExampleWithKey() {
 	// charges: 1
 }
 
-// A server that can not be reached: the error says how often it was tried, and why it failed.
+// A server that cannot be reached: the error says how often it was tried, and why it failed.
 func ExampleRetryError() {
 	dead := httptest.NewServer(http.NotFoundHandler())
 	dead.Close()

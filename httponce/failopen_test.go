@@ -100,7 +100,7 @@ func TestFailsOpenOnlyBeforeTheWork(t *testing.T) {
 		"the unknown is not written": {
 			setup{handle: answers(500, "sorry")}, nil, always(oncetest.FailBefore, oncetest.OpRelease), 500, 1,
 		},
-		"the record can not be read": {setup{handle: answers(201, "paid")}, func(svc *service) {
+		"the record cannot be read": {setup{handle: answers(201, "paid")}, func(svc *service) {
 			if _, err := everonce.Do(svc.t.Context(), svc.recv, keyOf("k"), func(context.Context, *everonce.Attempt) (string, error) { return "", nil }); err != nil {
 				svc.t.Error(err)
 			}

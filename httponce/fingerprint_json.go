@@ -171,7 +171,7 @@ func parsePointers(field string, list []string) (pointers, error) {
 }
 
 // keep returns what the pointers point to: for each that finds something its number, and the value with its
-// length. Where none does it returns the document. What is kept can not be taken for a document: it begins with a byte
+// length. Where none does it returns the document. What is kept cannot be taken for a document: it begins with a byte
 // that no JSON begins with.
 func (p *pointers) keep(doc jsontext.Value) jsontext.Value {
 	kept := p.root.appendKept([]byte{0}, doc)

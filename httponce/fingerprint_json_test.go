@@ -197,7 +197,7 @@ func TestLargeJSON(t *testing.T) {
 	gone := filled(t, strings.NewReader(a), -1, 1<<30)
 	gone.release()
 	if _, _, err := form.sum(gone); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("a file that can not be read: %v", err)
+		t.Errorf("a file that cannot be read: %v", err)
 	}
 	checkNoFiles(t)
 }

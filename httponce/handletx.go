@@ -127,7 +127,7 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 		_, worked = h.serve(ctx, x, &v, tx)
 		return worked
 	})
-	e, ours := v.err.(*everonce.Error) //nolint:errorlint // one inside of another error is the handler's
+	e, ours := v.err.(*everonce.Error) //nolint:errorlint // one inside another error is the handler's
 	switch {
 	case v.err == nil:
 		v.res.Outcome = everonce.Executed
@@ -186,7 +186,7 @@ func (h *txHandler[Tx]) keeps(ctx context.Context, x *exchange, tx Tx, own *reco
 	}
 }
 
-// permanent returns the permanent failure that an error is; one inside of what became of another
+// permanent returns the permanent failure that an error is; one inside what became of another
 // operation is not this one's.
 func permanent(err error) (p *everonce.PermanentError) {
 	var other *everonce.Error
@@ -230,5 +230,5 @@ func (w *txWriter) WriteHeader(status int) {
 // markNotDone is for [NotDone].
 func (w *txWriter) markNotDone() { w.own.markNotDone() }
 
-// markUnknown is for another protected handler inside of this one, which can not give its answer for good yet.
+// markUnknown is for another protected handler inside this one, which cannot give its answer for good yet.
 func (w *txWriter) markUnknown() { w.own.markUnknown() }

@@ -261,7 +261,7 @@ func unzipped(t *testing.T, res *http.Response) string {
 }
 
 // A compressing middleware belongs around this one: then each client gets the encoding that it asked for.
-// Inside of this one, the encoding of the first client is what all get.
+// Inside this one, the encoding of the first client is what all get.
 func TestACompressingMiddlewareBelongsAround(t *testing.T) {
 	hello := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 	around := zipped(protected(t, nil, hello))

@@ -45,7 +45,7 @@ func TestSpellingsOfAKey(t *testing.T) {
 	}
 }
 
-// A key that can not be is answered 400, with the reason; nothing of it is repeated, and the handler is not called.
+// A key that cannot be is answered 400, with the reason; nothing of it is repeated, and the handler is not called.
 func TestInvalidKeyIsAProblem(t *testing.T) {
 	h, calls := counted(t, &httponce.Options{KeyHeader: "X-Request-Key", EchoKey: true})
 	for value, want := range map[string]string{

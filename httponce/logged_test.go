@@ -15,7 +15,7 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// Of a handler that goes on after its client was answered, an operator is told what its client can not be told; and an
+// Of a handler that goes on after its client was answered, an operator is told what its client cannot be told; and an
 // Observer, by which a service that ends can wait for it, when all is recorded.
 func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
 	for name, c := range map[string]struct {

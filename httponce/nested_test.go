@@ -31,7 +31,7 @@ func TestProtectedTwiceWithTheSameKey(t *testing.T) {
 	}
 }
 
-// Under different keys one protected handler may call another; what the inner one can not say yet is not saved
+// Under different keys one protected handler may call another; what the inner one cannot say yet is not saved
 // by the outer one as its answer for good.
 func TestProtectedInsideOfAnother(t *testing.T) {
 	status := 500
@@ -71,7 +71,7 @@ func TestProtectedInsideOfAnotherWhileTheInnerOneRuns(t *testing.T) {
 	})
 }
 
-// So it is inside of a transaction, on another store.
+// So it is inside a transaction, on another store.
 func TestProtectedInsideOfATransaction(t *testing.T) {
 	status := 500
 	inner := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { answers(status, "paid")(w, r) }})
@@ -96,7 +96,7 @@ func TestProtectedInsideOfATransaction(t *testing.T) {
 	}
 }
 
-// A protected handler inside of a transaction on its own store would wait for itself: that is told clearly. The
+// A protected handler inside a transaction on its own store would wait for itself: that is told clearly. The
 // 500 rolls the transaction back.
 func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	var inner http.Handler
@@ -117,7 +117,7 @@ func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 	if g := svc.post("k"); g.status != 500 || g.problem != "internal" || svc.db.Count("charge") != 0 {
 		t.Errorf("it got %+v, with %d effects", g, svc.db.Count("charge"))
 	}
-	if !strings.Contains(svc.logs.String(), "inside of a transaction on the same store") {
+	if !strings.Contains(svc.logs.String(), "inside a transaction on the same store") {
 		t.Errorf("logged was %s", svc.logs.String())
 	}
 }

@@ -16,7 +16,7 @@ func ask(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error) 
 	return everonce.StillUnknown[Answer](), nil
 }
 
-// Every option that can not work is refused where it is given, by name; and in a route by its pattern too.
+// Every option that cannot work is refused where it is given, by name; and in a route by its pattern too.
 func TestBadOptions(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour
 	for want, r := range map[string]Route{

@@ -40,7 +40,7 @@ var (
 	problemBodyBroken   = problem{"body-broken", http.StatusBadRequest, "The request body could not be read", "Nothing was done: send it again."}
 	problemUnavailable  = problem{"store-unavailable", http.StatusServiceUnavailable, "The record of operations is not available", "Nothing was done now: send the same request again later."}
 	problemBusy         = problem{"busy", http.StatusServiceUnavailable, "Too many large requests are being worked on", "Nothing was done now: send the same request again later."}
-	problemUnreadable   = problem{"record-unreadable", http.StatusServiceUnavailable, "The record of this operation can not be read", "The operation has a record that this server can not read. It is not run again: send the same request again later, and do not use a new key."}
+	problemUnreadable   = problem{"record-unreadable", http.StatusServiceUnavailable, "The record of this operation cannot be read", "The operation has a record that this server cannot read. It is not run again: send the same request again later, and do not use a new key."}
 	problemNotDone      = problem{"not-done", http.StatusServiceUnavailable, "The operation was not done", "Nothing took hold: send the same request again."}
 	problemCommitLost   = problem{"commit-lost", http.StatusServiceUnavailable, "It is not known yet whether the operation was done", "The database did not say whether it committed. Send the same request again: that finds out."}
 	problemInternal     = problem{"internal", http.StatusInternalServerError, "The request could not be handled", ""}
@@ -75,7 +75,7 @@ func (d *document) hasType(p problem) bool {
 	return strings.HasSuffix(strings.TrimSuffix(d.Type, ".md"), "/"+p.name)
 }
 
-// readProblem reads the problem that somebody else's answer is, compressed by gzip or not. Another coding can not be read.
+// readProblem reads the problem that somebody else's answer is, compressed by gzip or not. Another coding cannot be read.
 func readProblem(h http.Header, text []byte) (d document, ok bool) {
 	switch coding := h.Get("Content-Encoding"); {
 	case coding == "", strings.EqualFold(coding, "identity"):
@@ -123,7 +123,7 @@ func (p problem) answer(base, code string) Answer {
 // refuse answers with a problem. A retryAfter above zero is told in whole seconds, rounded up.
 func (s *settings) refuse(w http.ResponseWriter, p problem, retryAfter time.Duration) {
 	if slices.ContainsFunc(ofAMoment, func(of problem) bool { return of.name == p.name }) {
-		markUnknown(w) // inside of another protected handler, whatever that one saves
+		markUnknown(w) // inside another protected handler, whatever that one saves
 	}
 	a := p.answer(s.problems, "")
 	h := w.Header()

@@ -70,7 +70,7 @@ func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	return p, nil
 }
 
-// checkUpstream refuses what can not be one. Its text holds no password.
+// checkUpstream refuses what cannot be one. Its text holds no password.
 func checkUpstream(u *url.URL) error {
 	switch {
 	case u == nil:

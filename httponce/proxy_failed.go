@@ -9,7 +9,7 @@ import (
 
 // What a proxy answers itself.
 var (
-	problemUnreachable = problem{"upstream-unreachable", http.StatusBadGateway, "The service can not be reached", "Nothing was sent to it: send the same request again."}
+	problemUnreachable = problem{"upstream-unreachable", http.StatusBadGateway, "The service cannot be reached", "Nothing was sent to it: send the same request again."}
 	problemLost        = problem{"upstream-lost", http.StatusBadGateway, "The service gave no answer", "Whether the operation was done is not known."}
 	problemLoop        = problem{"upstream-loop", http.StatusLoopDetected, "The service leads back to this proxy", "The request came back to where it had been, and was not sent on again."}
 	problemTimeout     = problem{"upstream-timeout", http.StatusGatewayTimeout, "The service gave no answer in time", "Whether the operation was done is not known."}
@@ -79,10 +79,10 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	p.problems.refuse(w, what, retryAfter)
 }
 
-// cut ends the connection of an attempt whose middleware can not be told of a failure: a panic is unknown to it, whatever its Save
+// cut ends the connection of an attempt whose middleware cannot be told of a failure: a panic is unknown to it, whatever its Save
 // says of a status.
 func (p *proxy) cut(r *http.Request, err error) {
-	p.opts.Log.ErrorContext(r.Context(), "httponce: the upstream gave no answer, and the middleware can not be told, for a ResponseWriter in between has no Unwrap: the connection is cut, and the outcome is unknown",
+	p.opts.Log.ErrorContext(r.Context(), "httponce: the upstream gave no answer, and the middleware cannot be told, for a ResponseWriter in between has no Unwrap: the connection is cut, and the outcome is unknown",
 		"method", r.Method, "path", r.URL.Path, "error", err)
 	panic(http.ErrAbortHandler)
 }

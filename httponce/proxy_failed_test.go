@@ -58,7 +58,7 @@ func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 }
 
 // A service that takes the connection, and then says nothing to the TLS handshake, is waited for no longer than for a connection; and
-// where the request's body can not be read, because something in between has replaced it, nothing of it is sent.
+// where the request's body cannot be read, because something in between has replaced it, nothing of it is sent.
 func TestProxyReleasesWhatCouldNotBeSent(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -411,7 +411,7 @@ func TestProxyBrokenAnswerWhileTheClientIsAnswered(t *testing.T) {
 	}
 }
 
-// An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off can not be seen,
+// An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off cannot be seen,
 // unless the connection was reset. What came is the answer.
 func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {

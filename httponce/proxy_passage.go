@@ -136,7 +136,7 @@ func weighs(weight string) bool {
 }
 
 // holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
-// piece; a middleware takes a flush for a stream, whose body it can not keep.
+// piece; a middleware takes a flush for a stream, whose body it cannot keep.
 type holding struct {
 	informed
 	x    *passage

@@ -51,7 +51,7 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // promised reports whether an error is HTTP/2's word that a request was not processed: RST_STREAM with
 // REFUSED_STREAM (RFC 9113, 8.7), or GOAWAY with a lower stream (6.8). net/http has no type for what it says
-// of a request that it can not send again; TestProxyHTTP2Refused makes it say so.
+// of a request that it cannot send again; TestProxyHTTP2Refused makes it say so.
 func promised(err error) bool {
 	var said string
 	_, said, ok := strings.Cut(err.Error(), "http2: Transport: cannot retry err [")

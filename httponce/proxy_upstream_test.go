@@ -126,7 +126,7 @@ func (u *wireUpstream) seen() []wireRequest {
 	return append([]wireRequest(nil), u.requests...)
 }
 
-// newProxy returns a server with a proxy inside of a middleware.
+// newProxy returns a server with a proxy inside a middleware.
 func newProxy(t *testing.T, upstream *url.URL, opts *httponce.Options, popts *httponce.ProxyOptions) *httptest.Server {
 	t.Helper()
 	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), opts)

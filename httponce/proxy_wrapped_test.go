@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// wrapped returns a server whose proxy writes through another middleware's ResponseWriter, inside of a middleware that
+// wrapped returns a server whose proxy writes through another middleware's ResponseWriter, inside a middleware that
 // saves every status.
 func wrapped(t *testing.T, upstream *url.URL, logs *strings.Builder, wrap func(http.ResponseWriter) http.ResponseWriter) *httptest.Server {
 	t.Helper()
@@ -66,7 +66,7 @@ func TestProxyBrokenAnswerBehindAWrapper(t *testing.T) {
 	}
 }
 
-// Where the middleware can not be told that the upstream gave no answer, the proxy's own is not saved in place of one, whatever a Save
+// Where the middleware cannot be told that the upstream gave no answer, the proxy's own is not saved in place of one, whatever a Save
 // says: the connection is cut, the outcome is unknown, and the log says why.
 func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
 	text := func(s string) *url.URL {

@@ -171,7 +171,7 @@ func (r *recorder) begin(body int) {
 	r.held.head = len(r.held.buf)
 }
 
-// savedStatus is what a duplicate gets. One whose connection was taken over can not take it over again.
+// savedStatus is what a duplicate gets. One whose connection was taken over cannot take it over again.
 func (r *recorder) savedStatus() int {
 	if r.status < http.StatusOK {
 		return http.StatusOK

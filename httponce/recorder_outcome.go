@@ -24,7 +24,7 @@ func (r *recorder) elided() bool {
 	return r.mode != modeHold || r.held.size > r.route.MaxAnswer
 }
 
-// outcome returns the answer as the core takes it. save keeps the pieces of a large one; where they can not be kept it is
+// outcome returns the answer as the core takes it. save keeps the pieces of a large one; where they cannot be kept it is
 // elided.
 func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) (Answer, error) {
 	switch e {

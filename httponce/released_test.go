@@ -71,7 +71,7 @@ func TestFileOfABodyIsTheHandlers(t *testing.T) {
 	}
 }
 
-// Where a large body can not be kept, the service is not available, and nothing has happened.
+// Where a large body cannot be kept, the service is not available, and nothing has happened.
 func TestNoRoomForALargeBody(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/is/not/there")
 	var logs strings.Builder

@@ -197,7 +197,7 @@ func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	}
 }
 
-// storeFailed answers where the store has no answer, or one that can not be read here.
+// storeFailed answers where the store has no answer, or one that cannot be read here.
 func (x *exchange) storeFailed(err error) { x.problem(problemOfStore(err), x.retryAfter) }
 
 func problemOfStore(err error) problem {

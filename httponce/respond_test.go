@@ -147,7 +147,7 @@ func guardedOutcomes() []outcomeCase {
 		},
 		{name: "no store", outcome: everonce.StoreFailed, setup: setup{handle: paid}, do: faulty(everything), want: problemOf(503, "store-unavailable", "5"), logged: "the store failed"},
 		{
-			name: "saved by another program", outcome: everonce.StoreFailed, setup: setup{handle: paid}, want: problemOf(503, "record-unreadable", "5"), logged: "can not be decoded",
+			name: "saved by another program", outcome: everonce.StoreFailed, setup: setup{handle: paid}, want: problemOf(503, "record-unreadable", "5"), logged: "cannot be decoded",
 			do: func(svc *service) got {
 				_, err := everonce.Do(context.Background(), svc.recv, keyOf("k"), func(context.Context, *everonce.Attempt) (string, error) { return "paid", nil })
 				if err != nil {

@@ -154,7 +154,7 @@ func transactionalOutcomes() []outcomeCase {
 			},
 		},
 		{
-			name: "refused, and the refusal can not be saved", outcome: everonce.StoreFailed, setup: tx(charges(402, "no money", nil)), want: problemOf(503, "store-unavailable", "5"), runs: 1, logged: "the store failed",
+			name: "refused, and the refusal cannot be saved", outcome: everonce.StoreFailed, setup: tx(charges(402, "no money", nil)), want: problemOf(503, "store-unavailable", "5"), runs: 1, logged: "the store failed",
 			do: faulty(func(c oncetest.Call) oncetest.Fault {
 				if c.Op == oncetest.OpBegin && c.N > 1 {
 					return oncetest.FailBefore

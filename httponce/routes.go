@@ -64,7 +64,7 @@ func (rt *route) in(err error) error {
 // registeredAt is where the mux says that a pattern came from: a line of this file.
 var registeredAt = regexp.MustCompile(` \(registered at [^)]*\)`)
 
-// handlePattern registers a route. http.ServeMux panics on a pattern that it can not read, or that
+// handlePattern registers a route. http.ServeMux panics on a pattern that it cannot read, or that
 // conflicts with another.
 func handlePattern(mux *http.ServeMux, rt *route) (err error) {
 	defer func() {

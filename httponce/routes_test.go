@@ -84,7 +84,7 @@ func TestPlacementsOfTheMiddleware(t *testing.T) {
 		inside bool
 		want   string
 	}{
-		{"inside of a mux", true, "/orders/{id}"},
+		{"inside a mux", true, "/orders/{id}"},
 		{"around a mux", false, "/orders/7"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -171,7 +171,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 			h.refuse(w, problemUnavailable, h.retryAfter)
 		}
 	default:
-		h.log.ErrorContext(r.Context(), "httponce: the status of a key can not be told", "route", h.name, "key", e.KeyHash, "error", err)
+		h.log.ErrorContext(r.Context(), "httponce: the status of a key cannot be told", "route", h.name, "key", e.KeyHash, "error", err)
 		h.refuse(w, problemOfStore(err), h.retryAfter)
 	}
 }
@@ -185,7 +185,7 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	if !a.Elided {
 		var err error
 		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
-			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer can not be read", "route", h.name, "error", err)
+			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read", "route", h.name, "error", err)
 			a.Elided = true
 		}
 	}

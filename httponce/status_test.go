@@ -212,7 +212,7 @@ func TestStatusOfEverySpelling(t *testing.T) {
 	}
 }
 
-// What can not be told is a problem.
+// What cannot be told is a problem.
 func TestStatusProblems(t *testing.T) {
 	svc := newService(t, setup{handle: answers(201, "paid")})
 	h := svc.withStatus(httponce.Unscoped(), nil)

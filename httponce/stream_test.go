@@ -224,7 +224,7 @@ func TestAHijackIsDone(t *testing.T) {
 // noPowers is a ResponseWriter that can do nothing but answer.
 type noPowers struct{ http.ResponseWriter }
 
-// Where the writer around can not flush or hijack, neither can the handler, and its answer is no stream.
+// Where the writer around cannot flush or hijack, neither can the handler, and its answer is no stream.
 func TestPowersThatAreNotThere(t *testing.T) {
 	inner := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "body")

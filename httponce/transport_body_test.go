@@ -170,7 +170,7 @@ func TestTransportBodyThatHangsWhileItIsBuffered(t *testing.T) {
 	}
 }
 
-// One attempt needs no second body: what can not be repeated is sent as it comes.
+// One attempt needs no second body: what cannot be repeated is sent as it comes.
 func TestTransportSingleAttemptTakesAnyBody(t *testing.T) {
 	url, bodies := transportBodies(t, 1)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, &transportReader{Reader: strings.NewReader("charge")})

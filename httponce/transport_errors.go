@@ -11,7 +11,7 @@ import (
 var (
 	// ErrBodyNotRepeatable: the request's body can be read only once, so it could not be sent again. Set
 	// [http.Request.GetBody] (http.NewRequest does, for bodies in memory) or TransportOptions.BufferRequest.
-	ErrBodyNotRepeatable = errors.New("httponce: the request's body can not be repeated")
+	ErrBodyNotRepeatable = errors.New("httponce: the request's body cannot be repeated")
 	// ErrRedirectedElsewhere: a server redirected an operation to another origin, and its key does not go there: see
 	// TransportOptions.FollowTo. The first server has answered with a redirect; the other one was not asked.
 	ErrRedirectedElsewhere = errors.New("httponce: operation redirected to another origin")

@@ -127,7 +127,7 @@ func TestTransportUnderLoss(t *testing.T) {
 	})
 }
 
-// The same with another key for each attempt: if no effect is doubled, TestTransportUnderLoss can not fail.
+// The same with another key for each attempt: if no effect is doubled, TestTransportUnderLoss cannot fail.
 func TestTransportUnderLossIsNotBlind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		doubled := 0

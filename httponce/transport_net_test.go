@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/httponce"
 )
 
-// transportPipes is a network in memory, for tests inside of a synctest bubble.
+// transportPipes is a network in memory, for tests inside a synctest bubble.
 type transportPipes struct {
 	conns chan net.Conn
 	gone  chan struct{}

@@ -143,7 +143,7 @@ func TestTransportKeyFuncIsCalledOncePerOperation(t *testing.T) {
 	}
 }
 
-// What can not be a key is refused before anything is sent, and never quoted; the body is closed all the same.
+// What cannot be a key is refused before anything is sent, and never quoted; the body is closed all the same.
 func TestTransportRefusesKeys(t *testing.T) {
 	errNoTenant := errors.New("no tenant")
 	for name, tc := range map[string]struct {

@@ -274,7 +274,7 @@ func TestAPanicInAGoroutineOfItsOwn(t *testing.T) {
 	}
 }
 
-// Inside of a limit that answers in the place of a handler and does not wait for it, the handler goes on, and its answer is kept.
+// Inside a limit that answers in the place of a handler and does not wait for it, the handler goes on, and its answer is kept.
 func TestInsideOfATimeoutHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

@@ -11,7 +11,7 @@ import (
 // The tests in which deliveries overlap.
 
 // overlap bounds how long a slow effect is held until its duplicates have come as far as they come,
-// where that can not be seen: outside of a bubble, when they wait. Nothing depends on it but how much a
+// where that cannot be seen: outside of a bubble, when they wait. Nothing depends on it but how much a
 // wrong system shows.
 const overlap = 100 * time.Millisecond
 

@@ -63,7 +63,7 @@ func runAll(tb testing.TB, subject Subject, run func(name string, body func(test
 	}
 }
 
-// check completes a subject, and ends the test where it can not be one.
+// check completes a subject, and ends the test where it cannot be one.
 func (s *Subject) check(tb testing.TB) {
 	tb.Helper()
 	switch {

@@ -53,7 +53,7 @@ func TwiceHandler(tb testing.TB, h http.Handler, opts *TwiceOptions) http.Handle
 		}
 		body, err := readBody(r)
 		if err != nil {
-			http.Error(w, "oncetest: the body can not be read: "+err.Error(), http.StatusBadRequest)
+			http.Error(w, "oncetest: the body cannot be read: "+err.Error(), http.StatusBadRequest)
 			return
 		}
 		serve := func() answer {
@@ -86,7 +86,7 @@ func (t *twiceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body, err := readBody(r)
 	if err != nil {
-		return nil, fmt.Errorf("oncetest: the request's body can not be read: %w", err)
+		return nil, fmt.Errorf("oncetest: the request's body cannot be read: %w", err)
 	}
 	first, err := t.send(r, body)
 	if err != nil {

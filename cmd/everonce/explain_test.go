@@ -118,7 +118,7 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 	}
 }
 
-// A step that can not be read does not run: an operator who is told that nothing of it took hold lets a delivery go on that can not.
+// A step that cannot be read does not run: an operator who is told that nothing of it took hold lets a delivery go on that cannot.
 func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -131,7 +131,7 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	return srv.Run(cmd.Context(), now)
 }
 
-// missingOf returns what a proxy can not do without.
+// missingOf returns what a proxy cannot do without.
 func missingOf(c *config.Config) string {
 	var missing []string
 	for _, need := range []struct{ value, flag string }{

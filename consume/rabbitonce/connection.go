@@ -28,7 +28,7 @@ type dialing struct {
 }
 
 // ErrUnreachable says that no connection could be made: nobody listens, or the broker refuses the user.
-var ErrUnreachable = errors.New("rabbitonce: the broker can not be reached")
+var ErrUnreachable = errors.New("rabbitonce: the broker cannot be reached")
 
 var (
 	errNoURL = fmt.Errorf("%w: rabbitonce: the URL is empty", everonce.ErrInvalidArgument)
@@ -126,7 +126,7 @@ func (l *link) within(limit time.Duration, fn func() error) error {
 	return err
 }
 
-// boundedConn ends a connection that can not be written to: the library's writes have no bound, and a
+// boundedConn ends a connection that cannot be written to: the library's writes have no bound, and a
 // broker that does not read would hold them for ever.
 type boundedConn struct {
 	net.Conn

@@ -247,7 +247,7 @@ const window = 16
 func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 	first, ok, err := l.ch.Get(l.queue.DeadLetters, false)
 	if err != nil {
-		return nil, 0, refused(l.queue.DeadLetters, "can not be read", err)
+		return nil, 0, refused(l.queue.DeadLetters, "cannot be read", err)
 	}
 	if !ok {
 		return nil, 0, nil
@@ -258,7 +258,7 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 		consumed, err := l.consume(more)
 		ds = append(ds, consumed...)
 		if err != nil {
-			return nil, 0, refused(l.queue.DeadLetters, "can not be consumed", err)
+			return nil, 0, refused(l.queue.DeadLetters, "cannot be consumed", err)
 		}
 	}
 	return ds, left - (len(ds) - 1), nil
@@ -314,7 +314,7 @@ func (l *DeadLetters) giveBack() error {
 	for there := -1; there < l.held && time.Since(still) < patience; {
 		q, err := l.ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
 		if err != nil {
-			return refused(l.queue.DeadLetters, "can not be counted", err)
+			return refused(l.queue.DeadLetters, "cannot be counted", err)
 		}
 		if q.Messages > there {
 			there, still = q.Messages, time.Now()

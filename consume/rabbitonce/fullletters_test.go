@@ -34,7 +34,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// poisoned runs a consumer whose dead letters take no more, for which spoil sees. It sends more messages that can not be handled
+// poisoned runs a consumer whose dead letters take no more, for which spoil sees. It sends more messages that cannot be handled
 // than may be in hand, with a good one behind them, and wants that one to be handled, and the log to tell of the others.
 func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	b.t.Helper()
@@ -58,7 +58,7 @@ func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	return poison
 }
 
-// A queue of dead letters that is full, and rejects what comes, holds up nothing: what can not be buried comes again later,
+// A queue of dead letters that is full, and rejects what comes, holds up nothing: what cannot be buried comes again later,
 // without counting, and is buried when there is room.
 func TestFullDeadLettersBlockNothing(t *testing.T) {
 	t.Parallel()

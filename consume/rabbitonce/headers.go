@@ -123,7 +123,7 @@ type death struct {
 	count         int64
 }
 
-// deaths reads x-death, newest first; entries that can not be read are left out.
+// deaths reads x-death, newest first; entries that cannot be read are left out.
 func deaths(headers amqp.Table) []death {
 	list, _ := headers["x-death"].([]any)
 	found := make([]death, 0, len(list))

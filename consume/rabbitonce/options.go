@@ -61,7 +61,7 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 		w.Log = slog.Default()
 	}
 	w.Batch = cmp.Or(w.Batch, 1)
-	c.Prefetch = cmp.Or(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol can not say
+	c.Prefetch = cmp.Or(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol cannot say
 	if c.Prefetch > math.MaxUint16 {
 		return c, fmt.Errorf("%w: Prefetch is %d, and AMQP can say no more than %d", everonce.ErrInvalidArgument, c.Prefetch, math.MaxUint16)
 	}

@@ -66,7 +66,7 @@ func (q *Queue) checked() (Queue, error) {
 	case c.Name == "" || len(c.Name) > maxName || len(c.DeadLetters) > maxName:
 		return c, fmt.Errorf("%w: the queue and its dead letters must have names, of at most %d bytes", everonce.ErrInvalidArgument, maxName)
 	case c.DeadLetters == c.Name:
-		return c, fmt.Errorf("%w: the dead letters can not be in the queue itself", everonce.ErrInvalidArgument)
+		return c, fmt.Errorf("%w: the dead letters cannot be in the queue itself", everonce.ErrInvalidArgument)
 	case c.Delays[0] < time.Millisecond || c.Delays[len(c.Delays)-1] > 24*time.Hour:
 		return c, fmt.Errorf("%w: a delay must be from 1ms to 24h", everonce.ErrInvalidArgument)
 	case c.DeliveryLimit < 0:

@@ -70,7 +70,7 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 func (s *session) consume(queue string) (err error) {
 	const autoAck, exclusive, noLocal, noWait = false, false, false, false
 	if s.deliveries, err = s.ch.Consume(queue, s.tag, autoAck, exclusive, noLocal, noWait, nil); err != nil {
-		return refused(queue, "can not be consumed", err)
+		return refused(queue, "cannot be consumed", err)
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 			select {
 			case out <- in:
 				fed = true
-			case err := <-s.closed: // nobody is given what can not be acknowledged any more
+			case err := <-s.closed: // nobody is given what cannot be acknowledged any more
 				return fed, gone(err)
 			case <-ctx.Done():
 				s.giveBack(&d)

@@ -101,7 +101,7 @@ func declared(ch *amqp.Channel, name string, arguments amqp.Table) error {
 }
 
 // refused tells what the broker refuses, for which it closes the channel, from a connection that is lost, or that it has closed. For
-// what a kind of queue can not do, as a stream give a message out by itself, it closes the connection too.
+// what a kind of queue cannot do, as a stream give a message out by itself, it closes the connection too.
 func refused(queue, what string, err error) error {
 	if e, ok := errors.AsType[*amqp.Error](err); ok && e.Server && (e.Recover || e.Code == amqp.NotImplemented) {
 		return fmt.Errorf("%w: the queue %q %s: %w", ErrTopology, queue, what, err)

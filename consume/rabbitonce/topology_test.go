@@ -92,7 +92,7 @@ func TestDeclaredByManyAtOnce(t *testing.T) {
 	}
 }
 
-// What can not work is refused where the consumer is made.
+// What cannot work is refused where the consumer is made.
 func TestRefusedArguments(t *testing.T) {
 	t.Parallel()
 	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
@@ -123,7 +123,7 @@ func TestRefusedArguments(t *testing.T) {
 		"negative concurrency":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: -1}}},
 		"batches of a guarded consumer": {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Batch: 2}}},
 		"longer than the broker waits":  {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 31 * time.Minute}}},
-		"a heartbeat AMQP can not say":  {url, queue, h, rabbitonce.Options{Heartbeat: 999 * time.Millisecond}}, // it would be the broker's
+		"a heartbeat AMQP cannot say":   {url, queue, h, rabbitonce.Options{Heartbeat: 999 * time.Millisecond}}, // it would be the broker's
 		"no time for the answer":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{HandleWithin: 30 * time.Minute}, Prefetch: 8}},
 		"longer behind one other":       {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 20 * time.Minute}, Prefetch: 3}},
 		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},

@@ -222,7 +222,7 @@ func TestRoundTripTables(t *testing.T) {
 			for _, part := range strings.Split(n, "+") {
 				one, err := strconv.Atoi(part)
 				if err != nil {
-					t.Fatalf("TestRoundTrips counts %q by %q, which this test can not read", found[1], found[2])
+					t.Fatalf("TestRoundTrips counts %q by %q, which this test cannot read", found[1], found[2])
 				}
 				sum += one
 			}

@@ -126,8 +126,8 @@ func TestServersThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	rabbit, mongo := testserver.URL(t, "rabbitmq"), testserver.URL(t, "mongodb")
 	for want, urls := range map[string][2]string{
-		"the broker can not be reached": {"amqp://u:s3cret@127.0.0.1:1/", mongo},
-		"MongoDB can not be reached":    {rabbit, "mongodb://127.0.0.1:1/"},
+		"the broker cannot be reached": {"amqp://u:s3cret@127.0.0.1:1/", mongo},
+		"MongoDB cannot be reached":    {rabbit, "mongodb://127.0.0.1:1/"},
 	} {
 		var said bytes.Buffer
 		getenv := func(name string) string { return urls[map[string]int{rabbitVariable: 0, mongoVariable: 1}[name]] }

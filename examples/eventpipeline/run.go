@@ -96,7 +96,7 @@ func (r *run) prepare(ctx context.Context) (down func() error, err error) {
 		return down, err
 	}
 	if err := client.Ping(ctx, nil); err != nil {
-		return down, fmt.Errorf("MongoDB can not be reached: %w", errors.Join(err, client.Disconnect(context.WithoutCancel(ctx))))
+		return down, fmt.Errorf("MongoDB cannot be reached: %w", errors.Join(err, client.Disconnect(context.WithoutCancel(ctx))))
 	}
 	db := client.Database(name)
 	undo = append(undo, func() error {

@@ -22,7 +22,7 @@ const (
 // servers are the broker and the database of a run.
 type servers struct {
 	rabbitURL, mongoURL string
-	// restart kills the broker and starts it again; nil where that can not be done.
+	// restart kills the broker and starts it again; nil where that cannot be done.
 	restart func(context.Context) error
 	// down stops what was started here.
 	down func() error
@@ -109,7 +109,7 @@ func findScript() (string, error) {
 			return file, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("run it inside of the checkout, whose scripts/services starts servers, or set %s and %s", rabbitVariable, mongoVariable)
+			return "", fmt.Errorf("run it inside the checkout, whose scripts/services starts servers, or set %s and %s", rabbitVariable, mongoVariable)
 		}
 		dir = filepath.Dir(dir)
 	}

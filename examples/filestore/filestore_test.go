@@ -41,7 +41,7 @@ func newHarness(t testing.TB) storetest.Harness {
 	return storetest.Harness{Store: open(), Peer: open(), Advance: func(d time.Duration) { moved.Add(int64(d)) }}
 }
 
-// TestCorruptFile: a record that can not be read is never taken for absent, and its content is not told.
+// TestCorruptFile: a record that cannot be read is never taken for absent, and its content is not told.
 func TestCorruptFile(t *testing.T) {
 	dir := t.TempDir()
 	s, err := filestore.Open(dir, nil)

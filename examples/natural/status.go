@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrWrongStatus says that an order is where it can not be shipped from.
+// ErrWrongStatus says that an order is where it cannot be shipped from.
 var ErrWrongStatus = errors.New("wrong status")
 
 // Ship moves an order on, from the states where that can be done. The second finds it done.

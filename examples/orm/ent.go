@@ -45,7 +45,7 @@ func DriverOf(tx *sql.Tx) dialect.Driver {
 	return txDriver{entsql.NewDriver(dialect.Postgres, entsql.Conn{ExecQuerier: tx})}
 }
 
-// txDriver keeps ent from beginning, committing and closing: it is inside of a transaction already.
+// txDriver keeps ent from beginning, committing and closing: it is inside a transaction already.
 type txDriver struct{ *entsql.Driver }
 
 // Tx is what ent's generated code calls for a change of several rows.

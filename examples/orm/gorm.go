@@ -53,5 +53,5 @@ func sqlTx(gtx *gorm.DB) (*sql.Tx, error) {
 			return tx, nil
 		}
 	}
-	return nil, fmt.Errorf("a %T is no *sql.Tx: call this inside of gorm.DB.Transaction", gtx.Statement.ConnPool)
+	return nil, fmt.Errorf("a %T is no *sql.Tx: call this inside gorm.DB.Transaction", gtx.Statement.ConnPool)
 }

@@ -201,7 +201,7 @@ func TestEntDoesNotEndTheTransaction(t *testing.T) {
 		return n
 	}
 	if n := owned(tx); n != 1 {
-		t.Fatalf("inside of the transaction: %d rows, want 1", n)
+		t.Fatalf("inside the transaction: %d rows, want 1", n)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 )
 
 // settleAll settles what is unknown within a scope by what the ledger says, and returns how many. What is not in the
-// ledger counts as not done when nothing has happened to it for so long that its charge can not arrive there any more:
+// ledger counts as not done when nothing has happened to it for so long that its charge cannot arrive there any more:
 // late is longer than a lease and the gateway's own timeout together.
 func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string, late time.Duration) (int, error) {
 	settled := 0
@@ -46,7 +46,7 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 			case errors.Is(err, everonce.ErrNotUnknown), errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 				// somebody else was faster, or is at it
 			case errors.Is(err, everonce.ErrCorruptRecord), errors.Is(err, everonce.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
-				// it can not be read here; "everonce keys list" shows it
+				// it cannot be read here; "everonce keys list" shows it
 			default:
 				return settled, err
 			}

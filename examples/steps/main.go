@@ -42,7 +42,7 @@ func (s *shop) place(ctx context.Context, o Order) (everonce.Result[int64], erro
 		if err != nil {
 			return 0, err
 		}
-		// A mail can not be taken back, and the mail server knows no keys: never twice.
+		// A mail cannot be taken back, and the mail server knows no keys: never twice.
 		_, err = everonce.Step(ctx, a, "mail", func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, s.outside.mail(ctx, o)
 		}, everonce.WithPolicy(everonce.Refuse))

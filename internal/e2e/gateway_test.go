@@ -85,7 +85,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		g.notify()
 		g.mu.Unlock()
-	case "/touch": // inside of a transaction: holds it open, and has no effect
+	case "/touch": // inside a transaction: holds it open, and has no effect
 		g.hold()
 	case "/charge":
 		g.charge(q.Get("key"))

@@ -158,7 +158,7 @@ func (s *stream) finish() {
 		}
 		s.workers = nil
 		left, err := s.spec.waiting(messageWays...)
-		s.must(err, "the queues can not be counted")
+		s.must(err, "the queues cannot be counted")
 		if len(left) == 0 {
 			return
 		}

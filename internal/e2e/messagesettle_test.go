@@ -15,16 +15,16 @@ import (
 func (s *stream) settleUnknown() bool {
 	s.t.Helper()
 	letters, err := rabbitonce.OpenDeadLetters(s.ctx, s.spec.Broker, s.spec.queue(wayRefused), nil)
-	s.must(err, "the dead letters can not be opened")
+	s.must(err, "the dead letters cannot be opened")
 	defer func() {
 		if err := letters.Close(); err != nil {
 			s.t.Error(err)
 		}
 	}()
 	all, err := letters.List(s.ctx, rabbitonce.Filter{})
-	s.must(err, "the dead letters can not be listed")
+	s.must(err, "the dead letters cannot be listed")
 	store, err := pgxstore.New(s.pool, &pgxstore.Options{Schema: s.spec.Schema})
-	s.must(err, "the store can not be opened")
+	s.must(err, "the store cannot be opened")
 	now := map[int]bool{}
 	selfSettled := 0
 	for i := range all {
@@ -49,13 +49,13 @@ func (s *stream) settleUnknown() bool {
 			selfSettled++
 			continue
 		}
-		s.must(err, "message %d can not be settled", op)
+		s.must(err, "message %d cannot be settled", op)
 	}
 	if len(all) == 0 {
 		return false
 	}
 	replayed, err := letters.Replay(s.ctx, rabbitonce.Filter{})
-	s.must(err, "the dead letters can not be replayed")
+	s.must(err, "the dead letters cannot be replayed")
 	s.t.Logf("%d dead letters, of %d messages that were unknown, were settled (%d had settled themselves) and replayed", replayed, len(now), selfSettled)
 	return true
 }

@@ -143,7 +143,7 @@ func (m module) publish(checkout, proxy, version string, all []module) error {
 	return file.Close()
 }
 
-// pack writes the module's files: what lies in its folder and in no module inside of it, and the licence.
+// pack writes the module's files: what lies in its folder and in no module inside it, and the licence.
 func (m module) pack(z *zip.Writer, checkout, version string, all []module) error {
 	inner := map[string]bool{}
 	for _, other := range all {

@@ -55,7 +55,7 @@ func sessionKey(id string, number uint64) everonce.Key {
 	return everonce.Key{Scope: everonce.ScopeOf("session", id), ID: strconv.FormatUint(number, 10)}
 }
 
-// Handle claims first and compares with the low-water mark inside of the attempt. The other way round,
+// Handle claims first and compares with the low-water mark inside the attempt. The other way round,
 // a request that was compared, then overtaken by an acknowledgement that let its record go, would find
 // no record and run again.
 func (s Sessions) Handle(ctx context.Context, req Request, apply func(context.Context, *everonce.Attempt, []byte) ([]byte, error)) (everonce.Result[[]byte], error) {

@@ -53,7 +53,7 @@ init_data() {
 		}
 		chown postgres "$dir/data.new" "$secret" "$dir/log"
 		as_owner test -w "$dir/data.new" || {
-			say "the user postgres can not reach $dir: set EVERONCE_SERVICES_DIR to a folder that it can"
+			say "the user postgres cannot reach $dir: set EVERONCE_SERVICES_DIR to a folder that it can"
 			return 1
 		}
 	fi

@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// The default clock can not be moved: the suite waits for it.
+// The default clock cannot be moved: the suite waits for it.
 func TestConformanceByTheDefaultClock(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Harness {
 		return storetest.Harness{Store: memstore.New(nil)}

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// awayCodes are of a server that can not be written to by anybody, or not by this program, whatever the document.
+// awayCodes are of a server that cannot be written to by anybody, or not by this program, whatever the document.
 var awayCodes = []int{
 	6, 7, 89, 9001, // HostUnreachable, HostNotFound, NetworkTimeout, SocketException
 	91, 189, 10107, 11600, 11602, 13435, 13436, // going down, an election, not the primary

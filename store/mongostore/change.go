@@ -113,7 +113,7 @@ func ifNull(date, otherwise any) bson.D {
 	return bson.D{{Key: "$ifNull", Value: bson.A{date, otherwise}}}
 }
 
-// past: the date and the milliseconds after it are over. What is no date, or no number, is not: an expression that can not be worked out fails
+// past: the date and the milliseconds after it are over. What is no date, or no number, is not: an expression that cannot be worked out fails
 // for all the documents that it is asked about.
 func past(date any, ms string) bson.D {
 	over := bson.D{{Key: "$lte", Value: bson.A{bson.D{{Key: "$add", Value: bson.A{date, ms}}}, "$$NOW"}}}

@@ -191,7 +191,7 @@ func (d *document) record() (*everonce.Record, error) {
 	return rec, nil
 }
 
-// record reads a step. One that can not be read is in no state, and keeps what else it has: it is written back with the record.
+// record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the record.
 func (s *step) record() everonce.StepRecord {
 	rec := everonce.StepRecord{
 		Name: s.Name, State: everonce.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // checked below

@@ -20,7 +20,7 @@ func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	return h, nil
 }
 
-// What the aggregation makes of a document that is no record, or is gone, and of one whose state can not be told.
+// What the aggregation makes of a document that is no record, or is gone, and of one whose state cannot be told.
 const (
 	stateNone       = int32(0)
 	stateUnreadable = int32(-1)

@@ -14,7 +14,7 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// Who comes to bind the store while another is about it, whose write is not on a majority yet and so can not be read, waits
+// Who comes to bind the store while another is about it, whose write is not on a majority yet and so cannot be read, waits
 // to hear what it is bound to: that it was not told is no other secret.
 func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
 	raw, err := bson.Marshal(document)
 	if err != nil {
-		return false, fmt.Errorf("mongostore: insert once: %w: the document can not be encoded: %w", everonce.ErrInvalidArgument, err)
+		return false, fmt.Errorf("mongostore: insert once: %w: the document cannot be encoded: %w", everonce.ErrInvalidArgument, err)
 	}
 	if len(raw) > maxDocument {
 		return false, fmt.Errorf("mongostore: insert once: %w: the document has %d bytes, MongoDB's limit is %d", everonce.ErrTooLarge, len(raw), maxDocument)
@@ -74,7 +74,7 @@ func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool,
 	}
 	there, lookErr := i.coll.CountDocuments(ctx, same, options.Count().SetCollation(plain))
 	if lookErr != nil {
-		return false, away(failed(ctx, "insert once: duplicate key, and the document can not be read", withoutValues(lookErr)))
+		return false, away(failed(ctx, "insert once: duplicate key, and the document cannot be read", withoutValues(lookErr)))
 	}
 	if there == 0 {
 		return false, &DuplicateError{Index: which.name, Own: which.of(i.index), err: err}

@@ -145,7 +145,7 @@ func TestTTLIsNotShorterThanTheLifetime(t *testing.T) {
 	}
 }
 
-// A record that can not be read is corrupt, and never absent.
+// A record that cannot be read is corrupt, and never absent.
 func TestACorruptRecordIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)

@@ -79,7 +79,7 @@ func TestPurgeWithoutALimit(t *testing.T) {
 	}
 }
 
-// One record that can not be read keeps nobody from looking at the others of its tenant, nor from forgetting them all.
+// One record that cannot be read keeps nobody from looking at the others of its tenant, nor from forgetting them all.
 func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -128,7 +128,7 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	}
 }
 
-// A claim that can not be read is forgotten as others are: when its lease is over. Where that can not be read, nobody can tell, and it stays.
+// A claim that cannot be read is forgotten as others are: when its lease is over. Where that cannot be read, nobody can tell, and it stays.
 func TestACorruptClaimIsForgottenWithItsLease(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
@@ -205,6 +205,6 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	}
 	h, err := s.Health(ctx)
 	if err != nil || h.Claimed != 1 || h.Unreadable != 4 {
-		t.Errorf("%+v, %v; want one claim, and four that can not be read", h, err)
+		t.Errorf("%+v, %v; want one claim, and four that cannot be read", h, err)
 	}
 }

@@ -214,7 +214,7 @@ func (h *txHandle) Rollback(context.Context) error {
 	return nil
 }
 
-// abort ends the transaction. A server that can not be told ends it by itself, as it does with what nobody commits.
+// abort ends the transaction. A server that cannot be told ends it by itself, as it does with what nobody commits.
 func (h *txHandle) abort() {
 	ctx, cancel := context.WithTimeout(context.Background(), abortTimeout)
 	defer cancel()

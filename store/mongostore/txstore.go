@@ -137,7 +137,7 @@ func (s *TxStore) Join(tx *mongo.Session) (everonce.TxHandle[*mongo.Session], er
 	return newHandle(s.Store, tx), nil
 }
 
-// isOpen reports whether the session has a transaction open: then another one is refused, for that reason. It can not be asked otherwise.
+// isOpen reports whether the session has a transaction open: then another one is refused, for that reason. It cannot be asked otherwise.
 func isOpen(tx *mongo.Session) bool {
 	err := tx.StartTransaction()
 	if err == nil {

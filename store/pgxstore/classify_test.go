@@ -98,7 +98,7 @@ func TestClassesOfErrors(t *testing.T) {
 		pgconn.ErrConnClosed, driver.ErrBadConn, sql.ErrConnDone, &net.OpError{Op: "read", Err: errors.New("reset")},
 	} {
 		if got := pgxstore.ClassOf(fmt.Errorf("wrapped: %w", err)); got != sqlstore.ClassUnavailable {
-			t.Errorf("%v is of class %d, want that of a database which can not be reached", err, got)
+			t.Errorf("%v is of class %d, want that of a database which cannot be reached", err, got)
 		}
 		if got := pgxstore.ClassOf(fmt.Errorf("%w: %w", context.Canceled, err)); got != sqlstore.ClassOther {
 			t.Errorf("the end of a context, which looks like %v, is of class %d, want none of its own", err, got)

@@ -62,7 +62,7 @@ func TestInsertOnceTellsWhatHindersIt(t *testing.T) {
 	}
 }
 
-// A connection that is gone when the insert comes is an error inside of a transaction, which is gone with
+// A connection that is gone when the insert comes is an error inside a transaction, which is gone with
 // it, and nothing of the transaction is there.
 func TestInsertOnceOnADroppedConnection(t *testing.T) {
 	t.Parallel()

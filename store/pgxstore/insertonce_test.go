@@ -198,7 +198,7 @@ func waitsForLock(ctx context.Context, text string) error {
 	return errors.New("nobody has waited for a lock: the test proves nothing")
 }
 
-// At repeatable read a row that was committed later is in the way and can not be seen: the answer is a
+// At repeatable read a row that was committed later is in the way and cannot be seen: the answer is a
 // serialization failure, and Transact runs everything again.
 func TestInsertOnceSerialization(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func (l *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 	return tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects returns large objects that can not be used after the end.
+// LargeObjects returns large objects that cannot be used after the end.
 func (l *lentTx) LargeObjects() pgx.LargeObjects {
 	if tx := l.begunAtOnce(); tx != nil {
 		return tx.LargeObjects()

@@ -107,7 +107,7 @@ func testBytesInAnotherForm[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	noErr(t, deliver())
 	if err := deliver(); !errors.Is(err, everonce.ErrStore) {
-		t.Errorf("a delivery whose record can not be read: %v, want a failure of the store", err)
+		t.Errorf("a delivery whose record cannot be read: %v, want a failure of the store", err)
 	}
 	if n := h.effects(t, "charge"); n != 1 {
 		t.Errorf("%d effects", n)

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// A commit that rides in the same packets as the last write can not wait for that write's answer: a
+// A commit that rides in the same packets as the last write cannot wait for that write's answer: a
 // write that found nothing to write must fail by itself, so that the server skips the commit. This is
 // done by a cast that fails. The text depends on the clock, or the planner would try the cast itself.
 const nothingWritten = "everonce: nothing written"
@@ -35,7 +35,7 @@ func (m *mustTexts) of(s *sqlstore.Statement) string {
 const insertsNothing = " ON CONFLICT (id) DO NOTHING RETURNING 1"
 
 // failing makes a text fail where it affects no row. A text that ends in "RETURNING 1" is wrapped. One that
-// ends in "SELECT 1 FROM" a common table expression can not be: those that write stand at the top. An insert
+// ends in "SELECT 1 FROM" a common table expression cannot be: those that write stand at the top. An insert
 // that leaves alone what is there becomes a plain one, which is the cheapest: the primary key makes it fail,
 // and what else it asks for must be so.
 func failing(text string) string {

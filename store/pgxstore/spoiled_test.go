@@ -198,7 +198,7 @@ func testNewerSteps[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A step that can not be read hides neither its operation's others nor those of other records: it is listed by its name.
+// A step that cannot be read hides neither its operation's others nor those of other records: it is listed by its name.
 func TestACorruptStepIsListed(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testCorruptStep[pgx.Tx], testCorruptStep[*sql.Tx])

@@ -6,7 +6,7 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// sqlConn sends the engine's calls one after the other: database/sql can not pipeline.
+// sqlConn sends the engine's calls one after the other: database/sql cannot pipeline.
 type sqlConn struct{ to sqlstore.SQLQuerier }
 
 func (c sqlConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {

@@ -141,7 +141,7 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 }
 
 func (t *sqlTx) Rollback(context.Context) error {
-	_ = t.rollback() //nolint:errcheck // a connection that can not roll back is closed, and the server rolls back by itself
+	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, and the server rolls back by itself
 	return nil
 }
 

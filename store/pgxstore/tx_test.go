@@ -368,7 +368,7 @@ func testOutlives[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// The work can not end the transaction that it is given.
+// The work cannot end the transaction that it is given.
 func TestWorkCanNotEndTheTransaction(t *testing.T) {
 	t.Parallel()
 	t.Run("pgx", func(t *testing.T) {

@@ -240,7 +240,7 @@ func TestNewerRecords(t *testing.T) {
 	}
 }
 
-// The list tells that it is there, and does not fail for what this version can not read of it.
+// The list tells that it is there, and does not fail for what this version cannot read of it.
 func TestNewerRecordsAreListed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))

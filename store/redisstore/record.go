@@ -245,7 +245,7 @@ func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord
 	step.BeganAt, step.EndedAt = r.time(), r.time()
 	step.Result = everonce.SavedResult{Kind: everonce.ResultKind(r.byte()), Codec: r.text(), Summary: r.summary()}
 	if r.short || !step.Readable() {
-		return step, 0, corrupt(id, "a step can not be read")
+		return step, 0, corrupt(id, "a step cannot be read")
 	}
 	if step.Result.Kind != 0 && step.Result.Kind != everonce.ResultElided {
 		step.Result.Data = []byte(r.b)
@@ -253,7 +253,7 @@ func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord
 	return step, place, nil
 }
 
-// decodeSteps reads a hash of steps, into the order of their beginning. Those that can not be read come last, by their names.
+// decodeSteps reads a hash of steps, into the order of their beginning. Those that cannot be read come last, by their names.
 func decodeSteps(id *everonce.RecordID, hash []string) []everonce.StepRecord {
 	type placed struct {
 		step  everonce.StepRecord

@@ -49,7 +49,7 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	return res, failed("delete scope", err)
 }
 
-// delete removes records that are of the scope and have no live claim: each decides for itself. One that can not be read
+// delete removes records that are of the scope and have no live claim: each decides for itself. One that cannot be read
 // is told apart.
 func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID) (n int, unread, err error) {
 	var group sync.WaitGroup

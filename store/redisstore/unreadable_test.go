@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// What can not be read is listed by what can, and keeps nobody from looking at the others of its tenant, nor from counting them, nor
+// What cannot be read is listed by what can, and keeps nobody from looking at the others of its tenant, nor from counting them, nor
 // from forgetting them all; only then it is told that something is left.
 func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 // so that the end of its attempt sends word only where somebody waits.
 type watch struct {
 	ready   chan struct{} // closed when the server has confirmed, or never will
-	ended   chan struct{} // closed when word came, or can not come any more
+	ended   chan struct{} // closed when word came, or cannot come any more
 	err     error         // why it never will; read after ready
 	cancel  context.CancelFunc
 	waiters int

@@ -258,7 +258,7 @@ func (c *conn) changed() bool {
 }
 
 // proveAlive finds out whether a transaction survived the error of a statement, which is not told by its
-// code: INSERT OR ROLLBACK ends it by a violated constraint. A second BEGIN is refused inside of a
+// code: INSERT OR ROLLBACK ends it by a violated constraint. A second BEGIN is refused inside a
 // transaction, and only there.
 func (c *conn) proveAlive(tx *openTx, err error) {
 	if err == nil || tx == nil || errors.Is(err, sqlstore.ErrNothingWritten) {

@@ -51,7 +51,7 @@ func TestAnExpiredTransactionIsOverWhenItSaysSo(t *testing.T) {
 				t.Errorf("the call has returned, and the transaction is over: %v", ended)
 				open.conn.mu.Unlock()
 				return
-			case <-time.After(50 * time.Millisecond): // more shows nothing else: with the lock held it can not be over
+			case <-time.After(50 * time.Millisecond): // more shows nothing else: with the lock held it cannot be over
 			}
 			open.conn.mu.Unlock()
 			if !<-over {

@@ -79,7 +79,7 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	held, let := make(chan struct{}), make(chan struct{})
-	last := func(context.Context, sqlstore.Conn) error { // of the group: before it the commit can not come
+	last := func(context.Context, sqlstore.Conn) error { // of the group: before it the commit cannot come
 		close(held)
 		<-let
 		return nil

@@ -148,14 +148,14 @@ func TestInsertOnceRefuses(t *testing.T) {
 	s := newPayments(t)
 	good := paymentOf("p1", "o1", 1)
 	for what, change := range map[string]func(in *sqlstore.Insert){
-		"no key":                   func(in *sqlstore.Insert) { in.Key = nil },
-		"nothing to return":        func(in *sqlstore.Insert) { in.Returning = nil },
-		"a value too few":          func(in *sqlstore.Insert) { in.Values = in.Values[1:] },
-		"a key without a value":    func(in *sqlstore.Insert) { in.Key = []string{"receipt"} },
-		"SQL for a table":          func(in *sqlstore.Insert) { in.Table = "payment; DROP TABLE payment" },
-		"SQL for a column":         func(in *sqlstore.Insert) { in.Columns = []string{"id", "order_id", "amount) --"} },
-		"SQL for a returned one":   func(in *sqlstore.Insert) { in.Returning = []string{"1 FROM payment"} },
-		"a quote inside of a name": func(in *sqlstore.Insert) { in.Table = `"a"b"` },
+		"no key":                 func(in *sqlstore.Insert) { in.Key = nil },
+		"nothing to return":      func(in *sqlstore.Insert) { in.Returning = nil },
+		"a value too few":        func(in *sqlstore.Insert) { in.Values = in.Values[1:] },
+		"a key without a value":  func(in *sqlstore.Insert) { in.Key = []string{"receipt"} },
+		"SQL for a table":        func(in *sqlstore.Insert) { in.Table = "payment; DROP TABLE payment" },
+		"SQL for a column":       func(in *sqlstore.Insert) { in.Columns = []string{"id", "order_id", "amount) --"} },
+		"SQL for a returned one": func(in *sqlstore.Insert) { in.Returning = []string{"1 FROM payment"} },
+		"a quote inside a name":  func(in *sqlstore.Insert) { in.Table = `"a"b"` },
 	} {
 		in := good
 		change(&in)

@@ -193,7 +193,7 @@ func (v *valueRow) Scan(dest ...any) error {
 				*d = []byte{}
 			}
 		default:
-			return fmt.Errorf("sqlitestore: can not scan into a %T", d)
+			return fmt.Errorf("sqlitestore: cannot scan into a %T", d)
 		}
 		if !ok && v.values[i] != nil {
 			return fmt.Errorf("%w: column %d holds a %T", everonce.ErrCorruptRecord, i, v.values[i])

@@ -9,7 +9,7 @@ import (
 )
 
 // A step that the former version of a program ran outside of transactions was left open: its effect may
-// have happened, and a transaction can not tell.
+// have happened, and a transaction cannot tell.
 func TestStepTxOverAnOpenStep(t *testing.T) {
 	for policy, want := range map[everonce.Policy]int{everonce.Refuse: 100, everonce.Reexecute: 70} {
 		t.Run(policy.String(), func(t *testing.T) {

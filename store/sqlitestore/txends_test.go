@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Work can not end the transaction that it was lent by the text of a statement either, as of a script. What is rolled back so is not
+// Work cannot end the transaction that it was lent by the text of a statement either, as of a script. What is rolled back so is not
 // recorded as done.
 func TestWorkCanNotEndWhatItWasLentByAStatement(t *testing.T) {
 	for _, text := range []string{

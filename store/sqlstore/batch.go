@@ -10,7 +10,7 @@ import (
 
 var _ everonce.TxBatch = (*txHandle[any])(nil)
 
-// ClaimAll claims many keys inside of the transaction. It writes nothing.
+// ClaimAll claims many keys inside the transaction. It writes nothing.
 func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) (all []everonce.ClaimResult, err error) {
 	all = make([]everonce.ClaimResult, len(reqs))
 	if h.store.text.ReadLockedAll == nil {

@@ -86,7 +86,7 @@ func FuzzRecord(f *testing.F) {
 	add(id, nonce, sum, nil, "json/1", "", 4, 1, 1, 257, 0, 1, 0, 0, 0)
 	add(id, nonce, sum, nil, "json/1", "", 1, -1<<63, 1<<62, -1<<63, 1<<62, -1<<63, -1<<63, 1<<63-1, 1<<63-1)
 	f.Fuzz(func(t *testing.T, id, nonce, sum, data []byte, alg, text string, state, token, attempt, kind, prevState, format, now, lease, until, gone int64) {
-		if len(id) == 0 { // NULL, which a fuzzer can not make
+		if len(id) == 0 { // NULL, which a fuzzer cannot make
 			id = nil
 		}
 		c := &columns{

@@ -32,7 +32,7 @@ type Insert struct {
 
 // ErrInvisible says that an insert met a row with its key that cannot be read: either it is of a transaction that
 // this one's snapshot does not see (run the whole transaction again), or it comes and goes.
-var ErrInvisible = errors.New("sqlstore: the row with this key can not be read")
+var ErrInvisible = errors.New("sqlstore: the row with this key cannot be read")
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
 const insertTries = 3

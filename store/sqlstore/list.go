@@ -59,7 +59,7 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		if err != nil && rec == nil {
 			return err
 		}
-		// A record that can not be read is listed by what can: it must be found to be dealt with.
+		// A record that cannot be read is listed by what can: it must be found to be dealt with.
 		res.Now = w.now
 		if w.steps > 0 && rec.Format <= everonce.FormatVersion {
 			stepped = append(stepped, len(res.Records))

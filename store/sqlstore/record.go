@@ -55,7 +55,7 @@ type row struct {
 	rec              everonce.Record
 	steps            int64 // how many the record has; they are read apart
 	rev              int64
-	err              error // of a record that can not be read; the row itself was
+	err              error // of a record that cannot be read; the row itself was
 }
 
 // stepped reports whether the record has steps that are to be read.
@@ -129,7 +129,7 @@ func (w *row) corrupt(what string) error {
 	return fmt.Errorf("%w: key %s: %s", everonce.ErrCorruptRecord, w.rec.ID.Short(), what)
 }
 
-// record returns the record, or nil where there is none, and an error where it can not be read.
+// record returns the record, or nil where there is none, and an error where it cannot be read.
 func (w *row) record() (*everonce.Record, error) {
 	if !w.found {
 		return nil, nil

@@ -60,7 +60,7 @@ func (s *Store[Tx]) readRow(st *Statement, id *everonce.RecordID, w *row) *Call 
 	return &Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
 }
 
-// readSteps makes the call that appends the steps of a record to it: one that can not be read by its name, without a state.
+// readSteps makes the call that appends the steps of a record to it: one that cannot be read by its name, without a state.
 func (s *Store[Tx]) readSteps(rec *everonce.Record) *Call {
 	return &Call{Statement: s.text.ReadSteps, Args: []any{rec.ID[:]}, Each: func(r Row) error {
 		step, err := scanStep(r)

@@ -139,7 +139,7 @@ func (h *txHandle[Tx]) grant(req *everonce.ClaimRequest, w *row, claim *txClaim)
 	return res, nil
 }
 
-// Claim claims inside of the transaction. It writes nothing.
+// Claim claims inside the transaction. It writes nothing.
 func (h *txHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
 	var w row
 	first := h.store.firstRead(h.store.text.ReadLocked, &req.ID, &w)
@@ -150,7 +150,7 @@ func (h *txHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (ev
 	return res, h.failed("claim", err)
 }
 
-// Complete writes the result inside of the transaction.
+// Complete writes the result inside the transaction.
 func (h *txHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
 	call := h.completeCall(&req)
 	if err := h.conn.Send(ctx, call); err != nil {
@@ -220,13 +220,13 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *everonce.CompleteRequest) *
 	return call
 }
 
-// Get reads inside of the transaction.
+// Get reads inside the transaction.
 func (h *txHandle[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
 	res, err := h.store.get(ctx, h.conn, req)
 	return res, h.failed("get", err)
 }
 
-// Renew checks and locks the token inside of the transaction, and renews the lease.
+// Renew checks and locks the token inside the transaction, and renews the lease.
 func (h *txHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
 	h.store.lease.see(req.Lease)
 	return h.failed("renew", h.store.renew(ctx, h.conn, &req))
@@ -303,7 +303,7 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 	return h.failed("commit", err)
 }
 
-// whyNoStep tells a lost lease from a full record, and from one that can not be judged, after the
+// whyNoStep tells a lost lease from a full record, and from one that cannot be judged, after the
 // transaction was rolled back.
 func (s *Store[Tx]) whyNoStep(ctx context.Context, req *everonce.SaveStepRequest) error {
 	var w row

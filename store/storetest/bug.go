@@ -19,7 +19,7 @@ type bug struct {
 	plant func(h Harness) Harness
 	// tries is how often the check is run until it fails, where it meets the mistake by chance. Default 1.
 	tries int
-	// pointless says why the mistake can not be made on a store; empty where it can.
+	// pointless says why the mistake cannot be made on a store; empty where it can.
 	pointless func(h Harness, caps Capabilities) string
 }
 

@@ -131,14 +131,14 @@ func checkLifetimes(e *env) {
 
 // checkSkew runs lives of records while the clocks of those who call and of the store are an hour apart:
 // nothing changes for anybody. Where the store's clock can be moved it is, both ways; and each of two
-// handles, whose processes may have clocks of their own, is held to what the other one claimed. Where it can not, nothing is
+// handles, whose processes may have clocks of their own, is held to what the other one claimed. Where it cannot, nothing is
 // off but that: it is said, and that callers' clocks do not matter rests on checkNoTimes.
 func checkSkew(e *env) {
 	peer := e.to(e.reporter, e.h.Peer)
 	offs := []time.Duration{0, long, -2 * long}
 	if e.h.Advance == nil {
 		offs = offs[:1]
-		e.Logf("the store's clock can not be moved (Harness.Advance is nil): no clock was an hour off")
+		e.Logf("the store's clock cannot be moved (Harness.Advance is nil): no clock was an hour off")
 	}
 	for _, off := range offs {
 		if off != 0 {

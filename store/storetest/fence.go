@@ -103,7 +103,7 @@ func (e *env) tokenAcrossEnd(purge bool) {
 
 func checkClockBack(e *env) {
 	if e.h.Advance == nil {
-		e.Logf("the clock can not be moved: tested where it can")
+		e.Logf("the clock cannot be moved: tested where it can")
 	}
 	a := e.claimed(claimReq(e.key()))
 	for range 3 {

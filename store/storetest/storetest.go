@@ -102,7 +102,7 @@ func (c Capabilities) withDefaults() Capabilities {
 type check struct {
 	name string // "Rule03/TokenGrowsAcrossRelease"
 	run  func(e *env)
-	// needs says why the check can not be made of a store, or is nil.
+	// needs says why the check cannot be made of a store, or is nil.
 	needs func(c Capabilities) bool
 }
 

@@ -89,7 +89,7 @@ func inTx[Tx any](run func(e *txEnv[Tx])) func(e *env) {
 	}
 }
 
-// txClaimReq is a claim as it is made inside of a transaction: without a lease.
+// txClaimReq is a claim as it is made inside a transaction: without a lease.
 func txClaimReq(k everonce.Key) *everonce.ClaimRequest {
 	req := claimReq(k)
 	req.Lease = 0

@@ -244,7 +244,7 @@ func checkBatchBusy[Tx any](e *txEnv[Tx]) {
 		}
 	}
 	if waited, most := time.Since(began), 5*time.Second+6*e.caps.DuplicateWaits; waited > most {
-		e.Errorf("duplicates waited %v inside of the store, want at most %v", waited, most)
+		e.Errorf("duplicates waited %v inside the store, want at most %v", waited, most)
 	}
 	o.rollback()
 	m.rollback()

@@ -169,7 +169,7 @@ func checkTxExclusive[Tx any](e *txEnv[Tx]) {
 	}
 	// Nine calls were told: the rest of the time is for a machine that has much else to do.
 	if waited, most := time.Since(began), 5*time.Second+9*e.caps.DuplicateWaits; waited > most {
-		e.Errorf("duplicates waited %v inside of the store, want at most %v", waited, most)
+		e.Errorf("duplicates waited %v inside the store, want at most %v", waited, most)
 	}
 	o.commit(everonce.CommitRequest{Complete: o.completion("done")})
 	e.told(txClaimReq(k), everonce.DecideReplay)

@@ -6,7 +6,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// checkTxDecisions claims keys in every state inside of transactions, of everonce's own and of the caller's, and
+// checkTxDecisions claims keys in every state inside transactions, of everonce's own and of the caller's, and
 // compares with Decide: what an attempt outside of transactions has, did or left unknown is no more free there.
 func checkTxDecisions[Tx any](e *txEnv[Tx]) {
 	gone := claimReq(e.key())

@@ -178,7 +178,7 @@ func checkDoTxDuplicates[Tx any](e *txEnv[Tx]) {
 	e.told(txClaimReq(key), everonce.DecideReplay)
 }
 
-// checkInside calls the store from inside of a transaction that everonce began on it: an error, where it
+// checkInside calls the store from inside a transaction that everonce began on it: an error, where it
 // could only wait for itself.
 func checkInside[Tx any](e *txEnv[Tx]) {
 	t, r := e.txReceiver(e.txs), e.receiver(e.txs, everonce.Refuse)

@@ -94,7 +94,7 @@ func TestSaveStep(t *testing.T) {
 	}
 }
 
-// What can not be read stands in nobody's way: who settles it writes over it, and it keeps its place and its beginning.
+// What cannot be read stands in nobody's way: who settles it writes over it, and it keeps its place and its beginning.
 func TestSaveStepOverOneThatCanNotBeRead(t *testing.T) {
 	done := everonce.StepRecord{Name: "mail", State: everonce.StepDone, Result: everonce.SavedResult{Kind: everonce.ResultElided}}
 	for _, spoilt := range []everonce.StepRecord{

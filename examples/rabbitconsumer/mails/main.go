@@ -29,7 +29,7 @@ type send func(ctx context.Context, to, reference string) error
 
 var (
 	errNoSuchCustomer = errors.New("there is no such customer")
-	errNotReached     = errors.New("the mail service can not be reached")
+	errNotReached     = errors.New("the mail service cannot be reached")
 )
 
 func main() {

@@ -83,7 +83,7 @@ func Do(ctx context.Context, cfg Config, w Watcher) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // what can not be removed is in the temporary folder
+	defer os.RemoveAll(dir) //nolint:errcheck // what cannot be removed is in the temporary folder
 	payments := generate(cfg)
 	res := &Result{Config: cfg}
 	for _, r := range []struct {

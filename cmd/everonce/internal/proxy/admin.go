@@ -46,7 +46,7 @@ func (s *readiness) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
-		return errors.New("the store can not be reached")
+		return errors.New("the store cannot be reached")
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func block(t *testing.T, page, language string) string {
 	return found
 }
 
-// downStore can not be reached.
+// downStore cannot be reached.
 type downStore struct{ *memstore.Store }
 
 func (downStore) Get(context.Context, everonce.GetRequest) (everonce.GetResult, error) {
@@ -200,7 +200,7 @@ func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
 	s := &Server{metrics: newMetrics(nil), ready: readiness{store: downStore{memstore.New(nil)}}}
 	w := httptest.NewRecorder()
 	s.admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
-	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != "the store can not be reached\n" {
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != "the store cannot be reached\n" {
 		t.Errorf("%d %q", w.Code, got)
 	}
 }
@@ -213,7 +213,7 @@ func (hungStore) Get(ctx context.Context, _ everonce.GetRequest) (everonce.GetRe
 	return everonce.GetResult{}, ctx.Err()
 }
 
-// A store that does not answer is one that can not be reached, and whoever asks is told so in time.
+// A store that does not answer is one that cannot be reached, and whoever asks is told so in time.
 func TestReadinessWaitsForNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, begun := readiness{store: hungStore{memstore.New(nil)}}, time.Now()

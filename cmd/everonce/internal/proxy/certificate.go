@@ -45,14 +45,14 @@ func (c *certificate) stat() (infos [2]os.FileInfo, err error) {
 }
 
 // get is for [tls.Config.GetCertificate]. It looks at the files at every handshake, which costs two system calls; a pair
-// that can not be used, as while only one of the files has been replaced, leaves the old one in place.
+// that cannot be used, as while only one of the files has been replaced, leaves the old one in place.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, err := c.stat()
 	if err != nil {
 		if !c.gone {
-			c.log.Error("the certificate's files can not be looked at; the old one stays", "error", err)
+			c.log.Error("the certificate's files cannot be looked at; the old one stays", "error", err)
 		}
 		c.gone = true
 		return c.pair, nil
@@ -64,7 +64,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		c.failed = now
-		c.log.Error("the certificate's files have changed and can not be used; the old one stays", "error", err)
+		c.log.Error("the certificate's files have changed and cannot be used; the old one stays", "error", err)
 		return c.pair, nil
 	}
 	c.pair, c.seen, c.failed = &pair, now, [2]os.FileInfo{}

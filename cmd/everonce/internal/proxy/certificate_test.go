@@ -53,7 +53,7 @@ func writePair(t *testing.T, dir, name string) (cert, key string) {
 	return cert, key
 }
 
-// A new certificate is served as soon as its files are there, over HTTP/1.1 and HTTP/2; one that can not be used
+// A new certificate is served as soon as its files are there, over HTTP/1.1 and HTTP/2; one that cannot be used
 // leaves the old one in place; connections that are there stay.
 func TestProxyTLS(t *testing.T) {
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestProxyTLS(t *testing.T) {
 	}
 	check("third")
 	log := p.log.String()
-	for said, times := range map[string]int{"can not be used": 1, "was read again": 2, "can not be looked at": 2} { // each once, and not at every handshake
+	for said, times := range map[string]int{"cannot be used": 1, "was read again": 2, "cannot be looked at": 2} { // each once, and not at every handshake
 		if n := strings.Count(log, said); n != times {
 			t.Errorf("the log says %d times that it %s, want %d: %s", n, said, times, log)
 		}

@@ -12,7 +12,7 @@ import (
 // chunks, a repeated length, a folded line, a line that ends without CR. Here they are an error, which net/http
 // answers with 400 before it closes the connection.
 //
-// Behind the head of a request in chunks, or of one that asks for an upgrade, it can not tell where the next head
+// Behind the head of a request in chunks, or of one that asks for an upgrade, it cannot tell where the next head
 // begins: such a request is the last one on its connection (see lastOnConn).
 type guardedConn struct {
 	net.Conn

@@ -30,7 +30,7 @@ func meantBy(host string) []net.IP {
 		return []net.IP{ip}
 	}
 	var all []net.IP
-	addrs, _ := net.InterfaceAddrs() //nolint:errcheck // what can not be told is not refused
+	addrs, _ := net.InterfaceAddrs() //nolint:errcheck // what cannot be told is not refused
 	for _, a := range addrs {
 		if n, ok := a.(*net.IPNet); ok && (ip.To4() == nil || n.IP.To4() != nil) {
 			all = append(all, n.IP)

@@ -48,7 +48,7 @@ const openWithin = time.Minute
 
 // New opens the listeners and the store, in this order: a port that is taken leaves no store behind, nor one that is bound to an
 // identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
-// [everonce.ErrStore] where the store can not be reached. What was opened is closed again.
+// [everonce.ErrStore] where the store cannot be reached. What was opened is closed again.
 func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, error) {
 	s := &Server{conf: conf, log: log, running: newRunning(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
 	handler, certs, err := s.prepare()

@@ -211,7 +211,7 @@ func TestProxyRoutes(t *testing.T) {
 	}
 }
 
-// What can not work is refused before anything is created.
+// What cannot work is refused before anything is created.
 func TestProxyRefusesToStart(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "proxy.db")
 	for want, args := range map[string][]string{

@@ -96,7 +96,7 @@ func TestProxyKeyPattern(t *testing.T) {
 }
 
 // The proxy's problems, the middleware's and those of an upstream that gives no answer, are where they are said to be; and a client is
-// told how long to wait, where it is the proxy that can not go on.
+// told how long to wait, where it is the proxy that cannot go on.
 func TestProxyProblemBaseAndRetryAfter(t *testing.T) {
 	const base = "https://example.com/problems/"
 	p := startBefore(t, "http://127.0.0.1:1", "--problem-base="+base, "--retry-after=90s", "--required")

@@ -42,7 +42,7 @@ const (
 )
 
 // Open opens the store at url: "sqlite:FILE", a PostgreSQL URL, a Redis URL, or a MongoDB URL that names a database. Errors: [ErrURL],
-// [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it can not be reached.
+// [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it cannot be reached.
 func Open(ctx context.Context, url string, opts Options) (Store, error) {
 	switch {
 	case strings.HasPrefix(url, sqliteScheme):

@@ -84,11 +84,11 @@ func TestRefusesFalseBooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		statement, mails, want string
 	}{
-		"money is gone that no charge has taken":  {`UPDATE accounts SET balance = balance - 100 WHERE name = 'a'`, "", "the balances of 1 accounts are not what their charges say"},
-		"a charge that has taken no money":        {`INSERT INTO ledger (order_id, account, amount) VALUES ('order-1', 'a', 100)`, "", "the balances of 1 accounts"},
-		"a charge of no order":                    {`INSERT INTO ledger (order_id, account, amount) VALUES ('order-9', 'a', 0)`, "", "1 charges are of no order"},
-		"a mail for no order":                     {charge1, `{"id":"mail-1","order":"order-9"}`, `a mail for "order-9", which is no order`},
-		"a gateway's ledger that can not be read": {charge1, mail1 + `{"id":`, "the gateway's ledger, line 2"},
+		"money is gone that no charge has taken": {`UPDATE accounts SET balance = balance - 100 WHERE name = 'a'`, "", "the balances of 1 accounts are not what their charges say"},
+		"a charge that has taken no money":       {`INSERT INTO ledger (order_id, account, amount) VALUES ('order-1', 'a', 100)`, "", "the balances of 1 accounts"},
+		"a charge of no order":                   {`INSERT INTO ledger (order_id, account, amount) VALUES ('order-9', 'a', 0)`, "", "1 charges are of no order"},
+		"a mail for no order":                    {charge1, `{"id":"mail-1","order":"order-9"}`, `a mail for "order-9", which is no order`},
+		"a gateway's ledger that cannot be read": {charge1, mail1 + `{"id":`, "the gateway's ledger, line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,7 @@
 // Package network is the demo's network: it stands between the client and the service, loses requests
 // and answers, delays some and delivers some twice, and counts what it did.
 //
-// Losses look as they do in life: the connection breaks, and the client can not tell whether its request
+// Losses look as they do in life: the connection breaks, and the client cannot tell whether its request
 // arrived. And what was sent arrives, whether or not the client still waits for it.
 package network
 

@@ -31,7 +31,7 @@ func (v *Live) Begin(mode demo.Mode, operations int) {
 		progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionThrottle(50*time.Millisecond), progressbar.OptionUseANSICodes(true),
 		progressbar.OptionClearOnFinish(), progressbar.OptionShowDescriptionAtLineEnd())
-	_ = v.bar.RenderBlank() //nolint:errcheck // a view that can not be drawn stops nothing
+	_ = v.bar.RenderBlank() //nolint:errcheck // a view that cannot be drawn stops nothing
 }
 
 // Progress implements [demo.Watcher].

@@ -59,7 +59,7 @@ type source func(path string) string
 // Load merges the sources. fs has the flags that were given, environ is [os.Environ]'s, of which what is empty
 // counts as not set; path may be empty. strangers are
 // variables that begin as ours do and are no setting. The error wraps [ErrInvalid], or is of the file that
-// can not be read.
+// cannot be read.
 func Load(fs *pflag.FlagSet, environ []string, path string) (c *Config, strangers []string, err error) {
 	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasSuffix(v, "=") }) // empty is not set
 	k := koanf.New(pathSeparator)

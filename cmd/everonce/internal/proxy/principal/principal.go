@@ -37,7 +37,7 @@ const anonymous = "anonymous"
 //	none         everybody is one
 //
 // What is read from a header or a cookie is a credential, and is hashed: with secret, so that who reads the
-// store can not guess it either, where there is one. A claim is the name of somebody, and is not.
+// store cannot guess it either, where there is one. A claim is the name of somebody, and is not.
 func New(source string, secret []byte) (httponce.Principal, error) {
 	kind, name, _ := strings.Cut(source, ":")
 	h := hasher{kind: kind, name: name, secret: secret}
