@@ -77,6 +77,7 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.got = true
+	s.unasked.Store(false) // where net/http sends a request again, that was another connection's
 	if s.conn = ownConn(info.Conn); s.conn != nil {
 		s.before = s.conn.count()
 	}

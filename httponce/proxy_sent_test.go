@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
@@ -211,6 +212,9 @@ func TestProxyAnswerBeforeItsRequest(t *testing.T) {
 		_, err := c.Write([]byte("d"))
 		if closed := errors.Is(err, io.ErrClosedPipe); s.unasked.Load() == asked || closed == asked {
 			t.Errorf("%s: taken for an answer: %v; the connection is closed: %v (%v)", name, !s.unasked.Load(), closed, err)
+		}
+		if s.gotConn(httptrace.GotConnInfo{}); s.unasked.Load() {
+			t.Errorf("%s: what another connection answers is refused too", name)
 		}
 	}
 }
