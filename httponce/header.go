@@ -21,7 +21,7 @@ import (
 //     Proxy-Connection, TE, Transfer-Encoding, Upgrade
 //   - Date: the server sets it anew
 //
-// Location is always saved.
+// Location and Content-Type are always saved: without a type net/http would guess one, and make a page of what is none.
 //
 // A body is saved as the handler wrote it. Put a middleware that compresses around this one: then the saved body is
 // plain, and each client gets the encoding that it asked for. Inside this one, the compressed body and its
@@ -74,7 +74,7 @@ func fieldNames(names []string) (map[string]bool, error) {
 func (f *headerFilter) saves(name string) bool {
 	name = http.CanonicalHeaderKey(name)
 	switch {
-	case name == "Location":
+	case name == "Location" || name == "Content-Type":
 		return true
 	case neverSaved[name] || f.deny[name]:
 		return false

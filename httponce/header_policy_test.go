@@ -63,19 +63,20 @@ func TestTrapSetCookieIsNotReplayed(t *testing.T) {
 	}
 }
 
-// Trap: Location lost on replay. No policy takes it away, and neither does eliding.
+// Trap: Location lost on replay. No policy takes it away, and neither does eliding; nor the Content-Type, which would be guessed anew.
 func TestTrapLocationIsNotLost(t *testing.T) {
 	for name, route := range map[string]httponce.Route{
-		"default": {}, "denied": {Header: httponce.HeaderPolicy{Deny: []string{"Location"}}},
+		"default": {}, "denied": {Header: httponce.HeaderPolicy{Deny: []string{"Location", "Content-Type"}}},
 		"not allowed": {Header: httponce.HeaderPolicy{Allow: []string{"X-A"}}}, "elided": {MaxAnswer: 1},
 	} {
 		h := protected(t, &httponce.Options{Route: route}, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/payments/1")
+			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, "created")
+			_, _ = io.WriteString(w, `"<html>"`)
 		})
 		for range 3 {
-			if res := again(h, "k"); res.StatusCode != http.StatusCreated || res.Header.Get("Location") != "/payments/1" {
+			if res := again(h, "k"); res.StatusCode != http.StatusCreated || res.Header.Get("Location") != "/payments/1" || res.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s: %d %v", name, res.StatusCode, res.Header)
 			}
 		}

@@ -157,7 +157,7 @@ func TestProxyGuessesNoContentType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	protect := protected(t, nil, proxy.ServeHTTP)
+	protect := protected(t, &httponce.Options{Route: httponce.Route{Header: httponce.HeaderPolicy{Allow: []string{}}}}, proxy.ServeHTTP)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/typed" {
 			w.Header().Set("Content-Type", "text/csv")
