@@ -105,11 +105,15 @@ func (e *clientError) answer(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	if isTimeout(e) {
+	var large *http.MaxBytesError // of a middleware around the proxy
+	switch {
+	case errors.As(e, &large):
+		http.Error(w, "the request is too large", http.StatusRequestEntityTooLarge)
+	case isTimeout(e):
 		http.Error(w, "the request came too slowly", http.StatusRequestTimeout)
-		return
+	default:
+		http.Error(w, "the request broke off", http.StatusBadRequest)
 	}
-	http.Error(w, "the request broke off", http.StatusBadRequest)
 }
 
 // answerBody is the body of an answer, which remembers why it could not be read to its end. It is used by one

@@ -129,8 +129,11 @@ func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/slow" {
+		switch r.URL.Path {
+		case "/slow":
 			http.NewResponseController(w).SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		case "/large":
+			r.Body = http.MaxBytesReader(w, r.Body, 7)
 		}
 		proxy.ServeHTTP(w, r)
 	}))
@@ -138,6 +141,7 @@ func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
 	for text, want := range map[string][]int{
 		"POST /broken HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n": {400},
 		"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf":              {400, 408}, // the end of its context may be seen first
+		"POST /large HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n8 letter":         {413},
 	} {
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())
 		if err != nil {
