@@ -154,7 +154,7 @@ func TestPacedWriterGivesEveryWriteItsTime(t *testing.T) {
 	} {
 		for major, behind := range map[int]int{1: 0, 2: 1} {
 			w := &ended{ResponseWriter: httptest.NewRecorder()}
-			p := newPacedWriter(w, &http.Request{ProtoMajor: major}, time.Nanosecond)
+			p := newPacedWriter(w, &http.Request{ProtoMajor: major}, 0)
 			p.status, w.writes = http.StatusOK, nil // the head is there
 			if err := tc.write(p); err != nil {
 				t.Error(err)
