@@ -203,6 +203,8 @@ func (c *conn) forget() {
 func (c *conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.RegisterCommitHook(nil) // the driver would hold them, and this connection by them, for as long as the process lives
+	c.RegisterRollbackHook(nil)
 	err := c.raw.Close()
 	if c.tx != nil {
 		c.forget()

@@ -1,0 +1,31 @@
+package sqlitestore
+
+import (
+	"path/filepath"
+	"runtime"
+	"testing"
+	"weak"
+)
+
+// A store that is closed is forgotten: the driver keeps the hooks of a connection until they are taken off it.
+func TestAClosedStoreIsForgotten(t *testing.T) {
+	opened := func() weak.Pointer[database] {
+		s, err := Open(filepath.Join(t.TempDir(), "records.db"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DB().PingContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(s.db)
+	}()
+	for range 10 {
+		if runtime.GC(); opened.Value() == nil {
+			return
+		}
+	}
+	t.Error("the closed store is still held")
+}
