@@ -3,8 +3,10 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -106,6 +108,50 @@ func TestNothingIsBegunForACallerThatIsGone(t *testing.T) {
 				s.checkIdle(t)
 			})
 		}
+	}
+}
+
+// Nor is it the store's failure where the database was busy, and the caller went before the next try.
+func TestACallerThatGoesBetweenTwoTries(t *testing.T) {
+	work := func(context.Context, *mapTx) (int, error) { t.Error("the work ran"); return 0, nil }
+	for name, call := range map[string]func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx]) error{
+		"Transact": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx]) error {
+			_, err := everonce.Transact(ctx, x, keyOf("x"), work)
+			return err
+		},
+		"TransactBatch": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx]) error {
+			res, err := everonce.TransactBatch(ctx, x, []everonce.BatchItem{{Key: keyOf("x")}, {Key: keyOf("y")}},
+				everonce.EachItem(func(ctx context.Context, tx *mapTx, _ int) (int, error) { return work(ctx, tx) }))
+			checkErr(t, err, nil)
+			return res[0].Err
+		},
+		"InTx": func(ctx context.Context, _ *mapStore, x *everonce.TxReceiver[*mapTx]) error {
+			return x.InTx(ctx, func(ctx context.Context, tx *mapTx) error { _, err := work(ctx, tx); return err })
+		},
+		"StepTx": func(ctx context.Context, s *mapStore, x *everonce.TxReceiver[*mapTx]) error {
+			var err error
+			inAttempt(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), func(_ context.Context, a *everonce.Attempt) {
+				_, err = everonce.StepTx(ctx, a, x, "s", work)
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newMapStore()
+				ctx, cancel := context.WithCancelCause(context.Background())
+				s.on("Begin", 0, func(context.Context, func() error) error {
+					time.AfterFunc(time.Microsecond, func() { cancel(errGone) }) // in the pause
+					return fmt.Errorf("%w: busy: %w", everonce.ErrStore, errDeadlock)
+				})
+				err := call(ctx, s, newTxReceiver(t, s, nil))
+				checkErr(t, err, errGone)
+				checkErr(t, err, errDeadlock)
+				checkEqual(t, "the store's failure", errors.Is(err, everonce.ErrStore), false)
+				checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+				checkEqual(t, "begun", s.count("Begin"), 1)
+			})
+		})
 	}
 }
 

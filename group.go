@@ -55,7 +55,7 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 		case g.retries > limit:
 			return split(g.part, nil)
 		case pause(waitCtx, backoff(g.retries)) != nil:
-			g.fail(Failed, context.Cause(ctx), again.cause)
+			g.callerGone(ctx, again.cause)
 			return nil
 		}
 	}

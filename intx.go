@@ -29,8 +29,11 @@ func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context
 		if !again {
 			return err
 		}
-		if try > t.set.TxRetries || pause(ctx, backoff(try)) != nil {
+		if try > t.set.TxRetries {
 			return &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
+		}
+		if pause(ctx, backoff(try)) != nil {
+			return op.callerGone(ctx, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 )
 
 // Receiver is a store plus the policy for the unknown: what an application holds for effects outside its database.
@@ -228,14 +227,20 @@ func (op *operation) storeFailed(ctx context.Context, err error) *Error {
 	return op.fail(StoreFailed, ErrStore, err)
 }
 
-// callerGone is the end of a call whose context ended before anything ran. That is not the store's failure, though a store that was
-// asked calls it one: what it said is told, and does not count as its error.
+// callerGone is the end of a call whose context ended while nothing had taken hold. That is not the store's failure, though a store
+// that was asked calls it one.
 func (op *operation) callerGone(ctx context.Context, said error) *Error {
 	if said != nil {
-		said = errors.New(strings.TrimPrefix(said.Error(), ErrStore.Error()+": "))
+		said = excused{said}
 	}
 	return op.fail(Failed, context.Cause(ctx), said)
 }
+
+// excused is an error as it is, but for being the store's failure.
+type excused struct{ error }
+
+func (e excused) Is(target error) bool { return target != ErrStore && errors.Is(e.error, target) }
+func (e excused) As(target any) bool   { return errors.As(e.error, target) }
 
 func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
 	e := &Error{Outcome: o, Sentinel: sentinel, Cause: cause}

@@ -85,13 +85,15 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		if lost != nil {
 			waitCtx = context.WithoutCancel(ctx)
 		}
-		if try > s.a.set.TxRetries || pause(waitCtx, backoff(try)) != nil {
-			if lost != nil { // the next attempt's claim waits for that commit, and knows
-				s.outcome = Unknown
-				return zero, s.fail(Unknown, ErrStore, errors.Join(lost, err))
-			}
+		switch {
+		case try > s.a.set.TxRetries && lost != nil: // the next attempt's claim waits for that commit, and knows
+			s.outcome = Unknown
+			return zero, s.fail(Unknown, ErrStore, errors.Join(lost, err))
+		case try > s.a.set.TxRetries:
 			s.outcome = Failed
 			return zero, s.fail(Failed, ErrStore, err)
+		case pause(waitCtx, backoff(try)) != nil:
+			return zero, s.callerGone(ctx, err)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 			return r.giveUp(again.cause)
 		}
 		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
-			return r.giveUp(again.cause)
+			return Result[T]{Outcome: Failed, Attempt: r.ran}, r.callerGone(ctx, again.cause)
 		}
 	}
 }
