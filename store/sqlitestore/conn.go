@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -236,15 +235,17 @@ type partlyDone struct{ error }
 
 func (e partlyDone) Unwrap() error { return e.error }
 
-// judged finds out what a statement that failed has left: of itself, and of its transaction.
-func (c *conn) judged(tx *openTx, err error) error {
-	if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code() == sqlite3.SQLITE_CONSTRAINT_COMMITHOOK {
+// judged finds out what a statement that failed has left of itself. What it has left of its transaction the hooks have told.
+func (c *conn) judged(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code() == sqlite3.SQLITE_CONSTRAINT_COMMITHOOK {
 		err = errors.Join(errLent, err)
 	}
 	if class := classify(err).Class; (class == sqlstore.ClassConstraint || class == sqlstore.ClassUnique) && c.changed() {
 		err = partlyDone{err}
 	}
-	c.proveAlive(tx, err)
 	return err
 }
 
@@ -259,32 +260,14 @@ func (c *conn) changed() bool {
 	return rows.Next(n) != nil || n[0] != int64(0)
 }
 
-// proveAlive finds out whether a transaction survived the error of a statement, which is not told by its
-// code: INSERT OR ROLLBACK ends it by a violated constraint. A second BEGIN is refused inside a
-// transaction, and only there.
-func (c *conn) proveAlive(tx *openTx, err error) {
-	if err == nil || tx == nil || errors.Is(err, sqlstore.ErrNothingWritten) {
-		return
-	}
-	ctx := context.Background()
-	_, again := c.baseConn.ExecContext(ctx, "BEGIN", nil)
-	if again != nil && strings.Contains(again.Error(), "within a transaction") {
-		return
-	}
-	tx.dead.Store(true)
-	if again == nil {
-		_, _ = c.baseConn.ExecContext(ctx, "ROLLBACK", nil) //nolint:errcheck // an empty transaction; the real one is gone
-	}
-}
-
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	ctx, tx, cancel, err := c.inTx(ctx)
+	ctx, _, cancel, err := c.inTx(ctx)
 	defer cancel()
 	if err != nil {
 		return nil, err
 	}
 	res, err := c.baseConn.ExecContext(ctx, query, args)
-	return res, c.judged(tx, err)
+	return res, c.judged(err)
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
@@ -297,7 +280,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return &serialRow{tx: tx}, nil
 	}
 	rows, err := c.baseConn.QueryContext(ctx, query, args)
-	return rows, c.judged(tx, err)
+	return rows, c.judged(err)
 }
 
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -331,21 +314,21 @@ type stmt struct {
 }
 
 func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	ctx, tx, cancel, err := s.conn.inTx(ctx)
+	ctx, _, cancel, err := s.conn.inTx(ctx)
 	defer cancel()
 	if err != nil {
 		return nil, err
 	}
 	res, err := s.baseStmt.ExecContext(ctx, args)
-	return res, s.conn.judged(tx, err)
+	return res, s.conn.judged(err)
 }
 
 func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	ctx, tx, cancel, err := s.conn.inTx(ctx)
+	ctx, _, cancel, err := s.conn.inTx(ctx)
 	defer cancel()
 	if err != nil {
 		return nil, err
 	}
 	rows, err := s.baseStmt.QueryContext(ctx, args)
-	return rows, s.conn.judged(tx, err)
+	return rows, s.conn.judged(err)
 }

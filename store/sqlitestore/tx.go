@@ -199,12 +199,6 @@ func (c *txConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 
 // sendIn runs the engine's statements in a transaction of this connection.
 func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
-	err := c.sendLocked(tx, calls)
-	c.proveAlive(tx, err)
-	return err
-}
-
-func (c *conn) sendLocked(tx *openTx, calls []*sqlstore.Call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
