@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -28,18 +29,21 @@ func TestCancelledByTheBroker(t *testing.T) {
 		b.send(message(fmt.Sprint("m-", i)))
 		r.wants(everonce.Executed)
 		b.deleteQueue(b.queue.Name)
-		if c := <-complaints; !strings.Contains(c, "has cancelled the consumer") {
-			t.Errorf("it complained of %s", c)
+		select {
+		case c := <-complaints:
+			if !strings.Contains(c, "has cancelled the consumer") {
+				t.Errorf("it complained of %s", c)
+			}
+		case <-time.After(soon):
+			t.Fatal("nobody was told")
 		}
 		b.declare()
 	}
 	b.send(message("m-0"))
 	r.wants(everonce.Replayed)
-	if n := l.open.Load(); n != 1 {
-		t.Errorf("%d connections are open", n)
-	}
+	l.leaves(t, 1)
 	r.stop()
-	l.closed(t)
+	l.leaves(t, 0)
 }
 
 // A copy that the broker confirms and returns, because its queue is gone, is a failure: the message is not

@@ -52,5 +52,5 @@ func TestTheEndWithoutTheBrokersWord(t *testing.T) {
 	b.wantLength(b.queue.Name, 2) // by the end of the connection, while the first is handled
 	close(goOn)
 	r.stop()
-	l.closed(t)
+	l.leaves(t, 0)
 }

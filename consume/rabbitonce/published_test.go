@@ -90,12 +90,12 @@ func (l *line) say(far io.Writer, near io.Reader) {
 	}
 }
 
-// closed waits until there is no connection.
-func (l *line) closed(t *testing.T) {
+// leaves waits until as many connections are open as it wants.
+func (l *line) leaves(t *testing.T, want int64) {
 	t.Helper()
-	for end := time.Now().Add(soon); l.open.Load() > 0; runtime.Gosched() {
+	for end := time.Now().Add(soon); l.open.Load() != want; runtime.Gosched() {
 		if time.Now().After(end) {
-			t.Fatalf("%d connections are left", l.open.Load())
+			t.Fatalf("%d connections are open, want %d", l.open.Load(), want)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	if opened := l.channels.Load() - before; opened > n/2 {
 		t.Errorf("%d channels were opened for %d copies", opened, n)
 	}
-	l.closed(t)
+	l.leaves(t, 0)
 	letters, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	if err := letters.Close(); err != nil {
 		t.Error(err)
 	}
-	l.closed(t)
+	l.leaves(t, 0)
 	b.queue.Topology = rabbitonce.Check
 	b.deleteQueue(b.queue.DeadLetters)
 	if err := b.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) {
@@ -259,7 +259,7 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	if _, err := rabbitonce.OpenDeadLetters(t.Context(), l.url, b.queue, nil); !errors.Is(err, rabbitonce.ErrTopology) {
 		t.Errorf("no dead letters: %v", err)
 	}
-	l.closed(t)
+	l.leaves(t, 0)
 }
 
 // Nor is anything opened once more by a replay whose letters are closed under it.
@@ -285,5 +285,5 @@ func TestAReplayThatIsClosedOpensNothing(t *testing.T) {
 	if n := published.Load(); replayed != 1 || n != 1 || err == nil {
 		t.Fatalf("replayed %d, of which %d copies were published: %v", replayed, n, err)
 	}
-	l.closed(t)
+	l.leaves(t, 0)
 }
