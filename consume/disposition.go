@@ -13,8 +13,8 @@ const (
 	// Ack: done, now or earlier. Outcomes executed, replayed, expired and elided; and rejected under DropRejected. A
 	// refusal that has expired counts as rejected.
 	Ack Disposition = iota + 1
-	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown under [everonce.Reconcile],
-	// so that it is asked about.
+	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown if the consumer's policy is
+	// [everonce.Reconcile], so that it is asked about. The policy of a step does not count here.
 	Retry
 	// Later: it comes again after a delay, and that does not count. Outcomes in_progress and lease_lost; and a record
 	// that a newer version wrote.

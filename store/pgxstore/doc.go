@@ -52,6 +52,14 @@
 // In QueryExecModeExec and QueryExecModeSimpleProtocol values come back as text, and pgx reads bytes in one form alone: leave
 // the database's bytea_output at hex, its default. Where it is escape, a record that is there is an error.
 //
+// # The end of a transaction
+//
+// Work must not run COMMIT or ROLLBACK as the text of a statement, in a script say: the transaction that it was lent is
+// everonce's to end. The store cannot notice every such end. After a COMMIT the effect stays without its record, or, with
+// database/sql, has it later, in a commit of its own. After a ROLLBACK with database/sql, or "ROLLBACK; BEGIN" with
+// either, the record can be written though the effect was rolled back, and repetitions are then replayed. With pgx a
+// plain COMMIT or ROLLBACK fails the call.
+//
 // # Isolation
 //
 // At read committed, the default, everything above holds as it stands. At repeatable read and
