@@ -78,21 +78,29 @@ func TestAReturnedCopyIsAFailure(t *testing.T) {
 	r.wants(everonce.Executed)
 }
 
-// A copy that the broker refuses, because its queue is full, is a failure too: the message waits in hand until there is room.
-func TestARefusedCopyIsAFailure(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	delay := b.queue.Name + ".retry.100ms"
+// declareWithADelayForOne makes the queues by hand, and that of the first delay for a single message: it rejects the next. It returns
+// its name.
+func (b *bench) declareWithADelayForOne() (delay string) {
+	b.t.Helper()
+	delay = b.queue.Name + ".retry.100ms"
 	for _, name := range b.queues() {
 		var full amqp.Table
 		if name == delay {
 			full = amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
 		}
 		if _, err := b.ch.QueueDeclare(name, true, false, false, false, full); err != nil {
-			t.Fatal(err)
+			b.t.Fatal(err)
 		}
 	}
 	b.queue.Topology = rabbitonce.Check
+	return delay
+}
+
+// A copy that the broker refuses, because its queue is full, is a failure too: the message waits in hand until there is room.
+func TestARefusedCopyIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	delay := b.declareWithADelayForOne()
 	complaints := make(chan string, 1000)
 	opts := &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complaints)}}
 	b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), opts)

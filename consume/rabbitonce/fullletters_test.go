@@ -99,17 +99,7 @@ func TestMissingDeadLettersBlockNothing(t *testing.T) {
 func TestAFullDelayHoldsUpItsWorker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	delay := b.queue.Name + ".retry.100ms"
-	for _, name := range b.queues() {
-		var full amqp.Table
-		if name == delay {
-			full = amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}
-		}
-		if _, err := b.ch.QueueDeclare(name, true, false, false, false, full); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.queue.Topology = rabbitonce.Check
+	delay := b.declareWithADelayForOne()
 	complaints := make(chan string, 1000)
 	opts := &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1, Log: complaintsTo(complaints)}}
 	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {

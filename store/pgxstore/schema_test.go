@@ -62,25 +62,7 @@ func TestMigrateWithoutASchemaAtOnce(t *testing.T) {
 	for range 5 {
 		schema := newSchema(t)
 		inSchema := func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
-		const processes = 8
-		errs := make([]error, processes)
-		begin := make(chan struct{})
-		var group sync.WaitGroup
-		for i := range processes {
-			pool := newPool(t, inSchema, 1)
-			noErr(t, pool.Ping(t.Context()))
-			store, err := pgxstore.New(pool, nil)
-			noErr(t, err)
-			group.Go(func() {
-				<-begin
-				errs[i] = store.Migrate(t.Context())
-			})
-		}
-		close(begin)
-		group.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		migrateAtOnce(t, inSchema, func(int) *pgxstore.Options { return nil })
 	}
 }
 
@@ -90,24 +72,32 @@ func TestMigrateASharedSchemaAtOnce(t *testing.T) {
 	for range 5 {
 		schema := "t_" + random(t)
 		t.Cleanup(func() { mustExec(t, "DROP SCHEMA "+schema+" CASCADE") })
-		const processes = 8
-		errs := make([]error, processes)
-		begin := make(chan struct{})
-		var group sync.WaitGroup
-		for i := range processes {
-			pool := newPool(t, nil, 1)
-			noErr(t, pool.Ping(t.Context()))
-			store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema, TablePrefix: "p" + strconv.Itoa(i) + "_"})
-			noErr(t, err)
-			group.Go(func() {
-				<-begin
-				errs[i] = store.Migrate(t.Context())
-			})
-		}
-		close(begin)
-		group.Wait()
-		noErr(t, errors.Join(errs...))
+		migrateAtOnce(t, nil, func(i int) *pgxstore.Options {
+			return &pgxstore.Options{Schema: schema, TablePrefix: "p" + strconv.Itoa(i) + "_"}
+		})
 	}
+}
+
+// migrateAtOnce makes the tables of eight stores at once, each on a connection of its own.
+func migrateAtOnce(t *testing.T, config func(*pgx.ConnConfig), optsOf func(i int) *pgxstore.Options) {
+	t.Helper()
+	const processes = 8
+	errs := make([]error, processes)
+	begin := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range processes {
+		pool := newPool(t, config, 1)
+		noErr(t, pool.Ping(t.Context()))
+		store, err := pgxstore.New(pool, optsOf(i))
+		noErr(t, err)
+		group.Go(func() {
+			<-begin
+			errs[i] = store.Migrate(t.Context())
+		})
+	}
+	close(begin)
+	group.Wait()
+	noErr(t, errors.Join(errs...))
 }
 
 // Without an own schema, the tables are where the search path says.
