@@ -89,7 +89,7 @@ func (s Scope) Within(outer Scope) bool {
 
 // Validate reports why no key can have the scope, as [Key.Validate] does.
 func (s Scope) Validate() error {
-	if err := validateName("scope", string(s), MaxScopeLen); err != nil {
+	if err := named(ErrInvalidKey, "scope", string(s), MaxScopeLen); err != nil {
 		return err
 	}
 	if s[0] == '/' || s[len(s)-1] == '/' || strings.Contains(string(s), "//") {
@@ -110,15 +110,11 @@ func (k Key) Validate() error {
 	if err := k.Scope.Validate(); err != nil {
 		return err
 	}
-	return validateName("ID", k.ID, MaxIDLen)
+	return named(ErrInvalidKey, "ID", k.ID, MaxIDLen)
 }
 
 // fits reports whether the key is short enough to be worth a hash.
 func (k Key) fits() bool { return len(k.Scope) <= MaxScopeLen && len(k.ID) <= MaxIDLen }
-
-func validateName(what, s string, limit int) error {
-	return named(ErrInvalidKey, what, s, limit)
-}
 
 // named refuses a name that is empty, too long, not UTF-8, or holds a control character. It does not quote it.
 func named(sentinel error, what, s string, limit int) error {
