@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -23,23 +23,18 @@ func TestCancelledByTheBroker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := newLine(t, b.url, func() bool { return true })
+	opts, again := connections(nil)
 	complaints := make(chan string, 1000)
-	r := b.runOn(memstore.New(nil), l.url, specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complaints)}})
-	for i := range 3 {
-		b.send(message(fmt.Sprint("m-", i)))
-		r.wants(everonce.Executed)
-		b.deleteQueue(b.queue.Name)
-		select {
-		case c := <-complaints:
-			if !strings.Contains(c, "has cancelled the consumer") {
-				t.Errorf("it complained of %s", c)
-			}
-		case <-time.After(soon):
-			t.Fatal("nobody was told")
-		}
-		b.declare()
+	opts.Workers.Log = slog.New(slog.NewMultiHandler(complaintsTo(complaints).Handler(), opts.Workers.Log.Handler()))
+	r := b.runOn(memstore.New(nil), l.url, specOf(nothing), opts)
+	b.send(message("m-1"))
+	r.wants(everonce.Executed)
+	b.deleteQueue(b.queue.Name)
+	wait(t, "the next connection", again)
+	if c := <-complaints; !strings.Contains(c, "has cancelled the consumer") {
+		t.Errorf("it complained of %s", c)
 	}
-	b.send(message("m-0"))
+	b.send(message("m-1"))
 	r.wants(everonce.Replayed)
 	l.leaves(t, 1)
 	r.stop()
