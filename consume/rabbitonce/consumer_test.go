@@ -25,7 +25,7 @@ func TestAPublishersResendTakesEffectOnce(t *testing.T) {
 		handled++
 		flagged = flagged || m.Redelivered
 		return nil
-	}), nil)
+	}), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}}) // one after the other
 	b.send(message("m-1"), message("m-1"), message("m-1"))
 	r.wants(everonce.Executed, everonce.Replayed, everonce.Replayed)
 	r.stop()

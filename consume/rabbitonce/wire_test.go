@@ -311,7 +311,7 @@ func TestASlowConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	w := newWire(t, b.url)
-	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), nil)
+	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}})
 	w.poison("slicer", `"average_size":20,"size_variation":10,"delay":500`)
 	b.send(message("m-1"), message("m-2"), message("m-1"))
 	r.wants(everonce.Executed, everonce.Executed, everonce.Replayed)
