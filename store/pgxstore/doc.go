@@ -1,4 +1,4 @@
-// Package pgxstore keeps everonce's records in PostgreSQL (12 or newer, tested with 15), through pgx or
+// Package pgxstore keeps everonce's records in PostgreSQL (12 or newer, tested with 15 and 17), through pgx or
 // through database/sql.
 //
 //	pool, err := pgxpool.New(ctx, url)

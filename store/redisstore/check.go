@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -138,6 +139,11 @@ func (s *Store) judge(f *facts) error {
 			return fmt.Errorf("redisstore: %w: Options.SyncLog needs WAITAOF, which Redis has from 7.2 on; node %s is %s", everonce.ErrInvalidArgument, f.addr, f.version)
 		}
 	}
+	if s.syncLog {
+		if err := s.judgeLog(f); err != nil {
+			return err
+		}
+	}
 	refused := f.risks() &^ s.accept
 	if refused == 0 {
 		return nil
@@ -153,6 +159,23 @@ func (s *Store) judge(f *facts) error {
 		why = append(why, "it tells neither by CONFIG nor by INFO whether it evicts and logs: look it up")
 	}
 	return fmt.Errorf("%w: node %s: %s; or accept it by Options.Accept: %v", ErrRisk, f.addr, strings.Join(why, "; "), refused)
+}
+
+// leastSyncTimeout is how long a log that is synced every second may take, and a little more.
+const leastSyncTimeout = 2 * time.Second
+
+// judgeLog refuses a log that would make the waits of Options.SyncLog fail, all or most of them.
+func (s *Store) judgeLog(f *facts) error {
+	switch {
+	case f.log == "no":
+		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for the append-only file, and node %s has none: set appendonly yes", everonce.ErrInvalidArgument, f.addr)
+	case f.fsync == "no":
+		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for a sync that node %s does not make (appendfsync no): set always or everysec", everonce.ErrInvalidArgument, f.addr)
+	case f.fsync == "everysec" && s.wait < leastSyncTimeout:
+		return fmt.Errorf("redisstore: %w: Options.WaitTimeout is %v, and node %s syncs its append-only file once a second: with SyncLog the least is %v, or set appendfsync always",
+			everonce.ErrInvalidArgument, s.wait, f.addr, leastSyncTimeout)
+	}
+	return nil
 }
 
 // older reports whether the node's version is below another.

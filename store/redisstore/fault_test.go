@@ -137,7 +137,7 @@ func TestFullServer(t *testing.T) {
 		key := everonce.Key{Scope: "full", ID: string(rune('a' + i))}
 		command(t, client, "CONFIG", "SET", "maxmemory", "0")
 		rec := claimed(t, s, key)
-		command(t, client, "CONFIG", "SET", "maxmemory", "1mb")
+		command(t, client, "CONFIG", "SET", "maxmemory", "1")
 		noErr(t, end(&rec))
 		if _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "full", ID: key.ID + " new"})); !errors.Is(err, everonce.ErrStoreFull) {
 			t.Errorf("a new key: %v, want ErrStoreFull", err)

@@ -27,11 +27,13 @@ type Options struct {
 	// tools that read one record, show what the master has. Each write occupies a connection of its own for as long
 	// as it waits. At most 100. Default 0.
 	Replicas int
-	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2), if
-	// appendfsync is everysec; with Replicas also until that many replicas have synced theirs.
+	// SyncLog makes every write wait until the server has synced its append-only file (WAITAOF, since Redis 7.2); with
+	// Replicas also until that many replicas have synced theirs. With appendfsync everysec that takes about a second,
+	// twice for a new key; with always it takes no longer than the write itself. With no, [New] refuses it.
 	SyncLog bool
 	// WaitTimeout bounds the wait for Replicas and SyncLog. A write that has waited longer fails: it has been made,
-	// but nobody is told that it is safe. Default 1 s.
+	// but nobody is told that it is safe. With SyncLog and appendfsync everysec [New] refuses less than 2 s. Default
+	// 1 s; 3 s with SyncLog.
 	WaitTimeout time.Duration
 }
 
@@ -71,6 +73,7 @@ func (r Risk) String() string {
 const (
 	defaultPrefix      = "everonce:"
 	defaultWaitTimeout = time.Second
+	defaultSyncTimeout = 3 * time.Second
 	maxPrefixLen       = 64
 	maxReplicas        = 100
 )
@@ -99,6 +102,9 @@ func (o *Options) settings() (*settings, error) {
 	}
 	if set.wait == 0 {
 		set.wait = defaultWaitTimeout
+		if set.syncLog {
+			set.wait = defaultSyncTimeout
+		}
 	}
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("redisstore: %w: Options.%s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))
