@@ -30,6 +30,10 @@ bench: ## one table of ratios: bare work, ours, the naive way
 soak: ## 1000 cycles of SIGKILL against SQLite and PostgreSQL; 10 000 messages, 100 kills of workers, broker and store
 	@scripts/test soak
 
+.PHONY: newer
+newer: ## the tests on a newer Debian in a folder, with newer servers (root)
+	@scripts/newer
+
 .PHONY: services-up
 services-up: ## start the servers that the tests talk to, and leave them running
 	@scripts/services up && scripts/services status
