@@ -39,10 +39,13 @@ func migrations(t tables) [][]string {
 
 // createSchema makes the schema that the tables are in. One that is there is not asked for again: that
 // would take a permission that nobody needs then. Empty where the tables are in no schema of their own.
+//
+// It looks into the catalog, and does not ask to_regnamespace: that one answers from the connection's own memory of the
+// catalog, which may be older than the lock that was waited for. To read the table brings the memory up to date.
 func createSchema(t tables) string {
 	if t.schema == "" {
 		return ""
 	}
 	name := pgx.Identifier{t.schema}.Sanitize()
-	return "DO $$ BEGIN IF to_regnamespace('" + name + "') IS NULL THEN CREATE SCHEMA " + name + "; END IF; END $$"
+	return "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = '" + t.schema + "') THEN CREATE SCHEMA " + name + "; END IF; END $$"
 }
