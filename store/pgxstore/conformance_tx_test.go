@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/storetest"
@@ -29,8 +28,11 @@ func counted(t testing.TB, table string) func(context.Context, string) (int, err
 }
 
 // TestConformanceTx holds the transactions of pgx to the suite.
-func TestConformanceTx(t *testing.T) {
-	pool := newPool(t, nil, conformanceConns)
+func TestConformanceTx(t *testing.T) { conformanceTx(t, nil) }
+
+func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
+	t.Helper()
+	pool := newPool(t, change, conformanceConns)
 	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] {
 		schema := newSchema(t)
 		table := ledger(t, schema)
@@ -64,13 +66,13 @@ func TestConformanceTx(t *testing.T) {
 }
 
 // TestConformanceTxSQL holds the transactions of database/sql to the suite.
-func TestConformanceTxSQL(t *testing.T) {
-	config, err := pgx.ParseConfig(serverURL(t))
-	noErr(t, err)
-	db := stdlib.OpenDB(*config)
+func TestConformanceTxSQL(t *testing.T) { conformanceTxSQL(t, nil) }
+
+func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
+	t.Helper()
+	db := newDB(t, change)
 	db.SetMaxOpenConns(conformanceConns)
 	db.SetMaxIdleConns(conformanceConns)
-	t.Cleanup(func() { _ = db.Close() })
 	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*sql.Tx] {
 		schema := newSchema(t)
 		table := ledger(t, schema)

@@ -1,0 +1,101 @@
+package pgxstore_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pooler is a PgBouncer in transaction mode before the server: each transaction may meet another of a few connections.
+type pooler struct {
+	port     uint16
+	prepares bool // it knows prepared statements, as it does from 1.21 on
+}
+
+// through makes a client go through it.
+func (p *pooler) through(mode pgx.QueryExecMode) func(*pgx.ConnConfig) {
+	return func(c *pgx.ConnConfig) {
+		c.Host, c.Port, c.TLSConfig, c.Fallbacks = "127.0.0.1", p.port, nil, nil
+		c.DefaultQueryExecMode = mode
+	}
+}
+
+func startPooler(t *testing.T) *pooler {
+	t.Helper()
+	program, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if program, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			t.Fatal("pgbouncer is not on this machine: this test goes through one of its own; install the package pgbouncer")
+		}
+	}
+	version, err := exec.Command(program, "--version").Output()
+	noErr(t, err)
+	var major, minor int
+	if _, err := fmt.Sscanf(string(version), "PgBouncer %d.%d", &major, &minor); err != nil {
+		t.Fatalf("pgbouncer --version says %q", version)
+	}
+	server, err := pgx.ParseConfig(serverURL(t))
+	noErr(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	noErr(t, err)
+	address := l.Addr().(*net.TCPAddr)
+	noErr(t, l.Close())
+	p := &pooler{port: uint16(address.Port), prepares: major > 1 || minor >= 21} //nolint:gosec // a port
+	text := fmt.Appendf(nil, `[databases]
+* = host=%s port=%d user=%s password=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 12
+ignore_startup_parameters = extra_float_digits
+`, server.Host, server.Port, server.User, server.Password, p.port)
+	if p.prepares {
+		text = append(text, "max_prepared_statements = 50\n"...)
+	}
+	config := filepath.Join(t.TempDir(), "pgbouncer.ini")
+	noErr(t, os.WriteFile(config, text, 0o600))
+	args := []string{config}
+	if os.Geteuid() == 0 { // it does not run as root
+		args = append(args, "-u", "nobody")
+	}
+	cmd := exec.Command(program, args...) //nolint:gosec // the test's own arguments
+	noErr(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() //nolint:errcheck // it may be gone
+		_ = cmd.Wait()         //nolint:errcheck // it was killed
+	})
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for range 1000 {
+		if c, err := net.DialTimeout("tcp", address.String(), time.Second); err == nil {
+			_ = c.Close() //nolint:errcheck // it answers
+			return p
+		}
+		<-again.C
+	}
+	t.Fatalf("pgbouncer does not answer at %s", address)
+	return nil
+}
+
+// TestConformancePooler holds the transactions of both drivers to the suite, through a pooler in transaction mode.
+func TestConformancePooler(t *testing.T) {
+	p := startPooler(t)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeCacheStatement} {
+		t.Run(mode.String(), func(t *testing.T) {
+			if mode == pgx.QueryExecModeCacheStatement && !p.prepares {
+				t.Skip("prepared statements through PgBouncer: this one is older than 1.21; scripts/newer has a newer one")
+			}
+			t.Run("pgx", func(t *testing.T) { conformanceTx(t, p.through(mode)) })
+			t.Run("sql", func(t *testing.T) { conformanceTxSQL(t, p.through(mode)) })
+		})
+	}
+}
