@@ -31,6 +31,7 @@ type metrics struct {
 	records                   *prometheus.GaugeVec
 	purged                    prometheus.Counter
 	janitorErrors             prometheus.Counter
+	countErrors               prometheus.Counter
 }
 
 const otherRoute = "other"
@@ -66,6 +67,7 @@ func newMetrics(patterns []string) *metrics {
 	m.leasesLost = counter("everonce_leases_lost_total", "Attempts that lost their record to another.")
 	m.purged = counter("everonce_purged_records_total", "Records that time has let go.")
 	m.janitorErrors = counter("everonce_janitor_errors_total", "Rounds of the janitor that failed.")
+	m.countErrors = counter("everonce_count_errors_total", "Counts of the records that failed; until one succeeds there is no everonce_records.")
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 		m.registry.MustRegister(g)
@@ -73,7 +75,7 @@ func newMetrics(patterns []string) *metrics {
 		return g
 	}
 	m.running = gauge("everonce_operations_running", "Operations that run or wait.").WithLabelValues()
-	m.records = gauge("everonce_records", "Records by state, counted about once a minute. Those that are abandoned wait for somebody to settle them.", "state")
+	m.records = gauge("everonce_records", "Records by state, counted about once a minute, or more seldom if that takes long. Those that are abandoned wait for somebody to settle them.", "state")
 	m.fromZero()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -164,6 +166,12 @@ func (m *metrics) End(_ context.Context, ev everonce.Event) {
 	if ev.LeaseLost {
 		m.leasesLost.Inc()
 	}
+}
+
+// uncounted shows that nobody knows how many records there are.
+func (m *metrics) uncounted() {
+	m.countErrors.Inc()
+	m.records.Reset()
 }
 
 // counted shows the records of a store.

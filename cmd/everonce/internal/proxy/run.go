@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
@@ -23,6 +22,11 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 		stopSweeping()
 		return errors.Join(err, s.close())
 	}
+	counted := make(chan struct{})
+	go func() {
+		defer close(counted)
+		s.census(sweeping)
+	}()
 	failed := make(chan error, 2)
 	serve := func(srv *http.Server, ln net.Listener) {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
@@ -52,6 +56,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	giveUp()
 	stopSweeping()
 	<-swept
+	<-counted
 	if s.private != nil {
 		_ = s.private.Close() //nolint:errcheck // nobody is owed an answer there
 	}
@@ -88,24 +93,12 @@ func (s *Server) drain(now <-chan struct{}) error {
 	return nil
 }
 
-// healthWithin is how long the counting of records may take.
-const healthWithin = 10 * time.Second
-
 // swept is told of every round of the janitor.
 func (s *Server) swept(res everonce.PurgeResult, err error) {
 	s.metrics.purged.Add(float64(res.Records))
 	if err != nil {
 		s.metrics.janitorErrors.Inc()
 		s.log.Warn("the janitor failed; it tries again", "error", err)
-	}
-	checker, ok := s.store.(everonce.HealthChecker)
-	if !ok {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), healthWithin)
-	defer cancel()
-	if h, err := checker.Health(ctx); err == nil {
-		s.metrics.counted(h)
 	}
 }
 

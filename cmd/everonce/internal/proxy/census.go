@@ -1,0 +1,50 @@
+package proxy
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+const (
+	// countEvery is the longest pause between two counts of records that are soon counted.
+	countEvery = time.Minute
+	// countShare is the part of the time that may go to counting: a store may have to read every record for it.
+	countShare = 10
+	// countWithin bounds one count.
+	countWithin = 5 * time.Minute
+)
+
+// census counts the store's records again and again until ctx ends.
+func (s *Server) census(ctx context.Context) {
+	checker, ok := s.store.(everonce.HealthChecker)
+	if !ok {
+		return
+	}
+	for {
+		began := time.Now()
+		s.count(ctx, checker)
+		rest := max(countEvery/2+rand.N(countEvery/2), (countShare-1)*time.Since(began)) //nolint:gosec // jitter, so that proxies do not count in step
+		select {
+		case <-time.After(rest):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// count shows what the store has. After a count that failed nothing is shown: an old figure would keep an alert quiet.
+func (s *Server) count(ctx context.Context, checker everonce.HealthChecker) {
+	one, cancel := context.WithTimeout(ctx, countWithin)
+	defer cancel()
+	h, err := checker.Health(one)
+	switch {
+	case err == nil:
+		s.metrics.counted(h)
+	case ctx.Err() == nil:
+		s.metrics.uncounted()
+		s.log.Warn("the records could not be counted; it is tried again", "error", err)
+	}
+}

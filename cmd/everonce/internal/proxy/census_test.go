@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+)
+
+// largeStore has so many records that it takes a while to count them.
+type largeStore struct {
+	storeurl.Store
+	takes  time.Duration
+	err    error
+	counts int
+	spent  time.Duration
+}
+
+func (s *largeStore) Health(ctx context.Context) (everonce.Health, error) {
+	began := time.Now()
+	defer func() { s.counts++; s.spent += time.Since(began) }()
+	select {
+	case <-time.After(s.takes):
+		return everonce.Health{Abandoned: 5}, s.err
+	case <-ctx.Done():
+		return everonce.Health{}, ctx.Err()
+	}
+}
+
+// shows reports whether /metrics has this line.
+func shows(m *metrics, line string) bool {
+	w := httptest.NewRecorder()
+	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
+	return strings.Contains(w.Body.String(), "\n"+line+"\n")
+}
+
+// Records are counted however many they are, and counting takes at most a tenth of the time.
+func TestManyRecordsAreCounted(t *testing.T) {
+	for _, takes := range []time.Duration{time.Millisecond, 5 * time.Second, 20 * time.Second, 4 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &largeStore{takes: takes}
+			s := &Server{metrics: newMetrics(nil), log: slog.New(slog.DiscardHandler), store: store}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+			defer cancel()
+			s.census(ctx)
+			if !shows(s.metrics, `everonce_records{state="abandoned"} 5`) || !shows(s.metrics, "everonce_count_errors_total 0") {
+				t.Errorf("records that take %v to count are not shown", takes)
+			}
+			if least := int(10 * time.Hour / max(time.Minute+takes, 11*takes)); store.counts < least {
+				t.Errorf("%d counts of %v in ten hours, want %d at least", store.counts, takes, least)
+			}
+			if share := store.spent.Seconds() / (10 * time.Hour).Seconds(); share > 0.11 {
+				t.Errorf("counts of %v took %.2f of the time", takes, share)
+			}
+		})
+	}
+}
+
+// After a count that failed, nobody takes an old figure for today's: none is shown, and the failure is counted and logged.
+func TestACountThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		store := &largeStore{}
+		s := &Server{metrics: newMetrics(nil), log: slog.New(slog.NewTextHandler(&log, nil)), store: store}
+		s.count(t.Context(), store)
+		store.takes = time.Hour // longer than a count may take
+		s.count(t.Context(), store)
+		if shows(s.metrics, `everonce_records{state="abandoned"} 5`) {
+			t.Error("an old figure is still shown")
+		}
+		if !shows(s.metrics, "everonce_count_errors_total 1") || !strings.Contains(log.String(), "could not be counted") {
+			t.Errorf("a count that failed is not told; the log: %s", log.String())
+		}
+		store.takes = 0
+		s.count(t.Context(), store)
+		if !shows(s.metrics, `everonce_records{state="abandoned"} 5`) {
+			t.Error("the next count is not shown")
+		}
+	})
+}
+
+// A proxy that ends does not wait for a count, and does not call it a failure.
+func TestACountEndsWithTheProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{metrics: newMetrics(nil), log: slog.New(slog.DiscardHandler), store: &largeStore{takes: time.Hour}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		s.census(ctx)
+		if took := time.Since(began); took != time.Second || !shows(s.metrics, "everonce_count_errors_total 0") {
+			t.Errorf("the count ended after %v", took)
+		}
+	})
+}
