@@ -3,7 +3,6 @@ package pgxstore_test
 import (
 	"database/sql"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // expire makes records be over: their results, and the records too if whole.
@@ -160,33 +158,6 @@ func testPurgesAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	if n := number(t, "SELECT count(*) FROM "+h.schema+".everonce_step"); n != 0 {
 		t.Errorf("%d steps are left", n)
-	}
-}
-
-// A purge finds its rows by the index, however many are not due.
-func TestPurgeUsesTheIndex(t *testing.T) {
-	t.Parallel()
-	h := newPgx(t, setup{})
-	rec := finished(t, h, "model")
-	mustExec(t, `INSERT INTO `+h.record()+` (id, scope, name, token, rev, created_at, updated_at, purge_at, due_at, attempt, steps, state, format, nonce, result_kind, result_until)
-		SELECT sha256(g::text::bytea), scope, g::text, token, rev, created_at, updated_at, purge_at, due_at, attempt, 0, state, format, nonce, result_kind, result_until
-		FROM `+h.record()+`, generate_series(1, 20000) AS g WHERE id = $1`, rec.ID[:])
-	mustExec(t, "ANALYZE "+h.record())
-	texts, err := pgxstore.Texts(&pgxstore.Options{Schema: h.schema})
-	noErr(t, err)
-	for _, statement := range []*sqlstore.Statement{texts.PurgeRecords, texts.PurgeResults} {
-		rows, err := admin(t).Query(t.Context(), "EXPLAIN "+statement.Text, int64(1000))
-		noErr(t, err)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		noErr(t, err)
-		plan := strings.Join(lines, "\n")
-		if !strings.Contains(plan, "everonce_record_due") || strings.Contains(plan, "Seq Scan on everonce_record") {
-			t.Errorf("%s:\n%s", statement.Name, plan)
-		}
-		// A choice that is run again for every row would go past its limit.
-		if strings.Contains(plan, "SubPlan") {
-			t.Errorf("%s chooses its rows more than once:\n%s", statement.Name, plan)
-		}
 	}
 }
 

@@ -19,7 +19,8 @@ func migrations(t tables) [][]string {
 	index := func(name string) string { return pgx.Identifier{t.prefix + name}.Sanitize() }
 	names := strings.NewReplacer(
 		"{record}", t.record, "{step}", t.step, "{meta}", t.meta,
-		"{record_pkey}", index("record_pkey"), "{record_due}", index("record_due"), "{step_pkey}", index("step_pkey"),
+		"{record_pkey}", index("record_pkey"), "{record_due}", index("record_due"),
+		"{record_open}", index("record_open"), "{step_pkey}", index("step_pkey"),
 	)
 	var all [][]string
 	for version := 1; ; version++ {

@@ -43,6 +43,7 @@ func migrations(prefix string) [][]string {
 	prev_claimed   INTEGER
 ) STRICT`,
 		`CREATE INDEX IF NOT EXISTS {p}record_due ON {p}record (due_at) WHERE due_at IS NOT NULL`,
+		`CREATE INDEX IF NOT EXISTS {p}record_open ON {p}record (id) WHERE state <> 4`,
 		`CREATE TABLE IF NOT EXISTS {p}step (
 	id             BLOB NOT NULL REFERENCES {p}record (id) ON DELETE CASCADE,
 	name           TEXT NOT NULL,

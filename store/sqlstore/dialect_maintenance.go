@@ -56,8 +56,11 @@ func (w writer) maintenance(s *Statements) {
 	}
 	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE "+w.ripe()+" AND {gone}")
 
-	s.List = w.rows("list", 7, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+
-		" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
+	list := func(name, more string) *Statement {
+		return w.rows(name, 7, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+more+
+			" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
+	}
+	s.List, s.ListOpen = list("list", ""), list("list_open", " AND r.state <> 4")
 	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
 		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
 	s.ScopeLeft = w.rows("scope_left", 5, "SELECT 1 FROM {record} AS r WHERE "+selected+" AND "+deletable+" LIMIT 1")

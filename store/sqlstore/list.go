@@ -46,7 +46,11 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		states = 1<<everonce.StateClaimed | 1<<everonce.StateReleased | 1<<everonce.StateAbandoned | 1<<everonce.StateCompleted | 1<<everonce.StateTombstone
 	}
 	var stepped []int
-	list := s.call(s.text.List, append(args, int64(limit), states)...)
+	text := s.text.List
+	if states&(1<<everonce.StateCompleted|1<<everonce.StateTombstone) == 0 {
+		text = s.text.ListOpen
+	}
+	list := s.call(text, append(args, int64(limit), states)...)
 	if s.traits.Clock != nil {
 		res.Now = at(list.Args[len(list.Args)-1].(int64))
 	}

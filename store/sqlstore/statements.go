@@ -102,7 +102,9 @@ type Statements struct {
 	// (now)
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
 	//  List: $7 states to show, as the sum of 1 << state
-	List *Statement
+	// ListOpen is List of none that are completed: a database may have an index of those few.
+	List     *Statement
+	ListOpen *Statement
 	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version. ScopeLeft returns a
 	// row if there is such a record, locked by others or not. (now)
 	//  $1…$6 as for List
@@ -127,7 +129,7 @@ func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.DeleteScope, s.ScopeLeft, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.ListOpen, s.DeleteScope, s.ScopeLeft, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })

@@ -37,6 +37,9 @@ CREATE TABLE {record} (
 -- What a purge looks through: rows that have something to be purged, in the order in which it is due.
 CREATE INDEX {record_due} ON {record} (due_at) WHERE due_at IS NOT NULL;
 
+-- What is not completed: few rows, that operators look for among many.
+CREATE INDEX {record_open} ON {record} (id) WHERE state <> 4;
+
 -- The steps of records, in the order of seq.
 CREATE TABLE {step} (
 	id             bytea    NOT NULL REFERENCES {record} (id) ON DELETE CASCADE,

@@ -1,0 +1,66 @@
+package pgxstore_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// What looks at many records finds them by an index, however many others there are: a purge those that are due, an operator
+// those of a tenant, and the few that are not completed.
+func TestStatementsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{})
+	rec := finished(t, h, "model")
+	mustExec(t, `INSERT INTO `+h.record()+` (id, scope, name, token, rev, created_at, updated_at, purge_at, due_at, attempt, steps, state, format, nonce, result_kind, result_until)
+		SELECT sha256(g::text::bytea), scope, g::text, token, rev, created_at, updated_at, purge_at, due_at, attempt, 0, state, format, nonce, result_kind, result_until
+		FROM `+h.record()+`, generate_series(1, 20000) AS g WHERE id = $1`, rec.ID[:])
+	mustExec(t, "UPDATE "+h.record()+" SET state = 3 WHERE name LIKE '77%'")
+	mustExec(t, "ANALYZE "+h.record())
+	texts, err := pgxstore.Texts(&pgxstore.Options{Schema: h.schema})
+	noErr(t, err)
+	var low, high everonce.RecordID
+	for i := range high {
+		high[i] = math.MaxUint8
+	}
+	prefix := everonce.ScopeRange("tenant")
+	first, last := low, high
+	copy(first[:], prefix[:])
+	copy(last[:], prefix[:])
+	everywhere := []any{low[:], low[:], high[:], "", "/"}
+	tenant := []any{low[:], first[:], last[:], "tenant", "tenant/"}
+	with := func(args []any, more ...any) []any { return append(args[:len(args):len(args)], more...) }
+	for _, c := range []struct {
+		statement *sqlstore.Statement
+		args      []any
+		index     string
+	}{
+		{texts.PurgeRecords, []any{int64(1000)}, "record_due"},
+		{texts.PurgeResults, []any{int64(1000)}, "record_due"},
+		{texts.List, with(everywhere, int64(100), int64(62)), "record_pkey"},
+		{texts.List, with(tenant, int64(100), int64(62)), "record_pkey"},
+		{texts.ListOpen, with(everywhere, int64(100), int64(8)), "record_open"},
+		{texts.ListOpen, with(tenant, int64(100), int64(8)), "record_open"},
+		{texts.DeleteScope, with(tenant, int64(1000)), "record_pkey"},
+		{texts.ScopeLeft, tenant, "record_pkey"},
+	} {
+		rows, err := admin(t).Query(t.Context(), "EXPLAIN "+c.statement.Text, c.args...)
+		noErr(t, err)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		noErr(t, err)
+		plan := strings.Join(lines, "\n")
+		if !strings.Contains(plan, "using everonce_"+c.index+" ") && !strings.Contains(plan, "on everonce_"+c.index+" ") || strings.Contains(plan, "Seq Scan on everonce_record") {
+			t.Errorf("%s is not by %s:\n%s", c.statement.Name, c.index, plan)
+		}
+		// A choice that is run again for every row would go past its limit.
+		if strings.Contains(plan, "SubPlan") {
+			t.Errorf("%s chooses its rows more than once:\n%s", c.statement.Name, plan)
+		}
+	}
+}

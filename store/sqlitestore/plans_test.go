@@ -1,0 +1,83 @@
+package sqlitestore
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// No statement but the count of all records looks at every one of them, or sorts what it finds: what looks at many has an index.
+func TestStatementsUseTheirIndexes(t *testing.T) {
+	s := openTest(t, nil)
+	statements := s.db.Statements()
+	index := map[*sqlstore.Statement]string{
+		statements.PurgeRecords: "record_due", statements.PurgeResults: "record_due", statements.PurgeSteps: "record_due",
+		statements.ListOpen: "record_open",
+	}
+	for _, statement := range statements.All() {
+		if strings.HasPrefix(statement.Text, "CREATE") {
+			continue
+		}
+		plan := planOf(t, s.DB(), statement.Text)
+		if statement != statements.Health && strings.Contains(plan, "SCAN") ||
+			statement != statements.ReadSteps && strings.Contains(plan, "TEMP B-TREE") { // there are few steps of one record
+			t.Errorf("%s:\n%s", statement.Name, plan)
+		}
+		if want := index[statement]; !strings.Contains(plan, want) {
+			t.Errorf("%s is not by %s:\n%s", statement.Name, want, plan)
+		}
+	}
+}
+
+func planOf(t *testing.T, db *sql.DB, text string) string {
+	t.Helper()
+	args := make([]any, strings.Count(text, "?")+strings.Count(text, "$")) // at least as many as there are
+	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, args...)
+	if err != nil {
+		t.Fatal(text, err)
+	}
+	defer rows.Close()
+	var plan strings.Builder
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		plan.WriteString(detail + "\n")
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan.String()
+}
+
+// A list in which nothing is completed is looked for among what is not.
+func TestListOfWhatIsOpen(t *testing.T) {
+	c := &counting{database: openTest(t, nil).db}
+	s := sqlstore.New[*sql.Tx](c)
+	if _, err := s.List(t.Context(), everonce.ListRequest{}); err != nil { // the first call of a store asks more
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		states []everonce.State
+		want   string
+	}{
+		{nil, "reader:list"},
+		{[]everonce.State{everonce.StateAbandoned}, "reader:list_open"},
+		{[]everonce.State{everonce.StateClaimed, everonce.StateReleased}, "reader:list_open"},
+		{[]everonce.State{everonce.StateAbandoned, everonce.StateCompleted}, "reader:list"},
+		{[]everonce.State{everonce.StateTombstone}, "reader:list"},
+	} {
+		c.take()
+		if _, err := s.List(t.Context(), everonce.ListRequest{States: row.states}); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.take(); got != row.want {
+			t.Errorf("%v: %q, want %q", row.states, got, row.want)
+		}
+	}
+}
