@@ -16,9 +16,10 @@ var newer = "r.format > " + strconv.Itoa(everonce.FormatVersion)
 var deletable = "NOT " + alive + " AND NOT " + newer
 
 // ripe is true of what a purge may look at. Every row that is due has something to be purged, so that no
-// row stands in the way of those behind it.
+// row stands in the way of those behind it. The lower bound is a comparison of rows, which goes by the index as well: two
+// plain bounds a planner takes for a small range, to be read whole and sorted.
 func (w writer) ripe() string {
-	return w.among("{record} WHERE due_at <= {now} ORDER BY due_at LIMIT {1i}")
+	return w.among("{record} WHERE due_at <= {now} AND (due_at, 0) >= ({2i}, 0) ORDER BY due_at LIMIT {1i}")
 }
 
 // among is true of the rows r that a sub-select from a table chooses and locks.
@@ -46,15 +47,17 @@ const stateBit = "CASE WHEN {gone} THEN 0 WHEN " + alive + " THEN 2 WHEN r.state
 func (w writer) maintenance(s *Statements) {
 	const drop = "UPDATE {record} AS r SET result_codec = NULL, result_data = NULL, steps = 0, due_at = r.purge_at, rev = r.rev + 1 WHERE "
 	const over = " AND r.state = 4 AND r.result_until <= {now} AND r.purge_at > {now}"
+	remove := "DELETE FROM {record} AS r WHERE " + w.ripe() + " AND {gone}"
 	if w.OneStatement {
 		clock := w.clock("")
-		s.PurgeResults = w.rows("purge_results", 1, clock[:len(clock)-1]+", dropped AS ("+drop+w.ripe()+over+" RETURNING r.id), "+
-			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT 1 FROM dropped")
+		s.PurgeResults = w.rows("purge_results", 2, clock[:len(clock)-1]+", dropped AS ("+drop+w.ripe()+over+" RETURNING r.id, r.result_until), "+
+			"steps AS (DELETE FROM {step} AS s USING dropped WHERE s.id = dropped.id) SELECT result_until FROM dropped")
+		s.PurgeRecords = w.rows("purge_records", 2, remove+" RETURNING r.due_at")
 	} else {
-		s.PurgeSteps = w.exec("purge_steps", 1, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE "+w.ripe()+over+")")
-		s.PurgeResults = w.exec("purge_results", 1, drop+w.ripe()+over)
+		s.PurgeSteps = w.exec("purge_steps", 2, "DELETE FROM {step} WHERE id IN (SELECT r.id FROM {record} AS r WHERE "+w.ripe()+over+")")
+		s.PurgeResults = w.exec("purge_results", 2, drop+w.ripe()+over)
+		s.PurgeRecords = w.exec("purge_records", 2, remove)
 	}
-	s.PurgeRecords = w.exec("purge_records", 1, "DELETE FROM {record} AS r WHERE "+w.ripe()+" AND {gone}")
 
 	list := func(name, more string) *Statement {
 		return w.rows(name, 7, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+more+

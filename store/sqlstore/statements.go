@@ -93,8 +93,9 @@ type Statements struct {
 	FinishAll     *Statement
 
 	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1 records
-	// that are gone. Both affect the rows that they changed, and repeat their predicate in the write. (now) If
-	// Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
+	// that are gone, both from what was due at $2 on. Both affect the rows that they changed, and repeat their predicate
+	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
+	// on with from there. (now) If Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
 	PurgeResults *Statement
 	PurgeSteps   *Statement
 	PurgeRecords *Statement
