@@ -86,7 +86,7 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 
 // Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has written
 // them. An open step was begun and has not been seen to end.
-func (a *Attempt) Steps() []StepRecord { return a.steps.Load().known() }
+func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
 
 // Detached returns a context with the values of the work's context. It does not end with the caller, but when the
 // lease is lost or the attempt is over. It is for what must be finished even if nobody waits, such as a compensation.

@@ -136,7 +136,7 @@ func (a *Attempt) release(state State, class, step string) error {
 	}
 	toSettle := step
 	if a.takesOver() { // else nobody comes who could ask about a step again
-		toSettle = a.steps.Load().toSettle(step)
+		toSettle = a.seenSteps().toSettle(step)
 	}
 	req := ReleaseRequest{
 		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: toSettle,

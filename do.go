@@ -177,11 +177,11 @@ const (
 
 // judge tells how an error of the work ended it.
 func (a *Attempt) judge(err error) ended {
-	if a.steps.Load().refused() != "" {
+	if a.seenSteps().refused() != "" {
 		return endedUnknown
 	}
 	how := judgeError(err, a.set.Classify)
-	if how == endedUnknown && a.call.effectsInSteps && !a.steps.Load().anyOpen() {
+	if how == endedUnknown && a.call.effectsInSteps && !a.seenSteps().anyOpen() {
 		return endedNotDone
 	}
 	return how
@@ -208,7 +208,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	switch how {
 	case endedDone:
 		if a.ev != nil {
-			a.ev.UnusedSteps = a.steps.Load().unused()
+			a.ev.UnusedSteps = a.seenSteps().unused()
 		}
 		saved, elided := encode(a.core, a.call, value, summarize)
 		if a.ev != nil {
@@ -229,7 +229,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	case endedUnknown:
 		if state, step := a.unknownEnd(); state == StateAbandoned {
 			class := errorClass(cause)
-			if a.steps.Load().refused() != "" {
+			if a.seenSteps().refused() != "" {
 				class = classStep
 			}
 			if err := a.release(StateAbandoned, class, step); errors.Is(err, ErrLeaseLost) {
@@ -283,9 +283,9 @@ func superseded[T any](a *Attempt, cause error) (Result[T], error) {
 // unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and
 // abandoned, naming the step, where a step was refused.
 func (a *Attempt) unknownEnd() (state State, step string) {
-	step = a.steps.Load().refused()
+	step = a.seenSteps().refused()
 	if step == "" && a.call.effectsInSteps && a.call.policy != Reexecute {
-		step = a.steps.Load().firstOpen()
+		step = a.seenSteps().firstOpen()
 	}
 	if step == "" && a.call.policy == Reexecute {
 		return StateReleased, ""
@@ -296,7 +296,7 @@ func (a *Attempt) unknownEnd() (state State, step string) {
 // unwound ends an attempt whose work did not return, or whose reconciler did not: that one has settled nothing.
 func (a *Attempt) unwound(asking bool) {
 	state, step := a.unknownEnd()
-	if step == "" && a.call.effectsInSteps && !asking && !a.steps.Load().anyOpen() {
+	if step == "" && a.call.effectsInSteps && !asking && !a.seenSteps().anyOpen() {
 		state = StateReleased
 	}
 	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses

@@ -14,3 +14,9 @@ func (r *core) Beating() int {
 	defer r.pulse.mu.Unlock()
 	return len(r.pulse.due)
 }
+
+// HoldNoSteps holds the lock that all attempts without steps share, until the function that it returns is called.
+func HoldNoSteps() (release func()) {
+	noSteps.mu.Lock()
+	return noSteps.mu.Unlock
+}

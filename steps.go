@@ -17,9 +17,18 @@ func (a *Attempt) knownSteps() *steps {
 // noSteps stands for the steps of an attempt that had none and has ended.
 var noSteps = &steps{closed: true}
 
+// seenSteps returns what the attempt knows of its steps, or nil where nothing is known. noSteps is never returned: all attempts
+// would meet at its lock.
+func (a *Attempt) seenSteps() *steps {
+	if s := a.steps.Load(); s != noSteps {
+		return s
+	}
+	return nil
+}
+
 func (a *Attempt) closeSteps() {
 	if !a.steps.CompareAndSwap(nil, noSteps) {
-		a.steps.Load().close()
+		a.seenSteps().close()
 	}
 }
 
@@ -200,6 +209,9 @@ func (s *steps) unused() []string {
 }
 
 func (s *steps) close() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
