@@ -71,9 +71,6 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		if err == nil {
 			break
 		}
-		if op.ev != nil {
-			op.ev.Retries = try
-		}
 		if isFinal(err) {
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
@@ -81,6 +78,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 			op.retract(ctx, req)
 			return started, op.storeFailed(ctx, err)
 		}
+		op.repeated()
 	}
 	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
@@ -91,6 +89,13 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		return started, op.callerGone(ctx, nil)
 	}
 	return started, nil
+}
+
+// repeated tells the observer that a store call, or a transaction, is made again.
+func (op *operation) repeated() {
+	if op.ev != nil {
+		op.ev.Retries++
+	}
 }
 
 // sendClaim sends a claim to a store that may take its time.

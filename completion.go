@@ -157,11 +157,12 @@ func (a *Attempt) release(state State, class, step string) error {
 // It does not end with the caller's context. ev, if there is one, counts the repetitions: the event of the
 // operation, or that of a step, for steps may run concurrently.
 func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Context) error) error {
-	if a.prompt { // the first try of a store in memory needs no context of its own
+	if a.prompt { // a store in memory needs no context of its own
 		err := write(context.Background())
 		if err == nil || isRefusal(err) {
 			return err
 		}
+		return a.persistOn(ev, limit, err, write)
 	}
 	started := time.Now()
 	one, cancel := a.detached(min(limit, a.set.StoreTimeout)) // the first try needs no second context

@@ -42,11 +42,6 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 		if g.lostErr != nil { // what became of the commit is found out past the caller's end, and not in parts
 			limit, waitCtx = g.t.set.TxRetries, context.WithoutCancel(ctx)
 		}
-		for _, i := range g.part {
-			if ev := g.ops[i].ev; ev != nil {
-				ev.Retries++
-			}
-		}
 		g.retries++
 		switch {
 		case g.retries > limit && g.lostErr != nil:
@@ -57,6 +52,9 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 		case pause(waitCtx, backoff(g.retries)) != nil:
 			g.callerGone(ctx, again.cause)
 			return nil
+		}
+		for _, i := range g.part {
+			g.ops[i].repeated()
 		}
 	}
 }

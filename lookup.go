@@ -76,5 +76,6 @@ func (op *operation) get(ctx context.Context) (GetResult, error) {
 		if pause(ctx, backoff(try)) != nil {
 			return got, err
 		}
+		op.repeated()
 	}
 }

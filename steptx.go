@@ -78,9 +78,6 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		if lost == nil && class == TxErrorCommitLost {
 			lost, late = err, true
 		}
-		if s.ev != nil {
-			s.ev.Retries++
-		}
 		waitCtx := ctx
 		if lost != nil {
 			waitCtx = context.WithoutCancel(ctx)
@@ -94,6 +91,9 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 			return zero, s.fail(Failed, ErrStore, err)
 		case pause(waitCtx, backoff(try)) != nil:
 			return zero, s.callerGone(ctx, err)
+		}
+		if s.ev != nil {
+			s.ev.Retries++
 		}
 	}
 }

@@ -88,15 +88,13 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 		if again.cause == nil { // a step towards the answer, not a failure
 			continue
 		}
-		if r.ev != nil {
-			r.ev.Retries++
-		}
 		if r.retries++; r.retries > r.set.TxRetries {
 			return r.giveUp(again.cause)
 		}
 		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
 			return Result[T]{Outcome: Failed, Attempt: r.ran}, r.callerGone(ctx, again.cause)
 		}
+		r.repeated()
 	}
 }
 
