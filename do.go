@@ -263,7 +263,7 @@ func unrecorded[T any](a *Attempt, res Result[T], err error, failure *PermanentE
 	if failure != nil {
 		return res, a.fail(NotRecorded, ErrStore, errors.Join(failure, err))
 	}
-	return res, a.fail(NotRecorded, ErrNotRecorded, err)
+	return res, a.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 }
 
 // superseded is the end of an attempt that lost its record: its own answer is dropped, and what the record

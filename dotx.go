@@ -210,5 +210,5 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 // brokenAs marks the caller's transaction as doomed.
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
 	j.open.doomed.Store(true)
-	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, cause)
+	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, ofStore(cause))
 }

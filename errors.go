@@ -72,6 +72,14 @@ var (
 	ErrConflict = errors.New("everonce: key taken by another transaction")
 )
 
+// ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.
+func ofStore(err error) error {
+	if errors.Is(err, ErrStore) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrStore, err)
+}
+
 // Error is the typed error of a call that did not end with a value. It wraps a sentinel and, if there is one, the
 // cause. Its text holds the key's hash, never the key.
 type Error struct {

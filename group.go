@@ -76,7 +76,7 @@ func (g *group[T, Tx]) callerGone(ctx context.Context, said error) {
 }
 
 func (g *group[T, Tx]) unknown(cause error) {
-	cause = errors.Join(g.lostErr, cause)
+	cause = ofStore(errors.Join(g.lostErr, cause))
 	for _, i := range g.part {
 		e := g.ops[i].fail(Unknown, ErrOutcomeUnknown, cause)
 		e.RetryAfter = g.t.set.RetryAfter

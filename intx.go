@@ -73,7 +73,7 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	case errors.Is(err, ErrTxTooLong):
 		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
 	case class == TxErrorCommitLost:
-		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: err}
+		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(err)}
 	default:
 		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
 	}

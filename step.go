@@ -265,11 +265,10 @@ func (s *stepRun) end(rec StepRecord) error {
 		return s.leaseLost()
 	}
 	s.outcome = NotRecorded
-	sentinel := ErrStore // fn's error is told beside it
 	if rec.State == StepDone && rec.Result.Kind != ResultFailure {
-		sentinel = ErrNotRecorded
+		return s.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 	}
-	return s.fail(NotRecorded, sentinel, err)
+	return s.fail(NotRecorded, ErrStore, err) // fn's error is told beside it
 }
 
 // save writes the step, under the parent's token, and renews the lease with it.

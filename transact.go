@@ -110,7 +110,7 @@ func (r *transaction[T, Tx]) outliving(ctx context.Context) context.Context {
 // giveUp ends the call after the last retry.
 func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
 	if r.lostErr != nil {
-		e := r.fail(Unknown, ErrOutcomeUnknown, errors.Join(r.lostErr, cause))
+		e := r.fail(Unknown, ErrOutcomeUnknown, ofStore(errors.Join(r.lostErr, cause)))
 		e.RetryAfter = r.set.RetryAfter
 		return Result[T]{Outcome: Unknown, Attempt: r.ran}, e
 	}
