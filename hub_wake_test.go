@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -122,5 +123,49 @@ func TestReplaysFromMemoryAreChecked(t *testing.T) {
 		})
 		checkErr(t, err, everonce.ErrUndecodable)
 		checkEqual(t, "Kind", asError(t, err).Kind, everonce.ResultValue)
+	}
+}
+
+// Whichever way an attempt ends, a duplicate that waits is woken at once, and need not ask.
+func TestWokenByEveryEnd(t *testing.T) {
+	const at = 20*time.Second + time.Microsecond // when no poll would fall
+	for name, end := range map[string]func(tx *mapTx) error{
+		"panic":    func(*mapTx) error { panic("x") },
+		"goexit":   func(*mapTx) error { runtime.Goexit(); return nil },
+		"error":    func(*mapTx) error { return errWork },
+		"deadlock": func(tx *mapTx) error { return tx.Deadlock() },
+	} {
+		for _, mode := range []string{"Do", "Transact"} {
+			t.Run(mode+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newMapStore()
+					x := newTxReceiver(t, s, &everonce.Options{TxRetries: -1})
+					r := newReceiver(t, s, everonce.Reexecute, nil)
+					first := func(_ context.Context, tx *mapTx) (int, error) {
+						time.Sleep(at)
+						return 0, end(tx)
+					}
+					go func() {
+						defer func() { _ = recover() }()
+						if mode == "Do" {
+							_, _ = everonce.Do(t.Context(), r, keyOf("x"), func(ctx context.Context, _ *everonce.Attempt) (int, error) { return first(ctx, &mapTx{}) })
+							return
+						}
+						_, _ = everonce.Transact(t.Context(), x, keyOf("x"), first)
+					}()
+					synctest.Wait()
+					start := time.Now()
+					second := func() int { checkEqual(t, "it waited for", time.Since(start), at); return 7 }
+					var res everonce.Result[int]
+					var err error
+					if mode == "Do" {
+						res, err = everonce.Do(t.Context(), r, keyOf("x"), func(context.Context, *everonce.Attempt) (int, error) { return second(), nil }, everonce.Wait(time.Hour))
+					} else {
+						res, err = everonce.Transact(t.Context(), x, keyOf("x"), func(context.Context, *mapTx) (int, error) { return second(), nil }, everonce.Wait(time.Hour))
+					}
+					checkOutcome(t, res, err, everonce.Executed, nil)
+				})
+			})
+		}
 	}
 }

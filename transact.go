@@ -78,11 +78,11 @@ func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	r.nonce = NewNonce()
+	defer r.hub.wake(r.id) // after a panic of the work too
 	for {
 		res, err := r.once(ctx)
 		again, ok := err.(*errAgain) //nolint:errorlint // never wrapped
 		if !ok {
-			r.hub.wake(r.id)
 			return res, err
 		}
 		if again.cause == nil { // a step towards the answer, not a failure
