@@ -48,7 +48,8 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 //
 // In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer is told of each item as of
 // a Transact, but the work's context comes from the caller and not from an item's Start. A panic of the work rolls
-// back and goes on unwinding. Options, for all items: WithLifetime, WithSummary, WithCodec. At most [MaxBatch] items.
+// back and goes on unwinding. Options, for all items: WithLifetime, WithSummary, WithCodec, Unobserved. At most
+// [MaxBatch] items.
 func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
 	if t == nil || work == nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
@@ -72,7 +73,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	}
 	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize, nonce: NewNonce()}
 	b.prepare(items)
-	if t.set.Observer != nil {
+	if whole.observed() {
 		watches := b.observe(ctx)
 		defer func() {
 			for i := range watches {

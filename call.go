@@ -48,8 +48,8 @@ const (
 	optPrepared
 
 	doOptions       = optFingerprint | optPolicy | optReconcile | optWait | optLease | optLifetime | optEffectsInSteps | optSummary | optCodec | optUnobserved
-	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec
-	batchOptions    = optLifetime | optSummary | optCodec
+	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec | optUnobserved
+	batchOptions    = optLifetime | optSummary | optCodec | optUnobserved
 	doTxOptions     = optFingerprint | optLifetime | optSummary | optCodec | optUnobserved
 	stepOptions     = optPolicy | optReconcile | optCodec
 	stepTxOptions   = optCodec

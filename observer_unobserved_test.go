@@ -28,23 +28,34 @@ func TestUnobservedCallsAreNotObserved(t *testing.T) {
 	checkEqual(t, "Outcome", rec.only(t).Outcome, everonce.Executed)
 }
 
-// The same in the caller's transaction.
-func TestUnobservedDoTxIsNotObserved(t *testing.T) {
-	rec := &recorder{}
-	s := newMapStore()
-	r, err := everonce.NewTxReceiver(s, &everonce.Options{Observer: rec})
-	checkErr(t, err, nil)
-	checkErr(t, r.Ready(context.Background()), nil)
-	err = r.InTx(context.Background(), func(ctx context.Context, tx *mapTx) error {
-		for _, opts := range [][]everonce.CallOption{{everonce.Unobserved()}, nil} {
-			if _, err := everonce.DoTx(ctx, tx, r, keyOf("x"), func(context.Context) (string, error) { return "v", nil }, opts...); err != nil {
+// The same in transactions: everonce's own, one of many operations, and the caller's.
+func TestUnobservedTransactionsAreNotObserved(t *testing.T) {
+	one := func(context.Context, *mapTx) (string, error) { return "v", nil }
+	for name, call := range map[string]func(x *everonce.TxReceiver[*mapTx], opts ...everonce.CallOption) error{
+		"Transact": func(x *everonce.TxReceiver[*mapTx], opts ...everonce.CallOption) error {
+			_, err := everonce.Transact(t.Context(), x, keyOf("x"), one, opts...)
+			return err
+		},
+		"TransactBatch": func(x *everonce.TxReceiver[*mapTx], opts ...everonce.CallOption) error {
+			_, err := everonce.TransactBatch(t.Context(), x, items("x"), everonce.EachItem(func(ctx context.Context, tx *mapTx, _ int) (string, error) { return one(ctx, tx) }), opts...)
+			return err
+		},
+		"DoTx": func(x *everonce.TxReceiver[*mapTx], opts ...everonce.CallOption) error {
+			return x.InTx(t.Context(), func(ctx context.Context, tx *mapTx) error {
+				_, err := everonce.DoTx(ctx, tx, x, keyOf("x"), func(ctx context.Context) (string, error) { return one(ctx, tx) }, opts...)
 				return err
-			}
-		}
-		return nil
-	})
-	checkErr(t, err, nil)
-	checkEqual(t, "Outcome", rec.only(t).Outcome, everonce.Replayed)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := &recorder{}
+			x := newTxReceiver(t, newMapStore(), &everonce.Options{Observer: rec})
+			checkErr(t, x.Ready(t.Context()), nil)
+			checkErr(t, call(x, everonce.Unobserved()), nil)
+			checkErr(t, call(x), nil)
+			checkEqual(t, "Outcome", rec.only(t).Outcome, everonce.Replayed)
+		})
+	}
 }
 
 // A receiver tells its limits, and not its secret.

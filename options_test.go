@@ -250,6 +250,7 @@ func TestOptionsOfOtherCallsAreRefused(t *testing.T) {
 		"WithSummary":    everonce.WithSummary(func(string) []byte { return nil }),
 		"Optimistic":     everonce.Optimistic(),
 		"WithCodec":      everonce.WithCodec(everonce.JSON()),
+		"Unobserved":     everonce.Unobserved(),
 	}
 	s := newMapStore()
 	r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
@@ -270,15 +271,19 @@ func TestOptionsOfOtherCallsAreRefused(t *testing.T) {
 		takes string
 		call  func(o everonce.CallOption) error
 	}{
-		{"Do", "a Fingerprint, WithPolicy, WithReconcile, Wait, WithLease, WithLifetime, EffectsInSteps, WithSummary, WithCodec", func(o everonce.CallOption) error {
+		{"Do", "a Fingerprint, WithPolicy, WithReconcile, Wait, WithLease, WithLifetime, EffectsInSteps, WithSummary, WithCodec, Unobserved", func(o everonce.CallOption) error {
 			_, err := everonce.Do(ctx, r, next(), returns("", nil), o)
 			return err
 		}},
-		{"Transact", "a Fingerprint, Wait, WithLifetime, WithSummary, Optimistic, WithCodec", func(o everonce.CallOption) error {
+		{"Transact", "a Fingerprint, Wait, WithLifetime, WithSummary, Optimistic, WithCodec, Unobserved", func(o everonce.CallOption) error {
 			_, err := everonce.Transact(ctx, x, next(), okTx, o)
 			return err
 		}},
-		{"DoTx", "a Fingerprint, WithLifetime, WithSummary, WithCodec", func(o everonce.CallOption) error {
+		{"TransactBatch", "WithLifetime, WithSummary, WithCodec, Unobserved", func(o everonce.CallOption) error {
+			_, err := everonce.TransactBatch(ctx, x, []everonce.BatchItem{{Key: next()}}, everonce.EachItem(func(context.Context, *mapTx, int) (string, error) { return "", nil }), o)
+			return err
+		}},
+		{"DoTx", "a Fingerprint, WithLifetime, WithSummary, WithCodec, Unobserved", func(o everonce.CallOption) error {
 			_, err := everonce.DoTx(ctx, s.begin(), x, next(), ok, o)
 			return err
 		}},

@@ -21,7 +21,7 @@ import (
 //     again with the same key to find out.
 //
 // The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, Wait, WithLifetime,
-// WithSummary, WithCodec, Optimistic.
+// WithSummary, WithCodec, Optimistic, Unobserved.
 func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))
@@ -34,7 +34,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 	if err != nil {
 		return invalid[T](err)
 	}
-	if op.set.Observer != nil {
+	if op.observed() {
 		w := op.observe(ctx, OpTransact, "")
 		ctx = w.ctx
 		defer func() { w.end(res.Outcome, err) }()
