@@ -113,7 +113,7 @@ func TestNestedAtAnyDepth(t *testing.T) {
 	} {
 		do(t, r, keyOf(name), func(ctx context.Context, a *everonce.Attempt) (string, error) {
 			checkErr(t, between(ctx, func(ctx context.Context) error {
-				res, err := everonce.Do(ctx, r, a.Key(), never(t), everonce.Wait(time.Hour))
+				res, err := everonce.Do(ctx, r, a.Key(), never(t), everonce.WithWait(time.Hour))
 				checkOutcome(t, res, err, everonce.Invalid, everonce.ErrNested)
 				_, err = everonce.Step(ctx, a, "s", stepReturns("", nil)) // of another store than the transaction's
 				return err

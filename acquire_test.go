@@ -173,7 +173,7 @@ func TestWaitIsWokenAtCompletion(t *testing.T) {
 		start := time.Now()
 		for range 5 {
 			wg.Go(func() {
-				res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.Wait(time.Hour))
+				res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
 				checkEqual(t, "value", res.Value, "v")
 				checkEqual(t, "it waited for", time.Since(start), 3*time.Second+time.Microsecond)
 			})
@@ -209,7 +209,7 @@ func TestWaitIsWokenAtRelease(t *testing.T) {
 					checkEqual(t, "the waiter began at", time.Since(start), time.Second)
 					time.Sleep(time.Second)
 					return "second", nil
-				}, everonce.Wait(time.Hour))
+				}, everonce.WithWait(time.Hour))
 				checkErr(t, err, nil)
 				checkEqual(t, "value", res.Value, "second")
 				switch res.Outcome {
@@ -242,11 +242,11 @@ func TestWaitEndsAtItsLimit(t *testing.T) {
 			t.Errorf("it asked %d times in 3 s", n)
 		}
 		start = time.Now()
-		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(time.Second))
+		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(time.Second))
 		checkEqual(t, "with a limit of its own", time.Since(start), time.Second)
 		start = time.Now()
 		claims := s.count("Claim")
-		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(0))
+		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(0))
 		checkEqual(t, "without waiting", time.Since(start), time.Duration(0))
 		checkEqual(t, "its claims", s.count("Claim")-claims, 1)
 		checkEqual(t, "the wait's claims left it alone", s.record(t, keyOf("x")).Attempt, 1)
@@ -262,7 +262,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		start := time.Now()
 		time.AfterFunc(1500*time.Millisecond, func() { cancel(gone) })
-		_, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.Wait(time.Hour))
+		_, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithWait(time.Hour))
 		checkErr(t, err, gone)
 		checkErr(t, err, everonce.ErrInProgress)
 		checkEqual(t, "outcome", asError(t, err).Outcome, everonce.InProgress)
@@ -285,7 +285,7 @@ func TestWaitAsksAgain(t *testing.T) {
 			close(release)
 		})
 		start := time.Now()
-		res, _ := do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.Wait(time.Hour))
+		res, _ := do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
 		checkEqual(t, "value", res.Value, "v")
 		if d := time.Since(start) - 20*time.Second; d < 0 || d > 2*time.Second {
 			t.Errorf("it was found %v after the completion", d)
@@ -305,12 +305,12 @@ func TestWaitForADeadProcess(t *testing.T) {
 				start := time.Now()
 				switch p {
 				case everonce.Reexecute:
-					res, _ := do(t, r, keyOf("x"), returns("second", nil), everonce.Executed, nil, everonce.Wait(time.Minute))
+					res, _ := do(t, r, keyOf("x"), returns("second", nil), everonce.Executed, nil, everonce.WithWait(time.Minute))
 					checkEqual(t, "Attempt", res.Attempt, 2)
 				case everonce.Refuse:
-					do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown, everonce.Wait(time.Minute))
+					do(t, r, keyOf("x"), never(t), everonce.Unknown, everonce.ErrOutcomeUnknown, everonce.WithWait(time.Minute))
 				case everonce.Reconcile:
-					res, _ := do(t, r, keyOf("x"), never(t), everonce.Executed, nil, everonce.Wait(time.Minute), answer(everonce.Happened("found"), nil))
+					res, _ := do(t, r, keyOf("x"), never(t), everonce.Executed, nil, everonce.WithWait(time.Minute), answer(everonce.Happened("found"), nil))
 					checkEqual(t, "Reconciled", res.Reconciled, true)
 				}
 				if d := time.Since(start); d < 10*time.Second || d > 10*time.Second+10*time.Millisecond {
@@ -328,7 +328,7 @@ func TestWaitComparesFirst(t *testing.T) {
 		r := newReceiver(t, s, everonce.Refuse, nil)
 		diedIn(t, s, keyOf("x"), time.Hour, func(req *everonce.ClaimRequest) { req.Fingerprint = everonce.FingerprintOf(1) })
 		start := time.Now()
-		do(t, r, keyOf("x"), never(t), everonce.Mismatch, everonce.ErrMismatch, everonce.FingerprintOf(2), everonce.Wait(time.Hour))
+		do(t, r, keyOf("x"), never(t), everonce.Mismatch, everonce.ErrMismatch, everonce.FingerprintOf(2), everonce.WithWait(time.Hour))
 		checkEqual(t, "it waited for", time.Since(start), time.Duration(0))
 	})
 }

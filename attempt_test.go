@@ -185,7 +185,7 @@ func TestNesting(t *testing.T) {
 	do(t, r, keyOf("outer"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
 		_, err := everonce.Do(ctx, r, keyOf("outer"), never(t))
 		nested(err, everonce.ErrNested)
-		_, err = everonce.Do(ctx, r, keyOf("outer"), never(t), everonce.Wait(time.Hour)) // it could only wait for itself
+		_, err = everonce.Do(ctx, r, keyOf("outer"), never(t), everonce.WithWait(time.Hour)) // it could only wait for itself
 		nested(err, everonce.ErrNested)
 		_, err = everonce.Transact(ctx, x, keyOf("outer"), okTx)
 		nested(err, everonce.ErrNested)

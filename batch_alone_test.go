@@ -143,7 +143,7 @@ func TestBatchWakesWaiters(t *testing.T) {
 			go func() {
 				defer close(done)
 				start := time.Now()
-				res, err := everonce.Transact(context.Background(), b.x, keyOf("a"), txNever(b), everonce.Wait(time.Hour))
+				res, err := everonce.Transact(context.Background(), b.x, keyOf("a"), txNever(b), everonce.WithWait(time.Hour))
 				checkOutcome(b, res, err, everonce.Replayed, nil)
 				checkEqual(b, "it waited for", time.Since(start), 10*time.Second)
 			}()

@@ -281,7 +281,7 @@ func TestBatchRefusesWrongCalls(t *testing.T) {
 			return everonce.TransactBatch(t.Context(), x, nil, work, everonce.FingerprintOf(1))
 		},
 		"waiting": func() ([]everonce.BatchResult[int], error) {
-			return everonce.TransactBatch(t.Context(), x, nil, work, everonce.Wait(time.Second))
+			return everonce.TransactBatch(t.Context(), x, nil, work, everonce.WithWait(time.Second))
 		},
 		"a summary of another type": func() ([]everonce.BatchResult[int], error) {
 			return everonce.TransactBatch(t.Context(), x, nil, work, everonce.WithSummary(func(string) []byte { return nil }))

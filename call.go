@@ -56,7 +56,7 @@ const (
 )
 
 var optionNames = [...]string{
-	"a Fingerprint", "WithPolicy", "WithReconcile", "Wait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec", "Unobserved",
+	"a Fingerprint", "WithPolicy", "WithReconcile", "WithWait", "WithLease", "WithLifetime", "EffectsInSteps", "WithSummary", "Optimistic", "WithCodec", "Unobserved",
 	"what was prepared, anywhere but first among an operation's options,",
 }
 
@@ -95,9 +95,9 @@ func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T]
 	})
 }
 
-// Wait makes a duplicate wait up to limit for a running attempt and replay its result, instead of being refused at
-// once. While it waits, it holds nothing in the store.
-func Wait(limit time.Duration) CallOption {
+// WithWait makes a duplicate wait up to limit for a running attempt and replay its result, instead of being refused
+// at once. While it waits, it holds nothing in the store.
+func WithWait(limit time.Duration) CallOption {
 	return callOption(func(c *call) { c.wait = limit; c.given |= optWait })
 }
 
@@ -232,7 +232,7 @@ func (c *call) validate() error {
 		}
 	}
 	if c.wait < 0 {
-		return fmt.Errorf("%w: Wait is negative (%v)", ErrInvalidArgument, c.wait)
+		return fmt.Errorf("%w: WithWait is negative (%v)", ErrInvalidArgument, c.wait)
 	}
 	if c.given&optLease != 0 {
 		if err := validateLease(c.lease); err != nil {

@@ -44,7 +44,7 @@ type Result[T any] struct {
 //     ErrInProgress with the cause.
 //   - [ErrInvalidKey], [ErrInvalidArgument], [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
 //
-// Options: a Fingerprint, Wait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec,
+// Options: a Fingerprint, WithWait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec,
 // EffectsInSteps, Unobserved.
 //
 // Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and the attempt

@@ -265,7 +265,7 @@ func TestMismatch(t *testing.T) {
 	do(t, r, keyOf("unknown"), returns("", errWork), everonce.Unknown, errWork, a)
 	do(t, r, keyOf("unknown"), never(t), everonce.Mismatch, everonce.ErrMismatch, b)
 	do(t, r, keyOf("running"), func(context.Context, *everonce.Attempt) (string, error) {
-		do(t, r, keyOf("running"), never(t), everonce.Mismatch, everonce.ErrMismatch, b, everonce.Wait(time.Hour))
+		do(t, r, keyOf("running"), never(t), everonce.Mismatch, everonce.ErrMismatch, b, everonce.WithWait(time.Hour))
 		return "", nil
 	}, everonce.Executed, nil, a)
 	// The same, by the store's quick way of answering.
@@ -379,7 +379,7 @@ func TestFinishedOperationsAreRecalled(t *testing.T) {
 	do(t, r, keyOf("p"), returns("", everonce.Permanent("declined", nil, nil)), everonce.Rejected, errAny)
 	checkEqual(t, "claims", s.claims, 2)
 	rec.take(t)
-	for _, o := range []everonce.CallOption{f, everonce.WithCodec(everonce.JSON()), everonce.Wait(time.Hour)} {
+	for _, o := range []everonce.CallOption{f, everonce.WithCodec(everonce.JSON()), everonce.WithWait(time.Hour)} {
 		res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, o)
 		checkEqual(t, "result", res, everonce.Result[string]{Value: "v", Outcome: everonce.Replayed})
 		checkEqual(t, "AlgChanged", rec.only(t).AlgChanged, false)

@@ -12,7 +12,7 @@ import (
 
 // A duplicate that comes while the first delivery is at work waits for its answer, instead of being told
 // to come back.
-func ExampleWait() {
+func ExampleWithWait() {
 	ctx := context.Background()
 	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, nil)
 	if err != nil {
@@ -37,7 +37,7 @@ func ExampleWait() {
 	res, err := everonce.Do(ctx, r, key, nothing)
 	fmt.Println(res.Outcome, err != nil)
 	close(duplicate)
-	res, err = everonce.Do(ctx, r, key, nothing, everonce.Wait(time.Minute))
+	res, err = everonce.Do(ctx, r, key, nothing, everonce.WithWait(time.Minute))
 	fmt.Println(res.Outcome, res.Value, err)
 	wg.Wait()
 	// Output:

@@ -221,11 +221,11 @@ func TestFingerprintConflicts(t *testing.T) {
 func TestFingerprintsOfOneCall(t *testing.T) {
 	s := newMapStore()
 	r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
-	prepared, err := r.Prepare(everonce.Wait(time.Second))
+	prepared, err := r.Prepare(everonce.WithWait(time.Second))
 	checkErr(t, err, nil)
 	amount, currency := everonce.FingerprintOf(5), everonce.FingerprintOf("EUR")
 	for name, opts := range map[string][]everonce.CallOption{
-		"two": {amount, currency}, "a pointer": {amount, &currency}, "the same": {amount, amount}, "behind others": {prepared, amount, everonce.Wait(1), currency},
+		"two": {amount, currency}, "a pointer": {amount, &currency}, "the same": {amount, amount}, "behind others": {prepared, amount, everonce.WithWait(1), currency},
 	} {
 		res, err := everonce.Do(context.Background(), r, keyOf(name), never(t), opts...)
 		checkOutcome(t, res, err, everonce.Invalid, everonce.ErrInvalidArgument)

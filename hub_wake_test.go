@@ -22,10 +22,10 @@ func TestWaiterThatLeavesIsAlone(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		wg.Go(func() {
-			do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(time.Second))
+			do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(time.Second))
 		})
 		wg.Go(func() {
-			do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.Wait(time.Hour))
+			do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
 			checkEqual(t, "it waited for", time.Since(start), 20*time.Second+time.Microsecond)
 		})
 		time.AfterFunc(20*time.Second+time.Microsecond, func() { close(release) })
@@ -51,7 +51,7 @@ func TestEndBetweenTheClaimAndTheWait(t *testing.T) {
 			return err
 		})
 		start := time.Now()
-		do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.Wait(time.Hour))
+		do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
 		checkEqual(t, "it waited for", time.Since(start), time.Duration(0))
 	})
 }
@@ -74,7 +74,7 @@ func TestWordIsAskedForAnew(t *testing.T) {
 			}, everonce.Failed, errWork)
 		})
 		synctest.Wait()
-		do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(20*time.Second))
+		do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(20*time.Second))
 		wg.Wait()
 		if at := s.times("Claim"); at[3].Sub(at[2]) < 500*time.Millisecond { // the first is of there; the next two are one after the other
 			t.Errorf("it asked again after %v", at[3].Sub(at[2]))
@@ -101,7 +101,7 @@ func TestWatchThatHangs(t *testing.T) {
 		diedIn(t, s, keyOf("x"), time.Hour)
 		for _, wait := range []time.Duration{time.Second, 20 * time.Second} {
 			start, claims := time.Now(), s.count("Claim")
-			do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(wait))
+			do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(wait))
 			checkEqual(t, "it waited for", time.Since(start), wait)
 			if n := s.count("Claim") - claims; wait > 5*time.Second && n < 10 {
 				t.Errorf("it asked %d times in %v", n, wait)
@@ -159,9 +159,9 @@ func TestWokenByEveryEnd(t *testing.T) {
 					var res everonce.Result[int]
 					var err error
 					if mode == "Do" {
-						res, err = everonce.Do(t.Context(), r, keyOf("x"), func(context.Context, *everonce.Attempt) (int, error) { return second(), nil }, everonce.Wait(time.Hour))
+						res, err = everonce.Do(t.Context(), r, keyOf("x"), func(context.Context, *everonce.Attempt) (int, error) { return second(), nil }, everonce.WithWait(time.Hour))
 					} else {
-						res, err = everonce.Transact(t.Context(), x, keyOf("x"), func(context.Context, *mapTx) (int, error) { return second(), nil }, everonce.Wait(time.Hour))
+						res, err = everonce.Transact(t.Context(), x, keyOf("x"), func(context.Context, *mapTx) (int, error) { return second(), nil }, everonce.WithWait(time.Hour))
 					}
 					checkOutcome(t, res, err, everonce.Executed, nil)
 				})

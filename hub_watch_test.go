@@ -101,7 +101,7 @@ func TestWaitIsWokenByWordFromTheStore(t *testing.T) {
 				synctest.Wait()
 				time.AfterFunc(20*time.Second+time.Microsecond, func() { close(release) })
 				start := time.Now()
-				res, err := do(t, here, keyOf("x"), returns("v", nil), c.out, nil, everonce.Wait(time.Hour))
+				res, err := do(t, here, keyOf("x"), returns("v", nil), c.out, nil, everonce.WithWait(time.Hour))
 				checkErr(t, err, nil)
 				checkEqual(t, "value", res.Value, "v")
 				checkEqual(t, "it waited for", time.Since(start), 20*time.Second+time.Microsecond)
@@ -132,7 +132,7 @@ func TestWaitDoesNotDependOnWord(t *testing.T) {
 				synctest.Wait()
 				time.AfterFunc(20*time.Second, func() { close(release) })
 				start := time.Now()
-				do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.Wait(time.Hour))
+				do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
 				if d := time.Since(start) - 20*time.Second; d < 0 || d > 2*time.Second {
 					t.Errorf("it was found %v after the completion", d)
 				}

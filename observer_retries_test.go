@@ -51,7 +51,7 @@ func TestRetriesOfAWaiter(t *testing.T) {
 		s.on("Claim", n+1, refuse(errNet))
 		s.on("Claim", n+2, refuse(errNet))
 		s.on("Claim", n+5, refuse(errNet))
-		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(5*time.Second))
+		do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(5*time.Second))
 		checkEqual(t, "Retries", rec.only(t).Retries, 3)
 	})
 }

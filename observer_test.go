@@ -124,7 +124,7 @@ func TestObserverIsToldEachOutcome(t *testing.T) {
 		next(everonce.Elided, 0)
 
 		diedIn(t, s, keyOf("busy"), time.Minute)
-		do(t, r, keyOf("busy"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(5*time.Second))
+		do(t, r, keyOf("busy"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(5*time.Second))
 		checkEqual(t, "Waited", next(everonce.InProgress, 0).Waited, 5*time.Second)
 		diedIn(t, s, keyOf("busy alg"), time.Minute, func(req *everonce.ClaimRequest) { req.Fingerprint = everonce.FingerprintOf(1) })
 		do(t, r, keyOf("busy alg"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.FingerprintJSON(1))
@@ -348,7 +348,7 @@ func TestLogObserver(t *testing.T) {
 		line(key("4"), "level=ERROR", "outcome=not_recorded", "retries=")
 		s.heal()
 		diedIn(t, s, key("5"), time.Minute)
-		do(t, r, key("5"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(2*time.Second))
+		do(t, r, key("5"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(2*time.Second))
 		line(key("5"), "level=DEBUG", "waited=2s")
 		do(t, r, key("6"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
 			_, err := everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 0, errWork })

@@ -211,7 +211,7 @@ func TestCallOptionsAreValidated(t *testing.T) {
 	r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
 	for name, o := range map[string]everonce.CallOption{
 		"policy":                              everonce.WithPolicy(0),
-		"wait":                                everonce.Wait(-1),
+		"wait":                                everonce.WithWait(-1),
 		"lease":                               everonce.WithLease(0),
 		"negative lease":                      everonce.WithLease(-1),
 		"lifetime":                            everonce.WithLifetime(everonce.Lifetime{}),
@@ -243,7 +243,7 @@ func TestOptionsOfOtherCallsAreRefused(t *testing.T) {
 		"a Fingerprint":  everonce.FingerprintOf(1),
 		"WithPolicy":     everonce.WithPolicy(everonce.Refuse),
 		"WithReconcile":  answer(everonce.StillUnknown[string](), nil),
-		"Wait":           everonce.Wait(time.Second),
+		"WithWait":       everonce.WithWait(time.Second),
 		"WithLease":      everonce.WithLease(time.Minute),
 		"WithLifetime":   everonce.WithLifetime(everonce.ForQueue()),
 		"EffectsInSteps": everonce.EffectsInSteps(),
@@ -271,11 +271,11 @@ func TestOptionsOfOtherCallsAreRefused(t *testing.T) {
 		takes string
 		call  func(o everonce.CallOption) error
 	}{
-		{"Do", "a Fingerprint, WithPolicy, WithReconcile, Wait, WithLease, WithLifetime, EffectsInSteps, WithSummary, WithCodec, Unobserved", func(o everonce.CallOption) error {
+		{"Do", "a Fingerprint, WithPolicy, WithReconcile, WithWait, WithLease, WithLifetime, EffectsInSteps, WithSummary, WithCodec, Unobserved", func(o everonce.CallOption) error {
 			_, err := everonce.Do(ctx, r, next(), returns("", nil), o)
 			return err
 		}},
-		{"Transact", "a Fingerprint, Wait, WithLifetime, WithSummary, Optimistic, WithCodec, Unobserved", func(o everonce.CallOption) error {
+		{"Transact", "a Fingerprint, WithWait, WithLifetime, WithSummary, Optimistic, WithCodec, Unobserved", func(o everonce.CallOption) error {
 			_, err := everonce.Transact(ctx, x, next(), okTx, o)
 			return err
 		}},

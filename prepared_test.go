@@ -36,7 +36,7 @@ func TestPrepare(t *testing.T) {
 		"alone":                        {prepared},
 		"with a fingerprint":           {prepared, sum},
 		"with a fingerprint's address": {prepared, &sum},
-		"with more":                    {prepared, everonce.Wait(time.Second), sum},
+		"with more":                    {prepared, everonce.WithWait(time.Second), sum},
 	} {
 		if res, err := do(r, id, opts...); err != nil || res.Outcome != everonce.Executed {
 			t.Fatal(id, res.Outcome, err)
@@ -92,7 +92,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
 		}
 	}
-	for name, opts := range map[string][]everonce.CallOption{"first": {prepared}, "second": {everonce.Wait(time.Second), prepared}} {
+	for name, opts := range map[string][]everonce.CallOption{"first": {prepared}, "second": {everonce.WithWait(time.Second), prepared}} {
 		if _, err := r.Prepare(opts...); !strings.Contains(err.Error(), "what was prepared, anywhere but first among an operation's options, cannot be used") {
 			t.Errorf("what was prepared, %s in Prepare: %v", name, err)
 		}

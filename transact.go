@@ -20,8 +20,8 @@ import (
 //   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
 //     again with the same key to find out.
 //
-// The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, Wait, WithLifetime,
-// WithSummary, WithCodec, Optimistic, Unobserved.
+// The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, WithWait,
+// WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
 func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))

@@ -159,7 +159,7 @@ func TestTransactWaits(t *testing.T) {
 			defer s.mu.Unlock()
 			checkEqual(t, "open transactions while one waits", len(s.open), 1)
 		})
-		res, err := everonce.Transact(context.Background(), x, keyOf("x"), txNever(t), everonce.Wait(time.Minute))
+		res, err := everonce.Transact(context.Background(), x, keyOf("x"), txNever(t), everonce.WithWait(time.Minute))
 		checkOutcome(t, res, err, everonce.Replayed, nil)
 		checkEqual(t, "value", res.Value, 30)
 		checkEqual(t, "woken at", time.Since(start), 10*time.Second)
@@ -169,11 +169,11 @@ func TestTransactWaits(t *testing.T) {
 
 		diedIn(t, s, keyOf("dead"), time.Hour)
 		start = time.Now()
-		transact(t, x, s, keyOf("dead"), txNever(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(3*time.Second))
+		transact(t, x, s, keyOf("dead"), txNever(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(3*time.Second))
 		checkEqual(t, "it waited for", time.Since(start), 3*time.Second)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		res, err = everonce.Transact(ctx, x, keyOf("dead"), txNever(t), everonce.Wait(time.Minute))
+		res, err = everonce.Transact(ctx, x, keyOf("dead"), txNever(t), everonce.WithWait(time.Minute))
 		checkOutcome(t, res, err, everonce.InProgress, context.DeadlineExceeded)
 	})
 }

@@ -120,7 +120,7 @@ func TestObserverIsToldHowLongATransactWaited(t *testing.T) {
 		rec := &recorder{}
 		x := newTxReceiver(t, s, &everonce.Options{Observer: rec})
 		diedIn(t, s, keyOf("x"), time.Hour)
-		transact(t, x, s, keyOf("x"), txNever(t), everonce.InProgress, everonce.ErrInProgress, everonce.Wait(3*time.Second))
+		transact(t, x, s, keyOf("x"), txNever(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(3*time.Second))
 		checkEqual(t, "Waited", rec.only(t).Waited, 3*time.Second)
 	})
 }

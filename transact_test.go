@@ -268,7 +268,7 @@ func TestTransactConcurrentlyOnOneRow(t *testing.T) {
 						}
 						time.Sleep(time.Millisecond)
 						return adds(ctx, tx)
-					}, everonce.Wait(time.Hour))
+					}, everonce.WithWait(time.Hour))
 					checkErr(t, err, nil)
 					switch res.Outcome {
 					case everonce.Executed:

@@ -348,7 +348,7 @@ func (s *settings) prepare(recv preparer) (err error) {
 
 // callOptions are those of the core that do not depend on the request.
 func (r *Route) callOptions() []everonce.CallOption {
-	calls := []everonce.CallOption{everonce.WithCodec(answerCodec{}), everonce.WithSummary(Answer.summary), everonce.Wait(0)}
+	calls := []everonce.CallOption{everonce.WithCodec(answerCodec{}), everonce.WithSummary(Answer.summary), everonce.WithWait(0)}
 	if r.Lifetime != (everonce.Lifetime{}) {
 		calls = append(calls, everonce.WithLifetime(r.Lifetime))
 	}

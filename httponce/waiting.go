@@ -52,7 +52,7 @@ func (x *exchange) awaited(c core) verdict {
 		return v
 	}
 	defer x.stay.leave()
-	v = c.call(x, append(opts, everonce.Wait(x.route.Wait)))
+	v = c.call(x, append(opts, everonce.WithWait(x.route.Wait)))
 	x.stay.leave()
 	v.met, v.waited = true, x.stay.waited
 	return v

@@ -32,7 +32,7 @@ func TestWaitersWithoutChannels(t *testing.T) {
 	wg.Go(func() {
 		res, err := everonce.Do(t.Context(), r, testKey, func(context.Context, *everonce.Attempt) (string, error) {
 			return "", errors.New("a waiter worked")
-		}, everonce.Wait(time.Minute))
+		}, everonce.WithWait(time.Minute))
 		if err != nil || res.Value != "v" {
 			t.Errorf("a waiter without channels: %q, %v", res.Value, err)
 		}

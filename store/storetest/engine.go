@@ -60,7 +60,7 @@ func checkCrowdWaits(e *env) {
 				return "", everonce.NotDone(errInjected)
 			}
 			return "receipt", nil
-		}, everonce.Wait(hung))
+		}, everonce.WithWait(hung))
 		switch {
 		case errors.Is(err, errInjected):
 			failed.Add(1)

@@ -188,7 +188,7 @@ func checkInside[Tx any](e *txEnv[Tx]) {
 		if _, err := everonce.Do(ctx, r, e.key(), work); !errors.Is(err, everonce.ErrInTransaction) {
 			e.Errorf("Do: %v, want %v", err, everonce.ErrInTransaction)
 		}
-		if _, err := everonce.Do(ctx, r, key, work, everonce.Wait(hung)); !errors.Is(err, everonce.ErrNested) {
+		if _, err := everonce.Do(ctx, r, key, work, everonce.WithWait(hung)); !errors.Is(err, everonce.ErrNested) {
 			e.Errorf("Do of the same key: %v, want %v", err, everonce.ErrNested)
 		}
 		if _, err := everonce.Transact(ctx, t, e.key(), func(context.Context, Tx) (string, error) { return "", nil }); !errors.Is(err, everonce.ErrInTransaction) {

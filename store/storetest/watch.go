@@ -88,7 +88,7 @@ func checkWatchWakes(e *env) {
 			res, err := everonce.Do(e.ctx, r, key, func(context.Context, *everonce.Attempt) (string, error) {
 				e.Errorf("the work of a waiter ran")
 				return "", nil
-			}, fingerprintA, everonce.Wait(hung))
+			}, fingerprintA, everonce.WithWait(hung))
 			if err != nil || res.Value != "done" {
 				e.Errorf("a waiter is answered %q, %v", res.Value, err)
 			}
