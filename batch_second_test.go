@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -58,6 +59,27 @@ func TestBatchSecondOfWhatAnotherCodecWrote(t *testing.T) {
 				checkEqual(b, "value", res[i].Value, 1)
 			}
 			store = batchStore{b.s}
+		}
+	})
+}
+
+// Options.StoreTimeout bounds one store call, and not all claims of a batch that have one each.
+func TestBatchClaimsOneByOneForLongerThanAStoreCallMayTake(t *testing.T) {
+	batches(t, everonce.Options{StoreTimeout: 5 * time.Second}, func(b *batchTest) {
+		slow := func(ctx context.Context, call func() error) error {
+			select {
+			case <-time.After(time.Second):
+				return call()
+			case <-ctx.Done():
+				return cutShort(ctx)
+			}
+		}
+		b.s.on("Begin", 0, slow)
+		b.s.on("tx.Claim", 0, slow)
+		b.s.on("tx.ClaimAll", 0, slow)
+		res := b.transact(context.Background(), items("a", "b", "c", "d", "e", "f", "g", "h"))
+		for _, r := range res {
+			checkOutcome(b, r.Result, r.Err, everonce.Executed, nil)
 		}
 	})
 }

@@ -164,8 +164,6 @@ func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []Clai
 	if g.lostErr != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
-	defer cancel()
 	order := g.order()
 	reqs := make([]ClaimRequest, len(order))
 	for n, k := range order {
@@ -175,10 +173,13 @@ func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []Clai
 			Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 		}
 	}
-	if h, _, err = g.t.txs.Begin(ctx, BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
+	one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
+	h, _, err = g.t.txs.Begin(one, BeginRequest{Timeout: g.t.set.TxTimeout})
+	cancel()
+	if err != nil {
 		return nil, nil, err
 	}
-	sorted, err := claimAll(ctx, h, reqs)
+	sorted, err := g.claimAll(ctx, h, reqs)
 	if err != nil {
 		_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing was written
 		return nil, nil, err
@@ -190,9 +191,12 @@ func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []Clai
 	return h, claims, nil
 }
 
-func claimAll[Tx any](ctx context.Context, h TxHandle[Tx], reqs []ClaimRequest) (claims []ClaimResult, err error) {
+// claimAll claims by one store call, or by one for each.
+func (g *group[T, Tx]) claimAll(ctx context.Context, h TxHandle[Tx], reqs []ClaimRequest) (claims []ClaimResult, err error) {
 	if many, ok := h.(TxBatch); ok {
-		claims, err = many.ClaimAll(ctx, reqs)
+		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
+		defer cancel()
+		claims, err = many.ClaimAll(one, reqs)
 		if err == nil && len(claims) != len(reqs) {
 			err = fmt.Errorf("%d answers to %d claims", len(claims), len(reqs))
 		}
@@ -200,7 +204,10 @@ func claimAll[Tx any](ctx context.Context, h TxHandle[Tx], reqs []ClaimRequest) 
 	}
 	claims = make([]ClaimResult, len(reqs))
 	for i, req := range reqs {
-		if claims[i], err = h.Claim(ctx, req); err != nil {
+		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
+		claims[i], err = h.Claim(one, req)
+		cancel()
+		if err != nil {
 			return nil, err
 		}
 	}
