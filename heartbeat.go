@@ -38,6 +38,11 @@ func (a *Attempt) extend(sent time.Time) {
 	b := &a.beat
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.extend(sent)
+}
+
+// extend is [Attempt.extend]. Answers may come in another order than the writes were sent in. The heartbeat is locked.
+func (b *heartbeat) extend(sent time.Time) {
 	if !b.lost && sent.After(b.sent) {
 		b.sent = sent
 	}
@@ -67,8 +72,8 @@ func (a *Attempt) renew() {
 	switch {
 	case b.stopped || b.lost:
 	case err == nil:
-		b.sent = sent
-		a.pulse.schedule(a, sent.Add(a.call.lease/3))
+		b.extend(sent)
+		a.pulse.schedule(a, b.sent.Add(a.call.lease/3))
 	case errors.Is(err, ErrLeaseLost):
 		a.lose()
 	default: // again soon: the local deadline is what ends it

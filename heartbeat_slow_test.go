@@ -59,3 +59,28 @@ func TestRenewalThatOutlivesItsAttempt(t *testing.T) {
 		checkEqual(t, "renewals", s.count("Renew"), 1)
 	})
 }
+
+// A renewal whose answer comes after that of a step, which was sent later, does not take back what the step has renewed.
+func TestRenewalIsAnsweredAfterALaterStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lease: 3 * time.Second, CompletionLimit: time.Second})
+		s.on("Renew", 0, refuse(errNet))
+		s.on("Renew", 1, func(_ context.Context, call func() error) error { // sent after 1 s
+			err := call()
+			time.Sleep(950 * time.Millisecond)
+			return err
+		})
+		start := time.Now()
+		_, err := everonce.Do(t.Context(), r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			time.Sleep(1900 * time.Millisecond)
+			_, err := everonce.Step(ctx, a, "s", func(context.Context) (string, error) { return "", nil })
+			checkErr(t, err, nil)
+			<-ctx.Done()
+			checkErr(t, context.Cause(ctx), everonce.ErrLeaseLost)
+			checkEqual(t, "the lease held for", time.Since(start), 4900*time.Millisecond)
+			return "", ctx.Err()
+		})
+		checkErr(t, err, everonce.ErrOutcomeUnknown)
+	})
+}
