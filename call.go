@@ -3,6 +3,7 @@ package everonce
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -262,8 +263,7 @@ func (op *operation) observed() bool {
 func reconcilerOf[T any](c *call) (reconciler[T], error) {
 	ask, ok := c.reconcile.(reconciler[T])
 	if c.reconcile != nil && !ok {
-		var v T
-		return nil, fmt.Errorf("%w: WithReconcile has the type %T; the result is a %T", ErrInvalidArgument, c.reconcile, v)
+		return nil, fmt.Errorf("%w: WithReconcile has the type %T; the result is of the type %v", ErrInvalidArgument, c.reconcile, reflect.TypeFor[T]())
 	}
 	if c.policy == Reconcile && ask == nil {
 		return nil, fmt.Errorf("%w: the policy Reconcile needs WithReconcile: the question to ask", ErrInvalidArgument)
@@ -274,8 +274,7 @@ func reconcilerOf[T any](c *call) (reconciler[T], error) {
 func summaryOf[T any](c *call) (func(T) []byte, error) {
 	f, ok := c.summary.(func(T) []byte)
 	if c.summary != nil && !ok {
-		var v T
-		return nil, fmt.Errorf("%w: WithSummary has the type %T; the result is a %T", ErrInvalidArgument, c.summary, v)
+		return nil, fmt.Errorf("%w: WithSummary has the type %T; the result is of the type %v", ErrInvalidArgument, c.summary, reflect.TypeFor[T]())
 	}
 	return f, nil
 }
