@@ -84,7 +84,9 @@ func (r *core) init(store Store, opts *Options) error {
 	if r.identity, err = newIdentity(store, set.IdentitySecret); err != nil {
 		return err
 	}
-	_, r.prompt = store.(promptStore)
+	if p, ok := store.(promptStore); ok {
+		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
+	}
 	r.recaller, _ = store.(Recaller)
 	r.watcher, _ = store.(ChangeWaiter)
 	r.defaults = call{
@@ -95,8 +97,8 @@ func (r *core) init(store Store, opts *Options) error {
 }
 
 // promptStore is implemented by stores whose calls never block (memory): they are called without a
-// timeout of their own, which costs more than such a call does.
-type promptStore interface{ Prompt() }
+// timeout of their own, which costs more than such a call does. Prompt returns the store that never does.
+type promptStore interface{ Prompt() Store }
 
 func isNil(v any) bool {
 	if v == nil {

@@ -22,6 +22,10 @@ import (
 //   - Slices in results belong to the store and are read-only for both sides. Slices in requests may be kept by the
 //     store, and the caller does not change them afterwards.
 //   - Methods are called concurrently, and return promptly when the context ends.
+//
+// A store that wraps another one embeds this interface, and not the other's type: the optional powers of that would
+// come along, and pass the wrapper by. Which of them it has, it says by methods of its own; without IdentityKeeper no
+// secret can be used, nor a wrong one be noticed.
 type Store interface {
 	// Claim begins an attempt, or says why not. It decides as [Decide] does, natively or by calling it. A repeated
 	// claim, recognised by its own nonce, renews the lease and is answered as the first one was, including

@@ -118,8 +118,9 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 	return sh.records.add(&id), false, nil
 }
 
-// Prompt declares that no call blocks, so that a receiver makes its calls without a timeout.
-func (s *Store) Prompt() {}
+// Prompt returns s. It declares that no call of s blocks, so that a receiver makes its calls without a timeout. It
+// does not speak for a store that embeds s.
+func (s *Store) Prompt() everonce.Store { return s }
 
 // ended returns the error of a context that has ended.
 func ended(ctx context.Context) error {
