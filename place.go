@@ -30,7 +30,7 @@ func (c *placedContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// check refuses what could only wait for itself: the operation inside its own work, and any call on
+// checkPlace refuses what could only wait for itself: the operation inside its own work, and any call on
 // a store inside a transaction that everonce began on it. own is the transaction that the call itself uses.
 func (op *operation) checkPlace(own any) error {
 	for p := op.place; p != nil; p = p.outer {

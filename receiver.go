@@ -8,7 +8,8 @@ import (
 )
 
 // Receiver is a store plus the policy for the unknown: what an application holds for effects outside its database.
-// Pass it to [Do]. It is safe for concurrent use, and one serves a whole process.
+// Pass it to [Do]. It is safe for concurrent use, and one serves a whole process. Only [NewReceiver] makes one: the zero
+// value is none.
 type Receiver struct{ core }
 
 // NewReceiver returns a receiver for guarded operations. The policy for the unknown is required: see [Policy]. The
@@ -28,7 +29,7 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 
 // TxReceiver is a store that shares its transactions with the application: what an application holds for effects in
 // its own database. Pass it to [Transact] or [DoTx]. It needs no policy for the unknown, because what did not commit
-// did not happen. It is safe for concurrent use.
+// did not happen. It is safe for concurrent use. Only [NewTxReceiver] makes one: the zero value is none.
 type TxReceiver[Tx any] struct {
 	core
 	txs TxStore[Tx]

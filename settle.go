@@ -237,18 +237,12 @@ func (s *Settlement) openStep(rec *Record) (StepRecord, error) {
 }
 
 func (s *Settlement) validate() error {
-	given := 0
-	for _, set := range [...]bool{s.Encoded != nil, s.Failure != nil} {
-		if set {
-			given++
-		}
-	}
 	switch {
 	case s.Verdict != SettleDone && s.Verdict != SettleNotDone:
 		return fmt.Errorf("%w: a settlement needs a verdict: SettleDone or SettleNotDone", ErrInvalidArgument)
-	case given > 1:
+	case s.Encoded != nil && s.Failure != nil:
 		return errManyResults
-	case s.Verdict == SettleNotDone && given > 0:
+	case s.Verdict == SettleNotDone && (s.Encoded != nil || s.Failure != nil):
 		return fmt.Errorf("%w: what was not done has no result", ErrInvalidArgument)
 	case s.Value != nil:
 		return fmt.Errorf("%w: without a receiver a settlement's result must be Encoded", ErrInvalidArgument)
