@@ -30,8 +30,14 @@ func TestAFullDisk(t *testing.T) {
 		testAFullDisk(t, dir)
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAFullDisk$", "-test.v")
-	cmd.Env = append(os.Environ(), onSmallDisk+"="+t.TempDir())
+	withMounts(t, onSmallDisk+"="+t.TempDir())
+}
+
+// withMounts runs the test once more, in a process that may mount what nobody else sees.
+func withMounts(t *testing.T, env string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if uid := os.Getuid(); uid != 0 {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
@@ -40,9 +46,9 @@ func TestAFullDisk(t *testing.T) {
 	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the process with a small disk (it needs a mount namespace: run as root, or let users have namespaces): %v\n%s", err, out)
+		t.Fatalf("the process with mounts of its own (it needs a mount namespace: run as root, or let users have namespaces): %v\n%s", err, out)
 	}
-	if !strings.Contains(string(out), "--- PASS: TestAFullDisk") {
+	if !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("it did not run the test:\n%s", out)
 	}
 }

@@ -1,8 +1,12 @@
 package sqlitestore_test
 
 import (
+	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -19,4 +23,13 @@ func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Sto
 		}
 	})
 	return s
+}
+
+// SQLite says of a folder that is not there only that it is unable to open a file.
+func TestAFolderThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "data")
+	if s, err := sqlitestore.Open(filepath.Join(folder, "x.db"), nil); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "there is no folder "+folder) {
+		t.Errorf("%v, %v; want ErrStore, and the folder", s, err)
+	}
 }

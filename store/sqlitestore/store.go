@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -73,7 +74,9 @@ func Open(path string, opts *Options) (*Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	if err = d.check(ctx); err == nil && !o.NoMigrate {
-		err = s.Migrate(ctx)
+		if err = s.Migrate(ctx); err == nil {
+			err = d.takesWrites(ctx)
+		}
 	}
 	if err != nil {
 		_ = s.Close() //nolint:errcheck // why it could not be opened is what is told
@@ -205,11 +208,7 @@ func (d *database) check(ctx context.Context) error {
 	}
 	var mode string
 	if err := d.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
-		hint := ""
-		if classify(err).Class == sqlstore.ClassReadOnly {
-			hint = "the file or its folder takes no writes: "
-		}
-		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, hint, err)
+		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, d.hint(err), err)
 	}
 	if mode != "wal" {
 		return fmt.Errorf("%w: open %s: this file system does not support a write-ahead log (journal mode %q)", everonce.ErrStore, d.path, mode)
@@ -220,6 +219,31 @@ func (d *database) check(ctx context.Context) error {
 	}
 	d.file = file
 	return nil
+}
+
+// takesWrites finds a file that may only be read, which a file that was copied by another user often is: its tables are there, so that
+// nothing else would notice before the first claim.
+func (d *database) takesWrites(ctx context.Context) error {
+	_, err := d.db.ExecContext(ctx, "DELETE FROM "+d.prefix+"meta WHERE 0")
+	if classify(err).Class == sqlstore.ClassReadOnly {
+		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, d.hint(err), err)
+	}
+	return nil // any other error, as that of a busy writer, is for whoever writes
+}
+
+// hint says what SQLite does not. The file itself is not opened to find out: to close it would take away the locks of this process's connections.
+func (d *database) hint(err error) string {
+	if classify(err).Class == sqlstore.ClassReadOnly {
+		return "the file or its folder takes no writes: "
+	}
+	folder := filepath.Dir(d.path)
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return "there is no folder " + folder + ": "
+	}
+	if _, err := os.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
+		return "no file can be made in its folder: "
+	}
+	return ""
 }
 
 func (d *database) close() error {
