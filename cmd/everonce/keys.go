@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
@@ -39,7 +40,9 @@ Nothing is created: a SQLite file that does not exist is an error.
 Name an operation by --scope and --id, as the application built its key; by --record, the
 record's ID, as "keys list" shows it; or by --hash, the hash of its key, as logs and dead
 letters have it: this searches all records, or those of --scope. If the store has an
-identity secret, --scope and --id need --identity-secret-file.`
+identity secret, --scope and --id need --identity-secret-file. All you have is the key
+that a customer sent? "keys list --id" lists what has it, and so do show and explain
+without --scope, if there is only one.`
 
 // keys is the operator's set of tools.
 func (a *app) keys() *cobra.Command {
@@ -121,6 +124,8 @@ func graphic(text []byte) []byte {
 // address is how a command is told which operation is meant.
 type address struct {
 	scope, id, record, hash, secretFile string
+	// exact: an ID without a scope is not enough, because what is done may be done to somebody else's operation of that ID.
+	exact bool
 }
 
 func (d *address) flags(cmd *cobra.Command) {
@@ -147,8 +152,10 @@ func (d *address) check() error {
 	case d.record != "":
 		_, err := everonce.ParseRecordID(d.record)
 		return err
-	case d.scope == "" || d.id == "":
+	case d.id == "", d.scope == "" && d.exact:
 		return usagef("which operation? Give --scope and --id, or --record, or --hash")
+	case d.scope == "":
+		return nil
 	}
 	return d.key().Validate()
 }
@@ -162,48 +169,90 @@ func (d *address) key() everonce.Key {
 
 // recordID returns the ID of the record that is meant, by a secret that belongs to the store if need be.
 func (d *address) recordID(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
-	if d.hash != "" {
+	switch {
+	case d.hash != "":
 		return d.byHash(ctx, store)
-	}
-	if d.record != "" {
+	case d.record != "":
 		return everonce.ParseRecordID(d.record)
+	case d.scope == "":
+		return d.byID(ctx, store)
 	}
-	if d.secretFile == "" {
-		return d.key().RecordID(), nil
-	}
-	secret, err := os.ReadFile(d.secretFile)
+	opts, err := d.identity()
 	if err != nil {
-		return everonce.RecordID{}, fmt.Errorf("the identity secret: %w", err)
+		return everonce.RecordID{}, err
 	}
-	if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
-		return everonce.RecordID{}, fmt.Errorf("the identity secret: %s is empty", d.secretFile)
-	}
-	opts := &everonce.Options{IdentitySecret: secret}
 	r, err := everonce.NewReceiver(store, everonce.Refuse, opts)
 	if err != nil {
 		return everonce.RecordID{}, err
 	}
+	// By another secret it would be another record, and "there is none" an answer to another question.
+	if _, err := everonce.Lookup[struct{}](ctx, r, d.key()); errors.Is(err, everonce.ErrIdentity) {
+		return everonce.RecordID{}, fmt.Errorf("%w: %s", everonce.ErrIdentity, d.otherSecret())
+	}
 	return r.RecordID(d.key()), nil
 }
 
-// byHash looks through the records for the one whose key has that hash.
-func (d *address) byHash(ctx context.Context, store everonce.Lister) (id everonce.RecordID, err error) {
-	req := everonce.ListRequest{Scope: everonce.Scope(d.scope), Limit: maxPage}
-	for {
-		page, err := store.List(ctx, req)
-		if err != nil {
-			return id, err
-		}
-		for i := range page.Records {
-			if strings.EqualFold(page.Records[i].ID.Short(), d.hash) {
-				return page.Records[i].ID, nil
-			}
-		}
-		if page.Next == id {
-			return id, fmt.Errorf("%w (key %s): its record may have expired, or is in another scope", everonce.ErrNotFound, d.hash)
-		}
-		req.After = page.Next
+// identity reads the secret, if there is one.
+func (d *address) identity() (*everonce.Options, error) {
+	if d.secretFile == "" {
+		return nil, nil //nolint:nilnil // no options are all defaults
 	}
+	secret, err := os.ReadFile(d.secretFile)
+	if err != nil {
+		return nil, fmt.Errorf("the identity secret: %w", err)
+	}
+	if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
+		return nil, fmt.Errorf("the identity secret: %s is empty", d.secretFile)
+	}
+	return &everonce.Options{IdentitySecret: secret}, nil
+}
+
+func (d *address) otherSecret() string {
+	if d.secretFile == "" {
+		return "the store has one: give --identity-secret-file, or name the operation by --record or --hash: \"keys list --id\" shows them"
+	}
+	return "that in " + d.secretFile + " is not the store's; you can name the operation by --record or --hash too: \"keys list --id\" shows them"
+}
+
+// byHash looks through the records for the one whose key has that hash.
+func (d *address) byHash(ctx context.Context, store everonce.Lister) (everonce.RecordID, error) {
+	found, err := d.search(ctx, store, 1, func(r *inspect.Record) bool { return strings.EqualFold(r.Key, d.hash) })
+	switch {
+	case err != nil:
+		return everonce.RecordID{}, err
+	case len(found) == 0:
+		return everonce.RecordID{}, fmt.Errorf("%w (key %s): its record may have expired, or is in another scope", everonce.ErrNotFound, d.hash)
+	}
+	return found[0], nil
+}
+
+// byID looks through the records for the one whose key has that ID, whatever its scope. Of two, nobody knows which is meant.
+func (d *address) byID(ctx context.Context, store everonce.Lister) (everonce.RecordID, error) {
+	found, err := d.search(ctx, store, 2, func(r *inspect.Record) bool { return r.ID == d.id })
+	switch {
+	case err != nil:
+		return everonce.RecordID{}, err
+	case len(found) == 0:
+		return everonce.RecordID{}, fmt.Errorf("%w: none in any scope has this ID; its record may have expired, or never existed", everonce.ErrNotFound)
+	case len(found) > 1:
+		return everonce.RecordID{}, usagef("more than one operation has this ID: \"keys list --id\" shows their scopes; add --scope")
+	}
+	return found[0], nil
+}
+
+// search returns the first few records that are wanted, of all pages.
+func (d *address) search(ctx context.Context, store everonce.Lister, limit int, want func(*inspect.Record) bool) ([]everonce.RecordID, error) {
+	found, err := collect(ctx, store, everonce.ListRequest{Scope: everonce.Scope(d.scope), Limit: limit}, want)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]everonce.RecordID, len(found.Records))
+	for i := range ids {
+		if ids[i], err = everonce.ParseRecordID(found.Records[i].Record); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
 }
 
 // find opens the store and reads the record that is meant. The store is the caller's to close.
@@ -230,8 +279,8 @@ func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store,
 // notFound says what may be wrong.
 func (d *address) notFound(id everonce.RecordID) error {
 	hint := "its record may have expired, or never existed"
-	if d.record == "" && d.secretFile == "" {
-		hint += "; if the store has an identity secret, give --identity-secret-file"
+	if d.record == "" && d.hash == "" {
+		hint += ", or is in another scope: \"keys list --id\" looks in all"
 	}
 	return fmt.Errorf("%w (key %s): %s", everonce.ErrNotFound, id.Short(), hint)
 }

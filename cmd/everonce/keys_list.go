@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,7 +27,7 @@ type list struct {
 
 // keysList lists operations.
 func (a *app) keysList(s *storeFlags) *cobra.Command {
-	var scope, after string
+	var scope, id, after string
 	var states []string
 	var limit int
 	cmd := &cobra.Command{
@@ -36,12 +38,13 @@ of one tenant are together.
 
 States: claimed (an attempt is running), released (nothing took hold; it may be sent
 again), abandoned (nobody knows what happened, or its lease has run out), completed,
-tombstone (completed, and the result's retention is over).`,
+tombstone (completed, and the result's retention is over), unreadable (damaged, or written
+by a newer version: it protects its key, and cannot be shown or settled).`,
 		Example: "  everonce keys list --store sqlite:payments.db --state abandoned\n" +
 			"  everonce keys list --store sqlite:payments.db --scope shop --limit 20 --json",
 		Args: noArgs,
 		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			req, err := listRequest(scope, after, states, limit)
+			req, want, err := listRequest(scope, id, after, states, limit)
 			if err != nil {
 				return err
 			}
@@ -50,41 +53,84 @@ tombstone (completed, and the result's retention is over).`,
 				return err
 			}
 			defer store.Close() //nolint:errcheck // it was only read
-			page, err := store.List(cmd.Context(), req)
+			page, err := collect(cmd.Context(), store, req, want)
 			if err != nil {
 				return err
 			}
-			return a.writeList(s.json, page)
+			return a.writeList(s.json, &page)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&scope, "scope", "", "only this scope and the scopes inside it")
+	f.StringVar(&id, "id", "", "only operations whose key has this ID, in whatever scope")
 	f.StringSliceVar(&states, "state", nil, "only these states; separate them with commas, or repeat the flag")
-	complete(cmd, "state", "claimed", "released", "abandoned", "completed", "tombstone")
+	complete(cmd, "state", "claimed", "released", "abandoned", "completed", "tombstone", inspect.Unreadable)
 	f.IntVar(&limit, "limit", defaultPage, "how many at most")
 	f.StringVar(&after, "after", "", "start after this record: what the previous page gave as next")
 	return cmd
 }
 
-func listRequest(scope, after string, states []string, limit int) (everonce.ListRequest, error) {
-	req := everonce.ListRequest{Scope: everonce.Scope(scope), Limit: limit}
+// listRequest reads the flags: what the store is asked for, and which of that is wanted.
+func listRequest(scope, id, after string, states []string, limit int) (req everonce.ListRequest, want func(*inspect.Record) bool, err error) {
+	req = everonce.ListRequest{Scope: everonce.Scope(scope), Limit: limit}
 	if limit < 1 || limit > maxPage {
-		return req, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
+		return req, nil, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
 	}
+	unreadable := false
 	for _, name := range states {
 		state, ok := parseState(name)
-		if !ok {
-			return req, usagef("there is no state %q; the states are claimed, released, abandoned (unknown), completed and tombstone", name)
+		switch {
+		case ok:
+			req.States = append(req.States, state)
+		case name == inspect.Unreadable:
+			unreadable = true
+		default:
+			return req, nil, usagef("there is no state %q; the states are claimed, released, abandoned (unknown), completed, tombstone and unreadable", name)
 		}
-		req.States = append(req.States, state)
 	}
 	if after != "" {
-		var err error
 		if req.After, err = everonce.ParseRecordID(after); err != nil {
-			return req, usagef("--after: %w", err)
+			return req, nil, usagef("--after: %w", err)
 		}
 	}
-	return req, nil
+	wanted := func(*inspect.Record) bool { return true }
+	if unreadable { // a store has no such state: it is asked for all
+		req.States = nil
+		wanted = func(r *inspect.Record) bool { return slices.Contains(states, r.State) }
+	}
+	return req, func(r *inspect.Record) bool { return (id == "" || r.ID == id) && wanted(r) }, nil
+}
+
+// collect reads pages until it has as many records as were asked for of those that are wanted.
+func collect(ctx context.Context, store everonce.Lister, req everonce.ListRequest, want func(*inspect.Record) bool) (list, error) {
+	l := list{Records: []inspect.Record{}}
+	limit := req.Limit
+	for {
+		page, err := store.List(ctx, req)
+		if err != nil {
+			return l, err
+		}
+		l.Now, req.After = page.Now, page.Next
+		for i := range page.Records {
+			r := inspect.Of(&page.Records[i], page.Now, false)
+			if !want(&r) {
+				continue
+			}
+			if res := r.Result; res != nil {
+				res.Bytes = nil // its data were not read
+			}
+			if l.Records = append(l.Records, r); len(l.Records) == limit {
+				if i+1 < len(page.Records) || page.Next != (everonce.RecordID{}) {
+					l.Next = r.Record
+				}
+				return l, nil
+			}
+		}
+		if page.Next == (everonce.RecordID{}) {
+			return l, nil
+		}
+		req.Limit = maxPage
+	}
 }
 
 func parseState(name string) (everonce.State, bool) {
@@ -96,17 +142,7 @@ func parseState(name string) (everonce.State, bool) {
 	return 0, false
 }
 
-func (a *app) writeList(asJSON bool, page everonce.ListResult) error {
-	l := list{Records: make([]inspect.Record, len(page.Records)), Now: page.Now}
-	for i := range page.Records {
-		l.Records[i] = inspect.Of(&page.Records[i], page.Now, false)
-		if res := l.Records[i].Result; res != nil {
-			res.Bytes = nil // its data were not read
-		}
-	}
-	if page.Next != (everonce.RecordID{}) {
-		l.Next = page.Next.String()
-	}
+func (a *app) writeList(asJSON bool, l *list) error {
 	return a.write(asJSON, l, func() error {
 		if err := inspect.WriteList(a.out, l.Records); err != nil {
 			return err

@@ -33,6 +33,9 @@ they get no body and the marker "elided"; without any of these, a 200 of that ki
 Settling a live claim is refused (exit code 5), because its attempt may be about to
 finish. --force settles it all the same: that attempt goes on, but its answer is dropped.
 
+What you found out was about one attempt. If you looked it up earlier, give its --token:
+if another attempt has followed since, nothing is settled (exit code 5).
+
 What is settled is kept for --lifetime: web (a day, remembered for another), queue (7 days,
 remembered for 7 more), finance (90 days, remembered until a year has passed), or
 retention+remember, like 48h+24h. Give the application's own lifetime, which the record
@@ -49,13 +52,14 @@ type settleFlags struct {
 	result           string
 	answer           answerFlags
 	failure, message string
+	token            int64
 	force, yes       bool
 	by, lifetime     string
 }
 
 // keysSettle settles an operation, or a step of it.
 func (a *app) keysSettle(s *storeFlags) *cobra.Command {
-	var where address
+	where := address{exact: true}
 	f := &settleFlags{}
 	cmd := &cobra.Command{
 		Use:   "settle",
@@ -85,7 +89,9 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 			if err := a.confirm(f, &got.Record); err != nil {
 				return err
 			}
-			settlement.Token = got.Record.Token // while the question waits for its answer, another attempt may follow
+			if settlement.Token == 0 {
+				settlement.Token = got.Record.Token // while the question waits for its answer, another attempt may follow
+			}
 			return a.settle(cmd.Context(), store, s, got, settlement)
 		}),
 	}
@@ -100,6 +106,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 	flags.StringVar(&f.message, "message", "", "with --failure: a message for people")
 	flags.StringVar(&f.lifetime, "lifetime", "finance", "how long the result is kept: web, queue, finance, or retention+remember")
 	complete(cmd, "lifetime", "web", "queue", "finance")
+	flags.Int64Var(&f.token, "token", 0, "the attempt that the verdict is about, as list --json and show have it (default: the one found now)")
 	flags.BoolVar(&f.force, "force", false, "settle even a live claim")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.StringVar(&f.by, "by", "", "who settles it (default: this user on this machine)")
@@ -109,7 +116,7 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 // settlement reads the flags.
 func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error) {
 	given := cmd.Flags().Changed
-	s := everonce.Settlement{Verdict: everonce.SettleDone, Step: f.step, Force: f.force, By: f.by}
+	s := everonce.Settlement{Verdict: everonce.SettleDone, Step: f.step, Token: everonce.Token(f.token), Force: f.force, By: f.by}
 	switch {
 	case f.done == f.notDone:
 		return s, usagef("say what you found out: either --done or --not-done")
@@ -121,6 +128,8 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		return s, usagef("--status is the answer to a request, not the result of a step")
 	case given("step") && f.step == "": // a variable that is not set, say: it would settle the whole operation
 		return s, usagef("--step is empty; leave it out to settle the whole operation")
+	case given("token") && f.token <= 0: // a variable that is not set, say: it would settle whatever is there
+		return s, usagef("--token is %d, must be the token of an attempt", f.token)
 	case given("message") && !given("failure"):
 		return s, usagef("--message goes with --failure")
 	case given("failure") && f.failure == "":

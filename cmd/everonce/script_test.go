@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -28,6 +29,7 @@ import (
 //	usage COMMAND                is exits 2
 //	empty DIR                    fails if there is anything in a folder
 func TestScripts(t *testing.T) {
+//	token ID                     puts the token of an operation into $TOKEN, as "keys list --json" has it
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -45,6 +47,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"secretrecord": secretRecord,
 	"empty":        empty,
 	"usage": func(ts *testscript.TestScript, neg bool, args []string) {
+	"token":        token,
 		exits(ts, neg, append([]string{"2"}, args...))
 	},
 }
@@ -117,6 +120,19 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func empty(ts *testscript.TestScript, neg bool, args []string) {
+func token(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: token ID")
+	}
+	ts.Check(ts.Exec("everonce", "keys", "list", "--id", args[0], "--json"))
+	var l list
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &l))
+	if len(l.Records) != 1 {
+		ts.Fatalf("%d records have this ID, want 1", len(l.Records))
+	}
+	ts.Setenv("TOKEN", strconv.FormatInt(int64(l.Records[0].Token), 10))
+}
+
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: empty DIR")
 	}

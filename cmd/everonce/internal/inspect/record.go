@@ -73,11 +73,26 @@ type Step struct {
 	Result  *Result   `json:"result,omitempty"`
 }
 
+// Unreadable is what a listing says of the state of a record that [IsUnreadable].
+const Unreadable = "unreadable"
+
+// IsUnreadable reports whether this version can tell the state of a record that was listed: not if it is damaged, or of a newer version.
+func IsUnreadable(rec *everonce.Record) bool {
+	return rec.Format > everonce.FormatVersion || rec.State < everonce.StateClaimed || rec.State > everonce.StateTombstone
+}
+
+func stateOf(rec *everonce.Record, now time.Time) string {
+	if IsUnreadable(rec) {
+		return Unreadable
+	}
+	return rec.StateAt(now).String()
+}
+
 // Of returns a record as it is written at a time of the store's. withData adds the data of results.
 func Of(rec *everonce.Record, now time.Time, withData bool) Record {
 	r := Record{
 		Record: rec.ID.String(), Key: rec.ID.Short(), Scope: rec.Scope, ID: rec.Name,
-		State: rec.StateAt(now).String(), Attempt: rec.Attempt, Token: rec.Token, Owner: rec.Owner,
+		State: stateOf(rec, now), Attempt: rec.Attempt, Token: rec.Token, Owner: rec.Owner,
 		UnknownStep: rec.UnknownStep, LastError: rec.LastError, Format: rec.Format,
 		CreatedAt: rec.CreatedAt, ClaimedAt: rec.ClaimedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil,
 		CompletedAt: rec.CompletedAt, ResultUntil: rec.ResultUntil, PurgeAt: rec.PurgeAt,

@@ -64,8 +64,11 @@ func WriteList(out io.Writer, records []Record) error {
 		if r.UnknownStep != "" {
 			state += " (" + text(r.UnknownStep) + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", text(string(r.Scope)), text(r.ID), state, r.Attempt, text(r.Owner),
-			r.UpdatedAt.UTC().Format(time.RFC3339), r.Record)
+		updated := "-"
+		if !r.UpdatedAt.IsZero() { // as in what a newer version wrote
+			updated = r.UpdatedAt.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", text(string(r.Scope)), text(r.ID), state, r.Attempt, text(r.Owner), updated, r.Record)
 	}
 	return w.Flush()
 }

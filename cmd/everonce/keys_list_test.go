@@ -1,0 +1,83 @@
+package main
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
+)
+
+// What is damaged or of a newer version is no operation in a state of this version, whatever its record says, and can be listed by
+// itself: an alert that counts them asks for it.
+func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
+	t.Parallel()
+	var all pages
+	for i, rec := range []everonce.Record{
+		{State: everonce.StateReleased, Format: everonce.FormatVersion, UpdatedAt: time.Unix(1, 0)},
+		{State: everonce.StateCompleted, Format: everonce.FormatVersion + 1},
+		{State: 0, Format: everonce.FormatVersion},
+		{State: everonce.StateTombstone + 1, Format: everonce.FormatVersion},
+	} {
+		rec.ID[0], rec.Name = byte(i+1), string(rune('a'+i))
+		all = append(all, rec)
+	}
+	for name, c := range map[string]struct {
+		states []string
+		id     string
+		want   string
+	}{
+		"all":                  {nil, "", "abcd"},
+		"unreadable":           {[]string{inspect.Unreadable}, "", "bcd"},
+		"unreadable, by ID":    {[]string{inspect.Unreadable}, "c", "c"},
+		"unreadable, released": {[]string{inspect.Unreadable, "released"}, "", "abcd"},
+	} {
+		req, want, err := listRequest("", c.id, "", c.states, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := collect(t.Context(), all, req, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, r := range l.Records {
+			got += r.ID
+			if wantState := map[bool]string{true: "released", false: inspect.Unreadable}[r.ID == "a"]; r.State != wantState {
+				t.Errorf("%s: %s is %s, want %s", name, r.ID, r.State, wantState)
+			}
+		}
+		if got != c.want || l.Next != "" {
+			t.Errorf("%s: %q are listed, next %q, want %q and none", name, got, l.Next, c.want)
+		}
+	}
+}
+
+// A page of what is wanted goes on where it ended, and not where the store's page did.
+func TestAPageOfWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	var all pages
+	for i := range byte(5) {
+		all = append(all, everonce.Record{ID: everonce.RecordID{i + 1}, Name: string(rune('a' + i)), State: everonce.StateReleased, Format: everonce.FormatVersion})
+	}
+	got, req := "", everonce.ListRequest{Limit: 2}
+	for range all {
+		l, err := collect(t.Context(), all, req, func(r *inspect.Record) bool { return slices.Contains([]string{"a", "c", "e"}, r.ID) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range l.Records {
+			got += r.ID
+		}
+		if got += "|"; l.Next == "" {
+			break
+		}
+		if req.After, err = everonce.ParseRecordID(l.Next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got != "ac|e|" {
+		t.Errorf("the pages are %q, want %q", got, "ac|e|")
+	}
+}
