@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"strconv"
@@ -28,8 +29,8 @@ import (
 //	exits CODE COMMAND           runs a command that must end with that exit code
 //	usage COMMAND                is exits 2
 //	empty DIR                    fails if there is anything in a folder
-func TestScripts(t *testing.T) {
 //	token ID                     puts the token of an operation into $TOKEN, as "keys list --json" has it
+func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -46,8 +47,8 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"exits":        exits,
 	"secretrecord": secretRecord,
 	"empty":        empty,
-	"usage": func(ts *testscript.TestScript, neg bool, args []string) {
 	"token":        token,
+	"usage": func(ts *testscript.TestScript, neg bool, args []string) {
 		exits(ts, neg, append([]string{"2"}, args...))
 	},
 }
@@ -119,7 +120,6 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func empty(ts *testscript.TestScript, neg bool, args []string) {
 func token(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: token ID")
@@ -133,6 +133,7 @@ func token(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("TOKEN", strconv.FormatInt(int64(l.Records[0].Token), 10))
 }
 
+func empty(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: empty DIR")
 	}
@@ -144,13 +145,13 @@ func token(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // TestScriptsOnPostgres runs the program against PostgreSQL: $STORE is its URL, in $SCHEMA there is one
-// record of each kind.
+// record of each kind. "applies SCHEMA" makes a schema, and in it the tables that "everonce schema" writes.
 func TestScriptsOnPostgres(t *testing.T) {
 	url := testserver.URL(t, "postgres")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/postgres",
 		RequireExplicitExec: true,
-		Cmds:                commands,
+		Cmds:                withApplies(t, url),
 		Setup: func(env *testscript.Env) error {
 			schema, err := postgresSchema(t, url)
 			if err != nil {
@@ -161,6 +162,23 @@ func TestScriptsOnPostgres(t *testing.T) {
 			return setup(env)
 		},
 	})
+}
+
+// withApplies are the commands of a script on PostgreSQL.
+func withApplies(t *testing.T, url string) map[string]func(*testscript.TestScript, bool, []string) {
+	all := maps.Clone(commands)
+	all["applies"] = func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != 1 {
+			ts.Fatalf("usage: applies SCHEMA")
+		}
+		ts.Check(ts.Exec("everonce", "schema", "--schema", args[0]))
+		pool := openPool(t, url)
+		defer pool.Close()
+		ts.Defer(func() { dropSchema(t, url, args[0]) })
+		_, err := pool.Exec(context.Background(), "CREATE SCHEMA "+args[0]+"; "+ts.ReadFile("stdout"))
+		ts.Check(err)
+	}
+	return all
 }
 
 // postgresSchema makes a schema with a store of records, which is gone after the test.

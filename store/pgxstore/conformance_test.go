@@ -51,22 +51,27 @@ func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.
 // conformanceConns leaves room on a server with its default of 100 connections.
 const conformanceConns = 32
 
-// TestConformance holds a store of pgx to the suite. Store and peer are two stores on the same tables.
+// TestConformance holds a store of pgx to the suite, with no more rights than the documentation says that a service needs. Store and
+// peer are two stores on the same tables.
 func TestConformance(t *testing.T) {
+	service := newRole(t)
 	config, err := pgxpool.ParseConfig(serverURL(t))
 	noErr(t, err)
 	config.MaxConns = conformanceConns
+	config.ConnConfig.RuntimeParams["role"] = service
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	noErr(t, err)
 	t.Cleanup(pool.Close)
 	storetest.Run(t, func(t testing.TB) storetest.Harness {
 		schema := newSchema(t)
 		opts := &pgxstore.Options{Schema: schema}
+		applySchema(t, opts)
+		grantService(t, schema, service)
 		store, err := pgxstore.New(pool, opts)
 		noErr(t, err)
 		peer, err := pgxstore.New(pool, opts)
 		noErr(t, err)
-		noErr(t, store.Migrate(t.Context()))
+		noErr(t, store.Migrate(t.Context())) // as a service calls it at each start: there is nothing to do
 		return harness(t, schema, store, peer)
 	}, capabilities())
 }

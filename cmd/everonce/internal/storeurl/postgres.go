@@ -57,6 +57,20 @@ func connectPostgres(ctx context.Context, text string, opts Options, adjust func
 	return &postgres{Store: s, pool: pool}, nil
 }
 
+// Schema returns the text that creates the tables of a PostgreSQL store. It connects to nothing.
+func Schema(ctx context.Context, opts Options) (string, error) {
+	pool, err := pgxpool.New(ctx, postgresScheme) // which connects when it is used, and it is not
+	if err != nil {
+		return "", err
+	}
+	defer pool.Close()
+	s, err := pgxstore.New(pool, &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
+	if err != nil {
+		return "", err
+	}
+	return s.Schema(), nil
+}
+
 // minSecret is the length from which on a text is not found in another by chance.
 const minSecret = 3
 
