@@ -127,6 +127,22 @@ func TestMemoryIsWarnedOf(t *testing.T) {
 	}
 }
 
+// A store that is empty was never used, or is another one than before: the operator is told at the start, for every repetition is new to it.
+func TestAnEmptyStoreIsTold(t *testing.T) {
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
+	for i, want := range []int{1, 1, 0} { // the first two starts find nothing
+		p := start(t, (&counting{}).ServeHTTP, store)
+		if i == 1 {
+			send(t, "POST", p.url+"/", "", "Idempotency-Key", "a")
+		}
+		p.stop()
+		<-p.ended
+		if lines, raw := p.logged(t, "the store has no records"); len(lines) != want || want == 1 && lines[0].Level != "WARN" {
+			t.Errorf("start %d: %v, want %d warnings", i, raw, want)
+		}
+	}
+}
+
 // An answer that breaks off is cut off for the client too, be it counted or in chunks: an end that looked whole would be taken for one.
 func TestAnAnswerThatBreaksOffIsCutOff(t *testing.T) {
 	p := start(t, func(w http.ResponseWriter, _ *http.Request) {

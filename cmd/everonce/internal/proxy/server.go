@@ -46,6 +46,9 @@ const maxHead = 64 << 10
 // openWithin is how long the store has to open, and to create its tables. Clients are connected already, and wait.
 const openWithin = time.Minute
 
+// lookWithin bounds a look for a first record, among the other data of a server perhaps.
+const lookWithin = 2 * time.Second
+
 // New opens the listeners and the store, in this order: a port that is taken leaves no store behind, nor one that is bound to an
 // identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
 // [everonce.ErrStore] where the store cannot be reached. What was opened is closed again.
@@ -286,7 +289,20 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.store, s.ready.store = store, store
+	if c.Store != storeurl.Memory { // which is empty at each start, and says so
+		s.tellEmpty(ctx)
+	}
 	return nil
+}
+
+// tellEmpty warns of a store without a record: the first start is one reason, and a volume that is not mounted or another prefix is one too.
+// Where it cannot be told soon, nothing is said.
+func (s *Server) tellEmpty(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	if page, err := s.store.List(ctx, everonce.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
+		s.log.Warn("the store has no records. If this is not its first start, it is another store than before: what is repeated now is done AGAIN")
+	}
 }
 
 // serve makes the servers of the listeners, for [Server.Run].
