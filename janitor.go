@@ -77,10 +77,11 @@ func (o *JanitorOptions) round(ctx context.Context, store Store) (total PurgeRes
 		total.Results += res.Results
 		total.Records += res.Records
 		if err != nil {
-			if ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil:
 				err = nil // told to stop
-			} else {
-				err = errors.Join(ErrStore, err)
+			case !errors.Is(err, ErrStore): // as of a store of somebody else's
+				err = fmt.Errorf("%w: %w", ErrStore, err)
 			}
 			return total, err
 		}

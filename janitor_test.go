@@ -2,7 +2,9 @@ package everonce_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +96,31 @@ func TestJanitorSurvivesAFailingStore(t *testing.T) {
 		checkErr(t, second.err, context.DeadlineExceeded)
 		checkErr(t, third.err, nil)
 	})
+}
+
+// What fails is told once, in a line: a log that holds the text of the error is one of lines.
+func TestTheJanitorTellsAFailureOnce(t *testing.T) {
+	for _, failure := range []error{errNet, fmt.Errorf("%w: SQLite: purge: no room", everonce.ErrStore)} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaultStore()
+			s.on("Purge", 1, refuse(failure))
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			reports := make(chan error, 1)
+			_, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{Report: func(_ everonce.PurgeResult, err error) {
+				select {
+				case reports <- err:
+				default:
+				}
+			}})
+			checkErr(t, err, nil)
+			got := <-reports
+			checkErr(t, got, everonce.ErrStore)
+			if text := got.Error(); strings.Contains(text, "\n") || strings.Count(text, everonce.ErrStore.Error()) != 1 {
+				t.Errorf("the text is %q", text)
+			}
+		})
+	}
 }
 
 // Told to stop in the middle of a batch or of a pause it stops, and does not report that as a failure.
