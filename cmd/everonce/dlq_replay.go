@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
@@ -51,8 +53,9 @@ func (a *app) dlqDiscard(b *brokerFlags) *cobra.Command {
 		Short: "Remove dead letters for good",
 		Long: `discard removes dead letters: what they asked for is never done. Say which ones, or --all.
 
-discard asks before it writes, unless --yes is given; --dry-run only lists the letters. A
-line of JSON on standard error says who discarded how many.`,
+discard asks before it writes, unless --yes is given; --dry-run only lists the letters.
+Lines of JSON on standard error say who discarded how many, and each of them, by its key's
+hash. Keep them: nothing else knows of these letters afterwards.`,
 		Example: "  everonce dlq discard --broker amqp://localhost --queue orders --reason no_key --older-than 720h",
 	})
 }
@@ -115,12 +118,20 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		f.Limit = found
+		var taken []letters.Letter
 		f.Only = func(letter *rabbitonce.Letter) bool { // what was asked about, and nothing that came since in place of one that is gone
 			seen[letter.ID]--
-			return seen[letter.ID] >= 0
+			if seen[letter.ID] < 0 {
+				return false
+			}
+			taken = append(taken, letters.Of(letter, false))
+			return true
 		}
 		n, err := m.act(cmd.Context(), l, f)
 		a.auditMove(cmd.Context(), b, m, n, err)
+		if m.choose { // one after the other, so that an error leaves the last ones
+			a.auditGone(cmd.Context(), b, taken[:n])
+		}
 		if err != nil {
 			return fmt.Errorf("%d of %d were %s before this error: %w", n, found, m.done, err)
 		}
@@ -167,4 +178,21 @@ func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n int, err
 		return
 	}
 	log.LogAttrs(ctx, slog.LevelInfo, m.done)
+}
+
+// auditGone writes which letters are no more, as nothing else will tell.
+func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone []letters.Letter) {
+	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue))
+	for i := range gone {
+		log.LogAttrs(ctx, slog.LevelInfo, "a letter is discarded",
+			slog.String("letter", gone[i].ID), slog.String("key", gone[i].KeyHash), slog.String("reason", gone[i].Reason))
+	}
+}
+
+// printable writes lines of JSON in which a terminal finds no command, whoever wrote the letters that they are of.
+type printable struct{ out io.Writer }
+
+func (p printable) Write(line []byte) (int, error) {
+	_, err := p.out.Write(append(graphic(bytes.TrimSuffix(line, []byte("\n"))), '\n'))
+	return len(line), err
 }

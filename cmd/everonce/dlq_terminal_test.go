@@ -107,6 +107,7 @@ func TestALetterIsNoCommandToATerminal(t *testing.T) {
 		{"show", "--key", "ab", "--data", "--json"},
 		{"replay", "--dry-run"},
 		{"replay", "--dry-run", "--json"},
+		{"discard", "--all", "--yes"},
 	} {
 		out, said := dlqOut(t, append(args, at...)...)
 		for _, line := range strings.Split(out+said, "\n") {
