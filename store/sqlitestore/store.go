@@ -224,7 +224,7 @@ func (d *database) check(ctx context.Context) error {
 // takesWrites finds a file that may only be read, which a file that was copied by another user often is: its tables are there, so that
 // nothing else would notice before the first claim.
 func (d *database) takesWrites(ctx context.Context) error {
-	_, err := d.db.ExecContext(ctx, "DELETE FROM "+d.prefix+"meta WHERE 0")
+	_, err := d.db.ExecContext(ctx, "DELETE FROM "+d.prefix+"meta WHERE 0") //nolint:gosec // the prefix was validated
 	if classify(err).Class == sqlstore.ClassReadOnly {
 		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, d.hint(err), err)
 	}
