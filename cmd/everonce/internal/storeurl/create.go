@@ -2,9 +2,11 @@ package storeurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
@@ -60,7 +62,13 @@ func createPostgres(ctx context.Context, text string, opts Options) (Store, erro
 	}
 	if err := s.Migrate(ctx); err != nil {
 		s.pool.Close()
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && refused.Code == insufficientPrivilege {
+			return nil, fmt.Errorf("%w; if the tables are there, this role lacks rights on them; if not, somebody who may has to create them, by the text of \"everonce schema\"", err)
+		}
 		return nil, err
 	}
 	return s, nil
 }
+
+const insufficientPrivilege = "42501"
