@@ -20,7 +20,8 @@ type State uint8
 const (
 	// StateClaimed: an attempt is running, or its process died.
 	StateClaimed State = iota + 1
-	// StateReleased: an attempt ended and nothing took hold.
+	// StateReleased: an attempt ended, and the next delivery runs. Nothing took hold; or the policy is Reexecute, and
+	// nobody knows. See [Record.LastError].
 	StateReleased
 	// StateAbandoned: an attempt ended in the unknown.
 	StateAbandoned

@@ -40,6 +40,61 @@ func TestExplanationsComeTrue(t *testing.T) {
 	}
 }
 
+// A key that is released says that nothing took hold only if the work has said so: Reexecute releases it after any error. Whoever asks
+// whether a card was charged must not read "no".
+func TestAReleasedKeyIsNoProof(t *testing.T) {
+	t.Parallel()
+	const open = "nobody knows whether the effect happened"
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"an error":   {errors.New("timeout"), true},
+		"a deadline": {context.DeadlineExceeded, true},
+		"not done":   {everonce.NotDone(errors.New("refused")), false},
+		"settled":    {nil, false},
+		"a panic":    {errPanic, true},
+		"a cancel":   {context.Canceled, true},
+	} {
+		store := memstore.New(nil)
+		policy := everonce.Reexecute
+		if c.err == nil {
+			policy = everonce.Refuse
+		}
+		r, err := everonce.NewReceiver(store, policy, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := everonce.Key{Scope: scope, ID: "k"}
+		func() {
+			defer func() { _ = recover() }()                                                                //nolint:errcheck // of the work
+			_, _ = everonce.Do(t.Context(), r, key, func(context.Context, *everonce.Attempt) (int, error) { //nolint:errcheck // it fails
+				switch {
+				case c.err == nil:
+					return 0, errors.New("unknown")
+				case errors.Is(c.err, errPanic):
+					panic(c.err)
+				}
+				return 0, c.err
+			})
+		}()
+		if c.err == nil {
+			if err := r.Settle(t.Context(), key, everonce.Settlement{Verdict: everonce.SettleNotDone}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+		if err != nil || got.Record.State != everonce.StateReleased {
+			t.Fatalf("%s: %v, %v", name, got.Record.State, err)
+		}
+		if x := inspect.Explain(&got.Record, got.Now); strings.Contains(strings.Join(x.Story, " "), open) != c.want {
+			t.Errorf("%s: %q; want that %q: %t", name, x.Story, open, c.want)
+		}
+	}
+}
+
+var errPanic = errors.New("panic")
+
 // answerUnder returns the one answer that holds under a policy.
 func answerUnder(t *testing.T, x inspect.Explanation, p everonce.Policy) string {
 	t.Helper()

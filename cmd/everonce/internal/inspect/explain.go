@@ -90,6 +90,9 @@ var classes = map[string]string{
 	"settle":       "a settlement was not finished",
 }
 
+// nothingTookHold has the classes after which that is known of a released operation.
+var nothingTookHold = map[string]bool{"not_done": true, "claim": true, "settled": true}
+
 func (x *explainer) because() string {
 	if x.rec.LastError == "" {
 		return ""
@@ -116,6 +119,9 @@ func (x *explainer) story() {
 		x.tell("Attempt %d, by %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
 	case everonce.StateReleased:
 		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
+		if !nothingTookHold[r.LastError] {
+			x.tell("That does not say that nothing took hold: under the policy reexecute the key is released all the same. Unless all its effects are in its steps, nobody knows whether the effect happened.")
+		}
 	case everonce.StateClaimed:
 		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
 		if r.StateAt(x.now) == everonce.StateAbandoned {
