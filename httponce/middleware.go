@@ -22,8 +22,9 @@ import (
 // gets http.ErrContentLength, and its connection stays open.
 //
 // A protected handler may call another one, under another key. If the inner one answers with something temporary,
-// such as that an attempt is running or that an outcome is unknown, that is not a final answer of the outer one,
-// whatever its [Save] says of the status. But if a ResponseWriter between the two has no method Unwrap, the outer one
+// such as that an attempt is running or that an outcome is unknown, or with what its handler marked by [NotDone] or a
+// [Proxy] says of its upstream, that is not a final answer of the outer one, whatever its [Save] says of the status:
+// the outer one's outcome is unknown. But if a ResponseWriter between the two has no method Unwrap, the outer one
 // cannot be told of this, and only its Save counts.
 //
 // principal tells who sends a request; use [Unscoped] if all callers are one. The error wraps

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -136,6 +137,40 @@ func TestProtectedInsideOfOneThatSavesAll(t *testing.T) {
 	for _, mark := range []string{"", "true"} {
 		if g := outer.post("k"); g.status != 201 || g.mark != mark {
 			t.Errorf("when it is back, it got %+v, want it marked %q", g, mark)
+		}
+	}
+}
+
+// Nor is what a proxy inside the inner one says of a service that cannot be reached, nor an answer by which the inner one's handler
+// says that nothing took hold: the inner key is free, and the outer one's answer for good would be that of a failure.
+func TestProtectedInsideOfOneThatSavesWhatWasNotDone(t *testing.T) {
+	unreachable, err := httponce.Proxy(&url.URL{Scheme: "http", Host: refusing}, &httponce.ProxyOptions{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		fails  http.Handler
+		status int
+	}{
+		"a proxy": {unreachable, 502},
+		"NotDone": {http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			httponce.NotDone(w)
+			w.WriteHeader(http.StatusInternalServerError)
+		}), 500},
+	} {
+		handler := c.fails
+		inner := newService(t, setup{handle: func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) }})
+		outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP, opts: httponce.Options{Route: httponce.Route{Save: saveAll}}})
+		for range 2 {
+			if g := outer.post("k"); g.status != c.status || g.mark != "" {
+				t.Errorf("%s: while it fails: %+v", name, g)
+			}
+		}
+		handler = answers(201, "paid")
+		for _, mark := range []string{"", "true"} {
+			if g := outer.post("k"); g.status != 201 || g.mark != mark {
+				t.Errorf("%s: when it is back: %+v, want it marked %q", name, g, mark)
+			}
 		}
 	}
 }

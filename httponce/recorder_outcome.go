@@ -19,6 +19,9 @@ func (r *recorder) ending() Ending {
 	return r.route.save.of(r.status)
 }
 
+// marked reports whether the handler, or a [Proxy], has said that this is no answer for good, whatever its status.
+func (r *recorder) marked() bool { return r.notDone || r.unknown }
+
 // elided reports whether the body is not kept.
 func (r *recorder) elided() bool {
 	return r.mode != modeHold || r.held.size > r.route.MaxAnswer

@@ -74,6 +74,9 @@ func (x *exchange) answer(v verdict) {
 			if v.own.upstream != upstreamAnswered {
 				x.told.Problem = v.own.upstream.problem().name
 			}
+			if v.own.marked() {
+				markUnknown(x.w) // inside another protected handler, whatever that one saves
+			}
 			v.own.send()
 			return
 		}
