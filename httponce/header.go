@@ -48,6 +48,30 @@ var neverSaved = map[string]bool{
 	"Date": true,
 }
 
+// hasMeaning reports whether a header, of a request or of an answer, says something that no key and no marker may stand in place of.
+func hasMeaning(name string) bool {
+	return neverSaved[name] || name == "Location" || strings.HasPrefix(name, "Content-")
+}
+
+// requestsOwn are the headers of requests, besides, that frame them, carry credentials, or are written anew by each hop, a [Proxy] too.
+var requestsOwn = map[string]bool{
+	"Cookie": true, "Expect": true, "Accept-Encoding": true, "Http2-Settings": true,
+	"Via": true, "Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
+}
+
+// checkKeyHeader refuses what cannot be the header of keys, by its canonical name.
+func checkKeyHeader(name string) error {
+	switch {
+	case !validFieldName(name):
+		return fmt.Errorf("KeyHeader: %q is no name of a header", name)
+	case serverTakes[name]:
+		return fmt.Errorf("KeyHeader: %s never reaches a handler as a header", name)
+	case hasMeaning(name) || requestsOwn[name]:
+		return fmt.Errorf("KeyHeader: %s has a meaning of its own", name)
+	}
+	return nil
+}
+
 func (p HeaderPolicy) checked() (f headerFilter, err error) {
 	if f.allow, err = fieldNames(p.Allow); err != nil {
 		return f, err

@@ -26,7 +26,8 @@ type Options struct {
 	// a Route to share settings.
 	Routes map[string]Route
 
-	// KeyHeader is the request header that carries the key; see [ParseKey] for its syntax. Default Idempotency-Key.
+	// KeyHeader is the request header that carries the key; see [ParseKey] for its syntax. One that has a meaning of
+	// its own, as Authorization, Cookie and Content-Length have, is refused. Default Idempotency-Key.
 	KeyHeader string
 	// Marker is the response header that marks what is not sent for the first time. Default Idempotent-Replayed.
 	Marker string
@@ -237,15 +238,13 @@ func (s *settings) checkSpool() error {
 
 // checkNames checks what is written into headers.
 func (s *settings) checkNames() error {
-	for _, f := range [...]struct{ option, name string }{{"KeyHeader", s.header}, {"Marker", s.marker}} {
-		if !validFieldName(f.name) {
-			return fmt.Errorf("%w: %s: %q is no name of a header", everonce.ErrInvalidArgument, f.option, f.name)
-		}
+	if err := checkKeyHeader(s.header); err != nil {
+		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	switch {
-	case serverTakes[s.header]:
-		return fmt.Errorf("%w: KeyHeader: %s never reaches a handler as a header", everonce.ErrInvalidArgument, s.header)
-	case neverSaved[s.marker] || strings.HasPrefix(s.marker, "Content-") || s.marker == "Location":
+	case !validFieldName(s.marker):
+		return fmt.Errorf("%w: Marker: %q is no name of a header", everonce.ErrInvalidArgument, s.marker)
+	case hasMeaning(s.marker):
 		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)

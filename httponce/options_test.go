@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,10 @@ func TestBadOptions(t *testing.T) {
 		`KeyHeader: "a b" is no name`:                               {KeyHeader: "a b"},
 		`KeyHeader: Host never`:                                     {KeyHeader: "host"},
 		`KeyHeader: Transfer-Encoding never`:                        {KeyHeader: "transfer-encoding"},
+		`KeyHeader: Trailer never`:                                  {KeyHeader: "Trailer"},
+		`KeyHeader: Content-Length has a meaning`:                   {KeyHeader: "content-length"},
+		`KeyHeader: Authorization has a meaning`:                    {KeyHeader: "Authorization"},
+		`KeyHeader: Set-Cookie has a meaning`:                       {KeyHeader: "Set-Cookie", EchoKey: true},
 		`Marker: "é" is no name`:                                    {Marker: "é"},
 		`Marker: Set-Cookie has a meaning`:                          {Marker: "set-cookie"},
 		`Marker: Content-Type has a mean`:                           {Marker: "Content-Type"},
@@ -199,5 +204,24 @@ func TestOptionsAreCopied(t *testing.T) {
 	opts.Routes["/b"] = Route{}
 	if !s.base.methods["PUT"] || s.base.sum.headers[0] != "A" || s.base.sum.json.only.list[0] != "/a" || s.base.save.of(201) != Saved || s.base.sum.alg != alg || len(s.routes) != 2 {
 		t.Error("a change reaches the middleware")
+	}
+}
+
+// What cannot carry a key is refused on each side of it: by the middleware, the proxy and the client.
+func TestBadKeyHeaders(t *testing.T) {
+	upstream := &url.URL{Scheme: "http", Host: "localhost"}
+	for _, name := range []string{
+		"no header", "host", "Transfer-Encoding", "trailer", "Content-Length", "content-type", "Content-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
+		"TE", "upgrade", "HTTP2-Settings", "Authorization", "Proxy-Authorization", "cookie", "Expect", "Accept-Encoding", "Via", "Forwarded", "X-Forwarded-For",
+		"X-Forwarded-Host", "X-Forwarded-Proto",
+	} {
+		_, server := (&Options{KeyHeader: name}).settings()
+		_, proxy := Proxy(upstream, &ProxyOptions{KeyHeader: name})
+		_, client := NewTransport(nil, &TransportOptions{KeyHeader: name})
+		for side, err := range map[string]error{"Options": server, "ProxyOptions": proxy, "TransportOptions": client} {
+			if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "KeyHeader") {
+				t.Errorf("%s.KeyHeader %q: %v", side, name, err)
+			}
+		}
 	}
 }

@@ -64,10 +64,10 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	switch {
-	case !validFieldName(c.KeyHeader):
-		return c, fmt.Errorf("%w: KeyHeader %q must be the name of a header field", everonce.ErrInvalidArgument, c.KeyHeader)
-	case c.ConnectTimeout < 0 || c.MaxIdle < 0:
+	if err := checkKeyHeader(c.KeyHeader); err != nil {
+		return c, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
+	}
+	if c.ConnectTimeout < 0 || c.MaxIdle < 0 {
 		return c, fmt.Errorf("%w: ConnectTimeout and MaxIdle must not be negative", everonce.ErrInvalidArgument)
 	}
 	return c, checkProblemBase(c.ProblemBase)

@@ -118,10 +118,10 @@ func transportSettings(opts *TransportOptions) (TransportOptions, error) {
 	if s.KeyHeader == "" {
 		s.KeyHeader = defaultHeader
 	}
-	if !transportIsToken(s.KeyHeader) {
-		return s, transportInvalid("KeyHeader is no name of a header")
-	}
 	s.KeyHeader = textproto.CanonicalMIMEHeaderKey(s.KeyHeader)
+	if err := checkKeyHeader(s.KeyHeader); err != nil {
+		return s, transportInvalid("%w", err)
+	}
 	if s.Marker == "" {
 		s.Marker = defaultMarker
 	}

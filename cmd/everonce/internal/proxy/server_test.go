@@ -257,7 +257,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"methods: ":                              {"--methods=post"},
 		"key-header and marker are both":         {"--marker=Idempotency-Key"},
 		"max-body (8388608) is above max-spool":  {"--max-spool=1MiB"},
-		"key-header \"X Key\"":                   {"--key-header=X Key"},
+		"key-header: \"X Key\"":                  {"--key-header=X Key"},
 		"identity-secret-file has 7 bytes":       {"--identity-secret-file=" + short},
 		"fingerprint-headers: \"Lease Methods\"": {"--fingerprint-headers=Lease Methods"}, // what is quoted is the user's own
 		"fingerprint-json-only and fingerprint-json-except": {"--fingerprint-json-only=/a", "--fingerprint-json-except=/b"},
