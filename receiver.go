@@ -49,6 +49,8 @@ func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], e
 type AnyReceiver interface {
 	// Options is [Receiver.Options].
 	Options() Options
+	// RecordID is [Receiver.RecordID].
+	RecordID(key Key) RecordID
 	receiver() *core
 }
 

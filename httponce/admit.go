@@ -28,7 +28,7 @@ type exchange struct {
 	told   Served
 
 	opts      [3]everonce.CallOption // room for those of a call
-	recv      keeper                 // set when the key counts
+	recv      everonce.AnyReceiver   // set when the key counts
 	pieceSize int                    // the largest part of an answer that one record keeps
 	own       *recorder              // what the handler writes; nil until it is called
 	absence   *absence               // set where the client does not wait for ever

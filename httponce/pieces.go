@@ -60,18 +60,11 @@ func (p *pieces) key(of everonce.Key, i uint64) everonce.Key {
 	return k
 }
 
-// keeper is a receiver, as the keeper of pieces.
-type keeper interface {
-	everonce.AnyReceiver
-	Options() everonce.Options
-	RecordID(key everonce.Key) everonce.RecordID
-}
-
 // leastPiece is the smallest piece that is worth a record.
 const leastPiece = 4 << 10
 
 // pieceSizeOf returns how large one piece may be. A receiver that keeps no results of such a size keeps no pieces.
-func pieceSizeOf(k keeper) int {
+func pieceSizeOf(k everonce.AnyReceiver) int {
 	if n := k.Options().MaxResult; n >= leastPiece {
 		return min(pieceSize, n)
 	}
@@ -80,7 +73,7 @@ func pieceSizeOf(k keeper) int {
 
 // pieceOptions are the options of the calls that keep a piece. It is kept for a while longer than the answer that
 // names it; nobody asks what became of one whose process died.
-func pieceOptions(k keeper, of everonce.Lifetime) []everonce.CallOption {
+func pieceOptions(k everonce.AnyReceiver, of everonce.Lifetime) []everonce.CallOption {
 	o := k.Options()
 	if of == (everonce.Lifetime{}) {
 		of = o.Lifetime
@@ -91,7 +84,7 @@ func pieceOptions(k keeper, of everonce.Lifetime) []everonce.CallOption {
 }
 
 // savePieces keeps the rest of a body by a call for each.
-func savePieces(k keeper, of everonce.Key, rest [][]byte, save func(everonce.Key, []byte) error) (*pieces, error) {
+func savePieces(k everonce.AnyReceiver, of everonce.Key, rest [][]byte, save func(everonce.Key, []byte) error) (*pieces, error) {
 	if len(rest[0]) > k.Options().MaxResult {
 		return nil, errNoPieces
 	}

@@ -185,7 +185,8 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	if !a.Elided {
 		var err error
 		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
-			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read", "route", h.name, "error", err)
+			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: its status and headers are told",
+				"route", h.name, "key", h.recv.RecordID(key).Short(), "error", err)
 			a.Elided = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -157,6 +158,30 @@ func TestStatusOfALargeAnswer(t *testing.T) {
 			t.Errorf("%s: a replay of %d bytes, marked %q", name, len(g.body), g.mark)
 		}
 	}
+}
+
+// A piece that cannot be read leaves status and headers; the log names the key as all others do.
+func TestStatusOfAPieceThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		svc := newService(t, setup{handle: answers(201, strings.Repeat("0123456789abcdef", 40_000))})
+		svc.post("k")
+		var logs bytes.Buffer
+		h := svc.withStatus(httponce.Unscoped(), &httponce.Options{Log: slog.New(slog.NewTextHandler(&logs, nil))})
+		head := true
+		svc.fail(func(c oncetest.Call) oncetest.Fault {
+			if c.Op == oncetest.OpGet && !head {
+				return oncetest.FailBefore
+			}
+			head = false
+			return oncetest.Pass
+		})
+		if g := read(t, send(h, http.MethodGet, "/status/k", "")); g.status != 200 || !strings.Contains(g.body, `"missing":"elided"`) {
+			t.Errorf("it got %+v", g)
+		}
+		if want := "key=" + svc.recv.RecordID(keyOf("k")).Short(); !strings.Contains(logs.String(), want) {
+			t.Errorf("logged was %s, want %s", logs.String(), want)
+		}
+	})
 }
 
 // Trailers, bytes that are no UTF-8, and what JSON would escape arrive as they are.
