@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -164,6 +165,34 @@ func TestPolicyIsWhatHappens(t *testing.T) {
 			if !is[said] {
 				t.Errorf("%s: %d is said to be %q: called %d times, then it got %+v", mode, status, said, runs, g)
 			}
+		}
+	}
+}
+
+// Where all effects are in steps, a status that is said to leave the outcome unknown does so where a step was left open; where none was, the
+// key is released. The status alone does not tell, and what is published promises no more.
+func TestPolicyOfEffectsInSteps(t *testing.T) {
+	for open, want := range map[bool]got{true: {status: 409, problem: "outcome-unknown"}, false: {status: 500}} {
+		svc := newService(t, setup{core: everonce.Options{EffectsInSteps: true}, handle: func(w http.ResponseWriter, r *http.Request) {
+			a, _ := everonce.AttemptFrom(r.Context())
+			_, _ = everonce.Step(r.Context(), a, "mail", func(context.Context) (string, error) {
+				if open {
+					return "", errors.New("the gateway gave no answer")
+				}
+				return "sent", nil
+			})
+			w.WriteHeader(http.StatusInternalServerError)
+		}})
+		h, err := httponce.Policy(svc.recv, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := bodyOf(t, send(h, http.MethodGet, "/", "")); !strings.Contains(said, `"5xx": "unknown"`) {
+			t.Errorf("it says %s", said)
+		}
+		svc.post("k")
+		if g := svc.post("k"); g.status != want.status || g.problem != want.problem || g.mark != "" {
+			t.Errorf("a step left open: %v: a repetition got %+v, want %+v", open, g, want)
 		}
 	}
 }
