@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,7 +17,7 @@ type Options struct {
 	// if it does not exist; the text returned by [Store].Schema does not.
 	Schema string
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema consist of at most 40 of a-z,
-	// 0-9 and _, and do not begin with a digit.
+	// 0-9 and _, and do not begin with a digit; nor does Schema with pg_.
 	TablePrefix string
 	// Isolation is the level of the transactions that the store begins. Default: the database's own, which is read
 	// committed unless somebody changed it. At repeatable read and serializable a transaction may fail because of
@@ -51,6 +52,9 @@ func (o *Options) settings() (*settings, error) {
 	if given.Schema != "" {
 		if err := sqlstore.ValidateName("schema", given.Schema); err != nil {
 			return nil, err
+		}
+		if strings.HasPrefix(given.Schema, "pg_") {
+			return nil, fmt.Errorf("%w: the schema %q begins with pg_, which PostgreSQL keeps for itself", everonce.ErrInvalidArgument, given.Schema)
 		}
 	}
 	if err := sqlstore.ValidateName("table prefix", given.TablePrefix); err != nil {

@@ -171,6 +171,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"a dot in the schema":        {Schema: "a.b"},
 		"a capital in the prefix":    {TablePrefix: "Once_"},
 		"a digit first":              {TablePrefix: "1_"},
+		"a schema of the server's":   {Schema: "pg_once"},
 		"a long prefix":              {TablePrefix: strings.Repeat("p", 41)},
 		"an isolation that is none":  {Isolation: sql.LevelLinearizable},
 		"an isolation below the one": {Isolation: sql.LevelReadUncommitted},

@@ -36,7 +36,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 			t.Errorf("Open(%q) = %v, %v, want ErrInvalidArgument", path, s, err)
 		}
 	}
-	for _, o := range []Options{{TablePrefix: "Drop Table"}, {TablePrefix: "1x"}, {BusyTimeout: -1}, {Readers: -1}, {GroupLimit: -1}} {
+	for _, o := range []Options{{TablePrefix: "Drop Table"}, {TablePrefix: "1x"}, {TablePrefix: "sqlite_once_"}, {BusyTimeout: -1}, {Readers: -1}, {GroupLimit: -1}} {
 		if _, err := Open(filepath.Join(dir, "x.db"), &o); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("Open with %+v: %v, want ErrInvalidArgument", o, err)
 		}

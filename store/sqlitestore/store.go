@@ -24,7 +24,7 @@ import (
 
 // Options are the options of [Open]. The zero value of each field is its default.
 type Options struct {
-	// TablePrefix begins the names of the tables: a-z, 0-9 and _. Default "everonce_".
+	// TablePrefix begins the names of the tables: a-z, 0-9 and _, and not sqlite_. Default "everonce_".
 	TablePrefix string
 	// BusyTimeout is how long a write waits if another process holds the writer, and a transaction if another one of
 	// this process does. Default 5 s.
@@ -94,6 +94,9 @@ func (o *Options) complete(path string) error {
 	}
 	if err := sqlstore.ValidateName("table prefix", o.TablePrefix); err != nil {
 		return err
+	}
+	if strings.HasPrefix(o.TablePrefix, "sqlite_") {
+		return fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", everonce.ErrInvalidArgument, o.TablePrefix)
 	}
 	if o.BusyTimeout < 0 || o.Readers < 0 || o.GroupLimit < 0 {
 		return fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
