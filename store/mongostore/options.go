@@ -22,6 +22,12 @@ const (
 	maxCollectionLen  = 64
 )
 
+// Validate returns the error by which [New] would refuse the options. Nothing is connected to.
+func (o *Options) Validate() error {
+	_, err := o.settings()
+	return err
+}
+
 func (o *Options) settings() (set Options, err error) {
 	if o != nil {
 		set = *o

@@ -31,6 +31,9 @@ func TestNew(t *testing.T) {
 		if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: bad}); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%q: %v, want ErrInvalidArgument", bad, err)
 		}
+		if err := (&mongostore.Options{Collection: bad}).Validate(); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%q: Validate says %v", bad, err)
+		}
 	}
 	if _, err := mongostore.New(t.Context(), nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no database: %v", err)

@@ -41,6 +41,12 @@ type settings struct {
 	level  sql.IsolationLevel
 }
 
+// Validate returns the error by which [New] and [NewSQL] would refuse the options. Nothing is connected to.
+func (o *Options) Validate() error {
+	_, err := o.settings()
+	return err
+}
+
 func (o *Options) settings() (*settings, error) {
 	var given Options
 	if o != nil {

@@ -182,6 +182,12 @@ func TestOptionsAreChecked(t *testing.T) {
 		if _, err := pgxstore.NewSQL(&sql.DB{}, opts); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s, through database/sql: %v", name, err)
 		}
+		if err := opts.Validate(); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%s: Validate says %v", name, err)
+		}
+	}
+	if err := (*pgxstore.Options)(nil).Validate(); err != nil {
+		t.Errorf("no options: %v", err)
 	}
 	if _, err := pgxstore.New(nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no pool: %v", err)

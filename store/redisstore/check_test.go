@@ -123,6 +123,12 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 		if !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
 		}
+		if said := opts.Validate(); !opts.SyncLog && (said == nil || said.Error() != err.Error()) { // what a server has, it alone knows
+			t.Errorf("%s: Validate says %v, and New %v", name, said, err)
+		}
+	}
+	if err := (*redisstore.Options)(nil).Validate(); err != nil {
+		t.Errorf("no options: %v", err)
 	}
 	if _, err := redisstore.New(t.Context(), nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("without a client: %v", err)

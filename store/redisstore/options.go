@@ -88,6 +88,12 @@ type settings struct {
 	wait      time.Duration
 }
 
+// Validate returns the error by which [New] would refuse the options. Nothing is connected to.
+func (o *Options) Validate() error {
+	_, err := o.settings()
+	return err
+}
+
 func (o *Options) settings() (*settings, error) {
 	var given Options
 	if o != nil {

@@ -35,11 +35,23 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 		if s, err := Open(path, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("Open(%q) = %v, %v, want ErrInvalidArgument", path, s, err)
 		}
+		if err := (*Options)(nil).Validate(path); path != dir && !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("Validate of %q: %v, want ErrInvalidArgument", path, err)
+		}
 	}
 	for _, o := range []Options{{TablePrefix: "Drop Table"}, {TablePrefix: "1x"}, {TablePrefix: "sqlite_once_"}, {BusyTimeout: -1}, {Readers: -1}, {GroupLimit: -1}} {
 		if _, err := Open(filepath.Join(dir, "x.db"), &o); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("Open with %+v: %v, want ErrInvalidArgument", o, err)
 		}
+		if err := o.Validate("x.db"); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("Validate of %+v: %v, want ErrInvalidArgument", o, err)
+		}
+	}
+	if err := (*Options)(nil).Validate(filepath.Join(dir, "x.db")); err != nil {
+		t.Errorf("no options: %v", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+		t.Errorf("what was refused has left %d files (%v)", len(files), err)
 	}
 	s, err := Open(filepath.Join(dir, "no", "such", "folder.db"), nil)
 	if err == nil {

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -59,11 +60,8 @@ type Store struct {
 // path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
 // store/memstore does that better.
 func Open(path string, opts *Options) (*Store, error) {
-	var o Options
-	if opts != nil {
-		o = *opts
-	}
-	if err := o.complete(path); err != nil {
+	o, err := opts.complete(path)
+	if err != nil {
 		return nil, err
 	}
 	d, err := openDatabase(path, &o)
@@ -85,36 +83,40 @@ func Open(path string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-func (o *Options) complete(path string) error {
-	if path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0) {
-		return fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", everonce.ErrInvalidArgument, path)
+// Validate returns the error by which [Open] would refuse path or the options, whatever is on the disk: that is not looked
+// at.
+func (o *Options) Validate(path string) error {
+	_, err := o.complete(path)
+	return err
+}
+
+// complete returns the options with their defaults in place, and checked.
+func (o *Options) complete(path string) (set Options, err error) {
+	if o != nil {
+		set = *o
 	}
-	if o.TablePrefix == "" {
-		o.TablePrefix = defaultPrefix
+	if set.TablePrefix == "" {
+		set.TablePrefix = defaultPrefix
 	}
-	if err := sqlstore.ValidateName("table prefix", o.TablePrefix); err != nil {
-		return err
+	if err := sqlstore.ValidateName("table prefix", set.TablePrefix); err != nil {
+		return set, err
 	}
-	if strings.HasPrefix(o.TablePrefix, "sqlite_") {
-		return fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", everonce.ErrInvalidArgument, o.TablePrefix)
+	switch {
+	case path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0):
+		return set, fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", everonce.ErrInvalidArgument, path)
+	case strings.HasPrefix(set.TablePrefix, "sqlite_"):
+		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", everonce.ErrInvalidArgument, set.TablePrefix)
+	case set.BusyTimeout < 0 || set.Readers < 0 || set.GroupLimit < 0:
+		return set, fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
+			everonce.ErrInvalidArgument, set.BusyTimeout, set.Readers, set.GroupLimit)
 	}
-	if o.BusyTimeout < 0 || o.Readers < 0 || o.GroupLimit < 0 {
-		return fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
-			everonce.ErrInvalidArgument, o.BusyTimeout, o.Readers, o.GroupLimit)
+	set.BusyTimeout = cmp.Or(set.BusyTimeout, defaultBusyTimeout)
+	set.Readers = cmp.Or(set.Readers, max(defaultReaders, runtime.GOMAXPROCS(0)))
+	set.GroupLimit = cmp.Or(set.GroupLimit, defaultGroupLimit)
+	if set.clock == nil {
+		set.clock = time.Now
 	}
-	if o.BusyTimeout == 0 {
-		o.BusyTimeout = defaultBusyTimeout
-	}
-	if o.Readers == 0 {
-		o.Readers = max(defaultReaders, runtime.GOMAXPROCS(0))
-	}
-	if o.GroupLimit == 0 {
-		o.GroupLimit = defaultGroupLimit
-	}
-	if o.clock == nil {
-		o.clock = time.Now
-	}
-	return nil
+	return set, nil
 }
 
 // DB returns the store's database, for the application's own tables: DoTx takes its transactions, and Transact passes

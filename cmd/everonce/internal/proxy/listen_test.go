@@ -45,8 +45,11 @@ func TestStoreThatDoesNotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close() //nolint:errcheck // nobody was answered
-	c := configOf(t, "--store=postgres://u:hush-hush@"+mute.Addr().String()+"/db?sslmode=disable&connect_timeout=3600", "--upstream=http://127.0.0.1:1")
-	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
+	c := configOf(t, "--listen=127.0.0.1:0", "--store=postgres://u:hush-hush@"+mute.Addr().String()+"/db?sslmode=disable&connect_timeout=3600", "--upstream=http://127.0.0.1:1")
+	s := newServer(c, slog.New(slog.DiscardHandler))
+	if _, _, err := s.prepare(); err != nil {
+		t.Fatal(err)
+	}
 	_, err = s.open(t.Context(), 50*time.Millisecond, http.NotFoundHandler())
 	if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "it did not open within 50ms") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("it is %v", err)

@@ -22,7 +22,9 @@ var settings = map[string]string{
 	"MaxBody":                "max-body",
 	"MaxSpool":               "max-spool",
 	"Methods":                "methods",
+	"Options.Collection":     "table-prefix",
 	"Options.IdentitySecret": "identity-secret-file",
+	"Options.Prefix":         "table-prefix",
 	"ProblemBase":            "problem-base",
 	"Remember":               "remember",
 	"Retention":              "retention",
@@ -32,10 +34,13 @@ var settings = map[string]string{
 // words are what such a name may be, and what is quoted, which is the user's own.
 var words = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[A-Za-z]+(?:\.[A-Za-z]+)*`)
 
+// packages begin the library's errors.
+var packages = regexp.MustCompile(`^(?:httponce|mongostore|redisstore): `)
+
 // inSettings returns a text of the library's with the names by which whoever configures the proxy knows what it speaks of, and without
 // those of the library's packages and errors.
 func inSettings(text string) string {
-	text = strings.TrimPrefix(text, "httponce: ")
+	text = packages.ReplaceAllString(text, "")
 	text = strings.ReplaceAll(text, everonce.ErrInvalidArgument.Error()+": ", "")
 	return words.ReplaceAllStringFunc(text, func(word string) string {
 		if name, ok := settings[word]; ok {

@@ -34,6 +34,7 @@ type Server struct {
 	ready   readiness
 	running *running
 	secret  []byte // of the identities
+	opener  storeurl.Opener
 
 	public, private *http.Server
 	publicLn        net.Listener
@@ -53,7 +54,7 @@ const lookWithin = 2 * time.Second
 // identity. Nobody is served before [Server.Run]. Errors wrap [config.ErrInvalid] where the configuration is wrong,
 // [everonce.ErrStore] where the store cannot be reached. What was opened is closed again.
 func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, error) {
-	s := &Server{conf: conf, log: log, running: newRunning(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
+	s := newServer(conf, log)
 	handler, certs, err := s.prepare()
 	if err != nil {
 		return nil, err
@@ -67,6 +68,16 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	}
 	s.serve(s.front(handler), certs)
 	return s, nil
+}
+
+// Check returns the error by which [New] would refuse the configuration. It opens neither listeners nor the store.
+func Check(conf *config.Config, log *slog.Logger) error {
+	_, _, err := newServer(conf, log).prepare()
+	return err
+}
+
+func newServer(conf *config.Config, log *slog.Logger) *Server {
+	return &Server{conf: conf, log: log, running: newRunning(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
 }
 
 // prepare makes what needs no store, so that a wrong configuration creates none.
@@ -109,6 +120,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	}
 	if err := s.checkRoutes(invalid); err != nil {
 		return nil, nil, err
+	}
+	if s.opener, err = storeurl.Prepare(c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema}); err != nil {
+		return nil, nil, invalid("store: %s", inSettings(err.Error()))
 	}
 	if s.secret, err = readSecret(c.Secret); err != nil { // once: the file may be a pipe
 		return nil, nil, invalid("identity-secret-file: %w", err)
@@ -280,9 +294,8 @@ func (s *Server) open(ctx context.Context, within time.Duration, handler http.Ha
 }
 
 func (s *Server) openStore(ctx context.Context) error {
-	c := s.conf
-	store, err := storeurl.Create(ctx, c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema})
-	if errors.Is(err, storeurl.ErrURL) || errors.Is(err, everonce.ErrInvalidArgument) {
+	store, err := s.opener(ctx)
+	if errors.Is(err, everonce.ErrInvalidArgument) {
 		return fmt.Errorf("%w: store: %w", config.ErrInvalid, err)
 	}
 	if err != nil {

@@ -14,12 +14,8 @@ import (
 	"github.com/everonce/everonce/store/mongostore"
 )
 
-// connectMongoDB opens the store in the database that a MongoDB URL names.
-func connectMongoDB(ctx context.Context, text string, opts Options, create bool) (Store, error) {
-	if opts.Schema != "" {
-		return nil, fmt.Errorf("%w: MongoDB has no schemas", everonce.ErrInvalidArgument)
-	}
-	database, secrets := readMongoDB(text)
+func readMongoDB(text string, opts Options, create bool) (Opener, error) {
+	database, secrets := partsOfMongoDB(text)
 	hide := func(err error) error { return &secretError{err: err, secrets: secrets} }
 	if database == "" {
 		return nil, fmt.Errorf("%w: the MongoDB URL names no database: mongodb://host/DATABASE", ErrURL)
@@ -31,23 +27,34 @@ func connectMongoDB(ctx context.Context, text string, opts Options, create bool)
 	if client.ServerSelectionTimeout == nil {
 		client.SetServerSelectionTimeout(connectTimeout)
 	}
+	set := &mongostore.Options{Collection: opts.TablePrefix, NoCreate: !create}
+	if err := set.Validate(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (Store, error) {
+		s, err := connectMongoDB(ctx, client, database, set)
+		if err != nil {
+			return nil, hide(err)
+		}
+		return s, nil
+	}, nil
+}
+
+func connectMongoDB(ctx context.Context, client *options.ClientOptions, database string, set *mongostore.Options) (*mongoDB, error) {
 	conn, err := mongo.Connect(client)
 	if err != nil {
-		return nil, hide(fmt.Errorf("%w: %w", everonce.ErrStore, err))
+		return nil, fmt.Errorf("%w: %w", everonce.ErrStore, err)
 	}
-	s, err := mongostore.New(ctx, conn.Database(database), &mongostore.Options{Collection: opts.TablePrefix, NoCreate: !create})
+	s, err := mongostore.New(ctx, conn.Database(database), set)
 	if err != nil {
-		if !errors.Is(err, everonce.ErrInvalidArgument) {
-			err = fmt.Errorf("%w: %w", everonce.ErrStore, err)
-		}
-		return nil, hide(errors.Join(err, conn.Disconnect(context.WithoutCancel(ctx))))
+		return nil, errors.Join(fmt.Errorf("%w: %w", everonce.ErrStore, err), conn.Disconnect(context.WithoutCancel(ctx)))
 	}
 	return &mongoDB{Store: s, client: conn}, nil
 }
 
-// readMongoDB returns the database of a MongoDB URL, and what is secret in it. Such a URL may name several hosts with their ports, which is none
+// partsOfMongoDB returns the database of a MongoDB URL, and what is secret in it. Such a URL may name several hosts with their ports, which is none
 // of net/url's.
-func readMongoDB(text string) (database string, secrets []string) {
+func partsOfMongoDB(text string) (database string, secrets []string) {
 	_, rest, _ := strings.Cut(text, "://")
 	rest, query, _ := strings.Cut(rest, "?")
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {

@@ -22,7 +22,7 @@ func TestMongoDB(t *testing.T) {
 	if _, err := Open(t.Context(), url, opts); !errors.Is(err, everonce.ErrSchema) {
 		t.Fatalf("Open of what is not there: %v, want ErrSchema", err)
 	}
-	s, err := Create(t.Context(), url, opts)
+	s, err := create(t.Context(), url, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestMongoDB(t *testing.T) {
 	}
 }
 
-func TestReadMongoDB(t *testing.T) {
+func TestPartsOfMongoDB(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"mongodb://host/shop":                                {"shop"},
@@ -68,7 +68,7 @@ func TestReadMongoDB(t *testing.T) {
 		"mongodb://host/?tlsCertificateKeyFilePassword=hush": {"", "hush"},
 		"mongodb://user:p%ss@host/shop":                      {"shop", "p%ss"},
 	} {
-		database, secrets := readMongoDB(text)
+		database, secrets := partsOfMongoDB(text)
 		if database != want[0] {
 			t.Errorf("%s: database %q, want %q", text, database, want[0])
 		}

@@ -2,10 +2,12 @@ package storeurl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
@@ -18,16 +20,7 @@ const connectTimeout = 5 * time.Second
 // maxConns is more than one command needs.
 const maxConns = 2
 
-func openPostgres(ctx context.Context, text string, opts Options) (Store, error) {
-	s, err := connectPostgres(ctx, text, opts, func(cfg *pgxpool.Config) { cfg.MaxConns = maxConns })
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// connectPostgres opens the store at a PostgreSQL URL, of whose pool adjust has the last word.
-func connectPostgres(ctx context.Context, text string, opts Options, adjust func(*pgxpool.Config)) (*postgres, error) {
+func readPostgres(text string, opts Options, create bool) (Opener, error) {
 	u, err := url.Parse(text)
 	if err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the PostgreSQL URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
@@ -37,29 +30,58 @@ func connectPostgres(ctx context.Context, text string, opts Options, adjust func
 	if err != nil {
 		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
 	}
-	adjust(cfg)
+	if !create {
+		cfg.MaxConns = maxConns
+	}
 	if cfg.ConnConfig.ConnectTimeout == 0 {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
 	}
+	set := &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix}
+	if err := set.Validate(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (Store, error) {
+		s, err := connectPostgres(ctx, cfg, set, create)
+		if err != nil {
+			return nil, hide(err)
+		}
+		return s, nil
+	}, nil
+}
+
+func connectPostgres(ctx context.Context, cfg *pgxpool.Config, set *pgxstore.Options, create bool) (*postgres, error) {
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, hide(fmt.Errorf("%w: %w", everonce.ErrStore, err))
+		return nil, fmt.Errorf("%w: %w", everonce.ErrStore, err)
 	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, hide(fmt.Errorf("%w: %w", everonce.ErrStore, err))
+	s, err := pgxstore.New(pool, set)
+	if err == nil {
+		if err = pool.Ping(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", everonce.ErrStore, err)
+		} else if create {
+			err = migrate(ctx, s)
+		}
 	}
-	s, err := pgxstore.New(pool, &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
 	if err != nil {
 		pool.Close()
-		return nil, hide(err)
+		return nil, err
 	}
 	return &postgres{Store: s, pool: pool}, nil
 }
 
+func migrate(ctx context.Context, s *pgxstore.Store) error {
+	err := s.Migrate(ctx)
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == insufficientPrivilege {
+		return fmt.Errorf("%w; if the tables are there, this role lacks rights on them; if not, somebody who may has to create them, by the text of \"everonce schema\"", err)
+	}
+	return err
+}
+
+const insufficientPrivilege = "42501"
+
 // Schema returns the text that creates the tables of a PostgreSQL store. It connects to nothing.
 func Schema(ctx context.Context, opts Options) (string, error) {
-	pool, err := pgxpool.New(ctx, postgresScheme) // which connects when it is used, and it is not
+	pool, err := pgxpool.New(ctx, "postgres://") // which connects when it is used, and it is not
 	if err != nil {
 		return "", err
 	}

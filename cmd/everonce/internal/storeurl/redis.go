@@ -12,12 +12,8 @@ import (
 	"github.com/everonce/everonce/store/redisstore"
 )
 
-// connectRedis opens the store at a Redis URL. A service is refused a server that forgets; who only looks and settles is
-// not.
-func connectRedis(ctx context.Context, text string, opts Options, create bool) (Store, error) {
-	if opts.Schema != "" {
-		return nil, fmt.Errorf("%w: Redis has no schemas", everonce.ErrInvalidArgument)
-	}
+// readRedis reads a Redis URL. A service is refused a server that forgets; who only looks and settles is not.
+func readRedis(text string, opts Options, create bool) (Opener, error) {
 	u, err := url.Parse(text)
 	if err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the Redis URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
@@ -31,24 +27,34 @@ func connectRedis(ctx context.Context, text string, opts Options, create bool) (
 		opt.Dialer.Timeout = connectTimeout
 	}
 	opt.DisableCache = true // nothing is kept here that the server would have to take back
-	client, err := rueidis.NewClient(opt)
-	if err != nil {
-		return nil, hide(fmt.Errorf("%w: %w", everonce.ErrStore, err))
-	}
 	set := &redisstore.Options{Prefix: opts.TablePrefix}
 	if !create {
 		set.Accept = redisstore.RiskEviction | redisstore.RiskNoLog | redisstore.RiskUntold
 	}
+	if err := set.Validate(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (Store, error) {
+		s, err := connectRedis(ctx, opt, set)
+		if err != nil {
+			return nil, hide(err)
+		}
+		return s, nil
+	}, nil
+}
+
+func connectRedis(ctx context.Context, opt rueidis.ClientOption, set *redisstore.Options) (*redis, error) {
+	client, err := rueidis.NewClient(opt)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", everonce.ErrStore, err)
+	}
 	s, err := redisstore.New(ctx, client, set)
 	if err != nil {
 		client.Close()
-		switch {
-		case errors.Is(err, redisstore.ErrRisk):
-			err = fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
-		case !errors.Is(err, everonce.ErrInvalidArgument):
-			err = fmt.Errorf("%w: %w", everonce.ErrStore, err)
+		if errors.Is(err, redisstore.ErrRisk) {
+			return nil, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 		}
-		return nil, hide(err)
+		return nil, fmt.Errorf("%w: %w", everonce.ErrStore, err)
 	}
 	return &redis{Store: s, client: client}, nil
 }

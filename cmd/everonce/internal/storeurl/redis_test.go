@@ -16,7 +16,7 @@ func TestRedis(t *testing.T) {
 	server := testserver.URL(t, "redis")
 	opts := Options{TablePrefix: "u" + rand.Text() + ":"}
 	for _, open := range []func() (Store, error){
-		func() (Store, error) { return Create(t.Context(), server, opts) },
+		func() (Store, error) { return create(t.Context(), server, opts) },
 		func() (Store, error) { return Open(t.Context(), server, opts) },
 	} {
 		s, err := open()

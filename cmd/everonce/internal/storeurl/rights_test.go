@@ -40,7 +40,7 @@ func TestARoleThatMayNotCreateTables(t *testing.T) {
 	}
 	refused := func(when string) {
 		t.Helper()
-		if s, err := Create(t.Context(), url+sep+"role="+name, opts); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), `by the text of "everonce schema"`) {
+		if s, err := create(t.Context(), url+sep+"role="+name, opts); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), `by the text of "everonce schema"`) {
 			t.Errorf("%s: %v, %v; want ErrStore, and what to do", when, s, err)
 		}
 	}
@@ -52,7 +52,7 @@ func TestARoleThatMayNotCreateTables(t *testing.T) {
 	run(text)
 	refused("without rights on them")
 	run("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + name + " TO " + name)
-	s, err := Create(t.Context(), url+sep+"role="+name, opts)
+	s, err := create(t.Context(), url+sep+"role="+name, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,28 +2,39 @@ package storeurl
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
-func openSQLite(path string, opts Options) (Store, error) {
-	if opts.Schema != "" {
-		return nil, fmt.Errorf("%w: SQLite has no schemas", everonce.ErrInvalidArgument)
+func readSQLite(url string, opts Options, create bool) (Opener, error) {
+	path := strings.TrimPrefix(url, sqliteScheme)
+	if path == "" {
+		return nil, fmt.Errorf("%w: sqlite: needs a file name", ErrURL)
 	}
-	if err := checkSQLite(path); err != nil {
+	set := &sqlitestore.Options{NoMigrate: !create, TablePrefix: opts.TablePrefix}
+	if err := set.Validate(path); err != nil {
 		return nil, err
 	}
-	s, err := sqlitestore.Open(path, &sqlitestore.Options{NoMigrate: true, TablePrefix: opts.TablePrefix})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return func(context.Context) (Store, error) {
+		if !create {
+			if err := checkSQLite(path); err != nil {
+				return nil, err
+			}
+		}
+		s, err := sqlitestore.Open(path, set)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}, nil
 }
 
 // The header of a SQLite file, as its format is documented: a magic string, and at bytes 18 and 19 the
@@ -38,9 +49,6 @@ const (
 // checkSQLite makes sure that path may be a store, before SQLite creates a file there, or changes the
 // journal mode of somebody else's.
 func checkSQLite(path string) error {
-	if path == "" {
-		return fmt.Errorf("%w: sqlite: needs a file name", ErrURL)
-	}
 	f, err := os.Open(path) //nolint:gosec // the file that the user named
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,11 +1,12 @@
-// Package storeurl opens the store that a URL names, for tools that only look and settle: it creates
-// nothing and migrates nothing. A URL's password is in none of its errors.
+// Package storeurl opens the store that a URL names: for tools that only look and settle, where it creates nothing and migrates
+// nothing, and for a service that writes. A URL's password is in none of its errors.
 package storeurl
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/everonce/everonce"
@@ -31,30 +32,71 @@ type Store interface {
 	Close() error
 }
 
-const (
-	sqliteScheme     = "sqlite:"
-	postgresScheme   = "postgres://"
-	postgresqlScheme = "postgresql://"
-	redisScheme      = "redis://"
-	redissScheme     = "rediss://"
-	mongodbScheme    = "mongodb://"
-	mongodbSRVScheme = "mongodb+srv://"
-)
+// Memory is the URL of a store in the memory of the process.
+const Memory = "memory:"
+
+const sqliteScheme = "sqlite:"
+
+// kind is a kind of store.
+type kind struct {
+	name    string
+	begins  []string // its URLs begin so; the first is told
+	schemas bool     // it has some
+	forgets bool     // its records end with the process, so that there are none to look at
+	read    func(url string, opts Options, create bool) (Opener, error)
+}
+
+var kinds = []kind{
+	{name: "SQLite", begins: []string{sqliteScheme}, read: readSQLite},
+	{name: "PostgreSQL", begins: []string{"postgres://", "postgresql://"}, schemas: true, read: readPostgres},
+	{name: "Redis", begins: []string{"redis://", "rediss://"}, read: readRedis},
+	{name: "MongoDB", begins: []string{"mongodb://", "mongodb+srv://"}, read: readMongoDB},
+	{name: "memory", begins: []string{Memory}, forgets: true, read: readMemory},
+}
+
+// Opener opens a store whose URL and options have been read.
+type Opener func(context.Context) (Store, error)
 
 // Open opens the store at url: "sqlite:FILE", a PostgreSQL URL, a Redis URL, or a MongoDB URL that names a database. Errors: [ErrURL],
 // [everonce.ErrInvalidArgument]; [everonce.ErrStore] where it cannot be reached.
 func Open(ctx context.Context, url string, opts Options) (Store, error) {
-	switch {
-	case strings.HasPrefix(url, sqliteScheme):
-		return openSQLite(strings.TrimPrefix(url, sqliteScheme), opts)
-	case strings.HasPrefix(url, postgresScheme), strings.HasPrefix(url, postgresqlScheme):
-		return openPostgres(ctx, url, opts)
-	case strings.HasPrefix(url, redisScheme), strings.HasPrefix(url, redissScheme):
-		return connectRedis(ctx, url, opts, false)
-	case strings.HasPrefix(url, mongodbScheme), strings.HasPrefix(url, mongodbSRVScheme):
-		return connectMongoDB(ctx, url, opts, false)
+	open, err := read(url, opts, false)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%w: it must begin with %s, %s, %s or %s", ErrURL, sqliteScheme, postgresScheme, redisScheme, mongodbScheme)
+	return open(ctx)
+}
+
+// Prepare reads the URL of a store for a service that writes to it: those of [Open], and [Memory] too. Nothing is opened before the
+// Opener is called. A file or tables that are not there are created then, and a PostgreSQL store has as many connections as its URL says
+// (pool_max_conns). Errors are as in Open.
+func Prepare(url string, opts Options) (Opener, error) { return read(url, opts, true) }
+
+func read(url string, opts Options, create bool) (Opener, error) {
+	k, err := kindOf(url, create)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Schema != "" && !k.schemas {
+		return nil, fmt.Errorf("%w: %s has no schemas", everonce.ErrInvalidArgument, k.name)
+	}
+	return k.read(url, opts, create)
+}
+
+func kindOf(url string, create bool) (*kind, error) {
+	var told []string
+	for i := range kinds {
+		k := &kinds[i]
+		if k.forgets && !create {
+			continue
+		}
+		if slices.ContainsFunc(k.begins, func(begin string) bool { return strings.HasPrefix(url, begin) }) {
+			return k, nil
+		}
+		told = append(told, k.begins[0])
+	}
+	last := len(told) - 1
+	return nil, fmt.Errorf("%w: it must begin with %s or %s", ErrURL, strings.Join(told[:last], ", "), told[last])
 }
 
 // Name returns what logs call the store at url: without user, password and parameters.
