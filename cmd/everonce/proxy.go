@@ -83,7 +83,7 @@ func (a *app) proxy() *cobra.Command {
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().StringVar(&file, "config", "", "YAML file with settings (default $"+configVariable+")")
-	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the resulting settings, without secrets, and exit")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "write the resulting settings, without secrets, say what a start would refuse of them, and exit")
 	return cmd
 }
 
@@ -92,35 +92,39 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	if err != nil {
 		return usagef("%w", err)
 	}
+	lines := a.out // of the log
 	if printConfig {
 		text, err := conf.YAML()
 		if err == nil {
 			_, err = a.out.Write(text)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		lines = a.err
 	}
 	if missing := missingOf(conf); missing != "" {
 		return usagef(proxyNeeds, missing)
 	}
-	// From here on two signals count: main's context ends with the first.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	log := slog.New(slog.NewJSONHandler(a.out, &slog.HandlerOptions{Level: level(conf.LogLevel)}))
-	// net/http has no logger for what it finds on the upstream's connections, and would write bytes of answers to standard error.
-	stdlog.SetFlags(0)
-	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
+	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level(conf.LogLevel)}))
 	for _, name := range strangers {
 		if !strings.HasPrefix(name, config.EnvPrefix+"TEST_") {
 			log.Warn("an environment variable looks like a setting but is none", "name", name)
 		}
 	}
-	srv, err := proxy.New(cmd.Context(), conf, log)
-	if errors.Is(err, config.ErrInvalid) {
-		return usagef("%w", err)
+	if printConfig {
+		return proxyError(proxy.Check(conf, log))
 	}
+	// From here on two signals count: main's context ends with the first.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	// net/http has no logger for what it finds on the upstream's connections, and would write bytes of answers to standard error.
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
+	srv, err := proxy.New(cmd.Context(), conf, log)
 	if err != nil {
-		return err
+		return proxyError(err)
 	}
 	now := make(chan struct{})
 	go func() {
@@ -129,6 +133,14 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 		close(now)
 	}()
 	return srv.Run(cmd.Context(), now)
+}
+
+// proxyError tells what is wrong with settings from what is wrong with the world.
+func proxyError(err error) error {
+	if errors.Is(err, config.ErrInvalid) {
+		return usagef("%w", err)
+	}
+	return err
 }
 
 // missingOf returns what a proxy cannot do without.
