@@ -36,12 +36,10 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 			return res, nil
 		}
 	}
-	e.get(&res.Record)
-	changed, err := transition.ClaimInPlace(&res.Record, true, &req, res.Now, &res)
-	if changed {
-		e.set(&res.Record)
-		sh.schedule(e)
-	}
+	var rec everonce.Record
+	e.get(&rec)
+	next, res, err := transition.Claim(&rec, req, res.Now)
+	sh.keep(e, next)
 	return res, err
 }
 
@@ -59,8 +57,9 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	}
 	var rec everonce.Record
 	e.get(&rec)
-	changed, err := transition.CompleteInPlace(&rec, &req, now.time())
-	return res, sh.keep(e, &rec, changed, err)
+	next, err := transition.Complete(&rec, req, now.time())
+	sh.keep(e, next)
+	return res, named(err)
 }
 
 // Renew implements [everonce.Store].
@@ -72,8 +71,9 @@ func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res evero
 	defer sh.mu.Unlock()
 	var rec everonce.Record
 	e.get(&rec)
-	changed, err := transition.RenewInPlace(&rec, &req, s.now())
-	return res, sh.keep(e, &rec, changed, err)
+	next, err := transition.Renew(&rec, req, s.now())
+	sh.keep(e, next)
+	return res, named(err)
 }
 
 // SaveStep implements [everonce.Store].
@@ -85,8 +85,9 @@ func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res
 	defer sh.mu.Unlock()
 	var rec everonce.Record
 	e.get(&rec)
-	changed, err := transition.SaveStepInPlace(&rec, &req, s.now())
-	return res, sh.keep(e, &rec, changed, err)
+	next, err := transition.SaveStep(&rec, req, s.now())
+	sh.keep(e, next)
+	return res, named(err)
 }
 
 // held returns the record that an attempt should hold, with its shard locked. Without an error the caller unlocks it.
@@ -104,16 +105,20 @@ func (s *Store) held(ctx context.Context, id *everonce.RecordID) (*shard, *entry
 	return sh, e, nil
 }
 
-// keep writes back what a transition made of a record, or names the store in its refusal.
-func (sh *shard) keep(e *entry, rec *everonce.Record, changed bool, err error) error {
-	if err != nil {
-		return fmt.Errorf("memstore: %w", err)
-	}
-	if changed {
-		e.set(rec)
+// keep writes back what a transition made of a record, if anything.
+func (sh *shard) keep(e *entry, next *everonce.Record) {
+	if next != nil {
+		e.set(next)
 		sh.schedule(e)
 	}
-	return nil
+}
+
+// named names the store in a transition's refusal.
+func named(err error) error {
+	if err != nil {
+		err = fmt.Errorf("memstore: %w", err)
+	}
+	return err
 }
 
 // Release implements [everonce.Store].
@@ -135,16 +140,14 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 			return res, err
 		}
 	}
-	var rec everonce.Record
+	var rec *everonce.Record
 	if exists {
-		e.get(&rec)
+		rec = new(everonce.Record)
+		e.get(rec)
 	}
-	changed, res := transition.ReleaseInPlace(&rec, exists, &req, now)
-	if changed {
-		e.set(&rec)
-		sh.schedule(e)
-	}
-	return res, nil
+	next, res, err := transition.Release(rec, req, now)
+	sh.keep(e, next)
+	return res, named(err)
 }
 
 // Get implements [everonce.Store].

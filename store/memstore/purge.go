@@ -69,8 +69,7 @@ func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 			records++
 			continue
 		case transition.DropResult:
-			transition.DropInPlace(&rec)
-			e.set(&rec)
+			e.set(transition.Drop(&rec))
 			results++
 		case transition.Keep:
 		}

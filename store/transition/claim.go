@@ -13,42 +13,24 @@ import (
 // the token grows, and if there was a record its creation, scope, name, steps and unknown step are kept; so is its
 // fingerprint if the request has none.
 func Claim(rec *everonce.Record, req everonce.ClaimRequest, now time.Time) (next *everonce.Record, res everonce.ClaimResult, err error) {
-	next = new(everonce.Record)
-	if rec != nil {
-		*next = *rec
-	}
-	changed, err := ClaimInPlace(next, rec != nil, &req, now, &res)
-	if !changed {
-		next = nil
-	}
-	return next, res, err
-}
-
-// ClaimInPlace is [Claim] on the record itself. If exists is false, rec is a zero record to be filled. The answer
-// overwrites all of res; rec may be the record in res.
-func ClaimInPlace(rec *everonce.Record, exists bool, req *everonce.ClaimRequest, now time.Time, res *everonce.ClaimResult) (changed bool, err error) {
-	present := rec
-	if !exists {
-		present = nil
-	}
 	res.Now = now
-	switch res.Decision = everonce.Decide(present, *req, now); res.Decision {
+	if rec != nil {
+		res.Record = *rec
+	}
+	switch res.Decision = everonce.Decide(rec, req, now); res.Decision {
 	case everonce.DecideClaimed:
-		begin(rec, exists, req, now)
-		changed = true
+		next = copyOf(&res.Record)
+		begin(next, rec != nil, &req, now)
+		res.Record = *next
 	case everonce.DecideAbsent:
 		res.Record = everonce.Record{}
-		return false, nil
 	case everonce.DecideEnded:
 		err = everonce.ErrAttemptEnded
 	case everonce.DecideNewer:
 		err = everonce.ErrNewerRecord
 	default: // the record is the answer
 	}
-	if rec != &res.Record {
-		res.Record = *rec
-	}
-	return changed, err
+	return next, res, err
 }
 
 // begin makes rec the record of the request's attempt.

@@ -189,12 +189,14 @@ func TestSettlingKeepsTheUnknownStepUntilItIsSettled(t *testing.T) {
 	equal(t, "Decision", res.Decision, everonce.DecideAbandoned)
 }
 
-func TestClaimInPlaceOverwritesTheWholeAnswer(t *testing.T) {
-	res := everonce.ClaimResult{Record: *mustComplete(t, claimed(t), t0), Decision: everonce.DecideReplay}
+func TestClaimOfWhatIsAbsentAnswersNoRecord(t *testing.T) {
+	gone := mustComplete(t, claimed(t), t0)
 	settle := claimBy(other)
 	settle.Take = everonce.TakeToSettle
-	changed, err := transition.ClaimInPlace(new(everonce.Record), false, &settle, t0, &res)
-	isErr(t, "ClaimInPlace", err, nil)
-	equal(t, "changed", changed, false)
-	equal(t, "answer", res, everonce.ClaimResult{Decision: everonce.DecideAbsent, Now: t0})
+	for name, rec := range map[string]*everonce.Record{"none": nil, "gone": gone} {
+		next, res, err := transition.Claim(rec, settle, gone.PurgeAt)
+		isErr(t, name, err, nil)
+		equal(t, name+": to be written", next != nil, false)
+		equal(t, name+": answer", res, everonce.ClaimResult{Decision: everonce.DecideAbsent, Now: gone.PurgeAt})
+	}
 }

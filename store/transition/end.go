@@ -9,19 +9,15 @@ import (
 // Complete saves the result of the attempt that holds the record. It refuses with [everonce.ErrLeaseLost] if another
 // attempt holds it, or none. A repeated completion changes nothing.
 func Complete(rec *everonce.Record, req everonce.CompleteRequest, now time.Time) (next *everonce.Record, err error) {
-	return onCopy(rec, func(next *everonce.Record) (bool, error) { return CompleteInPlace(next, &req, now) })
-}
-
-// CompleteInPlace is [Complete] on the record itself.
-func CompleteInPlace(rec *everonce.Record, req *everonce.CompleteRequest, now time.Time) (changed bool, err error) {
-	if rec.State == everonce.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce && rec.Format <= everonce.FormatVersion {
-		return false, nil
+	if rec != nil && rec.State == everonce.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce && rec.Format <= everonce.FormatVersion {
+		return nil, nil
 	}
 	if err := held(rec, req.Token, req.Nonce); err != nil {
-		return false, err
+		return nil, err
 	}
-	complete(rec, req, now)
-	return true, nil
+	next = copyOf(rec)
+	complete(next, &req, now)
+	return next, nil
 }
 
 func complete(rec *everonce.Record, req *everonce.CompleteRequest, now time.Time) {
@@ -58,36 +54,22 @@ func Release(rec *everonce.Record, req everonce.ReleaseRequest, now time.Time) (
 	if rec != nil && rec.Format > everonce.FormatVersion && !rec.GoneAt(now) {
 		return nil, res, everonce.ErrNewerRecord
 	}
-	next = new(everonce.Record)
-	if rec != nil {
-		*next = *rec
-	}
-	changed, res := ReleaseInPlace(next, rec != nil, &req, now)
-	if !changed {
-		next = nil
-	}
-	return next, res, nil
-}
-
-// ReleaseInPlace is [Release] on the record itself, which this version wrote. If exists is false, rec is a zero
-// record to be filled.
-func ReleaseInPlace(rec *everonce.Record, exists bool, req *everonce.ReleaseRequest, now time.Time) (changed bool, res everonce.ReleaseResult) {
 	byNonce := req.Token == 0
-	own := exists && rec.Nonce == req.Nonce && (byNonce || rec.Token == req.Token)
+	own := rec != nil && rec.Nonce == req.Nonce && (byNonce || rec.Token == req.Token)
 	switch {
 	case own && rec.State == everonce.StateClaimed:
-		release(rec, req, now)
-		return true, res
-	case own && rec.State != everonce.StateCompleted:
-		return false, res // repeated
-	case byNonce && (!exists || rec.GoneAt(now)):
-		refuseLater(rec, req, now)
-		return true, res
+		next = copyOf(rec)
+		release(next, &req, now)
+	case own && rec.State != everonce.StateCompleted: // repeated
+	case byNonce && (rec == nil || rec.GoneAt(now)):
+		next = refusing(rec, &req, now)
 	case byNonce && rec.State == everonce.StateReleased:
-		rec.Nonce = req.Nonce // the late packet of this claim is refused; the one before has ended long since
-		return true, res
+		next = copyOf(rec)
+		next.Nonce = req.Nonce // the late packet of this claim is refused; the one before has ended long since
+	default:
+		res.Superseded = true
 	}
-	return false, everonce.ReleaseResult{Superseded: true}
+	return next, res, nil
 }
 
 func release(rec *everonce.Record, req *everonce.ReleaseRequest, now time.Time) {
@@ -109,26 +91,17 @@ func release(rec *everonce.Record, req *everonce.ReleaseRequest, now time.Time) 
 	}
 }
 
-// refuseLater makes rec a released record that knows the nonce of a claim which did not arrive yet.
-func refuseLater(rec *everonce.Record, req *everonce.ReleaseRequest, now time.Time) {
-	*rec = everonce.Record{
+// refusing returns a released record, in place of one that is gone or was never there, that knows the nonce of a claim which did not
+// arrive yet.
+func refusing(gone *everonce.Record, req *everonce.ReleaseRequest, now time.Time) *everonce.Record {
+	var last everonce.Token
+	if gone != nil {
+		last = gone.Token
+	}
+	return &everonce.Record{
 		ID: req.ID, Scope: req.Scope, Name: req.Name,
-		State: everonce.StateReleased, Token: nextToken(rec.Token, now), Nonce: req.Nonce,
+		State: everonce.StateReleased, Token: nextToken(last, now), Nonce: req.Nonce,
 		LastError: req.ErrorClass, Format: everonce.FormatVersion,
 		CreatedAt: now, UpdatedAt: now, PurgeAt: now.Add(req.Lifetime.Total()),
 	}
-}
-
-// onCopy applies a change to a copy of the record. Without a record there is nothing to hold.
-func onCopy(rec *everonce.Record, change func(*everonce.Record) (bool, error)) (*everonce.Record, error) {
-	if rec == nil {
-		return nil, everonce.ErrLeaseLost
-	}
-	next := new(everonce.Record)
-	*next = *rec
-	changed, err := change(next)
-	if !changed {
-		next = nil
-	}
-	return next, err
 }

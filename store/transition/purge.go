@@ -34,15 +34,10 @@ func Purge(rec *everonce.Record, now time.Time) Action {
 // Drop returns the record without what ends with its retention: only the kind and summary of the result are left, and
 // no steps. It does not count as a write for Record.UpdatedAt.
 func Drop(rec *everonce.Record) *everonce.Record {
-	next := *rec
-	DropInPlace(&next)
-	return &next
-}
-
-// DropInPlace is [Drop] on the record itself.
-func DropInPlace(rec *everonce.Record) {
-	rec.Result = everonce.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
-	rec.Steps = nil
+	next := copyOf(rec)
+	next.Result = everonce.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
+	next.Steps = nil
+	return next
 }
 
 // dropped is told by the codec, which every result that holds data names, and by the data itself.

@@ -10,16 +10,12 @@ import (
 // Renew extends the lease of the attempt that holds the record to now + Lease. It refuses with
 // [everonce.ErrLeaseLost] if another attempt holds it, or none.
 func Renew(rec *everonce.Record, req everonce.RenewRequest, now time.Time) (next *everonce.Record, err error) {
-	return onCopy(rec, func(next *everonce.Record) (bool, error) { return RenewInPlace(next, &req, now) })
-}
-
-// RenewInPlace is [Renew] on the record itself.
-func RenewInPlace(rec *everonce.Record, req *everonce.RenewRequest, now time.Time) (changed bool, err error) {
 	if err := held(rec, req.Token, req.Nonce); err != nil {
-		return false, err
+		return nil, err
 	}
-	renew(rec, req.Lease, req.Lifetime, now)
-	return true, nil
+	next = copyOf(rec)
+	renew(next, req.Lease, req.Lifetime, now)
+	return next, nil
 }
 
 func renew(rec *everonce.Record, lease time.Duration, life everonce.Lifetime, now time.Time) {
@@ -36,13 +32,8 @@ func renew(rec *everonce.Record, lease time.Duration, life everonce.Lifetime, no
 //
 // A late write undoes nothing ([StepStands]): the step is left as it is, and the lease is renewed.
 func SaveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time) (next *everonce.Record, err error) {
-	return onCopy(rec, func(next *everonce.Record) (bool, error) { return SaveStepInPlace(next, &req, now) })
-}
-
-// SaveStepInPlace is [SaveStep] on the record itself. The slice of steps is replaced, not written to.
-func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now time.Time) (changed bool, err error) {
 	if err := held(rec, req.Token, req.Nonce); err != nil {
-		return false, err
+		return nil, err
 	}
 	at := len(rec.Steps)
 	for i := range rec.Steps {
@@ -52,7 +43,7 @@ func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now ti
 		}
 	}
 	if at == len(rec.Steps) && at >= everonce.MaxSteps {
-		return false, fmt.Errorf("%w: an operation has at most %d steps", everonce.ErrTooLarge, everonce.MaxSteps)
+		return nil, fmt.Errorf("%w: an operation has at most %d steps", everonce.ErrTooLarge, everonce.MaxSteps)
 	}
 	step := req.Step
 	step.BeganAt, step.EndedAt = now, time.Time{}
@@ -69,12 +60,13 @@ func SaveStepInPlace(rec *everonce.Record, req *everonce.SaveStepRequest, now ti
 	steps := make([]everonce.StepRecord, max(at+1, len(rec.Steps)))
 	copy(steps, rec.Steps)
 	steps[at] = step
-	rec.Steps = steps
-	rec.UpdatedAt = now
+	next = copyOf(rec)
+	next.Steps = steps
+	next.UpdatedAt = now
 	if req.Lease > 0 {
-		renew(rec, req.Lease, req.Lifetime, now)
+		renew(next, req.Lease, req.Lifetime, now)
 	}
-	return true, nil
+	return next, nil
 }
 
 // StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and one that ended

@@ -149,13 +149,10 @@ func TestSaveStepLimit(t *testing.T) {
 	isErr(t, "another one", err, everonce.ErrTooLarge)
 }
 
-func TestSaveStepInPlaceLeavesCopiesAlone(t *testing.T) {
+func TestSaveStepLeavesTheRecordAlone(t *testing.T) {
 	rec := mustStep(t, claimed(t), everonce.StepRecord{Name: "mail", State: everonce.StepOpen}, t0)
-	handedOut := *rec
-	req := stepWrite(rec, everonce.StepRecord{Name: "mail", State: everonce.StepDone})
-	changed, err := transition.SaveStepInPlace(rec, &req, t0)
-	isErr(t, "SaveStepInPlace", err, nil)
-	equal(t, "changed", changed, true)
-	equal(t, "the copy's step", handedOut.Steps[0].State, everonce.StepOpen)
-	equal(t, "the record's step", rec.Steps[0].State, everonce.StepDone)
+	next, err := transition.SaveStep(rec, stepWrite(rec, everonce.StepRecord{Name: "mail", State: everonce.StepDone}), t0)
+	isErr(t, "SaveStep", err, nil)
+	equal(t, "the record's step", rec.Steps[0].State, everonce.StepOpen)
+	equal(t, "the next one's step", next.Steps[0].State, everonce.StepDone)
 }

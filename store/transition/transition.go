@@ -7,10 +7,8 @@
 // None of them writes over what a newer version wrote, until that is gone by time: they refuse it with
 // [everonce.ErrNewerRecord].
 //
-// The functions never change the record that they are given; a nil next says that there is nothing to
-// write. Those that end in InPlace write into the record itself, for stores that hold it exclusively
-// and count allocations; even these never write into a slice, so a copy of the record that was handed
-// out before stays as it was. All are safe for concurrent use on different records.
+// The functions never change the record that they are given, nor what its slices hold; a nil next says
+// that there is nothing to write. All are safe for concurrent use.
 //
 // A record passed to them is the row as it stands, gone by time or not; nil where there is none. So a
 // token grows across a record's end for as long as the row is there, and by the clock afterwards.
@@ -27,10 +25,18 @@ func nextToken(previous everonce.Token, now time.Time) everonce.Token {
 	return max(previous+1, everonce.Token(now.UnixMicro()))
 }
 
+// copyOf returns a copy to be changed, whose slices are those of the record, and are replaced, not written to.
+func copyOf(rec *everonce.Record) *everonce.Record {
+	next := *rec
+	return &next
+}
+
 // held refuses with [everonce.ErrLeaseLost] unless the attempt with that token and nonce still has the
 // record, lapsed or not; and a record of a newer version, which is not judged by what this one knows.
 func held(rec *everonce.Record, token everonce.Token, nonce everonce.Nonce) error {
 	switch {
+	case rec == nil:
+		return everonce.ErrLeaseLost
 	case rec.Format > everonce.FormatVersion:
 		return everonce.ErrNewerRecord
 	case rec.State != everonce.StateClaimed || rec.Token != token || rec.Nonce != nonce:
