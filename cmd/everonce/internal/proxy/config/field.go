@@ -39,6 +39,12 @@ func (f Field) Words() []string {
 	return nil
 }
 
+// kind is the type of its values.
+func (f Field) kind() string {
+	var c Config
+	return f.bind(&c, &c.Route).Type()
+}
+
 // Fields are all settings, in the order in which they are told.
 func Fields() []Field { return append([]Field(nil), fields...) }
 

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,8 +28,15 @@ const routesKey = "routes"
 
 // Unmarshal is of koanf.Parser.
 func (p *fileParser) Unmarshal(b []byte) (map[string]any, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(b, &doc); err != nil {
+	var doc, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(b))
+	err := documents.Decode(&doc)
+	if err == nil {
+		if err = documents.Decode(&second); err == nil {
+			return nil, p.errorf(second.Content[0], "a second document begins here, and a file may have one")
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		text := strings.TrimPrefix(err.Error(), "yaml: ")
 		if strings.HasSuffix(text, "mapping values are not allowed in this context") { // store: memory:
 			text += " (a value that has a colon at its end, or before a space, needs quotes)"
@@ -77,7 +87,7 @@ func (p *fileParser) mapping(n *yaml.Node, above string, known func(string) bool
 		if above == "" && key.Value == routesKey {
 			m[key.Value], err = p.routes(value)
 		} else {
-			m[key.Value], err = p.value(value)
+			m[key.Value], err = p.value(key.Value, value)
 		}
 		if err != nil {
 			return nil, err
@@ -109,12 +119,20 @@ func (p *fileParser) routes(n *yaml.Node) (map[string]any, error) {
 	return m, nil
 }
 
-// value reads a setting as it would be written on the command line.
-func (p *fileParser) value(n *yaml.Node) (string, error) {
+// value reads a setting as it would be written on the command line. What is empty is that for every kind of setting.
+func (p *fileParser) value(key string, n *yaml.Node) (string, error) {
 	n = behindAlias(n)
-	switch n.Kind {
-	case yaml.ScalarNode:
+	f, _ := fieldOf(key)
+	kind := f.kind()
+	switch {
+	case n.Kind == yaml.ScalarNode:
 		return n.Value, nil
+	case len(n.Content) > 0 && kind != kindList && kind != kindPairs: // [a-z] is a list of one, whose text is no class of letters any more
+		return "", p.errorf(n, "%q takes one value: a text that begins with a bracket needs quotes", key)
+	case n.Kind == yaml.MappingNode && len(n.Content) > 0 && kind != kindPairs:
+		return "", p.errorf(n, "%q takes a list, like [a, b]", key)
+	}
+	switch n.Kind {
 	case yaml.SequenceNode:
 		var elements []string
 		for _, e := range n.Content {

@@ -43,15 +43,18 @@ var ErrEmpty = errors.New("its value is empty: leave the flag out, or say in the
 // Set keeps the last value, and of what has several all. An empty one is that of a variable of the shell which is not
 // set: read as "none" it would take a protection away without a word.
 func (g *given) Set(s string) error {
-	if strings.Trim(s, ", \t") == "" {
+	if isEmpty(s) {
 		return ErrEmpty
 	}
-	if several := g.Type() == "list" || g.Type() == "pairs"; g.set && several {
+	if several := g.Type() == kindList || g.Type() == kindPairs; g.set && several {
 		s = g.text + "," + s
 	}
 	g.text, g.set = s, true
 	return nil
 }
+
+// isEmpty reports whether a text says nothing, to a list too.
+func isEmpty(s string) bool { return strings.Trim(s, ", \t") == "" }
 
 // source is where a setting comes from.
 type source func(path string) string
@@ -61,7 +64,10 @@ type source func(path string) string
 // variables that begin as ours do and are no setting. The error wraps [ErrInvalid], or is of the file that
 // cannot be read.
 func Load(fs *pflag.FlagSet, environ []string, path string) (c *Config, strangers []string, err error) {
-	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return strings.HasSuffix(v, "=") }) // empty is not set
+	environ = slices.DeleteFunc(slices.Clone(environ), func(v string) bool { // empty is not set
+		_, value, _ := strings.Cut(v, "=")
+		return isEmpty(value)
+	})
 	k := koanf.New(pathSeparator)
 	defaults := map[string]any{}
 	for _, f := range fields {

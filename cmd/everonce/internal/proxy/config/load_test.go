@@ -166,6 +166,10 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:1: key-pattern: must be a regular`:     "key-pattern: (hunter2\n",
 		`proxy.yaml:1: profile: must be default or stripe`: "profile: hunter2\n",
 		`proxy.yaml:1: settings are expected here`:         "- wait\n",
+		`proxy.yaml:1: "key-pattern" takes one value`:      "key-pattern: [a-z]\n", // a list, and a part of what was meant
+		`proxy.yaml:1: "store" takes one value`:            "store: {sqlite: hunter2}\n",
+		`proxy.yaml:1: "methods" takes a list`:             "methods: {POST: hunter2}\n",
+		`proxy.yaml:3: a second document`:                  "wait: 1s\n---\nlease: hunter2\n",
 		`proxy.yaml:2: settings are expected here`:         "routes:\n  /a: hunter2\n",
 		`proxy.yaml:1: routes must be settings by pattern`: "routes: hunter2\n",
 		`proxy.yaml:1: an element of a list`:               "methods: [[hunter2]]\n",
@@ -194,6 +198,17 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 	if _, _, err := load(t, "# nothing\n", nil); err != nil {
 		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// A variable that holds nothing but blanks and commas is as empty as one that holds nothing: it takes away nothing that the file says.
+func TestBlankVariablesAreNotSet(t *testing.T) {
+	c, _, err := load(t, "save: {409: released}\nmethods: [PUT]\n", []string{"EVERONCE_SAVE= ", "EVERONCE_METHODS=,", "EVERONCE_WAIT=\t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Route.Save["409"] != httponce.Released || !slices.Equal(c.Route.Methods, []string{"PUT"}) || c.Route.Wait != 0 {
+		t.Errorf("it has %+v", c.Route)
 	}
 }
 

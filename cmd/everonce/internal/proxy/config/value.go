@@ -103,6 +103,12 @@ func (n *size) String() string {
 }
 func (*size) Type() string { return "size" }
 
+// The kinds of values that are several.
+const (
+	kindList  = "list"
+	kindPairs = "pairs"
+)
+
 // list is separated by commas, which none of its elements holds.
 type list []string
 
@@ -116,7 +122,7 @@ func (l *list) Set(s string) error {
 	return nil
 }
 func (l *list) String() string { return strings.Join(*l, ",") }
-func (*list) Type() string     { return "list" }
+func (*list) Type() string     { return kindList }
 
 // choice is one of some words.
 type choice struct {
@@ -248,4 +254,4 @@ func (e *endings) String() string {
 	slices.Sort(pairs)
 	return strings.Join(pairs, ",")
 }
-func (*endings) Type() string { return "pairs" }
+func (*endings) Type() string { return kindPairs }
