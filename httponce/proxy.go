@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/everonce/everonce"
@@ -79,10 +80,18 @@ func checkUpstream(u *url.URL) error {
 		return fmt.Errorf("%w: the upstream's URL holds a user; credentials come with the requests", everonce.ErrInvalidArgument)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
 		return fmt.Errorf("%w: the upstream %q is no http or https URL with a host", everonce.ErrInvalidArgument, u)
+	case !isPort(u.Port()):
+		return fmt.Errorf("%w: the upstream %q has a port that there is not", everonce.ErrInvalidArgument, u)
 	case u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("%w: the upstream's URL has a query or a fragment, which belong to requests", everonce.ErrInvalidArgument)
 	}
 	return nil
+}
+
+// isPort reports whether a URL's port, of which none is the scheme's own, is one.
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil
 }
 
 // proxy is the handler.

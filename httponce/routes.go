@@ -23,6 +23,9 @@ func (s *settings) addRoutes(routes map[string]Route) error {
 	}
 	slices.Sort(patterns) // so that an error is the same at every start
 	for _, pattern := range patterns {
+		if pattern == "" { // an error would be told as one of all requests
+			return fmt.Errorf("httponce: route %q: %w: the pattern is empty", pattern, everonce.ErrInvalidArgument)
+		}
 		rt, err := routes[pattern].checked(pattern, s.header)
 		if err != nil {
 			return (&route{pattern: pattern}).in(err)

@@ -124,7 +124,7 @@ func TestBadPatterns(t *testing.T) {
 			opts.Routes[p] = Route{}
 		}
 		_, err := opts.settings()
-		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), ".go") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), patterns[0][:len(patterns[0])/2]) {
+		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), ".go") || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), patterns[0][:len(patterns[0])/2]) || !strings.HasPrefix(err.Error(), "httponce: route ") {
 			t.Errorf("%q: %v", patterns, err)
 		}
 	}

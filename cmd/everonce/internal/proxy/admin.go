@@ -17,9 +17,12 @@ var errNotLoopback = errors.New("is not a loopback address, so anybody could rea
 
 // checkAdmin refuses an address that others can reach, unless that is wanted.
 func checkAdmin(addr string, anywhere bool) error {
+	if !isAddress(addr) {
+		return fmt.Errorf("admin: %q is not an address like 127.0.0.1:9464", addr)
+	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("admin: %q is not an address like 127.0.0.1:9464", addr)
+		return err
 	}
 	if ip := net.ParseIP(host); anywhere || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"net/url"
 	"slices"
@@ -10,12 +11,28 @@ import (
 // isItself reports whether upstream is where the proxy itself listens, as far as that is told by numbers and by localhost: what
 // another name means may change.
 func isItself(listen string, upstream *url.URL) bool {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil || port != cmp.Or(upstream.Port(), map[string]string{"http": "80", "https": "443"}[upstream.Scheme]) {
+	port := cmp.Or(upstream.Port(), map[string]string{"http": "80", "https": "443"}[upstream.Scheme])
+	return meet(listen, net.JoinHostPort(upstream.Hostname(), port))
+}
+
+// meet reports, as far as that is told, whether who connects to one of two addresses may reach who listens at the other.
+func meet(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" { // 0 is any that is free
 		return false
 	}
-	own := meantBy(host)
-	return slices.ContainsFunc(meantBy(upstream.Hostname()), func(ip net.IP) bool { return slices.ContainsFunc(own, ip.Equal) })
+	own := meantBy(hostA)
+	return slices.ContainsFunc(meantBy(hostB), func(ip net.IP) bool { return slices.ContainsFunc(own, ip.Equal) })
+}
+
+// isAddress reports whether one could listen at addr, as far as its text tells.
+func isAddress(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port) // in a table of this machine
+	}
+	return err == nil
 }
 
 // meantBy returns the addresses that a host means here; none where a resolver would have to be asked.

@@ -90,6 +90,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err != nil { // its text may hold a password
 		return nil, nil, invalid("upstream is no URL")
 	}
+	if c.UpstreamCA != "" && upstream.Scheme == "http" {
+		return nil, nil, invalid("upstream-ca: the upstream is http, where no certificate would be looked at")
+	}
 	opts, err := s.upstreamOptions()
 	if err != nil {
 		return nil, nil, invalid("upstream-ca: %w", err)
@@ -107,7 +110,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 			return nil, nil, invalid("tls-cert: %w", err)
 		}
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+	if !isAddress(c.Listen) {
 		return nil, nil, invalid("listen: %q is not an address like :8080", c.Listen)
 	}
 	if isItself(c.Listen, upstream) {
@@ -116,6 +119,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if hasAdmin(c) {
 		if err := checkAdmin(c.Admin, c.AdminAnywhere); err != nil {
 			return nil, nil, invalid("%w", err)
+		}
+		if meet(c.Listen, c.Admin) {
+			return nil, nil, invalid("admin: it is where the proxy listens for clients (%s): it needs another port", c.Listen)
 		}
 	}
 	if err := s.checkRoutes(invalid); err != nil {

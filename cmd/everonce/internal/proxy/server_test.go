@@ -221,11 +221,16 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"loopback":     {"--admin=0.0.0.0:9464"},
 		"admin: ":      {"--admin=nine"},
 		"listen: ":     {"--listen=8080"},
-		"go together":  {"--tls-cert=x.pem"},
-		"tls-cert":     {"--tls-cert=x.pem", "--tls-key=y.pem"},
-		"upstream-ca":  {"--upstream-ca=x.pem"},
-		"upstream-key": {"--upstream-key=downstream", "--fail-open"},
-		"problem-base": {"--problem-base=problems"},
+		"listen: \"127.0.0.1:99999\" is not an address": {"--listen=127.0.0.1:99999"},
+		"admin: \"127.0.0.1:99999\" is not an address":  {"--admin=127.0.0.1:99999"},
+		"admin: it is where the proxy listens":          {"--listen=:9464", "--admin=127.0.0.1:9464"},
+		"upstream-ca: the upstream is http":             {"--upstream-ca=x.pem"},
+		"upstream \"http://127.0.0.1:99999\"":           {"--upstream=http://127.0.0.1:99999"},
+		"go together":                                   {"--tls-cert=x.pem"},
+		"tls-cert":                                      {"--tls-cert=x.pem", "--tls-key=y.pem"},
+		"upstream-ca":                                   {"--upstream-ca=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-key":                                  {"--upstream-key=downstream", "--fail-open"},
+		"problem-base":                                  {"--problem-base=problems"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))

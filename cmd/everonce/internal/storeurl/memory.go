@@ -13,7 +13,7 @@ func readMemory(url string, opts Options, _ bool) (Opener, error) {
 	case url != Memory:
 		return nil, fmt.Errorf("%w: nothing follows %s", ErrURL, Memory)
 	case opts.TablePrefix != "":
-		return nil, fmt.Errorf("%w: a store in memory has no tables to name", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: a store in memory has no use for a table prefix", everonce.ErrInvalidArgument)
 	}
 	return func(context.Context) (Store, error) { return memory{memstore.New(nil)}, nil }, nil
 }
