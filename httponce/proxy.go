@@ -174,7 +174,8 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Del("Expect") // the body is here, and waits for nobody's leave
 		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	} else if pr.Out.Body != nil && pr.Out.Body != http.NoBody {
-		pr.Out.Body = &upload{pr.Out.Body}
+		x.upload = &upload{ReadCloser: pr.Out.Body}
+		pr.Out.Body = x.upload
 	}
 	if x.attempt != nil || !safeMethods[pr.Out.Method] {
 		sendOnce(pr.Out)

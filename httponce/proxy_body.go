@@ -2,11 +2,13 @@ package httponce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // heldBody is up to which size the body of an attempt is handed to net/http in memory: head and body leave in
@@ -74,13 +76,18 @@ func sendOnce(out *http.Request) {
 }
 
 // upload is the body of a request without a key, which flows.
-type upload struct{ io.ReadCloser }
+type upload struct {
+	io.ReadCloser
+	failed atomic.Pointer[clientError] // how it ended early
+}
 
 // Read reads from the client.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = &clientError{err}
+		failed := &clientError{err}
+		u.failed.Store(failed)
+		err = failed
 	}
 	return n, err
 }
@@ -91,13 +98,19 @@ type clientError struct{ err error }
 func (e *clientError) Error() string { return e.err.Error() }
 func (e *clientError) Unwrap() error { return e.err }
 
-// asClientError returns err as that, if it is one. net/http ends the context of a client whose connection fails, before who reads from it hears of that.
+// asClientError returns err as that, if it is one. net/http ends the context of a client whose connection fails before who reads from it
+// hears of that: then the upload knows why, if there is one.
 func (x *passage) asClientError(err error) (e *clientError, ok bool) {
-	if x.attempt == nil && errors.Is(err, context.Canceled) {
-		return &clientError{err}, true
+	if errors.As(err, &e) {
+		return e, true
 	}
-	ok = errors.As(err, &e)
-	return e, ok
+	if x.attempt != nil || !errors.Is(err, context.Canceled) {
+		return nil, false
+	}
+	if x.upload != nil {
+		e = x.upload.failed.Load()
+	}
+	return cmp.Or(e, &clientError{err}), true
 }
 
 // answer tells the client, if it is still there. net/http would wait for the rest of the body before it sends that.

@@ -21,6 +21,7 @@ type passage struct {
 	w       http.ResponseWriter
 	attempt *everonce.Attempt // nil for a request without a key
 	bodyErr error             // the request's body could not be read
+	upload  *upload           // nil where no body flows
 	asked   bool              // it came as far as the transport
 	answer  answerBody
 	stream  atomic.Bool // the answer passes as it comes
