@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -117,7 +116,7 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	}
 	// From here on two signals count: main's context ends with the first.
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, endings()...)
 	defer signal.Stop(signals)
 	// net/http has no logger for what it finds on the upstream's connections, and would write bytes of answers to standard error.
 	stdlog.SetFlags(0)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,10 +48,28 @@ func runProxy(t *testing.T, upstream string, args ...string) (cmd *exec.Cmd, url
 	return cmd, "http://" + line.Listen, until
 }
 
-// SIGTERM lets what runs end, and ends the program with 0; a second one does not wait, and says so by 130.
+// SIGTERM lets what runs end, and ends the program with 0, as SIGHUP does, of a terminal that closes; a second one does not wait, and says
+// so by 130. Under nohup SIGHUP is none.
 func TestProxySignals(t *testing.T) {
-	for name, signals := range map[string]int{"once": 1, "twice": 2} {
+	for name, c := range map[string]struct {
+		nohup   bool
+		signals []syscall.Signal
+		code    int
+	}{
+		"once":                   {signals: []syscall.Signal{syscall.SIGTERM}},
+		"twice":                  {signals: []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, code: exitInterrupted},
+		"a terminal that closes": {signals: []syscall.Signal{syscall.SIGHUP}},
+		"and a second one":       {signals: []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, code: exitInterrupted},
+		"nohup":                  {nohup: true, signals: []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}},
+	} {
 		t.Run(name, func(t *testing.T) {
+			own := make(chan os.Signal, 1) // what this process ignores, its children do
+			signal.Notify(own, syscall.SIGHUP)
+			defer signal.Stop(own)
+			if c.nohup {
+				signal.Ignore(syscall.SIGHUP)
+				defer signal.Notify(own, syscall.SIGHUP)
+			}
 			began, finish := make(chan struct{}), make(chan struct{})
 			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				close(began)
@@ -77,28 +96,29 @@ func TestProxySignals(t *testing.T) {
 				answered <- string(text)
 			}()
 			<-began
-			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			until("proxy drains")
-			want, code := "done", 0
-			if signals == 2 {
-				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			for i, sig := range c.signals {
+				if i == 1 && !c.nohup {
+					until("proxy drains")
+				}
+				if err := cmd.Process.Signal(sig); err != nil {
 					t.Fatal(err)
 				}
-				want, code = "", exitInterrupted
-			} else {
+			}
+			want := ""
+			if c.code == 0 {
+				until("proxy drains")
 				close(finish)
+				want = "done"
 			}
 			if got := <-answered; got != want {
 				t.Errorf("the client got %q, want %q", got, want)
 			}
-			if signals == 2 {
+			if c.code != 0 {
 				defer close(finish)
 			}
 			cmd.Wait()
-			if got := cmd.ProcessState.ExitCode(); got != code {
-				t.Errorf("it ended with %d, want %d", got, code)
+			if got := cmd.ProcessState.ExitCode(); got != c.code {
+				t.Errorf("it ended with %d, want %d", got, c.code)
 			}
 		})
 	}
