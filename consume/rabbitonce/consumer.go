@@ -108,11 +108,11 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 			}
 			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name)
 		}
-		fed, err := s.feed(ctx, c, in)
+		agreed, err := s.feed(ctx, c, in)
 		if err == nil {
 			return s, nil
 		}
-		if fed { // it did work: what is wrong now is something new
+		if agreed { // it was made: what is wrong now is something new
 			pause.Reset()
 		}
 		lost := s

@@ -75,29 +75,28 @@ func (s *session) consume(queue string) (err error) {
 	return nil
 }
 
-// feed hands messages over until ctx ends, which is no error, or the session is lost. It reports whether
-// there was any message.
-func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Delivery) (fed bool, err error) {
+// feed hands messages over until ctx ends, which is no error, or the session is lost. It reports whether the broker
+// had agreed to send any.
+func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Delivery) (agreed bool, err error) {
 	if err := s.conn.within(askWithin, func() error { return s.consume(c.queue.Name) }); err != nil {
 		return false, err
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			return fed, nil
+			return true, nil
 		case d, ok := <-s.deliveries:
 			if !ok {
-				return fed, s.lost()
+				return true, s.lost()
 			}
 			in := &delivery{d: d, m: messageOf(&d, c.queue.Name), queue: &c.queue, out: c.out}
 			select {
 			case out <- in:
-				fed = true
 			case err := <-s.closed: // nobody is given what cannot be acknowledged any more
-				return fed, gone(err)
+				return true, gone(err)
 			case <-ctx.Done():
 				s.giveBack(&d)
-				return fed, nil
+				return true, nil
 			}
 		}
 	}

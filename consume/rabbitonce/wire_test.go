@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -156,6 +157,72 @@ func TestEachLossBeginsItsPausesAnew(t *testing.T) {
 		w.cut()
 		wait(t, "the next connection", again)
 	}
+}
+
+// So is one by which nothing came: that its queue was empty is no failure.
+func TestAnIdleLossBeginsItsPausesAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	const least = 10 * time.Millisecond
+	losses := &losses{Handler: slog.DiscardHandler, pauses: make(chan time.Duration, 1000)}
+	opts, again := connections(&rabbitonce.Options{ReconnectMin: least, ReconnectMax: time.Hour, Heartbeat: time.Second}) // as above
+	opts.Workers.Log = slog.New(slog.NewMultiHandler(losses, opts.Workers.Log.Handler()))
+	b.runOn(memstore.New(nil), w.url, specOf(nothing), opts)
+	for idle := 0; idle < 6; {
+		b.wantConsumer()
+		w.cut()
+		if pause := <-losses.pauses; pause != 0 {
+			if idle++; pause > 2*least {
+				t.Fatalf("after %d idle losses the pause is %v", idle, pause)
+			}
+		}
+		wait(t, "the next connection", again)
+	}
+}
+
+// wantConsumer waits until the queue has a consumer, which may be one that the broker has not missed yet.
+func (b *bench) wantConsumer() {
+	b.t.Helper()
+	for end := time.Now().Add(soon); ; runtime.Gosched() {
+		switch q, err := b.ch.QueueDeclarePassive(b.queue.Name, true, false, false, false, nil); {
+		case err != nil:
+			b.t.Fatal(err)
+		case q.Consumers > 0:
+			return
+		case time.Now().After(end):
+			b.t.Fatal("the queue has no consumer")
+		}
+	}
+}
+
+// losses tells the pauses after lost connections; 0 after one that was not made.
+type losses struct {
+	slog.Handler
+	pauses chan time.Duration
+}
+
+func (*losses) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *losses) Handle(_ context.Context, r slog.Record) error {
+	var pause time.Duration
+	made := false
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "pause":
+			pause = a.Value.Duration()
+		case "error":
+			made = strings.Contains(a.Value.String(), "the connection was lost")
+		}
+		return true
+	})
+	switch {
+	case made:
+		h.pauses <- pause
+	case pause != 0:
+		h.pauses <- 0
+	}
+	return nil
 }
 
 // An acknowledgement that was lost with its connection is a message that comes again, flagged and counted, and is replayed.
