@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -148,7 +149,7 @@ func claimsAnew(s *redisstore.Store) func(rec *everonce.Record) error {
 			return err
 		case res.Decision != everonce.DecideClaimed:
 			return errors.New(res.Decision.String())
-		case r.Attempt != 1 || r.Token <= rec.Token || r.Previous.State != 0 || len(r.Steps) != 0:
+		case r.Attempt != 1 || r.Token <= rec.Token || r.Token < everonce.Token(res.Now.UnixMicro()) || r.Previous.State != 0 || len(r.Steps) != 0:
 			return errors.New("it is not a new record")
 		}
 		return nil
@@ -339,5 +340,28 @@ func TestAbsentIsNoRecord(t *testing.T) {
 	res, err := s.Claim(t.Context(), req)
 	if got := decided(t, res, err, everonce.DecideAbsent).Record; got.State != 0 || got.ID != (everonce.RecordID{}) || len(got.Result.Data) != 0 {
 		t.Errorf("the absent record is %v, with the result %q", got.State, got.Result.Data)
+	}
+}
+
+// A claim that is asked again, because it met a result near its end, is the same claim: what it begins has the end that
+// it was to have.
+func TestAClaimThatIsAskedAgainIsTheSame(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	for expire, want := range map[bool]time.Duration{true: life.Total(), false: never} {
+		rec := claimed(t, s, everonce.Key{Scope: "again", ID: strconv.FormatBool(expire)})
+		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+		backdate(t, client, s, rec.ID, life.Total()) // the server has it still
+		req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
+		req.ExpireUnsettled = expire
+		res, err := s.Claim(t.Context(), req)
+		decided(t, res, err, everonce.DecideClaimed)
+		if got := ends(t, client, s, req.ID)[0]; want < 0 && got != want || want > 0 && (got > want+time.Second || got < want-time.Minute) {
+			t.Errorf("to expire %v: the server keeps the claimed record for %v, want %v", expire, got, want)
+		}
+		res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
+		decided(t, res, err, everonce.DecideInProgress) // the result before has gone with its record
 	}
 }
