@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -159,6 +160,24 @@ func testNewerSchema[Tx any](t *testing.T, h *handle[Tx]) {
 	} {
 		if !errors.Is(err, everonce.ErrSchema) || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "upgrade") {
 			t.Errorf("%s on tables of version 99: %v", what, err)
+		}
+	}
+}
+
+// A migration that fails gives back its connection, and with it the lock that keeps the others waiting.
+func TestAFailedMigrationLeavesNothingLocked(t *testing.T) {
+	t.Parallel()
+	both(t, setup{conns: 1}, testFailedMigration[pgx.Tx], testFailedMigration[*sql.Tx])
+}
+
+func testFailedMigration[Tx any](t *testing.T, h *handle[Tx]) {
+	mustExec(t, "UPDATE "+h.schema+".everonce_meta SET value = '99' WHERE name = 'schema'")
+	another := newPgx(t, setup{schema: h.schema, pending: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, migrate := range []func(context.Context) error{h.store.Migrate, h.store.Migrate, another.store.Migrate} {
+		if err := migrate(ctx); !errors.Is(err, everonce.ErrSchema) || ctx.Err() != nil {
+			t.Fatalf("on tables of version 99: %v", err)
 		}
 	}
 }
