@@ -23,6 +23,7 @@ type line struct {
 	url      string
 	open     atomic.Int64 // connections
 	channels atomic.Int64 // that were opened
+	closed   atomic.Int64 // of them
 	// publishing is called before the broker gets a message; where it reports false the broker does not get it, and the connection is cut.
 	publishing func() (pass bool)
 	// declaring, if set, is called before a queue is declared, or looked for. It may change the frame; where it reports false it is as above.
@@ -53,7 +54,7 @@ func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *lin
 // say passes on what is said to the broker, frame by frame.
 func (l *line) say(far io.Writer, near io.Reader) {
 	const greeting, head, end = 8, 7, 1
-	const method, openChannel, declareQueue, endConsumer, publish = 1, 20<<16 | 10, 50<<16 | 10, 60<<16 | 30, 60<<16 | 40
+	const method, openChannel, closeChannel, declareQueue, endConsumer, publish = 1, 20<<16 | 10, 20<<16 | 40, 50<<16 | 10, 60<<16 | 30, 60<<16 | 40
 	if _, err := io.CopyN(far, near, greeting); err != nil {
 		return
 	}
@@ -70,6 +71,8 @@ func (l *line) say(far io.Writer, near io.Reader) {
 			switch binary.BigEndian.Uint32(frame[head:]) {
 			case openChannel:
 				l.channels.Add(1)
+			case closeChannel:
+				l.closed.Add(1)
 			case declareQueue:
 				if l.declaring != nil && !l.declaring(frame) {
 					return
@@ -260,6 +263,23 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		t.Errorf("no dead letters: %v", err)
 	}
 	l.leaves(t, 0)
+}
+
+// Nor is a channel left open by each copy that is refused: the broker allows so many, and one that waits for room is refused often.
+func TestARefusedCopyLeavesNoChannelOpen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declareWithADelayForOne()
+	var published atomic.Int64
+	l := newLine(t, b.url, func() bool { published.Add(1); return true })
+	b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), nil)
+	b.send(message("m-1"), message("m-2"))
+	const refused, kept = 12, 6 // the consumer's channel, and those of copies that are on their way
+	for end := time.Now().Add(soon); published.Load() < refused || l.channels.Load()-l.closed.Load() > kept; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("of %d channels %d were closed after %d copies", l.channels.Load(), l.closed.Load(), published.Load())
+		}
+	}
 }
 
 // Nor is anything opened once more by a replay whose letters are closed under it.

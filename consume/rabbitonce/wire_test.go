@@ -261,6 +261,8 @@ func TestAnAcknowledgementNeverGoesToAnotherChannel(t *testing.T) {
 	othersBegan, endOthers := make(chan string, 10), make(chan struct{})
 	opts, again := connections(nil)
 	opts.Workers.Concurrency = 4
+	complaints := make(chan string, 1000)
+	opts.Workers.Log = slog.New(slog.NewMultiHandler(complaintsTo(complaints).Handler(), opts.Workers.Log.Handler()))
 	r := b.runOn(memstore.New(nil), w.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.ID == "m-1" {
 			close(firstBegan)
@@ -281,6 +283,11 @@ func TestAnAcknowledgementNeverGoesToAnotherChannel(t *testing.T) {
 	<-othersBegan
 	close(endFirst)
 	r.wants(everonce.Executed) // and acknowledged nowhere
+	for c := range complaints {
+		if strings.Contains(c, consume.ErrGone.Error()) { // which is the last word of it
+			break
+		}
+	}
 	close(endOthers)
 	for exhausted := 0; exhausted < 2; {
 		if r.verdict().Letter.Reason == consume.Exhausted {
