@@ -1,6 +1,7 @@
 package rabbitonce_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -152,12 +153,43 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 			return everonce.NotDone(errClosed)
 		}
 		return nil
-	}), &rabbitonce.Options{Workers: consume.Workers{SettleWithin: 500 * time.Millisecond, Log: complaintsTo(complaints)}})
+	}), &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 500 * time.Millisecond, Log: complaintsTo(complaints)}})
 	b.send(message("m-1"))
 	r.wants(everonce.Failed, everonce.Executed)
 	if c := <-complaints; !strings.Contains(c, "did not take a message over") {
 		t.Errorf("it complained of %s", c)
 	}
+	for _, name := range b.queues() {
+		b.wantLength(name, 0)
+	}
+	r.stop()
+	if n := published.Load(); n != 2 || ran != 2 {
+		t.Errorf("%d copies were published, and it ran %d times", n, ran)
+	}
+}
+
+// Nor is one that could not be written to the end, because nobody reads it.
+func TestACopyThatIsNotWrittenIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var published atomic.Int64
+	l := newLine(t, b.url, func() bool {
+		if published.Add(1) == 1 {
+			<-t.Context().Done() // what follows is not read, and has no room on the way
+		}
+		return true
+	})
+	ran := 0
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), &rabbitonce.Options{Heartbeat: time.Second, Workers: consume.Workers{SettleWithin: soon}})
+	large := message("m-1")
+	large.Body = append(large.Body, bytes.Repeat([]byte(" "), 15<<20)...)
+	b.send(large)
+	r.wants(everonce.Failed, everonce.Executed)
 	for _, name := range b.queues() {
 		b.wantLength(name, 0)
 	}
