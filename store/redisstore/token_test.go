@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"encoding/binary"
+	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,3 +79,33 @@ func TestTokensGrowOverWhatIsGone(t *testing.T) {
 
 // word is a number as it stands in a record.
 func word(n uint64) string { return string(binary.LittleEndian.AppendUint64(nil, n)) }
+
+// Every byte of a fingerprint counts, and of a nonce, at both ends of the places that the scripts compare.
+func TestEveryByteIsCompared(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	for _, done := range []bool{false, true} {
+		rec := claimed(t, s, everonce.Key{Scope: "bytes", ID: strconv.FormatBool(done)})
+		for _, at := range []int{0, len(rec.Nonce) - 1} {
+			other := rec
+			other.Nonce[at] ^= 1
+			if _, err := s.Renew(t.Context(), renewalOf(&other)); !errors.Is(err, everonce.ErrLeaseLost) {
+				t.Errorf("with byte %d of another nonce: %v", at, err)
+			}
+			if _, err := s.Complete(t.Context(), completionOf(&other, "v")); !errors.Is(err, everonce.ErrLeaseLost) {
+				t.Errorf("with byte %d of another nonce: %v", at, err)
+			}
+		}
+		if done {
+			_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+			noErr(t, err)
+		}
+		for _, at := range []int{0, len(rec.Fingerprint.Sum) - 1} {
+			req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
+			req.Fingerprint.Sum[at] ^= 1
+			res, err := s.Claim(t.Context(), req)
+			decided(t, res, err, everonce.DecideMismatch)
+		}
+	}
+}
