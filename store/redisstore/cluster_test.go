@@ -196,3 +196,21 @@ func TestStepsThatAreMissingInACluster(t *testing.T) {
 		t.Errorf("Claim: %v, want a corrupt record", err)
 	}
 }
+
+// In a cluster a write waits on the node that has its slot: here none of them has a replica.
+func TestWritesWaitForReplicasInACluster(t *testing.T) {
+	t.Parallel()
+	client := clusterClient(t, startCluster(t))
+	s := newStore(t, client, &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond})
+	for i := range 6 { // on all nodes
+		rec := claimed(t, newStore(t, client, &redisstore.Options{}), everonce.Key{Scope: "waits", ID: strconv.Itoa(i)})
+		_, errClaim := s.Claim(t.Context(), claimOf(everonce.Key{Scope: "new", ID: strconv.Itoa(i)}))
+		_, errComplete := s.Complete(t.Context(), completionOf(&rec, "v"))
+		_, errReplay := s.Claim(t.Context(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
+		for what, err := range map[string]error{"claim": errClaim, "completion": errComplete, "replay": errReplay, "identity": s.KeepIdentity(t.Context(), [32]byte{1})} {
+			if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+}
