@@ -2,6 +2,7 @@ package rabbitonce
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -20,6 +21,16 @@ func AskWithin(d time.Duration) (restore func()) {
 func PublisherOf(url string) func(context.Context) error {
 	p := newPublisher(dialing{url: url, heartbeat: time.Second})
 	return func(ctx context.Context) error { return p.publish(ctx, "queue", amqp.Publishing{}) }
+}
+
+// PublishByAnEndedChannel publishes by a channel that has ended since the publisher took it.
+func PublishByAnEndedChannel(ctx context.Context, url, queue string) error {
+	p := newPublisher(dialing{url: url, heartbeat: time.Second})
+	c, err := p.channel(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.ch.Close(), c.publish(ctx, queue, amqp.Publishing{Headers: amqp.Table{}}), p.close())
 }
 
 // DelayFor returns the delay that a queue gives a message that is to come again after a time.

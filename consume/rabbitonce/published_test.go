@@ -1,7 +1,6 @@
 package rabbitonce_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -168,35 +167,15 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	}
 }
 
-// Nor is one that could not be written to the end, because nobody reads it.
+// Nor is one that could not be written: its channel has ended since it was taken.
 func TestACopyThatIsNotWrittenIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	var published atomic.Int64
-	l := newLine(t, b.url, func() bool {
-		if published.Add(1) == 1 {
-			<-t.Context().Done() // what follows is not read, and has no room on the way
-		}
-		return true
-	})
-	ran := 0
-	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
-		if ran++; ran == 1 {
-			return everonce.NotDone(errClosed)
-		}
-		return nil
-	}), &rabbitonce.Options{Heartbeat: time.Second, Workers: consume.Workers{SettleWithin: soon}})
-	large := message("m-1")
-	large.Body = append(large.Body, bytes.Repeat([]byte(" "), 15<<20)...)
-	b.send(large)
-	r.wants(everonce.Failed, everonce.Executed)
-	for _, name := range b.queues() {
-		b.wantLength(name, 0)
+	b.declare()
+	if err := rabbitonce.PublishByAnEndedChannel(t.Context(), b.url, b.queue.Name); err == nil || !strings.Contains(err.Error(), "did not take a message over") {
+		t.Errorf("%v", err)
 	}
-	r.stop()
-	if n := published.Load(); n != 2 || ran != 2 {
-		t.Errorf("%d copies were published, and it ran %d times", n, ran)
-	}
+	b.wantLength(b.queue.Name, 0)
 }
 
 // A dead letter on whose way the connection is lost was not refused: it is published again, and its message is not handled once more.
