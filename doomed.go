@@ -28,6 +28,21 @@ type openTx struct {
 	own    bool // everonce began it
 	calls  int  // the set is locked
 	doomed atomic.Bool
+	cause  atomic.Pointer[error]
+}
+
+// doom says that the transaction did not survive, and why.
+func (o *openTx) doom(cause error) {
+	o.cause.CompareAndSwap(nil, &cause)
+	o.doomed.Store(true)
+}
+
+// why is the cause, where it was one of the calls that are inside.
+func (o *openTx) why() error {
+	if cause := o.cause.Load(); cause != nil {
+		return *cause
+	}
+	return nil
 }
 
 // enter is a call's first look at a transaction. Each call leaves it again.

@@ -20,7 +20,8 @@ import (
 //     what else it holds.
 //   - [ErrTxDoomed]: the transaction did not survive. Roll it back and run it again with another handle: every later
 //     DoTx with that tx is refused, even if the handle outlives its transaction, as a session of MongoDB does. A
-//     transaction that everonce began is not committed, whatever its work returns.
+//     transaction that everonce began is not committed, whatever its work returns. With the outcome Unknown, the work
+//     has ended it by itself, and what it wrote may be committed.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
 //   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
@@ -135,7 +136,10 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	value, workErr := work(inside)
 	returned = true
 	if j.open.doomed.Load() { // by a DoTx inside the work, whatever the work made of it
-		return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, workErr)
+		if workErr == nil {
+			workErr = j.open.why()
+		}
+		return brokenAs[T](j, workErr)
 	}
 
 	complete := CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
@@ -197,6 +201,9 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 
 // dissolve undoes everything behind the savepoint, and proves by it that the transaction is alive.
 func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel, cause error) (Result[T], error) {
+	if j.t.txs.ClassifyTx(cause) == TxErrorEnded { // a savepoint of that name proves nothing
+		return brokenAs[T](j, cause)
+	}
 	err := j.h.RollbackTo(ctx, j.savepoint)
 	if err == nil {
 		err = j.h.ReleaseSavepoint(ctx, j.savepoint)
@@ -209,6 +216,10 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 
 // brokenAs marks the caller's transaction as doomed.
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
-	j.open.doomed.Store(true)
-	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, ofStore(cause))
+	j.open.doom(cause)
+	o := Failed
+	if j.t.txs.ClassifyTx(cause) == TxErrorEnded {
+		o = Unknown
+	}
+	return Result[T]{Outcome: o}, j.fail(o, ErrTxDoomed, ofStore(cause))
 }

@@ -109,6 +109,10 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	defer end()
 	values, err := g.perform(inTx, a, h)
 	if err != nil {
+		if g.t.txs.ClassifyTx(err) == TxErrorEnded {
+			g.ended(ctx, err)
+			return nil
+		}
 		if how := readMarks(err); how == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry {
 			return &errAgain{err}
 		}
@@ -130,7 +134,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return g.uncommitted(err, values)
+		return g.uncommitted(ctx, err, values)
 	}
 	for k, i := range g.part {
 		g.committed(i, values[k], claims[k].Record.Attempt)
@@ -270,7 +274,7 @@ func (g *group[T, Tx]) completions(claims []ClaimResult, values []T) []CompleteR
 }
 
 // uncommitted is the end of a transaction whose commit failed.
-func (g *group[T, Tx]) uncommitted(err error, values []T) error {
+func (g *group[T, Tx]) uncommitted(ctx context.Context, err error, values []T) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return &errAgain{err}
@@ -283,8 +287,19 @@ func (g *group[T, Tx]) uncommitted(err error, values []T) error {
 	case TxErrorCommitLost:
 		g.lost, g.lostErr = values, err
 		return &errAgain{err}
+	case TxErrorEnded:
+		g.ended(ctx, err)
+		return nil
 	}
 	return &errSplit{err} // a constraint that is checked at the commit, say: it is of one of them
+}
+
+// ended answers all that is left, of which one has ended the transaction: nobody knows what became of any.
+func (g *group[T, Tx]) ended(ctx context.Context, cause error) {
+	for _, i := range g.part {
+		g.answer(i, Result[T]{Outcome: Unknown, Attempt: 1}, g.ops[i].endedByWork(ctx, cause))
+	}
+	g.part = nil
 }
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {

@@ -12,7 +12,7 @@ import (
 //
 // An error of the work rolls back and is returned. If ctx ended before the work was called, the error is the
 // context's cause. [ErrTxTooLong] is as in Transact. [ErrOutcomeUnknown]: the answer to the commit was lost; calling
-// again with the keys inside tells what became of it.
+// again with the keys inside tells what became of it. With [ErrTxDoomed], the work has ended the transaction by itself.
 func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
 	if t == nil || work == nil {
 		return &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
@@ -72,7 +72,7 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	switch class := t.txs.ClassifyTx(err); {
 	case errors.Is(err, ErrTxTooLong):
 		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
-	case class == TxErrorCommitLost:
+	case class == TxErrorCommitLost || class == TxErrorEnded:
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(err)}
 	default:
 		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}

@@ -9,12 +9,13 @@ import (
 
 // StepTx executes one step of a guarded operation in a transaction of the database that also holds the operation's
 // record. The step's writes, its result, and the check that the attempt still holds the operation are one commit. So
-// such a step is never unknown: what did not commit did not happen. This is how one operation can hold a charge in
+// such a step is never unknown, unless fn ends the transaction by itself: what did not commit did not happen. This is how one operation can hold a charge in
 // the database and an e-mail outside it.
 //
 // The transaction is run again after a deadlock, a serialization failure or a busy database, as in [Transact].
 // [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the
-// transaction was rolled back. Errors of fn roll back, and are otherwise as in [Step]. Option: WithCodec.
+// transaction was rolled back. [ErrOutcomeUnknown]: fn has ended the transaction, and the step's policy refuses to run it
+// again, as in [Step]. Errors of fn roll back, and are otherwise as in Step. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
 	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)
@@ -117,13 +118,13 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		return zero, true, s.fail(StoreFailed, ErrStore, err)
 	}
 	open := true
-	rollback := func() {
+	rollback := func() error {
 		open = false
-		_ = rollBack(ctx, s.a.core, h) //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
+		return rollBack(ctx, s.a.core, h)
 	}
 	defer func() {
 		if open {
-			rollback()
+			_ = rollback() //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
 		}
 	}()
 	if ctx.Err() != nil {
@@ -134,7 +135,9 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	v, err = runInTx(inTx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
 	if err != nil {
 		end()
-		rollback()
+		if all := errors.Join(err, rollback()); t.txs.ClassifyTx(all) == TxErrorEnded {
+			return zero, true, endedStep(s, all)
+		}
 		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
 			return zero, false, err
 		}
@@ -166,11 +169,29 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	case errors.Is(err, ErrTooLarge) && saved.Kind == ResultValue:
 		s.elide = true
 		return zero, false, err
-	case t.txs.ClassifyTx(err) != TxErrorOther:
+	}
+	switch t.txs.ClassifyTx(err) {
+	case TxErrorRetry, TxErrorCommitLost:
 		return v, false, err
+	case TxErrorEnded:
+		return zero, true, endedStep(s, err)
 	}
 	s.outcome = Failed
 	return zero, true, s.fail(Failed, ErrStore, err)
+}
+
+// endedStep is the end of a step whose function has ended the transaction that it was lent: whether it happened is unknown, as of a
+// [Step] that was begun and not ended, and its policy decides.
+func endedStep(s *stepRun, cause error) error {
+	if s.call.policy == Reexecute {
+		s.outcome = Failed
+		return s.fail(Failed, ErrStore, cause)
+	}
+	err := s.save(StepRecord{State: StepOpen}, s.a.set.CompletionLimit)
+	if errors.Is(err, ErrLeaseLost) {
+		return s.leaseLost()
+	}
+	return s.refuse(errors.Join(cause, err), false)
 }
 
 // undoneStep ends a step whose transaction was rolled back: a permanent failure is recorded, all else has

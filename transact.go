@@ -19,6 +19,8 @@ import (
 //   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
 //   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
 //     again with the same key to find out.
+//   - [ErrOutcomeUnknown] and [ErrTxDoomed]: the work has ended the transaction by itself, by the text of a statement, say.
+//     It must not: whether its effect was committed is unknown, and stays so until it is settled.
 //
 // The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, WithWait,
 // WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
@@ -177,7 +179,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		value, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), r.work)
 		if err != nil {
 			end()
-			return r.undone(err, rollback())
+			return r.undone(ctx, err, rollback())
 		}
 		s, elided := encode(r.core, r.call, value, r.summarize)
 		if r.elide && s.Kind == ResultValue {
@@ -197,7 +199,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.CompletionLimit)
 	defer cancel()
 	if err := h.Commit(commitCtx, commit); err != nil {
-		return r.uncommitted(err, value)
+		return r.uncommitted(ctx, err, value)
 	}
 	return r.committed(value, number)
 }
@@ -232,7 +234,7 @@ func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work 
 	defer doomed.leave(open)
 	v, err := work(inside, tx)
 	if err == nil && open.doomed.Load() { // a DoTx in it has left what it could not undo
-		err = a.fail(Failed, ErrTxDoomed, nil)
+		err = a.fail(Failed, ErrTxDoomed, open.why())
 	}
 	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
 		err = errors.Join(ErrTxTooLong, err)
@@ -306,7 +308,10 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 }
 
 // undone is the end of a transaction whose work failed and which was rolled back.
-func (r *transaction[T, Tx]) undone(err, rollbackErr error) (Result[T], error) {
+func (r *transaction[T, Tx]) undone(ctx context.Context, err, rollbackErr error) (Result[T], error) {
+	if all := errors.Join(err, rollbackErr); r.t.txs.ClassifyTx(all) == TxErrorEnded {
+		return r.ended(ctx, all)
+	}
 	if readMarks(err) != endedRejected && readMarks(err) != endedNotDone && r.t.txs.ClassifyTx(err) == TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
 	}
@@ -329,7 +334,7 @@ func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
 }
 
 // uncommitted is the end of a transaction whose commit failed.
-func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) {
+func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T) (Result[T], error) {
 	switch {
 	case errors.Is(err, ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
@@ -353,8 +358,15 @@ func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) 
 	case TxErrorCommitLost:
 		r.lost, r.lostErr = &value, err
 		return Result[T]{}, &errAgain{err}
+	case TxErrorEnded:
+		return r.ended(ctx, err)
 	}
 	return r.failed(ErrStore, err)
+}
+
+// ended is the end of a transaction that the work has ended.
+func (r *transaction[T, Tx]) ended(ctx context.Context, cause error) (Result[T], error) {
+	return Result[T]{Outcome: Unknown, Attempt: r.ran}, r.endedByWork(ctx, cause)
 }
 
 func (r *transaction[T, Tx]) committed(value T, number int) (Result[T], error) {

@@ -19,6 +19,7 @@ var (
 	errDeadlock   = errors.New("deadlock: the transaction was rolled back")
 	errChanged    = errors.New("could not serialize: a row has changed")
 	errCommitLost = errors.New("commit: connection reset by peer")
+	errTxEnded    = errors.New("not the transaction that was begun")
 	errTxDone     = errors.New("the transaction has ended")
 	errTxAborted  = errors.New("the transaction is aborted until it is rolled back to a savepoint")
 	errConstraint = errors.New("constraint violated")
@@ -207,6 +208,8 @@ func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
 
 func (s *mapStore) ClassifyTx(err error) everonce.TxErrorClass {
 	switch {
+	case errors.Is(err, errTxEnded):
+		return everonce.TxErrorEnded
 	case errors.Is(err, errDeadlock), errors.Is(err, errChanged):
 		return everonce.TxErrorRetry
 	case errors.Is(err, errCommitLost):

@@ -44,9 +44,11 @@ func (v *verdict) sendsOwn() bool {
 	return false
 }
 
-// lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt in
-// guarded mode, before it.
-func (v *verdict) lostCommit() bool { return v.tx && v.res.Attempt != 0 }
+// lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt
+// before it. A handler that has ended its transaction by itself is such an attempt too: its repetition does not find out.
+func (v *verdict) lostCommit() bool {
+	return v.tx && v.res.Attempt != 0 && !errors.Is(v.err, everonce.ErrTxDoomed)
+}
 
 // statusError is the error of an attempt whose answer is not to be saved.
 type statusError int

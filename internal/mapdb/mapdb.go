@@ -4,6 +4,7 @@ package mapdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // DB is an [everonce.TxStore]. The claim of a key that an open transaction has is answered as in progress.
 type DB struct {
-	everonce.Store // nil: outside of transactions there is Get alone
+	everonce.Store // nil: outside of transactions there are Claim, Release and Get alone
 
 	mu      sync.Mutex
 	records map[everonce.RecordID]everonce.Record
@@ -49,9 +50,13 @@ type Tx struct {
 	claimed []everonce.RecordID
 	saved   map[string]Tx
 	ended   bool
+	byWork  bool // the work has ended it
 }
 
 var errEnded = errors.New("mapdb: the transaction has ended")
+
+// errNotMine is what a transaction answers that the work has ended by itself.
+var errNotMine = fmt.Errorf("%w: the work has ended the transaction", everonce.ErrTxDoomed)
 
 // ErrDeadlock is what work returns that met one: the transaction was rolled back, and may be run again.
 var ErrDeadlock = errors.New("mapdb: deadlock, the transaction was rolled back")
@@ -63,6 +68,17 @@ func (tx *Tx) Add(name string) error {
 	}
 	tx.effects[name]++
 	return nil
+}
+
+// CommitByStatement commits behind everonce's back, as the text of a statement can: the effects, and no record.
+func (tx *Tx) CommitByStatement() {
+	tx.db.mu.Lock()
+	defer tx.db.mu.Unlock()
+	for name, n := range tx.effects {
+		tx.db.effects[name] += n
+	}
+	(&handle{tx}).end()
+	tx.byWork = true
 }
 
 // record reads through the transaction. The database is locked.
@@ -94,10 +110,43 @@ func (db *DB) Join(tx *Tx) (everonce.TxHandle[*Tx], error) { return &handle{tx},
 
 // ClassifyTx implements [everonce.TxStore].
 func (db *DB) ClassifyTx(err error) everonce.TxErrorClass {
-	if errors.Is(err, ErrDeadlock) {
+	switch {
+	case errors.Is(err, ErrDeadlock):
 		return everonce.TxErrorRetry
+	case errors.Is(err, errNotMine):
+		return everonce.TxErrorEnded
 	}
 	return everonce.TxErrorOther
+}
+
+// Claim is for what is recorded outside of transactions.
+func (db *DB) Claim(_ context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+	return res, db.change(req.ID, func(rec *everonce.Record) (next *everonce.Record, err error) {
+		next, res, err = transition.Claim(rec, req, time.Now())
+		return next, err
+	})
+}
+
+// Release ends such a claim.
+func (db *DB) Release(_ context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
+	return res, db.change(req.ID, func(rec *everonce.Record) (next *everonce.Record, err error) {
+		next, res, err = transition.Release(rec, req, time.Now())
+		return next, err
+	})
+}
+
+func (db *DB) change(id everonce.RecordID, to func(rec *everonce.Record) (*everonce.Record, error)) error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	var rec *everonce.Record
+	if r, ok := db.records[id]; ok {
+		rec = &r
+	}
+	next, err := to(rec)
+	if next != nil {
+		db.records[id] = *next
+	}
+	return err
 }
 
 // Get is what the engine reads outside of transactions.
@@ -208,7 +257,10 @@ func (h *handle) Commit(_ context.Context, req everonce.CommitRequest) (err erro
 	db := h.tx.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if h.tx.ended {
+	switch {
+	case h.tx.byWork:
+		return errNotMine
+	case h.tx.ended:
 		return errEnded
 	}
 	defer h.end()
