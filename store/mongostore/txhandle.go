@@ -28,6 +28,7 @@ func newHandle(s *Store, tx *mongo.Session) *txHandle {
 }
 
 var (
+	errTxEnded      = fmt.Errorf("mongostore: %w: the work has ended the transaction of the session that it was lent; nobody knows whether what it wrote was committed, and nothing is recorded", everonce.ErrTxDoomed)
 	errCommitLost   = errors.New("mongostore: the answer to the commit was lost")
 	errNotOurs      = fmt.Errorf("mongostore: %w: the transaction is the caller's", everonce.ErrInvalidArgument)
 	errNoSavepoints = errors.New("mongostore: MongoDB has no savepoints: the transaction can only be rolled back as a whole")
@@ -38,8 +39,8 @@ const abortTimeout = 5 * time.Second
 
 // within runs statements in the transaction, until its time is over.
 func (h *txHandle) within(ctx context.Context, fn func(ctx context.Context) error) error {
-	if h.ended {
-		return errors.New("mongostore: the transaction has ended")
+	if err := h.running(); err != nil {
+		return err
 	}
 	ctx = h.in(ctx)
 	if h.until.IsZero() {
@@ -136,9 +137,13 @@ func (h *txHandle) RollbackTo(context.Context, string) error { return errNoSavep
 // ReleaseSavepoint succeeds while the transaction runs.
 func (h *txHandle) ReleaseSavepoint(context.Context, string) error { return h.running() }
 
+// running fails unless the session is in a transaction: the driver would send what is written then by itself.
 func (h *txHandle) running() error {
-	if h.ended {
+	switch {
+	case h.ended:
 		return errors.New("mongostore: the transaction has ended")
+	case h.tx != nil && !h.tx.TransactionRunning():
+		return errTxEnded
 	}
 	return nil
 }
@@ -208,10 +213,12 @@ func (h *txHandle) Rollback(context.Context) error {
 	if !h.own {
 		return errNotOurs
 	}
-	if !h.ended {
-		h.abort()
+	if h.ended {
+		return nil
 	}
-	return nil
+	err := h.running()
+	h.abort()
+	return err
 }
 
 // abort ends the transaction. A server that cannot be told ends it by itself, as it does with what nobody commits.

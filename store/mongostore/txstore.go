@@ -38,6 +38,11 @@ var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 // [mongo.Session.WithTransaction] that is after it has returned, because it runs its callback again in the same
 // session. [everonce.TxReceiver.InTx] uses a session of its own for each run.
 //
+// Work must not end the transaction of the session that it was lent (AbortTransaction, CommitTransaction): see
+// [everonce.Transact]. That the session is in no transaction any more is noticed. That it is in another one, which the
+// work has started, is not, since a session does not tell: then an optimistic [everonce.Transact], a step or a batch may
+// be recorded as done though its effect was aborted.
+//
 // A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that
 // transaction has ended. The server ends a transaction after a minute, unless its transactionLifetimeLimitSeconds
 // says otherwise, whatever the receiver's TxTimeout.
@@ -158,6 +163,8 @@ func (s *TxStore) ClassifyTx(err error) everonce.TxErrorClass {
 	switch {
 	case errors.Is(err, errCommitLost), labelled(err, labelUnknown):
 		return everonce.TxErrorCommitLost
+	case errors.Is(err, errTxEnded):
+		return everonce.TxErrorEnded
 	case errors.Is(err, everonce.ErrTxTooLong):
 		return everonce.TxErrorOther
 	case labelled(err, labelTransient), hasCode(err, codeWriteConflict), hasCode(err, codeNoTx):
