@@ -22,6 +22,13 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
+			name: "recorded as done though the work has ended the transaction", caught: "Transact/WorkThatEndsItsTransaction",
+			plant: func(h Harness) Harness {
+				h.Store = &doneAnyway[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+		},
+		{
 			name: "acknowledged before commit, in a transaction", caught: "Tx/EffectAndRecordCommitTogether",
 			plant: func(h Harness) Harness {
 				h.Store = &commitLater[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
