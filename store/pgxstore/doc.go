@@ -55,10 +55,16 @@
 // # The end of a transaction
 //
 // Work must not run COMMIT or ROLLBACK as the text of a statement, in a script say: the transaction that it was lent is
-// everonce's to end. The store cannot notice every such end. After a COMMIT the effect stays without its record, or, with
-// database/sql, has it later, in a commit of its own. After a ROLLBACK with database/sql, or "ROLLBACK; BEGIN" with
-// either, the record can be written though the effect was rolled back, and repetitions are then replayed. With pgx a
-// plain COMMIT or ROLLBACK fails the call.
+// everonce's to end, and its effect would be committed without the record, or lost. So what saves a result fails unless
+// the transaction is still the one that was begun, also after "ROLLBACK; BEGIN" or AND CHAIN. Nothing is recorded as
+// done then, and the outcome is unknown: see [everonce.Transact]. It costs no round trip. For transactions that begin
+// without a claim (optimistic, StepTx, InTx) pgx sends "set local everonce.tx" along with BEGIN.
+//
+// Not everything is noticed with database/sql, whose BEGIN takes nothing along. In an optimistic Transact and in StepTx it is
+// noticed that the connection is in no transaction any more, and that only if pgx's stdlib opened it. That it is in
+// another one, which the work has begun, is not: then the record is written though the effect may have been rolled back.
+// In InTx nothing is noticed; a DoTx inside notices for itself. With either client, work that fails after it has begun
+// another transaction is told as failed, whatever it had committed before.
 //
 // # Isolation
 //

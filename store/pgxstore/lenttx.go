@@ -29,7 +29,7 @@ func (l *lentTx) notYours() error {
 
 func (l *lentTx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.CommandTag, err error) {
 	if !l.rides(args) {
-		tx, err := l.of.begun(ctx)
+		tx, err := l.of.begin(ctx)
 		if err != nil {
 			return tag, err
 		}
@@ -44,7 +44,7 @@ func (l *lentTx) Exec(ctx context.Context, sql string, args ...any) (tag pgconn.
 
 func (l *lentTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	if !l.rides(args) {
-		tx, err := l.of.begun(ctx)
+		tx, err := l.of.begin(ctx)
 		if err != nil {
 			return failedRows(err)
 		}
@@ -80,11 +80,11 @@ func (l *lentTx) rides(args []any) bool {
 }
 
 func (l *lentTx) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
-	return l.of.first(ctx, func(b *pgx.Batch) { b.Queue(sql, args...) })
+	return l.of.first(ctx, true, func(b *pgx.Batch) { b.Queue(sql, args...) })
 }
 
 func (l *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	tx, err := l.of.begun(ctx)
+	tx, err := l.of.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (l *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {
 }
 
 func (l *lentTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	tx, err := l.of.begun(ctx)
+	tx, err := l.of.begin(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +100,7 @@ func (l *lentTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []s
 }
 
 func (l *lentTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	tx, err := l.of.begun(ctx)
+	tx, err := l.of.begin(ctx)
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
@@ -108,7 +108,7 @@ func (l *lentTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 }
 
 func (l *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	tx, err := l.of.begun(ctx)
+	tx, err := l.of.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (l *lentTx) Conn() *pgx.Conn {
 func (l *lentTx) begunAtOnce() pgx.Tx {
 	ctx, cancel := context.WithTimeout(context.Background(), beginTimeout)
 	defer cancel()
-	tx, err := l.of.begun(ctx)
+	tx, err := l.of.begin(ctx)
 	if err != nil {
 		return nil
 	}

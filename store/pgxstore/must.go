@@ -15,9 +15,12 @@ import (
 // done by a cast that fails. The text depends on the clock, or the planner would try the cast itself.
 const nothingWritten = "everonce: nothing written"
 
-func castToFail(as string) string {
-	return "CAST('" + nothingWritten + " at ' || clock_timestamp() AS " + as + ")"
+func castToFail(why, as string) string {
+	return "CAST('" + why + " at ' || clock_timestamp() AS " + as + ")"
 }
+
+// castFailed is the SQLSTATE of a cast that fails: invalid text representation.
+const castFailed = "22P02"
 
 // mustTexts are the statements' texts wrapped so that they fail where they affect no row.
 type mustTexts struct{ texts sync.Map } // *sqlstore.Statement → string
@@ -41,7 +44,7 @@ const insertsNothing = " ON CONFLICT (id) DO NOTHING RETURNING 1"
 func failing(text string) string {
 	if insert, ok := strings.CutSuffix(text, insertsNothing); ok {
 		if i := strings.LastIndex(insert, " WHERE "); i >= 0 {
-			return insert[:i] + " WHERE CASE WHEN " + insert[i+len(" WHERE "):] + " THEN true ELSE " + castToFail("boolean") + " END"
+			return insert[:i] + " WHERE CASE WHEN " + insert[i+len(" WHERE "):] + " THEN true ELSE " + castToFail(nothingWritten, "boolean") + " END"
 		}
 	}
 	const last = " SELECT 1 FROM "
@@ -49,18 +52,17 @@ func failing(text string) string {
 	if i := strings.LastIndex(text, last); i >= 0 && !strings.ContainsAny(text[i+len(last):], " ()") {
 		written, with = text[i+len(last):], text[:i]
 	}
-	return with + " SELECT CASE WHEN EXISTS (SELECT FROM " + written + ") THEN 1 ELSE " + castToFail("integer") + " END"
+	return with + " SELECT CASE WHEN EXISTS (SELECT FROM " + written + ") THEN 1 ELSE " + castToFail(nothingWritten, "integer") + " END"
 }
 
-// isNothingWritten recognises the failed cast (22P02 is "invalid text representation") and the record that
-// is there already.
+// isNothingWritten recognises the failed cast, and the record that is there already.
 func (d *database) isNothingWritten(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return false
 	}
 	switch pgErr.Code {
-	case "22P02":
+	case castFailed:
 		return strings.Contains(pgErr.Message, nothingWritten)
 	case "23505":
 		return pgErr.TableName == d.tables.prefix+"record" && pgErr.ConstraintName == d.tables.prefix+"record_pkey"

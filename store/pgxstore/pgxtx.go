@@ -18,6 +18,8 @@ type pgxTx struct {
 	driver *pgxDriver
 	conn   *pgxpool.Conn
 	inner  pgx.Tx // nil as long as nothing was sent
+	begun  bool   // the server has begun it
+	marked bool
 	lent   *lentTx
 	limit  limit
 	over   atomic.Bool // it has ended
@@ -25,24 +27,35 @@ type pgxTx struct {
 
 func (t *pgxTx) Tx() pgx.Tx { return t.lent }
 
+// Marked reports whether the transaction is one that can be known again by its mark.
+func (t *pgxTx) Marked() bool { return t.marked }
+
 // first sends a batch that begins the transaction. The answers of what was queued in it remain to be read.
-func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (pgx.BatchResults, error) {
+func (t *pgxTx) first(ctx context.Context, mark bool, queue func(*pgx.Batch)) (pgx.BatchResults, error) {
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{BeginQuery: t.driver.begin})
+	if mark {
+		batch.Queue(setMark)
+	}
 	queue(&batch)
 	results := t.conn.SendBatch(ctx, &batch)
 	t.inner = results.Tx()
 	_, err := results.Exec()
+	t.begun = err == nil
+	if err == nil && mark {
+		_, err = results.Exec()
+		t.marked = err == nil
+	}
 	return results, err
 }
 
-// begun begins the transaction by itself, if it has not begun.
-func (t *pgxTx) begun(ctx context.Context) (pgx.Tx, error) {
+// begin begins the transaction by itself, for the work, if it has not begun.
+func (t *pgxTx) begin(ctx context.Context) (pgx.Tx, error) {
 	if t.over.Load() {
 		return nil, pgx.ErrTxClosed
 	}
 	if t.inner == nil {
-		results, err := t.first(ctx, func(*pgx.Batch) {})
+		results, err := t.first(ctx, true, func(*pgx.Batch) {})
 		if err = closeBatch(results, err); err != nil {
 			return nil, err
 		}
@@ -57,7 +70,7 @@ func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	case t.inner != nil:
 		return t.limit.reason(pgxConn{t.inner}.Send(ctx, calls...))
 	}
-	results, err := t.first(ctx, func(b *pgx.Batch) {
+	results, err := t.first(ctx, false, func(b *pgx.Batch) {
 		for _, call := range calls {
 			b.Queue(call.Statement.Text, call.Args...)
 		}
@@ -74,6 +87,9 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	if err := t.ending(ctx); err != nil {
 		return err
 	}
+	if len(last) == 0 && t.marked {
+		last = []*sqlstore.Call{{Statement: checkMark}}
+	}
 	queue := func(b *pgx.Batch) {
 		for _, call := range last {
 			text := call.Statement.Text
@@ -87,7 +103,7 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	var results pgx.BatchResults
 	var err error
 	if t.inner == nil {
-		results, err = t.first(ctx, queue)
+		results, err = t.first(ctx, false, queue)
 	} else {
 		var batch pgx.Batch
 		queue(&batch)
@@ -112,13 +128,20 @@ func (t *pgxTx) ending(ctx context.Context) error {
 		err = fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed)
 	case conn.PgConn().IsBusy(): // nothing can be sent, which must not look like a lost answer
 		err = errRowsOpen
+	case t.endedByWork():
+		err = errTxEnded
 	case t.inner != nil && conn.PgConn().TxStatus() == 'I':
-		err = fmt.Errorf("its first statement failed, or the work ended it: %w", pgx.ErrTxClosed)
+		err = fmt.Errorf("its first statement failed: %w", pgx.ErrTxClosed)
 	}
 	if err != nil {
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 	}
 	return t.limit.reason(err)
+}
+
+// endedByWork reports whether the connection is in no transaction any more, though nobody here has ended it.
+func (t *pgxTx) endedByWork() bool {
+	return t.begun && !t.conn.Conn().IsClosed() && t.conn.Conn().PgConn().TxStatus() == 'I'
 }
 
 // readCommit reads the answers to what was sent with a commit, and that to the commit itself.
@@ -171,8 +194,12 @@ func (t *pgxTx) Rollback(ctx context.Context) error {
 		cancel()
 		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of
 	}
+	var err error
+	if t.endedByWork() {
+		err = errTxEnded
+	}
 	t.endFailed(ctx)
-	return nil
+	return err
 }
 
 // endFailed rolls back what is open on the server, so that the connection can be used again; where it can

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
 )
@@ -15,7 +17,8 @@ import (
 // sqlDriver reaches the database through database/sql.
 type sqlDriver struct {
 	*database
-	db *sql.DB
+	db   *sql.DB
+	asks bool // its connections tell whether they are in a transaction: inTxArg
 }
 
 func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
@@ -27,6 +30,7 @@ func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
 		return nil, err
 	}
 	d := &sqlDriver{database: shared, db: db}
+	_, d.asks = db.Driver().(*stdlib.Driver)
 	shared.read = d.Read
 	return d, nil
 }
@@ -60,7 +64,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	// the caller's as long as Begin runs.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
-	tx := &sqlTx{end: end}
+	tx := &sqlTx{end: end, asks: d.asks}
 	tx.limit = newLimit(opts.Timeout, end)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
@@ -92,6 +96,7 @@ type sqlTx struct {
 	inner *sql.Tx
 	end   context.CancelFunc // ends the context that the transaction lives in
 	limit limit
+	asks  bool
 	over  bool // it has ended
 }
 
@@ -107,6 +112,9 @@ func (t *sqlTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	if t.over {
 		return t.limit.reason(sql.ErrTxDone)
+	}
+	if len(last) > 0 && t.asks { // nothing else tells of a transaction in which nothing was claimed
+		last[0].Args = append([]any{inTxArg{}}, last[0].Args...)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
 		// database/sql calls a connection bad through which nothing can be sent. One that can be rolled back was only busy.

@@ -7,18 +7,42 @@ import (
 	"testing"
 )
 
-// dialects are the two kinds: with the process's clock and statements that belong together, and with
-// the database's clock and one statement for each transition.
+// dialects are the kinds: with the process's clock and statements that belong together, with the database's clock and one statement
+// for each transition, and such a one that numbers its transactions.
 func dialects() map[string]Dialect {
 	place := func(n int, kind ArgKind) string {
 		return "$" + strconv.Itoa(n) + [...]string{"::i", "::t", "::b"}[kind]
 	}
+	one := Dialect{
+		Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest", Placeholder: place, Now: "THECLOCK", OneStatement: true, Arrays: true,
+		TryLock: func(id string) string { return "THELOCK(" + id + ")" }, SkipLocked: "SKIPLOCKED",
+	}
+	numbered := one
+	numbered.Tx, numbered.SameTx = "THETX", func(n string) string { return "SAMETX(" + n + ")" }
 	return map[string]Dialect{
-		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place},
-		"one statement": {
-			Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest", Placeholder: place, Now: "THECLOCK", OneStatement: true, Arrays: true,
-			TryLock: func(id string) string { return "THELOCK(" + id + ")" }, SkipLocked: "SKIPLOCKED",
-		},
+		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place}, "one statement": one, "numbered": numbered,
+	}
+}
+
+// What saves a result, in a database that numbers its transactions, asks whether it is in the one that its last argument names. A
+// claim reads that number.
+func TestWhatSavesAResultNamesItsTransaction(t *testing.T) {
+	s := NewStatements(dialects()["numbered"])
+	last := map[*Statement]string{s.Finish: "$17", s.FinishNew: "$17", s.FinishAll: "$17", s.SaveStepOnce: "$14"}
+	for _, st := range s.All() {
+		want := 0
+		if last[st] != "" {
+			want = 1
+		}
+		if n := strings.Count(st.Text, "SAMETX("+last[st]+"::i)"); n != want {
+			t.Errorf("%s names it %d times as %s, want %d: %s", st.Name, n, last[st], want, st.Text)
+		}
+		if reads := strings.Contains(st.Text, "THETX"); reads != (st == s.ReadLocked || st == s.ReadLockedAll) {
+			t.Errorf("%s reads it: %v", st.Name, reads)
+		}
+	}
+	if !s.SameTx || NewStatements(dialects()["one statement"]).SameTx {
+		t.Error("whether a number is wanted is not told")
 	}
 }
 

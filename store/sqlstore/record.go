@@ -52,6 +52,7 @@ type row struct {
 	locked, inserted bool
 	found            bool
 	place            int64 // of the key among many
+	tx               int64 // the number of the transaction that has, or has not, locked the key
 	rec              everonce.Record
 	steps            int64 // how many the record has; they are read apart
 	rev              int64
@@ -80,7 +81,8 @@ func (w *row) scan(r Row) error {
 		&a.format, &a.created, &a.claimed, &a.updated, &a.completed, &a.until, &a.gone, &a.due, &w.steps, &w.rev); err != nil {
 		return err
 	}
-	w.now, w.locked, w.inserted, w.found, w.place = at(a.now), a.locked != 0, a.inserted != 0, a.id != nil, a.inserted
+	w.now, w.locked, w.inserted, w.found, w.place = at(a.now), a.locked > 0, a.inserted != 0, a.id != nil, a.inserted
+	w.tx = max(a.locked, -a.locked)
 	if !w.found {
 		w.rec = everonce.Record{}
 		return nil

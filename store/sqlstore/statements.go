@@ -12,6 +12,10 @@ import "slices"
 // If a transition needs more than these (a record is read, decided and written back), the write is Swap: it is
 // conditional on the revision that was read, which grows with every write.
 type Statements struct {
+	// SameTx says that SaveStepOnce, Finish, FinishNew and FinishAll take one argument more, the last: the number of the
+	// transaction, 0 or -1, as [Dialect.SameTx] has it.
+	SameTx bool
+
 	// Claim inserts a claimed record unless there is one, and returns one row: the time, whether the key could be
 	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Traits.OneStatement is
 	// not set, it is a bare INSERT, of which the number of affected rows counts; Read follows.
@@ -28,7 +32,8 @@ type Statements struct {
 	// Probe returns a row if there is a record. It is nil if it would not be much cheaper than Read.
 	//  $1 id
 	Probe *Statement
-	// ReadLocked is Read that also locks the key for the rest of the transaction. (now)
+	// ReadLocked is Read that also locks the key for the rest of the transaction. Whether it could is told by the sign
+	// of the transaction's number ([Dialect.Tx]; 1 without). (now)
 	//  $1 id
 	ReadLocked *Statement
 	// ReadSteps returns [StepColumns] of each step, in their order.
@@ -62,7 +67,7 @@ type Statements struct {
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *Statement
 	// SaveStepOnce is SaveStep, but it affects no row unless the step is new, open, or not done by an earlier
-	// attempt. It is nil if Traits.OneStatement is not set.
+	// attempt, and raises an error in another transaction. It is nil if Traits.OneStatement is not set.
 	SaveStepOnce *Statement
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
@@ -73,7 +78,8 @@ type Statements struct {
 	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if Traits.OneStatement is set.
 	PutStepOnce *Statement
 	// Finish writes a completed record, in a transaction, where there is none, over one that is released or gone, or
-	// over the revision $2. It affects one row or none, and ends in RETURNING 1. (now)
+	// over the revision $2. It affects one row or none, raises an error in another transaction, and ends in
+	// RETURNING 1. (now)
 	//  $1 id, $2 revision or 0, $3 scope, $4 name, $5 token or 0, $6 nonce, $7 owner, $8 fp_alg, $9 fp_sum, $10 format,
 	//  $11 kind, $12 codec, $13 data, $14 summary, $15 retention, $16 total lifetime
 	Finish *Statement

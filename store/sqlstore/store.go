@@ -269,6 +269,8 @@ func (s *Store[Tx]) failed(what string, err error) error {
 		return reason(everonce.ErrTooLarge, "the database refuses the size")
 	case ClassReadOnly:
 		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", everonce.ErrStore, s.traits.Name, what, err)
+	case ClassTxEnded:
+		return reason(everonce.ErrTxDoomed, "the work has ended the transaction that it was lent, by the text of a statement, say; nobody knows whether what it wrote was committed, and nothing is recorded")
 	case ClassDenied:
 		return fmt.Errorf("%w: %s: %s: permission denied: %w", everonce.ErrStore, s.traits.Name, what, err)
 	}

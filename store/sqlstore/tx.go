@@ -82,8 +82,14 @@ func (s *Store[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
 		return everonce.TxErrorOther
 	case errors.Is(err, ErrCommitLost):
 		return everonce.TxErrorCommitLost
-	case errors.Is(err, errBusyKey), s.driver.Classify(err).Class == ClassRetry:
+	case errors.Is(err, errBusyKey):
 		return everonce.TxErrorRetry
+	}
+	switch s.driver.Classify(err).Class {
+	case ClassRetry:
+		return everonce.TxErrorRetry
+	case ClassTxEnded:
+		return everonce.TxErrorEnded
 	}
 	return everonce.TxErrorOther
 }
@@ -106,9 +112,18 @@ type txClaim struct {
 	req   everonce.ClaimRequest
 	token everonce.Token
 	rev   int64 // of the record that the claim found; 0 if there was none
+	tx    int64 // the number of the transaction in which it was made: [Dialect.SameTx]
 }
 
 func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
+
+// marked is the number of a transaction in which nothing was claimed, for [Dialect.SameTx].
+func (h *txHandle[Tx]) marked() int64 {
+	if m, ok := h.conn.(TxMarker); ok && m.Marked() {
+		return -1
+	}
+	return 0
+}
 
 // granted decides a claim on what was read under the key's lock, and remembers it.
 func (h *txHandle[Tx]) granted(ctx context.Context, req *everonce.ClaimRequest, first *Call, w *row) (res everonce.ClaimResult, err error) {
@@ -134,7 +149,7 @@ func (h *txHandle[Tx]) grant(req *everonce.ClaimRequest, w *row, claim *txClaim)
 	if h.claims == nil {
 		h.claims = make(map[everonce.RecordID]*txClaim, 1)
 	}
-	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev}
+	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev, tx: w.tx}
 	h.claims[req.ID] = claim
 	return res, nil
 }
@@ -178,9 +193,9 @@ func (s *Store[Tx]) orphans(id everonce.RecordID) *Call {
 
 // Record writes a completed record without a claim before it.
 func (h *txHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
-	over := &txClaim{req: claim}
+	over := &txClaim{req: claim, tx: h.marked()}
 	if old, ok := h.claims[claim.ID]; ok && old.req.Nonce == claim.Nonce && old.req.Take == everonce.TakeNone {
-		over.rev = old.rev // released or gone: as it was claimed, a record that is gone may have steps
+		over.rev, over.tx = old.rev, old.tx // released or gone: as it was claimed, a record that is gone may have steps
 	}
 	call := h.store.finishCall(over, &complete)
 	if err := h.conn.Send(ctx, call); err != nil {
@@ -216,8 +231,17 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *everonce.CompleteRequest) *
 		text(req.Fingerprint.Alg), sum, int64(everonce.FormatVersion),
 		int64(done.Result.Kind), text(done.Result.Codec), blob(done.Result.Data), blob(done.Result.Summary),
 		done.Lifetime.Retention.Microseconds(), done.Lifetime.Total().Microseconds())
+	call.Args = s.inTx(call.Args, claim.tx)
 	call.Must = true
 	return call
+}
+
+// inTx adds the transaction's number to the arguments of a statement that takes it.
+func (s *Store[Tx]) inTx(args []any, tx int64) []any {
+	if s.text.SameTx {
+		args = append(args, tx)
+	}
+	return args
 }
 
 // Get reads inside the transaction.
@@ -260,7 +284,7 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 	var last []*Call
 	switch {
 	case req.Record != nil && req.Complete != nil:
-		last = append(last, h.store.finishCall(&txClaim{req: *req.Record}, req.Complete))
+		last = append(last, h.store.finishCall(&txClaim{req: *req.Record, tx: h.marked()}, req.Complete))
 	case req.Complete != nil:
 		call := h.completeCall(req.Complete)
 		if call.Must {
@@ -287,6 +311,9 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 			save = h.store.text.SaveStepOnce
 		}
 		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
+		if save == h.store.text.SaveStepOnce {
+			steps[0].Args = h.store.inTx(steps[0].Args, h.marked())
+		}
 		step = steps[0]
 		for _, call := range steps { // both must write: a step that stands has been told
 			call.Must = true
