@@ -76,6 +76,7 @@ func TestWhatHasEndedIsNotRecorded(t *testing.T) {
 		})
 		checkOutcome(t, res, err, everonce.Unknown, everonce.ErrOutcomeUnknown)
 		checkEqual(t, "the record of the other", s.record(keyOf("x")).State, everonce.StateCompleted)
+		checkEqual(t, "releases", s.count("Release"), 0)
 	})
 }
 
