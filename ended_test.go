@@ -65,6 +65,9 @@ func TestWhatHasEndedIsNotRecorded(t *testing.T) {
 			checkOutcome(t, res, err, everonce.Unknown, everonce.ErrOutcomeUnknown)
 			checkErr(t, err, errTxEnded)
 			checkErr(t, err, errWork)
+			if rec := s.record(keyOf("x")); !rec.PurgeAt.IsZero() { // a claim that lapses stays unknown too
+				t.Errorf("after a failed %s the record is %v until %v", call, rec.State, rec.PurgeAt)
+			}
 		}
 		s := newMapStore()
 		x := newTxReceiver(t, s, nil)
@@ -77,6 +80,25 @@ func TestWhatHasEndedIsNotRecorded(t *testing.T) {
 		checkOutcome(t, res, err, everonce.Unknown, everonce.ErrOutcomeUnknown)
 		checkEqual(t, "the record of the other", s.record(keyOf("x")).State, everonce.StateCompleted)
 		checkEqual(t, "releases", s.count("Release"), 0)
+	})
+}
+
+// It is recorded past the end of the caller's context.
+func TestWhatHasEndedIsRecordedPastTheCallersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newMapStore()
+		x := newTxReceiver(t, s, nil)
+		s.on("Commit's writes", 1, ended)
+		for _, call := range []string{"Claim", "Release"} {
+			s.on(call, 1, func(ctx context.Context, call func() error) error { return errors.Join(ctx.Err(), call()) })
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		_, err := everonce.Transact(ctx, x, keyOf("x"), func(_ context.Context, tx *mapTx) (int, error) { tx.Rollback(); cancel(); return 0, nil })
+		checkErr(t, err, everonce.ErrOutcomeUnknown)
+		if errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want that the store was called past the end of the context", err)
+		}
+		checkEqual(t, "the record", s.record(keyOf("x")).State, everonce.StateAbandoned)
 	})
 }
 
