@@ -164,6 +164,13 @@ func TestStepTxThatEndsTheTransaction(t *testing.T) {
 			res, err := do(everonce.Reexecute)
 			checkOutcome(t, res, err, everonce.Failed, errTxEnded)
 			checkEqual(t, "the record", s.record(keyOf("x")).State, everonce.StateReleased)
+
+			s, r, x = newStepTx(t, nil)
+			s.on("Commit's writes", 1, ended)
+			s.on("Rollback", 1, ended)
+			s.on("SaveStep", 1, refuse(everonce.ErrLeaseLost)) // another attempt has the operation: what it records counts
+			_, err = inStepTx(t, r, x, s, func(_ context.Context, tx *mapTx) (int, error) { tx.Rollback(); return 0, workErr })
+			checkErr(t, err, everonce.ErrLeaseLost)
 		})
 	}
 }

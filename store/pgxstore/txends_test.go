@@ -171,8 +171,8 @@ func testDoTxEnds[Tx any](t *testing.T, h *handle[Tx]) {
 			"done": nil, "refused": everonce.Permanent("no", nil, nil), "failed": errors.New("no"),
 		} {
 			t.Run(name+": "+text, func(t *testing.T) {
-				if workErr != nil && strings.HasSuffix(text, "everonce_0") {
-					t.Skip("the savepoint that the work is rolled back to is of its own making")
+				if name == "failed" && strings.HasSuffix(text, "everonce_0") {
+					t.Skip("nothing is to be recorded, and the savepoint that the work is rolled back to is of its own making")
 				}
 				key := everonce.Key{Scope: "joined ends", ID: name + text}
 				own, err := h.begin(t.Context(), sql.LevelDefault)
