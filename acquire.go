@@ -22,8 +22,16 @@ func (op *operation) claimRequest() ClaimRequest {
 	return req
 }
 
-// takesOver reports whether the operation's claims end attempts that were abandoned.
-func (op *operation) takesOver() bool { return op.call.policy != Refuse || op.call.effectsInSteps }
+// takesOver reports whether the operation's claims end attempts that were abandoned. Those of a transaction, which has no policy, do not.
+func (op *operation) takesOver() bool {
+	switch op.call.policy {
+	case Reexecute, Reconcile:
+		return true
+	case Refuse:
+		return op.call.effectsInSteps
+	}
+	return false
+}
 
 // acquire claims, waiting for a running attempt where the call asks for it. started is the local time
 // before the claim was first sent.
@@ -167,9 +175,7 @@ func (op *operation) refusal(claim *ClaimResult) *Error {
 	case DecideMismatch:
 		return op.fail(Mismatch, ErrMismatch, nil)
 	case DecideAbandoned:
-		e := op.fail(Unknown, ErrOutcomeUnknown, nil)
-		e.Step = rec.UnknownStep
-		return e
+		return op.unknown(rec.UnknownStep, rec.UnknownStep, nil)
 	case DecideExpired:
 		e := op.fail(Expired, ErrExpired, nil)
 		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
@@ -180,4 +186,15 @@ func (op *operation) refusal(claim *ClaimResult) *Error {
 		return op.fail(Failed, ErrNotUnknown, nil)
 	}
 	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store answered a claim with %v", claim.Decision))
+}
+
+// unknown is the answer where an attempt was left abandoned, because of a step or of none. Unless a step is to be settled first, the
+// next claim takes over.
+func (op *operation) unknown(step, toSettle string, cause error) *Error {
+	e := op.fail(Unknown, ErrOutcomeUnknown, cause)
+	e.Step = step
+	if toSettle == "" && op.takesOver() {
+		e.RetryAfter = op.set.RetryAfter
+	}
+	return e
 }

@@ -52,6 +52,7 @@ const (
 	transactOptions = optFingerprint | optWait | optLifetime | optSummary | optOptimistic | optCodec | optUnobserved
 	batchOptions    = optLifetime | optSummary | optCodec | optUnobserved
 	doTxOptions     = optFingerprint | optLifetime | optSummary | optCodec | optUnobserved
+	lookupOptions   = optFingerprint | optPolicy | optEffectsInSteps | optCodec
 	stepOptions     = optPolicy | optReconcile | optCodec
 	stepTxOptions   = optCodec
 )

@@ -134,12 +134,8 @@ func (a *Attempt) release(state State, class, step string) error {
 	if state == StateAbandoned && step == "" {
 		limit = min(limit, a.set.StoreTimeout)
 	}
-	toSettle := step
-	if a.takesOver() { // else nobody comes who could ask about a step again
-		toSettle = a.seenSteps().toSettle(step)
-	}
 	req := ReleaseRequest{
-		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: toSettle,
+		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: a.toSettle(step),
 		Lifetime: a.call.lifetime,
 	}
 	first := true
@@ -151,6 +147,14 @@ func (a *Attempt) release(state State, class, step string) error {
 		first = false
 		return err
 	})
+}
+
+// toSettle returns the step if somebody has to settle it before the next attempt: none of those that will be asked about again.
+func (a *Attempt) toSettle(step string) string {
+	if a.takesOver() && a.seenSteps().asksAgain(step) {
+		return ""
+	}
+	return step
 }
 
 // persist repeats a write of the attempt until it is done, refused for good, or the limit has passed.

@@ -32,7 +32,7 @@ type Result[T any] struct {
 //     record says.
 //   - [ErrOutcomeUnknown]: an attempt, this one or an earlier one, ended, and nobody knows whether its effect
 //     happened: under Refuse and Reconcile, or if a step of it was refused as unknown. If it was this attempt, its
-//     error is wrapped.
+//     error is wrapped. With a retry-after calling again asks or goes on; without one it has to be settled.
 //   - [ErrNotRecorded] with the value, NotRecorded: the effect happened and could not be recorded. A refusal for good
 //     that could not be recorded is [ErrStore] around its *PermanentError, with the same outcome.
 //   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. If it has one, Do
@@ -236,8 +236,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 				return superseded[T](a, cause)
 			} // what is not written for another reason lapses into the same state
 			res.Outcome = Unknown
-			e := a.fail(Unknown, ErrOutcomeUnknown, cause)
-			e.Step = step
+			e := a.unknown(step, a.toSettle(step), cause)
 			if inner, ok := cause.(*Error); ok && inner.Sentinel == ErrOutcomeUnknown && inner.Step == step { //nolint:errorlint // the step's own error, as it was returned
 				e.Cause = inner.Cause // it says the same
 			}

@@ -17,7 +17,8 @@ var (
 	ErrInProgress = errors.New("everonce: operation in progress")
 	// ErrMismatch: the key was used before with another fingerprint. The record is untouched.
 	ErrMismatch = errors.New("everonce: key reused with a different request")
-	// ErrOutcomeUnknown: an attempt ended and nobody knows whether its effect happened. It stays so until settled.
+	// ErrOutcomeUnknown: an attempt ended and nobody knows whether its effect happened. If [Error.RetryAfter] is set,
+	// calling again finds out, asks or goes on; if not, it stays so until settled.
 	ErrOutcomeUnknown = errors.New("everonce: outcome unknown")
 	// ErrExpired: the operation was completed, done or refused for good, and its result is no longer kept.
 	// [Error.Kind] says which of the two, and [Error.Summary] has what is left; of a refusal, that is its code.
@@ -86,7 +87,9 @@ type Error struct {
 	Outcome Outcome
 	// KeyHash is [RecordID.Short] of the key.
 	KeyHash string
-	// RetryAfter is how long to wait before trying again; zero if that is not known or pointless.
+	// RetryAfter is how long to wait before trying again; zero if that is not known or pointless. Of an unknown outcome
+	// it is set where the next call of the operation does more than say so again: it finds out about a commit, asks
+	// ([Reconcile]), or goes on ([EffectsInSteps], [Reexecute]).
 	RetryAfter time.Duration
 	// Step is the name of the step concerned, if any.
 	Step string

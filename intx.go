@@ -72,7 +72,9 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	switch class := t.txs.ClassifyTx(err); {
 	case errors.Is(err, ErrTxTooLong):
 		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
-	case class == TxErrorCommitLost || class == TxErrorEnded:
+	case class == TxErrorCommitLost:
+		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, RetryAfter: t.set.RetryAfter, Cause: ofStore(err)}
+	case class == TxErrorEnded: // what it did may hold, and no record would tell
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(err)}
 	default:
 		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}

@@ -120,6 +120,7 @@ func TestInTxEndings(t *testing.T) {
 			err := x.InTx(context.Background(), func(context.Context, *mapTx) error { return nil })
 			checkErr(t, err, c.want)
 			checkEqual(t, name, asError(t, err).Outcome, c.outcome)
+			checkEqual(t, name+": calling again tells", asError(t, err).RetryAfter > 0, c.outcome == everonce.Unknown)
 			s.checkIdle(t)
 		}
 		s := newMapStore()

@@ -13,12 +13,13 @@ import (
 // has ended.
 //
 // Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
-// [ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec.
+// [ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
+// Do has, because the RetryAfter of an unknown outcome depends on them: WithPolicy, EffectsInSteps.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
 		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
 	}
-	op, err := r.receiver().prepare(ctx, key, RecordID{}, opts, optFingerprint|optCodec)
+	op, err := r.receiver().prepare(ctx, key, RecordID{}, opts, lookupOptions)
 	if err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}

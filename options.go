@@ -21,7 +21,8 @@ type Options struct {
 	Lifetime Lifetime
 	// Wait is how long a duplicate waits for a running attempt. Default 0: it is refused at once.
 	Wait time.Duration
-	// RetryAfter is what a refused duplicate is told, unless the lease ends sooner. Default 1 s.
+	// RetryAfter is what a refused duplicate is told, unless the lease ends sooner, and who can find out about an unknown
+	// outcome by calling again. Default 1 s.
 	RetryAfter time.Duration
 	// MaxResult is the largest encoded result kept, in bytes; a larger one is elided. Default 1 MiB.
 	MaxResult int

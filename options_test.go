@@ -299,7 +299,7 @@ func TestOptionsOfOtherCallsAreRefused(t *testing.T) {
 				return err
 			})
 		}},
-		{"Lookup", "a Fingerprint, WithCodec", func(o everonce.CallOption) error {
+		{"Lookup", "a Fingerprint, WithPolicy, EffectsInSteps, WithCodec", func(o everonce.CallOption) error {
 			_, err := everonce.Lookup[string](ctx, r, next(), o)
 			if errors.Is(err, everonce.ErrNotFound) {
 				return nil

@@ -114,18 +114,14 @@ func (s *steps) refuse(name string, again bool) {
 	}
 }
 
-// toSettle returns the step if somebody has to settle it before the next attempt: none of those that
-// will be asked about again.
-func (s *steps) toSettle(step string) string {
+// asksAgain reports whether the next attempt asks about the step that was refused.
+func (s *steps) asksAgain(step string) bool {
 	if s == nil {
-		return step
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if step == s.unknown && s.again {
-		return ""
-	}
-	return step
+	return step == s.unknown && s.again
 }
 
 func (s *steps) refused() string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +26,8 @@ type Consumer struct {
 	observe func(context.Context, *Message, Verdict)
 
 	id      func(everonce.Key) everonce.RecordID
-	ready   func(context.Context) error              // of the receiver; nil where there is none
-	unknown func(context.Context, everonce.Key) bool // says whether nobody knows what became of it; nil where that cannot be
-	asks    bool                                     // about what is unknown, at its next delivery
+	ready   func(context.Context) error               // of the receiver; nil where there is none
+	lookup  func(context.Context, everonce.Key) error // what the record says; nil but in guarded mode
 	prepare func(*Message) (work, error)
 	gather  func(n int) gathered // nil in guarded mode
 }
@@ -54,25 +54,23 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	case policy != everonce.Reconcile && spec.Reconcile != nil:
 		return nil, fmt.Errorf("%w: Spec.Reconcile is never asked where the policy is %v", everonce.ErrInvalidArgument, policy)
 	}
-	options := []everonce.CallOption{everonce.WithLifetime(common.Lifetime), everonce.WithCodec(nothing{})}
-	if spec.Policy != 0 {
-		options = append(options, everonce.WithPolicy(spec.Policy))
+	about := []everonce.CallOption{everonce.WithCodec(nothing{}), everonce.WithPolicy(policy)}
+	if spec.EffectsInSteps {
+		about = append(about, everonce.EffectsInSteps())
 	}
+	options := append(slices.Clone(about), everonce.WithLifetime(common.Lifetime))
 	if spec.Reconcile != nil {
 		options = append(options, everonce.WithReconcile(spec.Reconcile))
-	}
-	if spec.EffectsInSteps {
-		options = append(options, everonce.EffectsInSteps())
 	}
 	call, err := recv.Prepare(options...)
 	if err != nil {
 		return nil, err
 	}
 	c := newConsumer(common)
-	c.id, c.ready, c.asks = recv.RecordID, recv.Ready, policy == everonce.Reconcile
-	c.unknown = func(ctx context.Context, key everonce.Key) bool {
-		_, err := everonce.Lookup[struct{}](ctx, recv, key, everonce.WithCodec(nothing{}))
-		return errors.Is(err, everonce.ErrOutcomeUnknown)
+	c.id, c.ready = recv.RecordID, recv.Ready
+	c.lookup = func(ctx context.Context, key everonce.Key) error {
+		_, err := everonce.Lookup[struct{}](ctx, recv, key, about...)
+		return err
 	}
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, key everonce.Key, sum everonce.Fingerprint) (everonce.Outcome, int, error) {
@@ -252,12 +250,12 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		return c.bury(m, hash, o, Mismatch, err)
 	case everonce.Unknown:
 		switch {
-		case asksAgain(err): // a commit whose answer was lost: the next claim tells
-			v.Disposition = Keep
-		case c.asks:
-			return c.again(m, v, Unknown)
-		default:
+		case !helps(err):
 			return c.bury(m, hash, o, Unknown, err)
+		case c.gather != nil: // a commit whose answer was lost: the store tells, as soon as it can be reached
+			v.Disposition = Keep
+		default:
+			return c.again(m, v, Unknown)
 		}
 	case everonce.StoreFailed:
 		switch {
@@ -290,8 +288,12 @@ func (c *Consumer) gaveUp(ctx context.Context, m *Message, why error) Verdict {
 	outcome, hash := everonce.Failed, ""
 	if key, err := c.KeyOf(m); err == nil {
 		hash = c.id(key).Short()
-		if c.unknown != nil && c.unknown(context.WithoutCancel(ctx), key) {
-			outcome = everonce.Unknown
+		if c.lookup != nil {
+			said, ok := errors.AsType[*everonce.Error](c.lookup(context.WithoutCancel(ctx), key))
+			if ok && said.Outcome == everonce.Unknown {
+				said.Cause = why // as where the handler returns it
+				outcome, why = everonce.Unknown, said
+			}
 		}
 	}
 	return c.dispose(ctx, m, hash, outcome, 1, why)
@@ -327,8 +329,8 @@ func (c *Consumer) bury(m *Message, hash string, o everonce.Outcome, why Reason,
 	}}
 }
 
-// asksAgain reports whether it is worth to ask again about what is unknown, as it is not before somebody has settled it.
-func asksAgain(err error) bool {
+// helps reports whether another delivery does more about what is unknown than say so again, until somebody has settled it.
+func helps(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
 	return ok && e.RetryAfter > 0
 }

@@ -13,8 +13,8 @@ const (
 	// Ack: done, now or earlier. Outcomes executed, replayed, expired and elided; and rejected under DropRejected. A
 	// refusal that has expired counts as rejected.
 	Ack Disposition = iota + 1
-	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown if the consumer's policy is
-	// [everonce.Reconcile], so that it is asked about. The policy of a step does not count here.
+	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown if another delivery asks or goes
+	// on ([everonce.Error].RetryAfter), as under [everonce.Reconcile].
 	Retry
 	// Later: it comes again after a delay, and that does not count. Outcomes in_progress and lease_lost; and a record
 	// that a newer version wrote.
@@ -24,8 +24,8 @@ const (
 	// letters take no more, it comes again after the longest delay instead, to be handled and buried then.
 	Bury
 	// Keep: it stays in hand and is handled again after a pause, during which nothing else is begun either. Outcomes
-	// not_recorded and store_failed; failed if the store failed before the handler was called; unknown if asking
-	// again tells (a lost commit); and invalid, which is the fault of the consumer and not of the message: the broker
+	// not_recorded and store_failed; failed if the store failed before the handler was called; unknown if the answer to a
+	// commit was lost; and invalid, which is the fault of the consumer and not of the message: the broker
 	// would only deliver it to a consumer that cannot handle it.
 	Keep
 )

@@ -21,8 +21,8 @@
 // A message that was handled, now or at an earlier delivery, is acknowledged. One that was refused for good goes to
 // the dead letters, at every delivery. One that failed is retried later, up to a limit. One that another
 // delivery is handling, or whose attempt lost its lease, comes again too, without counting towards that limit. One whose
-// outcome is unknown goes to the dead letters until somebody settles it; under
-// [everonce.Reconcile] it is retried first, to be asked about. [Disposition] lists all cases.
+// outcome is unknown goes to the dead letters until somebody settles it; where another delivery asks about it, as under
+// [everonce.Reconcile], it is retried first. [Disposition] lists all cases.
 //
 // A message that has no key, is too large, or cannot be decoded goes to the dead letters with the reason. So nothing is
 // lost, and a bad message does not block those behind it.

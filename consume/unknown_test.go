@@ -123,7 +123,67 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 func TestAGuardedHandlerThatPanicsInABatch(t *testing.T) {
 	r := rigged(t, func(context.Context, *consume.Message, order) error { panic("no") }, nil)
 	v := r.c.HandleBatch(t.Context(), []*consume.Message{first()})[0]
-	if v.Outcome != everonce.Unknown || v.Disposition != consume.Bury || v.Letter.Reason != consume.Unknown || v.Letter.Detail != "consume: the handler panicked" || v.KeyHash == "" {
+	if v.Outcome != everonce.Unknown || v.Disposition != consume.Bury || v.Letter.Reason != consume.Unknown ||
+		v.Letter.Detail != "everonce: outcome unknown (key "+v.KeyHash+"): consume: the handler panicked" || v.KeyHash == "" {
 		t.Errorf("%+v", v)
+	}
+}
+
+// Whether what is unknown comes again is as the core says of it, whichever policy that goes by: a step has one of its own. One
+// that is asked about comes again, and one that has to be settled is a dead letter at once.
+func TestAStepThatIsUnknownComesAgainWhereThatHelps(t *testing.T) {
+	const refuse, reexecute, reconcile = everonce.Refuse, everonce.Reexecute, everonce.Reconcile
+	for name, c := range map[string]struct {
+		policy, step everonce.Policy
+		want         []string // at each delivery
+	}{
+		"asked about, under Refuse":    {refuse, reconcile, []string{"unknown, retry", "unknown, retry", "executed, ack"}},
+		"asked about, under Reexecute": {reexecute, reconcile, []string{"failed, retry", "unknown, retry", "executed, ack"}},
+		"asked about, under Reconcile": {reconcile, reconcile, []string{"unknown, retry", "unknown, retry", "executed, ack"}},
+		"refused, under Refuse":        {refuse, refuse, []string{"unknown, bury", "unknown, bury"}},
+		"refused, under Reexecute":     {reexecute, refuse, []string{"failed, retry", "unknown, bury", "unknown, bury"}},
+		"refused, under Reconcile":     {reconcile, refuse, []string{"unknown, bury", "unknown, bury"}},
+		"run again, under Refuse":      {refuse, reexecute, []string{"failed, retry", "executed, ack"}},
+	} {
+		for ending, fail := range map[string]func() error{"fails": func() error { return errDead }, "panics": func() error { panic(errDead) }} {
+			want := slices.Clone(c.want)
+			if ending == "panics" && c.step == reexecute { // an open step is no proof that nothing was left half done
+				want[0] = "unknown, retry"
+			}
+			t.Run(name+", "+ending, func(t *testing.T) {
+				asked, ran := 0, 0
+				r := rigged(t, func(ctx context.Context, _ *consume.Message, _ order) error {
+					a, _ := everonce.AttemptFrom(ctx)
+					_, err := everonce.Step(ctx, a, "mail", func(context.Context) (struct{}, error) {
+						if ran++; ran == 1 {
+							return struct{}{}, fail()
+						}
+						return struct{}{}, nil
+					}, everonce.WithPolicy(c.step), everonce.WithReconcile(func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+						if asked++; asked == 1 {
+							return everonce.StillUnknown[struct{}](), nil
+						}
+						return everonce.Happened(struct{}{}), nil
+					}))
+					return err
+				}, func(s *consume.Spec[order]) {
+					s.Policy, s.EffectsInSteps = c.policy, true
+					if c.policy == reconcile {
+						s.Reconcile = func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
+							return everonce.NotHappened[struct{}](), nil // the operation: its step is asked about by itself
+						}
+					}
+				})
+				for n, want := range want {
+					v := r.c.HandleBatch(t.Context(), []*consume.Message{retried(n)})[0] // which lets no panic through
+					if got := v.Outcome.String() + ", " + v.Disposition.String(); got != want {
+						t.Errorf("delivery %d: %s (%v), want %s", n, got, v.Err, want)
+					}
+					if v.Disposition == consume.Bury && v.Letter.Reason != consume.Unknown {
+						t.Errorf("delivery %d: a dead letter, because %s", n, v.Letter.Reason)
+					}
+				}
+			})
+		}
 	}
 }

@@ -65,12 +65,11 @@ func forTemporal(o everonce.Outcome, err error) error {
 	switch o {
 	case everonce.Failed, everonce.StoreFailed, everonce.LeaseLost:
 		return err // by the retry policy
-	case everonce.InProgress:
-		if e, ok := errors.AsType[*everonce.Error](err); ok {
+	default: // rejected, mismatch, expired, …: without a RetryAfter another try gets the same answer
+		e, ok := errors.AsType[*everonce.Error](err)
+		if options.NonRetryable = !ok || e.RetryAfter == 0; ok {
 			options.NextRetryDelay = e.RetryAfter
 		}
-	default: // rejected, unknown, mismatch, expired, …: another try gets the same answer
-		options.NonRetryable = true
 	}
 	return temporal.NewApplicationErrorWithOptions(err.Error(), o.String(), options)
 }

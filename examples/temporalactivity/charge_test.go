@@ -125,6 +125,17 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// TestUnknownButAsked: where another attempt would ask about what is unknown, Temporal makes one, with everonce's pause.
+func TestUnknownButAsked(t *testing.T) {
+	for after, final := range map[time.Duration]bool{0: true, 2 * time.Second: false} {
+		err := forTemporal(everonce.Unknown, &everonce.Error{Outcome: everonce.Unknown, Sentinel: everonce.ErrOutcomeUnknown, RetryAfter: after})
+		app, ok := errors.AsType[*temporal.ApplicationError](err)
+		if !ok || app.Type() != "unknown" || app.NonRetryable() != final || app.NextRetryDelay() != after {
+			t.Errorf("with a RetryAfter of %v: %v", after, err)
+		}
+	}
+}
+
 // TestNotDone: what the gateway has refused to begin is tried again by Temporal's retry policy.
 func TestNotDone(t *testing.T) {
 	g := &gateway{}
