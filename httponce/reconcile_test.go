@@ -92,14 +92,16 @@ func TestReconciledWithAStatusThatIsNone(t *testing.T) {
 	}
 }
 
-// A question without an answer leaves it unknown, and the operator hears of it.
+// A question without an answer leaves it unknown, and the operator hears of it. The next request asks again: so the client is told when.
 func TestReconciledWithoutAnAnswer(t *testing.T) {
 	svc := reconciled(t, func() (everonce.Verdict[httponce.Answer], error) {
 		return everonce.Verdict[httponce.Answer]{}, errors.New("the gateway is down")
 	})
 	svc.post("k")
-	if g := svc.post("k"); g.status != 409 || g.problem != "outcome-unknown" || strings.Contains(g.body, "gateway") {
-		t.Errorf("it got %+v", g)
+	for range 2 {
+		if g := svc.post("k"); g.status != 409 || g.problem != "outcome-unknown" || g.retryAfter != "1" || !strings.Contains(g.body, "Send the same request again") || strings.Contains(g.body, "gateway") {
+			t.Errorf("it got %+v", g)
+		}
 	}
 	if !strings.Contains(svc.logs.String(), "the gateway is down") {
 		t.Errorf("logged was %s", svc.logs.String())
@@ -107,6 +109,28 @@ func TestReconciledWithoutAnAnswer(t *testing.T) {
 	if svc.ran() != 1 {
 		t.Errorf("the handler was called %d times", svc.ran())
 	}
+}
+
+// A client that obeys Retry-After gets the answer of a gateway that could not be asked at first.
+func TestTransportComesBackToAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		svc := newService(t, setup{handle: answers(503, "sorry"), policy: everonce.Reconcile, opts: httponce.Options{Route: httponce.Route{
+			Reconcile: func(context.Context, everonce.Abandoned) (everonce.Verdict[httponce.Answer], error) {
+				if asked++; asked < 3 {
+					return everonce.StillUnknown[httponce.Answer](), nil
+				}
+				return everonce.Happened(httponce.Answer{Status: 201, Body: []byte("paid")}), nil
+			},
+		}}})
+		base, _ := transportServe(t, svc.ServeHTTP)
+		started := time.Now()
+		resp, err := transportPost(t, transportOver(t, base, nil), "http://pay.example/payments")
+		transportWantAnswer(t, resp, err, http.StatusCreated, "paid")
+		if asked != 3 || svc.ran() != 1 || time.Since(started) < 2*time.Second {
+			t.Errorf("asked %d times in %v, and called %d times", asked, time.Since(started), svc.ran())
+		}
+	})
 }
 
 // A reconciled answer that could not be recorded is sent all the same.

@@ -187,11 +187,15 @@ func (x *exchange) problem(p problem, retryAfter time.Duration) {
 	x.refuse(x.w, p, retryAfter)
 }
 
-// unknown answers where nobody knows. Of a commit there is a way to find out, for who has a key.
+// unknown answers where nobody knows. Where the next request would find out, or ask, it is told when to come.
 func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	switch {
 	case !v.lostCommit():
-		x.problem(problemUnknown, 0)
+		p := problemUnknown
+		if e.RetryAfter > 0 {
+			p.detail = "An earlier attempt ended, and it could not be found out yet whether it took effect. Send the same request again later: that asks again."
+		}
+		x.problem(p, e.RetryAfter)
 	case x.key.ID == "":
 		p := problemCommitLost
 		p.status = http.StatusInternalServerError

@@ -39,8 +39,8 @@ import (
 //
 // Errors of the network are retried, except those that are known to come again: an invalid certificate, a server that
 // speaks no TLS, a request that cannot be sent, and the end of the request, by its context or its Cancel. Retried too
-// are answers with one of [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type, the draft's
-// title, or a Retry-After; and an answer of up to BufferAnswer bytes that is cut off. An answer that is marked as
+// are answers with one of [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type or the draft's
+// title, or that has a Retry-After; and an answer of up to BufferAnswer bytes that is cut off. An answer that is marked as
 // replayed (TransportOptions.Marker) never is: it is the saved one, and would be the same again. The pause is random,
 // up to a bound that doubles (full jitter). A Retry-After, in seconds or as a date, is obeyed, with up to Backoff on
 // top.
@@ -165,7 +165,7 @@ func (t *Transport) worthAnother(ctx context.Context, a *transportAttempt) bool 
 	case slices.Contains(t.set.RetryStatuses, a.resp.StatusCode):
 		retry = true
 	case a.resp.StatusCode == http.StatusConflict:
-		if retry, a.err = a.inProgress(); a.err != nil {
+		if retry, a.err = a.passes(); a.err != nil {
 			retry = transportHelps(a.err)
 		}
 	}

@@ -119,25 +119,22 @@ func transportStreams(h http.Header) bool {
 	return strings.HasPrefix(media, "application/grpc+")
 }
 
-// inProgress reports whether a 409 says that another attempt is running: by the problem's type or title (the
-// draft's), or, for servers that write no problems, by a Retry-After. A 409 of the application, or one whose outcome is
-// unknown, says neither. The error says how the answer was cut off.
-func (a *transportAttempt) inProgress() (bool, error) {
-	if isProblem(a.resp.Header) {
-		text, whole, err := a.peek(maxProblem)
-		if err != nil {
-			return false, err
-		}
-		if d, ok := readProblem(a.resp.Header, text); ok && whole {
-			switch {
-			case d.says(problemInProgress):
-				return true, nil
-			case d.says(problemUnknown):
-				return false, nil
-			}
-		}
+// passes reports whether a 409 says that it passes: that another attempt is running, by the problem's type or title (the
+// draft's), or by a Retry-After, as where the next request asks about an unknown outcome. A 409 of the application says neither, nor
+// does an outcome that has to be settled. The error says how the answer was cut off.
+func (a *transportAttempt) passes() (bool, error) {
+	switch {
+	case a.resp.Header.Get("Retry-After") != "":
+		return true, nil
+	case !isProblem(a.resp.Header):
+		return false, nil
 	}
-	return a.resp.Header.Get("Retry-After") != "", nil
+	text, whole, err := a.peek(maxProblem)
+	if err != nil || !whole {
+		return false, err
+	}
+	d, ok := readProblem(a.resp.Header, text)
+	return ok && d.says(problemInProgress), nil
 }
 
 // errTransportNoAnswer is what a base that keeps to no contract is told by.

@@ -49,8 +49,9 @@ type TransportOptions struct {
 	// MaxBackoff is the longest pause. A server's Retry-After may be longer, and is obeyed. Default 10 s.
 	MaxBackoff time.Duration
 
-	// RetryStatuses are the statuses after which the same request is sent again. A 409 that says "in progress" is one
-	// too, listed or not; answers that are marked as replayed never are. Default [DefaultRetryStatuses].
+	// RetryStatuses are the statuses after which the same request is sent again. A 409 that says "in progress", or has a
+	// Retry-After, is one too, listed or not; answers that are marked as replayed never are. Default
+	// [DefaultRetryStatuses].
 	RetryStatuses []int
 	// RetryIf has the last word on whether another attempt is made, as far as the limits allow one. It gets the
 	// answer, whose body it must not read, or the error, or both if an answer was cut off, and what the transport

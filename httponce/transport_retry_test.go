@@ -79,7 +79,7 @@ func TestTransportStatusesAreChangeable(t *testing.T) {
 }
 
 // A 409 is retried where it says that another attempt is running, and left alone where it is the application's,
-// or says that nobody knows the outcome. The body of one that is left alone can be read.
+// or says that nobody knows the outcome and nothing of when to come back. The body of one that is left alone can be read.
 func TestTransportConflicts(t *testing.T) {
 	const base = "https://github.com/everonce/everonce/blob/main/docs/reference/problems/"
 	for name, tc := range map[string]struct {
@@ -98,7 +98,7 @@ func TestTransportConflicts(t *testing.T) {
 		"no problem":                     {media: "application/problem+json", body: `[1`},
 		"in progress, but no problem":    {media: "application/json", body: `{"type":"` + base + `in-progress.md"}`},
 		"the outcome is unknown":         {media: "application/problem+json", body: `{"type":"` + base + `outcome-unknown.md"}`},
-		"unknown, though it waits":       {media: "application/problem+json", body: `{"type":"` + base + `outcome-unknown.md"}`, retryAfter: "1"},
+		"unknown, and a retry asks":      {media: "application/problem+json", body: `{"type":"` + base + `outcome-unknown.md"}`, retryAfter: "1", retry: true},
 		"a problem of another ending":    {media: "application/problem+json", body: `{"type":"https://pay.example/problems/not-in-progress"}`},
 		"a large body":                   {media: "application/problem+json", body: fmt.Sprintf(`{"title":%0100000d}`, 1)},
 		"nothing":                        {},
