@@ -204,3 +204,59 @@ func TestAnEarlierStepStaysOpen(t *testing.T) {
 		})
 	}
 }
+
+// Nor is a settlement, which leaves what it was to settle as unknown as it was.
+func TestSettleForACallerThatIsGone(t *testing.T) {
+	for when, c := range map[string]struct {
+		method string // the call with whose answer the context is over; none: before all of them
+		calls  bool   // that call is made: its answer comes, or not
+	}{
+		"before": {}, "over with the look": {"Get", true}, "over with the claim": {"Claim", true}, "the claim is cut short": {"Claim", false}, "the write is cut short": {"Complete", false},
+	} {
+		for name, settle := range map[string]func(context.Context, *mapStore, *everonce.Receiver, everonce.Settlement) error{
+			"with a receiver": func(ctx context.Context, _ *mapStore, r *everonce.Receiver, v everonce.Settlement) error {
+				return r.Settle(ctx, keyOf("x"), v)
+			},
+			"without": func(ctx context.Context, s *mapStore, _ *everonce.Receiver, v everonce.Settlement) error {
+				return everonce.Settle(ctx, s, keyOf("x").RecordID(), v)
+			},
+		} {
+			t.Run(when+", "+name, func(t *testing.T) {
+				s := newMapStore()
+				rec := &recorder{}
+				r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Observer: rec})
+				leaveUnknown(t, r, keyOf("x"))
+				rec.take(t)
+				ctx, cancel := context.WithCancelCause(context.Background())
+				defer cancel(nil)
+				if c.method == "" {
+					cancel(errGone)
+				} else {
+					s.on(c.method, s.count(c.method)+1, func(ctx context.Context, call func() error) error {
+						var err error
+						if c.calls {
+							err = call()
+						}
+						if cancel(errGone); !c.calls {
+							err = cutShort(ctx)
+						}
+						return err
+					})
+				}
+				settlement := everonce.Settlement{Verdict: everonce.SettleDone, Token: s.record(keyOf("x")).Token}
+				err := settle(ctx, s, r, settlement)
+				checkErr(t, err, errGone)
+				checkEqual(t, "the store's failure", errors.Is(err, everonce.ErrStore), false)
+				checkEqual(t, "outcome", asError(t, err).Outcome, everonce.Failed)
+				if name == "with a receiver" {
+					checkEqual(t, "outcome that is observed", rec.only(t).Outcome, everonce.Failed)
+				}
+				checkEqual(t, "state", s.record(keyOf("x")).State, everonce.StateAbandoned)
+				s.heal()
+				settlement.Token = 0
+				checkErr(t, settle(context.Background(), s, r, settlement), nil)
+				checkEqual(t, "state", s.record(keyOf("x")).State, everonce.StateCompleted)
+			})
+		}
+	}
+}

@@ -54,7 +54,7 @@ type Settlement struct {
 // attempt of its own, so whatever the old attempt still writes is refused. Errors: [ErrNotFound]; [ErrNotUnknown]
 // (the operation is completed or released, or the step is not open); [ErrInProgress] (the operation is live: see
 // Force); [ErrLeaseLost] (somebody else was faster: see also Token); [ErrInTransaction]; [ErrInvalidArgument];
-// [ErrStore].
+// [ErrStore]; the context's cause, if ctx has ended. After the last two, settling again tells whether it was done.
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {
@@ -141,23 +141,28 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	if s.Lifetime == (Lifetime{}) {
 		s.Lifetime = ForFinance()
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleLease) // a tool's context need not end by itself
-	defer cancel()
 	found, err := s.look(ctx, store, op)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case ctx.Err() != nil:
+		return op.callerGone(ctx, nil)
 	}
+	bounded, cancel := context.WithTimeout(ctx, settleLease) // a tool's context need not end by itself
+	defer cancel()
 	take := TakeToSettle
 	if s.Force {
 		take = TakeForced
 	}
 	req := ClaimRequest{ID: id, Nonce: NewNonce(), Owner: s.By, Lease: settleLease, Take: take}
-	claim, err := store.Claim(ctx, req)
-	if err != nil {
-		if !isFinal(err) { // it may have been done
-			s.putBack(ctx, store, id, req.Nonce)
-		}
+	claim, err := store.Claim(bounded, req)
+	switch {
+	case err == nil:
+	case isFinal(err):
 		return op.fail(StoreFailed, ErrStore, err)
+	default: // it may have been done
+		s.putBack(ctx, store, id, req.Nonce)
+		return op.storeFailed(ctx, err)
 	}
 	switch claim.Decision {
 	case DecideClaimed:
@@ -172,11 +177,15 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	default:
 		return op.fail(Failed, ErrNotUnknown, nil)
 	}
-	if s.Token != 0 && claim.Record.Attempt != found.Attempt+1 { // it began behind the look
+	switch {
+	case s.Token != 0 && claim.Record.Attempt != found.Attempt+1: // it began behind the look
 		s.putBack(ctx, store, id, req.Nonce)
 		return op.fail(LeaseLost, ErrLeaseLost, errFollowed)
+	case ctx.Err() != nil:
+		s.putBack(ctx, store, id, req.Nonce)
+		return op.callerGone(ctx, nil)
 	}
-	if err := s.write(ctx, store, &claim.Record); err != nil {
+	if err := s.write(bounded, store, &claim.Record); err != nil {
 		s.putBack(ctx, store, id, req.Nonce)
 		switch {
 		case errors.Is(err, ErrLeaseLost):
@@ -184,7 +193,7 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 		case errors.Is(err, ErrNotUnknown):
 			return op.fail(Failed, ErrNotUnknown, err)
 		}
-		return op.fail(StoreFailed, ErrStore, err)
+		return op.storeFailed(ctx, err)
 	}
 	return nil
 }
@@ -209,10 +218,12 @@ func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec 
 	if s.Token == 0 && s.Step == "" {
 		return rec, nil
 	}
-	got, err := store.Get(ctx, GetRequest{ID: op.id})
+	bounded, cancel := context.WithTimeout(ctx, settleLease)
+	defer cancel()
+	got, err := store.Get(bounded, GetRequest{ID: op.id})
 	switch {
 	case err != nil:
-		return rec, op.fail(StoreFailed, ErrStore, err)
+		return rec, op.storeFailed(ctx, err)
 	case !got.Found:
 		return rec, op.fail(Failed, ErrNotFound, nil)
 	case s.Token != 0 && s.Token != got.Record.Token:
