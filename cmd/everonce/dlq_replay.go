@@ -29,7 +29,7 @@ line of JSON on standard error says who replayed how many.`
 
 func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
-		done: "replayed", ask: "Put %d dead letters back into their queues? Type yes: ",
+		done: "replayed", ask: "Replay %s? Type yes: ",
 		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
 			return l.Replay(ctx, f)
 		},
@@ -44,7 +44,7 @@ func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 
 func (a *app) dlqDiscard(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
-		done: "discarded", ask: "Discard %d dead letters? This cannot be undone. Type yes: ", choose: true,
+		done: "discarded", ask: "Discard %s? This cannot be undone. Type yes: ", choose: true,
 		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
 			return l.Discard(ctx, f)
 		},
@@ -114,7 +114,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		if dryRun || found == 0 {
 			return a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) })
 		}
-		if err := a.confirmed(yes, fmt.Sprintf(m.ask, found)); err != nil {
+		if err := a.confirmed(yes, fmt.Sprintf(m.ask, many(found, "dead letter"))); err != nil {
 			return err
 		}
 		f.Limit = found
@@ -136,7 +136,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return fmt.Errorf("%d of %d were %s before this error: %w", n, found, m.done, err)
 		}
 		return a.write(b.json, moved{Done: n}, func() error {
-			_, err := fmt.Fprintf(a.out, "%s %d dead letters\n", m.done, n)
+			_, err := fmt.Fprintf(a.out, "%s %s\n", m.done, many(n, "dead letter"))
 			return err
 		})
 	})

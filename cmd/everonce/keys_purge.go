@@ -45,7 +45,7 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 				more = res.More
 			}
 			return a.write(s.json, total, func() error {
-				_, err := fmt.Fprintf(a.out, "removed %d results and %d records\n", total.Results, total.Records)
+				_, err := fmt.Fprintf(a.out, "removed %s and %s\n", many(total.Results, "result"), many(total.Records, "record"))
 				return err
 			})
 		}),

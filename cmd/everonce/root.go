@@ -98,3 +98,11 @@ func (a *app) run(f func(cmd *cobra.Command, args []string) error) func(*cobra.C
 		return f(cmd, args)
 	}
 }
+
+// many is a number of things, as one says it.
+func many(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
