@@ -2,7 +2,9 @@ package consume_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +40,7 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 		"JSON cut short":           {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":"` + secret)}, consume.Undecodable},
 		"JSON of another shape":    {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{"ID":["` + secret + `"]}`)}, consume.Undecodable},
 		"two JSON values":          {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(`{} {}`)}, consume.Undecodable},
+		"null":                     {consume.ProducerID(), consume.Message{ID: "m", Body: []byte(" null\n")}, consume.Undecodable},
 		"no body":                  {consume.ProducerID(), consume.Message{ID: "m"}, consume.Undecodable},
 		"content encoding unknown": {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "br", Body: []byte(`{}`)}, consume.Undecodable},
 		"content encoding gzip":    {consume.ProducerID(), consume.Message{ID: "m", ContentEncoding: "gzip", Body: []byte("\x1f\x8b")}, consume.Undecodable},
@@ -66,6 +69,48 @@ func TestBadInputIsADeadLetter(t *testing.T) {
 				t.Errorf("%+v, %v; want no record", health, err)
 			}
 		})
+	}
+}
+
+// A body null is a payload only where that can be nothing: of a struct or a number encoding/json would make the zero value, and
+// nobody has sent a charge of 0.
+func TestABodyThatIsNull(t *testing.T) {
+	isNull[order](t, false)
+	isNull[int](t, false)
+	isNull[string](t, false)
+	isNull[[2]int](t, false)
+	isNull[*order](t, true)
+	isNull[map[string]any](t, true)
+	isNull[[]int](t, true)
+	isNull[any](t, true)
+	isNull[json.RawMessage](t, true)
+	isNull[readsItself](t, true)
+}
+
+// readsItself says what null is to it.
+type readsItself struct{ read string }
+
+func (r *readsItself) UnmarshalJSON(text []byte) error { r.read = string(text); return nil }
+
+func isNull[T any](t *testing.T, taken bool) {
+	t.Helper()
+	ran := false
+	c, err := consume.NewNatural(consume.NaturalSpec[T]{
+		Consumer: "billing", Key: consume.ProducerID(),
+		Handle: func(_ context.Context, _ *consume.Message, v T) (bool, error) {
+			ran = true
+			if r, ok := any(v).(readsItself); ok && r.read != "null" {
+				t.Errorf("it was given %q", r.read)
+			}
+			return true, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := c.Handle(t.Context(), &consume.Message{ID: "m", Body: []byte("null")})
+	if ran != taken || !taken && (v.Letter.Reason != consume.Undecodable || !strings.Contains(v.Letter.Detail, reflect.TypeFor[T]().String())) {
+		t.Errorf("%v: handled %v, %+v", reflect.TypeFor[T](), ran, v)
 	}
 }
 

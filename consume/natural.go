@@ -23,7 +23,7 @@ type NaturalSpec[T any] struct {
 	Handle func(ctx context.Context, m *Message, v T) (effect bool, err error)
 
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
-	// or one that changes nothing: identity, utf-8.
+	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int

@@ -1,10 +1,12 @@
 package consume
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -26,7 +28,7 @@ type Spec[T any] struct {
 	Handle func(ctx context.Context, m *Message, v T) error
 
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
-	// or one that changes nothing: identity, utf-8.
+	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int
@@ -69,7 +71,7 @@ type TxSpec[T, Tx any] struct {
 	HandleAll func(ctx context.Context, tx Tx, batch []Received[T]) error
 
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
-	// or one that changes nothing: identity, utf-8.
+	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int
@@ -178,5 +180,17 @@ func decodeJSON[T any](m *Message) (v T, err error) {
 		}
 		return v, misfit(err)
 	}
+	if t := reflect.TypeFor[T](); string(bytes.TrimSpace(m.Body)) == "null" && !canBeNull(t) { // to encoding/json that is the zero value
+		return v, misfit(&json.UnmarshalTypeError{Value: "null", Type: t})
+	}
 	return v, nil
+}
+
+// canBeNull reports whether a null in JSON is a value of the type.
+func canBeNull(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+		return true
+	}
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
