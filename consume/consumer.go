@@ -229,6 +229,11 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 	if refusal := expiredRefusal(o, err); refusal != nil {
 		o, err = everonce.Rejected, refusal
 	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		if why := context.Cause(ctx); why != nil && !errors.Is(err, why) {
+			err = fmt.Errorf("%w: %w", err, why) // whose deadline it was
+		}
+	}
 	v := Verdict{Outcome: o, KeyHash: hash, Err: err}
 	switch o {
 	case everonce.Executed, everonce.Replayed, everonce.Expired, everonce.Elided:

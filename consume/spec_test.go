@@ -3,6 +3,7 @@ package consume_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -112,6 +113,41 @@ func TestAHandlerIsBounded(t *testing.T) {
 			t.Errorf("it ended as %v", d.ended)
 		}
 	})
+}
+
+// Who sees that a message failed by "context deadline exceeded" is told whose deadline that was: the consumer's, which can be changed.
+func TestTheEndOfAHandlersTimeIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  func(ctx context.Context) error
+		want string
+	}{
+		"its context's error": {func(ctx context.Context) error { return everonce.NotDone(fmt.Errorf("the bank: %w", ctx.Err())) }, "the bank: context deadline exceeded: consume: the handler took longer than HandleWithin"},
+		"its context's cause": {func(ctx context.Context) error { return everonce.NotDone(context.Cause(ctx)) }, "consume: the handler took longer than HandleWithin"},
+		"another error":       {func(context.Context) error { return everonce.NotDone(errDead) }, errDead.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var verdicts []consume.Verdict
+				r := rigged(t, func(ctx context.Context, _ *consume.Message, _ order) error {
+					<-ctx.Done()
+					return c.err(ctx)
+				}, func(s *consume.Spec[order]) {
+					s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { verdicts = append(verdicts, v) }
+				})
+				in := make(chan consume.Delivery, 1)
+				d := message("m-1")
+				d.m.Retries = 10
+				in <- d
+				close(in)
+				if err := r.c.Serve(t.Context(), in, &consume.Workers{HandleWithin: time.Minute, Log: quiet}); err != nil {
+					t.Fatal(err)
+				}
+				if len(verdicts) != 1 || verdicts[0].Letter.Reason != consume.Exhausted || verdicts[0].Letter.Detail != c.want {
+					t.Errorf("%+v", verdicts)
+				}
+			})
+		})
+	}
 }
 
 // A handler that ends its goroutine ends its message, and the next one has a worker.

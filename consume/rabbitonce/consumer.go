@@ -47,6 +47,10 @@ func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*C
 	if err != nil {
 		return nil, err
 	}
+	if opts != nil && opts.Workers.HandleWithin == 0 && o.Workers.HandleWithin < defaultHandleWithin {
+		o.Workers.Log.Info("rabbitonce: a handler has less time than by default, so that no message is in hand for longer than AckTimeout", "consumer", handler.Name(), "queue", q.Name,
+			"handle_within", o.Workers.HandleWithin, "prefetch", o.Prefetch, "ack_timeout", o.AckTimeout)
+	}
 	d := dialing{url: url, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
 	if err := d.check(); err != nil {
 		return nil, err

@@ -16,10 +16,11 @@ import (
 type Options struct {
 	// Workers say how messages are handled. The broker closes the channel of a message that is in hand for longer
 	// than AckTimeout. Default: those of [consume.Workers], but 10 minutes of HandleWithin, or less where AckTimeout
-	// does not allow for that.
+	// does not allow for that: with a large Prefetch, or with Workers.Order. [Dial] logs how long it is then.
 	Workers consume.Workers
 	// Prefetch is how many messages the broker sends ahead. They count as in hand. Default twice what is handled at a
 	// time: Workers.Concurrency, and as many times Workers.Batch. Less than a batch, or more than 65,535, is refused.
+	// The more wait in hand, the less time each may take: AckTimeout is shared by those that follow each other.
 	Prefetch int
 	// AckTimeout is the broker's consumer_timeout. Settings under which a message, with those prefetched before it,
 	// may take longer are refused. Default 30 minutes, as is the broker's.

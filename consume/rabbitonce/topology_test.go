@@ -1,6 +1,7 @@
 package rabbitonce_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -141,6 +142,36 @@ func TestRefusedArguments(t *testing.T) {
 	_, err = rabbitonce.Dial(url, queue, h, nil)
 	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// A handler that has less time than by default, because what was sent ahead waits for it, is told of at the start: it would be ended
+// in the middle of its work, and nobody had asked for that.
+func TestAShortTimeForHandlersIsTold(t *testing.T) {
+	t.Parallel()
+	h, err := consume.New(newReceiver(t, memstore.New(nil)), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inOrder := consume.Workers{Order: func(m *consume.Message) string { return m.Subject }}
+	for name, c := range map[string]struct {
+		opts rabbitonce.Options
+		want string // nothing: it is as by default, or as somebody has set it
+	}{
+		"default":                {rabbitonce.Options{}, ""},
+		"much is sent ahead":     {rabbitonce.Options{Prefetch: 1000}, "handle_within=14.32s"},
+		"so it is set":           {rabbitonce.Options{Prefetch: 1000, Workers: consume.Workers{HandleWithin: 14 * time.Second}}, ""},
+		"in order":               {rabbitonce.Options{Workers: inOrder}, "handle_within=1m51.875s"},
+		"a broker that is quick": {rabbitonce.Options{AckTimeout: 5 * time.Minute}, "handle_within=2m25s"},
+	} {
+		var logs bytes.Buffer
+		c.opts.Workers.Log = slog.New(slog.NewTextHandler(&logs, nil))
+		if _, err := rabbitonce.Dial("amqp://127.0.0.1:1/", rabbitonce.Queue{Name: "orders"}, h, &c.opts); !errors.Is(err, rabbitonce.ErrUnreachable) {
+			t.Fatal(err)
+		}
+		if text := logs.String(); c.want == "" && text != "" || !strings.Contains(text, c.want) {
+			t.Errorf("%s: logged was %q, want %s", name, text, c.want)
+		}
 	}
 }
 
