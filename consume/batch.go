@@ -79,7 +79,7 @@ func (c *Consumer) handleTogether(ctx context.Context, ms []*Message, verdicts [
 	}
 }
 
-// handleSafely is handle for messages that follow each other: what was said of those before must not be lost.
+// handleSafely is handle where the panic of a handler must not go on: messages follow each other.
 func (c *Consumer) handleSafely(ctx context.Context, m *Message) (v Verdict) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -2,7 +2,6 @@ package consume
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
 	"time"
 )
@@ -117,9 +116,7 @@ func (s *server) handledTogether(ctx context.Context, ms []*Message) (verdicts [
 	}()
 	verdicts = s.c.handleBatch(ctx, ms)
 	for _, v := range verdicts {
-		if p, ok := errors.AsType[*panicError](v.Err); ok {
-			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p.value, "stack", string(p.stack))
-		}
+		s.logPanic(v)
 	}
 	return verdicts
 }

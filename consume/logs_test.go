@@ -69,3 +69,29 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 		})
 	}
 }
+
+// A panic is told with the hash of the key, by which the message is found again, and with where it came from.
+func TestAPanicIsLoggedWithItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var verdict consume.Verdict
+		r := rigged(t, func(context.Context, *consume.Message, order) error { panic("out of range") }, func(s *consume.Spec[order]) {
+			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { verdict = v }
+		})
+		in := make(chan consume.Delivery, 1)
+		in <- message("k-secret")
+		close(in)
+		var logs bytes.Buffer
+		if err := r.c.Serve(t.Context(), in, &consume.Workers{Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := strings.Cut(logs.String(), "\n")
+		for _, want := range []string{"ERROR", "a handler panicked", "key=" + verdict.KeyHash + " ", "out of range", "TestAPanicIsLoggedWithItsKey"} {
+			if verdict.KeyHash == "" || !strings.Contains(line, want) {
+				t.Errorf("logged was %q, without %q", line, want)
+			}
+		}
+		if strings.Contains(logs.String(), "secret") {
+			t.Errorf("logged was %s", logs.String())
+		}
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -209,7 +208,8 @@ func (s *server) reached(v Verdict) {
 func (s *server) verdict(m *Message) Verdict {
 	ctx, cancel := s.handling()
 	defer cancel()
-	v := s.handled(ctx, m)
+	v := s.c.handleSafely(ctx, m)
+	s.logPanic(v)
 	s.tell(ctx, m, v)
 	return v
 }
@@ -224,15 +224,11 @@ func (s *server) tell(ctx context.Context, m *Message, v Verdict) {
 	telling.Wait()
 }
 
-// handled handles a message, also where the handler panics.
-func (s *server) handled(ctx context.Context, m *Message) (v Verdict) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "panic", p, "stack", string(debug.Stack()))
-			v = s.c.gaveUp(ctx, m, errPanicked)
-		}
-	}()
-	return s.c.handle(ctx, m)
+// logPanic tells of a verdict that a handler's panic led to.
+func (s *server) logPanic(v Verdict) {
+	if p, ok := errors.AsType[*panicError](v.Err); ok {
+		s.Log.ErrorContext(s.work, "consume: a handler panicked", "consumer", s.c.name, "key", v.KeyHash, "panic", p.value, "stack", string(p.stack))
+	}
 }
 
 // handling returns the context of one call of the consumer.
