@@ -211,7 +211,7 @@ func TestSettleForACallerThatIsGone(t *testing.T) {
 		method string // the call with whose answer the context is over; none: before all of them
 		calls  bool   // that call is made: its answer comes, or not
 	}{
-		"before": {}, "over with the look": {"Get", true}, "over with the claim": {"Claim", true}, "the claim is cut short": {"Claim", false}, "the write is cut short": {"Complete", false},
+		"before": {}, "over with the look": {"Get", true}, "the look is cut short": {"Get", false}, "over with the claim": {"Claim", true}, "the claim is cut short": {"Claim", false}, "the write is cut short": {"Complete", false},
 	} {
 		for name, settle := range map[string]func(context.Context, *mapStore, *everonce.Receiver, everonce.Settlement) error{
 			"with a receiver": func(ctx context.Context, _ *mapStore, r *everonce.Receiver, v everonce.Settlement) error {
@@ -243,6 +243,7 @@ func TestSettleForACallerThatIsGone(t *testing.T) {
 						return err
 					})
 				}
+				claims := s.count("Claim")
 				settlement := everonce.Settlement{Verdict: everonce.SettleDone, Token: s.record(keyOf("x")).Token}
 				err := settle(ctx, s, r, settlement)
 				checkErr(t, err, errGone)
@@ -252,6 +253,9 @@ func TestSettleForACallerThatIsGone(t *testing.T) {
 					checkEqual(t, "outcome that is observed", rec.only(t).Outcome, everonce.Failed)
 				}
 				checkEqual(t, "state", s.record(keyOf("x")).State, everonce.StateAbandoned)
+				if c.method == "" || c.method == "Get" {
+					checkEqual(t, "claims", s.count("Claim"), claims)
+				}
 				s.heal()
 				settlement.Token = 0
 				checkErr(t, settle(context.Background(), s, r, settlement), nil)
