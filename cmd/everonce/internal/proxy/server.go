@@ -308,7 +308,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.store, s.ready.store = store, store
-	if c.Store != storeurl.Memory { // which is empty at each start, and says so
+	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
 		s.tellEmpty(ctx)
 	}
 	return nil
