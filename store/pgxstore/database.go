@@ -62,6 +62,16 @@ func (d *database) Statements() *sqlstore.Statements      { return d.statements 
 func (d *database) Migrations() [][]string                { return d.migrations }
 func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
 
+// unprepared has the question that comes before all tables sent without a name for its text. PgBouncer, from 1.21 on, takes the name of
+// a text that the server refused for taken, and ends the connection at which it comes again (pgbouncer/pgbouncer#1118).
+func (d *database) unprepared(calls []*sqlstore.Call) {
+	for _, call := range calls {
+		if call.Statement == d.statements.GetMeta {
+			call.Args = append([]any{pgx.QueryExecModeExec}, call.Args...)
+		}
+	}
+}
+
 // writeTries bounds how often one write is sent; each time the database has undone it.
 const writeTries = 10
 

@@ -32,6 +32,7 @@ func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 }
 
 func (d *pgxDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+	d.unprepared(calls)
 	return pgxConn{d.pool}.Send(ctx, calls...)
 }
 

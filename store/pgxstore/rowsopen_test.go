@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/everonce/everonce"
 )
 
@@ -14,7 +16,16 @@ import (
 // connection, through which nothing can be sent, is not broken.
 func TestWorkThatLeavesRowsOpenSQL(t *testing.T) {
 	t.Parallel()
-	h := newSQL(t, setup{conns: 2})
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeExec} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			testRowsLeftOpen(t, newSQL(t, setup{conns: 2, config: func(c *pgx.ConnConfig) { c.DefaultQueryExecMode = mode }}))
+		})
+	}
+}
+
+func testRowsLeftOpen(t *testing.T, h *handle[*sql.Tx]) {
+	t.Helper()
 	receiver, err := everonce.NewTxReceiver(h.store, nil)
 	noErr(t, err)
 	for name, text := range map[string]string{"little": "SELECT $1::int", "much": "SELECT repeat('x', 1000) FROM generate_series(1, $1::int)"} {

@@ -54,12 +54,15 @@ func isTxEnded(err error) bool {
 }
 
 // inTxArg, ahead of a statement's arguments, keeps pgx from sending it on a connection that is in no transaction, also through
-// database/sql: outside of one it would take hold by itself.
+// database/sql: outside of one it would take hold by itself. Nor is it sent where rows that the work left open are in its way.
 type inTxArg struct{}
 
 // RewriteQuery is for [pgx.QueryRewriter].
 func (inTxArg) RewriteQuery(_ context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
-	if conn.PgConn().TxStatus() == 'I' {
+	switch {
+	case conn.PgConn().IsBusy():
+		return "", nil, errRowsOpen
+	case conn.PgConn().TxStatus() == 'I':
 		return "", nil, errTxEnded
 	}
 	return sql, args, nil

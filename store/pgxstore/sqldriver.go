@@ -36,6 +36,9 @@ func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
 }
 
 func (d *sqlDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
+	if d.asks {
+		d.unprepared(calls)
+	}
 	return sqlConn{d.db}.Send(ctx, calls...)
 }
 
