@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"errors"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,14 @@ func (o *openTx) why() error {
 		return *cause
 	}
 	return nil
+}
+
+// with returns the error of work in the transaction, and why that is doomed, whatever the work has made of it.
+func (o *openTx) with(err error) error {
+	if why := o.why(); why != nil && !errors.Is(err, why) {
+		return errors.Join(err, why)
+	}
+	return err
 }
 
 // enter is a call's first look at a transaction. Each call leaves it again.

@@ -136,10 +136,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	value, workErr := work(inside)
 	returned = true
 	if j.open.doomed.Load() { // by a DoTx inside the work, whatever the work made of it
-		if workErr == nil {
-			workErr = j.open.why()
-		}
-		return brokenAs[T](j, workErr)
+		return brokenAs[T](j, j.open.with(workErr))
 	}
 
 	complete := CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
@@ -201,7 +198,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 
 // dissolve undoes everything behind the savepoint, and proves by it that the transaction is alive.
 func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel, cause error) (Result[T], error) {
-	if j.t.txs.ClassifyTx(cause) == TxErrorEnded { // a savepoint of that name proves nothing
+	if hasEnded(j.t.txs, cause, nil) { // a savepoint of that name proves nothing
 		return brokenAs[T](j, cause)
 	}
 	err := j.h.RollbackTo(ctx, j.savepoint)

@@ -7,19 +7,37 @@ import (
 )
 
 // endedByWork is the end of an operation whose work has ended the transaction that it was lent ([TxErrorEnded]). Its effect may
-// have been committed without the record, so that a repetition would have it once more: what is recorded is that nobody knows.
+// have been committed without the record, so that a repetition would have it once more: what is recorded is that nobody knows. The
+// context bounds that, and is not the caller's.
 func (op *operation) endedByWork(ctx context.Context, cause error) *Error {
 	if err := op.abandon(ctx); err != nil {
 		cause = errors.Join(cause, fmt.Errorf("nor is it recorded that the outcome is unknown: %w", err))
 	}
-	return op.fail(Unknown, ErrOutcomeUnknown, cause)
+	return op.fail(Unknown, ErrOutcomeUnknown, endedAs(cause))
 }
 
-// abandon leaves an abandoned record of a key that has none. Where another attempt has the key by now, its record stands.
+// endedAs is the cause of such an end, by its sentinel, whatever the store has called it.
+func endedAs(cause error) error {
+	if errors.Is(cause, ErrTxDoomed) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrTxDoomed, cause)
+}
+
+// abandon leaves an abandoned record of a key that has none. Where another attempt has the key by now, its record stands, and nothing tells
+// of this one. It is as persistent as a completion: what is not recorded runs again.
 func (op *operation) abandon(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), op.set.CompletionLimit)
-	defer cancel()
 	nonce := NewNonce()
+	for try := 1; ; try++ {
+		if err := op.abandonOnce(ctx, nonce); err == nil || isFinal(err) || pause(ctx, backoff(try)) != nil {
+			return err
+		}
+	}
+}
+
+func (op *operation) abandonOnce(ctx context.Context, nonce Nonce) error {
+	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	defer cancel()
 	claim, err := op.store.Claim(ctx, ClaimRequest{
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: nonce, Owner: op.set.Owner,
 		Fingerprint: op.fingerprint, Lease: op.set.CompletionLimit, Lifetime: op.call.lifetime,

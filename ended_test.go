@@ -60,7 +60,7 @@ func TestWhatHasEndedIsNotRecorded(t *testing.T) {
 			s := newMapStore()
 			x := newTxReceiver(t, s, nil)
 			s.on("Commit's writes", 1, ended)
-			s.on(call, 1, refuse(errWork))
+			s.on(call, 0, refuse(errWork))
 			res, err := everonce.Transact(context.Background(), x, keyOf("x"), func(ctx context.Context, tx *mapTx) (int, error) { tx.Rollback(); return 0, nil })
 			checkOutcome(t, res, err, everonce.Unknown, everonce.ErrOutcomeUnknown)
 			checkErr(t, err, errTxEnded)
@@ -219,4 +219,76 @@ func TestDoTxWhoseWorkEndsTheTransaction(t *testing.T) {
 		return 1, nil
 	})
 	checkOutcome(t, res, err, everonce.Unknown, everonce.ErrTxDoomed)
+}
+
+// Work that has ended the transaction and then fails, panics, or makes an error of its own of what a DoTx was told, is not run again.
+func TestWhatHasEndedAndFailsDoesNotRunAgain(t *testing.T) {
+	const inner = "a DoTx inside"
+	for _, how := range []string{"an error", "a deadlock", "a panic", inner} {
+		for mode, call := range map[string]func(r *everonce.Receiver, x *everonce.TxReceiver[*mapTx], work func(context.Context, *mapTx) (int, error)) error{
+			"Transact": func(_ *everonce.Receiver, x *everonce.TxReceiver[*mapTx], work func(context.Context, *mapTx) (int, error)) error {
+				_, err := everonce.Transact(context.Background(), x, keyOf("x"), work)
+				return err
+			},
+			"TransactBatch": func(_ *everonce.Receiver, x *everonce.TxReceiver[*mapTx], work func(context.Context, *mapTx) (int, error)) error {
+				all, err := everonce.TransactBatch(context.Background(), x, items("x", "y"), everonce.EachItem(func(ctx context.Context, tx *mapTx, i int) (int, error) {
+					if i == 0 {
+						return 0, nil
+					}
+					return work(ctx, tx)
+				}))
+				return errors.Join(err, all[1].Err)
+			},
+			"StepTx": func(r *everonce.Receiver, x *everonce.TxReceiver[*mapTx], work func(context.Context, *mapTx) (int, error)) error {
+				_, err := everonce.Do(context.Background(), r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (int, error) {
+					return everonce.StepTx(ctx, a, x, "charge", work)
+				}, everonce.EffectsInSteps())
+				return err
+			},
+			"InTx": func(_ *everonce.Receiver, x *everonce.TxReceiver[*mapTx], work func(context.Context, *mapTx) (int, error)) error {
+				return x.InTx(context.Background(), func(ctx context.Context, tx *mapTx) error { _, err := work(ctx, tx); return err })
+			},
+		} {
+			t.Run(mode+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newMapStore()
+					r, x := newReceiver(t, s, everonce.Refuse, nil), newTxReceiver(t, s, nil)
+					s.on("tx.Complete", 1, ended)
+					if how != inner { // which has begun another transaction: a rollback tells nothing
+						s.on("Rollback", 1, ended)
+					}
+					runs := 0
+					once := func() (err error) {
+						defer func() {
+							if recover() != nil {
+								err = everonce.ErrOutcomeUnknown // it is told by the panic
+							}
+						}()
+						return call(r, x, func(ctx context.Context, tx *mapTx) (int, error) {
+							runs++
+							switch how {
+							case "a deadlock":
+								tx.Rollback()
+								return 0, errDeadlock
+							case "a panic":
+								tx.Rollback()
+								panic("x")
+							case inner:
+								_, err := everonce.DoTx(ctx, tx, x, keyOf("inner"), func(context.Context) (int, error) { tx.Rollback(); return 0, nil })
+								checkErr(t, err, everonce.ErrTxDoomed)
+								return 0, errWork
+							}
+							tx.Rollback()
+							return 0, errWork
+						})
+					}
+					checkErr(t, once(), everonce.ErrOutcomeUnknown)
+					if mode != "InTx" { // which has no key
+						checkErr(t, once(), everonce.ErrOutcomeUnknown)
+					}
+					checkEqual(t, "runs", runs, 1)
+				})
+			})
+		}
+	}
 }

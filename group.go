@@ -92,9 +92,13 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		return g.notBegun(ctx, err)
 	}
 	open := true
+	rollback := func() error {
+		open = false
+		return rollBack(ctx, g.whole.core, h)
+	}
 	defer func() {
-		if open { // a panic or Goexit of the work too, which goes on
-			_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
+		if open && g.t.txs.ClassifyTx(rollback()) == TxErrorEnded { // a panic or Goexit of the work, which goes on
+			g.ended(ctx, errUnwound)
 		}
 	}()
 	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
@@ -107,10 +111,11 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	a := &Attempt{operation: g.whole}
 	inTx, end := a.txContext(ctx)
 	defer end()
-	values, err := g.perform(inTx, a, h)
+	values, lost, err := g.perform(inTx, a, h)
 	if err != nil {
-		if g.t.txs.ClassifyTx(err) == TxErrorEnded {
-			g.ended(ctx, err)
+		end()
+		if lost = errors.Join(lost, rollback()); hasEnded(g.t.txs, err, lost) {
+			g.ended(ctx, errors.Join(err, lost))
 			return nil
 		}
 		if how := readMarks(err); how == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry {
@@ -134,6 +139,9 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		if open {
+			_ = rollback() //nolint:errcheck // why it was not committed is what is told
+		}
 		return g.uncommitted(ctx, err, values)
 	}
 	for k, i := range g.part {
@@ -143,14 +151,14 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	return nil
 }
 
-func (g *group[T, Tx]) perform(ctx context.Context, a *Attempt, h TxHandle[Tx]) ([]T, error) {
-	values, err := runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) ([]T, error) {
+func (g *group[T, Tx]) perform(ctx context.Context, a *Attempt, h TxHandle[Tx]) (values []T, lost, err error) {
+	values, lost, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) ([]T, error) {
 		return g.work(ctx, tx, slices.Clone(g.part))
 	})
 	if err == nil {
 		err = counted(values, len(g.part))
 	}
-	return values, err
+	return values, lost, err
 }
 
 // order returns the places in part, in the order of the keys' hashes.
@@ -296,6 +304,8 @@ func (g *group[T, Tx]) uncommitted(ctx context.Context, err error, values []T) e
 
 // ended answers all that is left, of which one has ended the transaction: nobody knows what became of any.
 func (g *group[T, Tx]) ended(ctx context.Context, cause error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.t.set.CompletionLimit) // for all: they may be a thousand
+	defer cancel()
 	for _, i := range g.part {
 		g.answer(i, Result[T]{Outcome: Unknown, Attempt: 1}, g.ops[i].endedByWork(ctx, cause))
 	}

@@ -57,9 +57,13 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	a := &Attempt{operation: *op}
 	inTx, end := a.txContext(ctx)
 	defer end()
-	_, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
+	_, lost, err := runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
 	if err != nil {
 		end()
+		open = false
+		if lost = errors.Join(lost, rollBack(ctx, &t.core, h)); hasEnded(t.txs, err, lost) { // what it did may hold
+			return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(errors.Join(err, lost)))}
+		}
 		return t.txs.ClassifyTx(err) == TxErrorRetry && readMarks(err) == endedUnknown, err
 	}
 	open = false
@@ -75,7 +79,7 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	case class == TxErrorCommitLost:
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, RetryAfter: t.set.RetryAfter, Cause: ofStore(err)}
 	case class == TxErrorEnded: // what it did may hold, and no record would tell
-		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(err)}
+		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(err))}
 	default:
 		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
 	}

@@ -60,7 +60,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		}
 		if lost == nil {
 			if v, done, err = stepTxOnce(ctx, s, t, fn); done {
-				if late && err != nil && s.outcome != Rejected && fenced(s, t) {
+				if late && err != nil && s.outcome != Rejected && s.outcome != Unknown && fenced(s, t) {
 					return committedStep(s, v)
 				}
 				return v, err
@@ -123,8 +123,8 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		return rollBack(ctx, s.a.core, h)
 	}
 	defer func() {
-		if open {
-			_ = rollback() //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
+		if open && t.txs.ClassifyTx(rollback()) == TxErrorEnded { // a panic or Goexit of fn, which goes on
+			_ = endedStep(s, errUnwound) //nolint:errcheck // the panic is what is told
 		}
 	}()
 	if ctx.Err() != nil {
@@ -132,11 +132,11 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	}
 	inTx, end := s.a.txContext(ctx)
 	defer end()
-	v, err = runInTx(inTx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
+	v, lost, err := runInTx(inTx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
 	if err != nil {
 		end()
-		if all := errors.Join(err, rollback()); t.txs.ClassifyTx(all) == TxErrorEnded {
-			return zero, true, endedStep(s, all)
+		if lost = errors.Join(lost, rollback()); hasEnded(t.txs, err, lost) {
+			return zero, true, endedStep(s, errors.Join(err, lost))
 		}
 		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
 			return zero, false, err

@@ -153,9 +153,13 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	defer func() {
 		if open { // a panic or Goexit of the work, which goes on
-			_ = rollback() //nolint:errcheck // the panic is what is told; a connection that cannot roll back is closed
+			o := Failed
+			if r.t.txs.ClassifyTx(rollback()) == TxErrorEnded {
+				o = Unknown
+				_, _ = r.ended(ctx, errUnwound) //nolint:errcheck // the panic is what is told
+			}
 			if r.ev != nil {
-				r.ev.Outcome, r.ev.Err = Failed, errUnwound
+				r.ev.Outcome, r.ev.Err = o, errUnwound
 			}
 		}
 	}()
@@ -176,10 +180,11 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
 		inTx, end := a.txContext(ctx)
 		defer end()
-		value, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), r.work)
+		var lost error
+		value, lost, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), r.work)
 		if err != nil {
 			end()
-			return r.undone(ctx, err, rollback())
+			return r.undone(ctx, err, errors.Join(lost, rollback()))
 		}
 		s, elided := encode(r.core, r.call, value, r.summarize)
 		if r.elide && s.Kind == ResultValue {
@@ -224,22 +229,24 @@ func (a *Attempt) txContext(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
 }
 
-// runInTx calls the work in its place: inside a transaction, with a txContext.
-func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work func(context.Context, Tx) (T, error)) (T, error) {
+// runInTx calls the work in its place: inside a transaction, with a txContext. lost is why that one did not survive, where a DoTx inside
+// has found it out.
+func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work func(context.Context, Tx) (T, error)) (v T, lost, err error) {
 	inside := &placedContext{Context: ctx, place: at}
 	if a.ctx.parent == nil {
 		a.ctx.parent = ctx
 	}
 	open := doomed.enter(tx, true)
 	defer doomed.leave(open)
-	v, err := work(inside, tx)
+	v, err = work(inside, tx)
+	lost = open.why()
 	if err == nil && open.doomed.Load() { // a DoTx in it has left what it could not undo
-		err = a.fail(Failed, ErrTxDoomed, open.why())
+		err = a.fail(Failed, ErrTxDoomed, lost)
 	}
 	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
 		err = errors.Join(ErrTxTooLong, err)
 	}
-	return v, err
+	return v, lost, err
 }
 
 func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error) {
@@ -308,9 +315,9 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 }
 
 // undone is the end of a transaction whose work failed and which was rolled back.
-func (r *transaction[T, Tx]) undone(ctx context.Context, err, rollbackErr error) (Result[T], error) {
-	if all := errors.Join(err, rollbackErr); r.t.txs.ClassifyTx(all) == TxErrorEnded {
-		return r.ended(ctx, all)
+func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Result[T], error) {
+	if hasEnded(r.t.txs, err, lost) {
+		return r.ended(ctx, errors.Join(err, lost))
 	}
 	if readMarks(err) != endedRejected && readMarks(err) != endedNotDone && r.t.txs.ClassifyTx(err) == TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
@@ -322,10 +329,16 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, rollbackErr error)
 		r.optimistic = false
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
-	if errors.Is(err, ErrTxTooLong) || errors.Is(rollbackErr, ErrTxTooLong) {
+	if errors.Is(err, ErrTxTooLong) || errors.Is(lost, ErrTxTooLong) {
 		return r.failed(ErrTxTooLong, err)
 	}
 	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.bordered(err)
+}
+
+// hasEnded reports whether the work has ended its transaction: by the store's word for it, or by the work's own error, unless that came
+// out of another operation, whose transaction was another one.
+func hasEnded[Tx any](txs TxStore[Tx], err, lost error) bool {
+	return txs.ClassifyTx(lost) == TxErrorEnded || !crossedBorder(err) && txs.ClassifyTx(err) == TxErrorEnded
 }
 
 // failed is the end of a transaction that was rolled back for another reason than the work's error.
@@ -366,6 +379,8 @@ func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T
 
 // ended is the end of a transaction that the work has ended.
 func (r *transaction[T, Tx]) ended(ctx context.Context, cause error) (Result[T], error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.CompletionLimit)
+	defer cancel()
 	return Result[T]{Outcome: Unknown, Attempt: r.ran}, r.endedByWork(ctx, cause)
 }
 

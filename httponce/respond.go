@@ -190,7 +190,7 @@ func (x *exchange) problem(p problem, retryAfter time.Duration) {
 // unknown answers where nobody knows. Where the next request would find out, or ask, it is told when to come.
 func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	switch {
-	case !v.lostCommit():
+	case x.key.ID != "" && !v.lostCommit():
 		p := problemUnknown
 		if e.RetryAfter > 0 {
 			p.detail = "An earlier attempt ended, and it could not be found out yet whether it took effect. Send the same request again later: that asks again."

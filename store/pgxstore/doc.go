@@ -63,8 +63,8 @@
 // Not everything is noticed with database/sql, whose BEGIN takes nothing along. In an optimistic Transact and in StepTx it is
 // noticed that the connection is in no transaction any more, and that only if pgx's stdlib opened it. That it is in
 // another one, which the work has begun, is not: then the record is written though the effect may have been rolled back.
-// In InTx nothing is noticed; a DoTx inside notices for itself. Work that returns an error after a COMMIT of its own is told
-// as failed, though its effect is committed. With pgx that is so only if it has begun another transaction since.
+// The same holds for InTx; a DoTx that comes after it notices for itself. With either client, work that commits, begins another
+// transaction and then returns an error is told as failed, whatever it had committed before.
 //
 // # Isolation
 //

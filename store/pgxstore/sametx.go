@@ -53,17 +53,19 @@ func isTxEnded(err error) bool {
 	return ok && (pgErr.Code == noTx || pgErr.Code == castFailed && strings.Contains(pgErr.Message, txEnded))
 }
 
-// inTxArg, ahead of a statement's arguments, keeps pgx from sending it on a connection that is in no transaction, also through
-// database/sql: outside of one it would take hold by itself. Nor is it sent where rows that the work left open are in its way.
-type inTxArg struct{}
+// askTx, as the argument of a statement, asks a connection, also through database/sql, whether a commit could be sent. The
+// statement never is.
+type askTx struct{}
+
+var errAsked = errors.New("pgxstore: it was only asked")
 
 // RewriteQuery is for [pgx.QueryRewriter].
-func (inTxArg) RewriteQuery(_ context.Context, conn *pgx.Conn, sql string, args []any) (string, []any, error) {
+func (askTx) RewriteQuery(_ context.Context, conn *pgx.Conn, _ string, _ []any) (string, []any, error) {
 	switch {
-	case conn.PgConn().IsBusy():
-		return "", nil, errRowsOpen
 	case conn.PgConn().TxStatus() == 'I':
 		return "", nil, errTxEnded
+	case conn.PgConn().IsBusy():
+		return "", nil, errRowsOpen
 	}
-	return sql, args, nil
+	return "", nil, errAsked
 }

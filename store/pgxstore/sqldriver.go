@@ -67,7 +67,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	// the caller's as long as Begin runs.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
-	tx := &sqlTx{end: end, asks: d.asks}
+	tx := &sqlTx{life: life, end: end, asks: d.asks}
 	tx.limit = newLimit(opts.Timeout, end)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
@@ -97,7 +97,8 @@ func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx
 // sqlTx is a transaction that the store began.
 type sqlTx struct {
 	inner *sql.Tx
-	end   context.CancelFunc // ends the context that the transaction lives in
+	life  context.Context    //nolint:containedctx // what the transaction lives in
+	end   context.CancelFunc // ends it
 	limit limit
 	asks  bool
 	over  bool // it has ended
@@ -116,8 +117,9 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	if t.over {
 		return t.limit.reason(sql.ErrTxDone)
 	}
-	if len(last) > 0 && t.asks { // nothing else tells of a transaction in which nothing was claimed
-		last[0].Args = append([]any{inTxArg{}}, last[0].Args...)
+	if err := t.status(); err != nil {
+		_ = t.rollback() //nolint:errcheck // what went wrong before is what is told
+		return t.limit.reason(err)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
 		// database/sql calls a connection bad through which nothing can be sent. One that can be rolled back was only busy.
@@ -152,7 +154,27 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 }
 
 func (t *sqlTx) Rollback(context.Context) error {
+	err := t.status()
 	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, and the server rolls back by itself
+	if errors.Is(err, errTxEnded) {
+		return errTxEnded
+	}
+	return nil
+}
+
+// status is why nothing can be committed, as far as the connection tells without being sent anything.
+func (t *sqlTx) status() error {
+	if !t.asks || t.over || t.inner == nil {
+		return nil
+	}
+	alive := t.life.Err() == nil // or database/sql has rolled it back
+	_, err := t.inner.ExecContext(context.Background(), "", askTx{})
+	switch {
+	case errors.Is(err, errTxEnded), errors.Is(err, errRowsOpen):
+		return err
+	case alive && errors.Is(err, sql.ErrTxDone): // by its own Commit or Rollback
+		return errTxEnded
+	}
 	return nil
 }
 

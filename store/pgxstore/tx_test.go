@@ -412,7 +412,7 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		noErr(t, handle.Tx().Commit()) // nothing keeps it from doing so
 		done := completionOf(&rec, "v")
 		err = handle.Commit(ctx, everonce.CommitRequest{Complete: &done})
-		if err == nil || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+		if err == nil || h.store.ClassifyTx(err) != everonce.TxErrorEnded {
 			t.Errorf("the commit of an ended transaction answers %v, of class %d", err, h.store.ClassifyTx(err))
 		}
 	})

@@ -193,45 +193,6 @@ func testDoTxEnds[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// A transaction without a key has nothing to be recorded; its caller is told all the same.
-func TestInTxThatIsEnded(t *testing.T) {
-	t.Parallel()
-	h := newPgx(t, setup{})
-	receiver, err := everonce.NewTxReceiver(h.store, nil)
-	noErr(t, err)
-	for _, text := range ends {
-		runs := 0
-		err := receiver.InTx(t.Context(), func(ctx context.Context, tx pgx.Tx) error {
-			runs++
-			return errors.Join(h.effect(ctx, tx, "in "+text), h.exec(ctx, tx, text))
-		})
-		e, _ := errors.AsType[*everonce.Error](err)
-		if e == nil || e.Outcome != everonce.Unknown || !errors.Is(err, everonce.ErrTxDoomed) || runs != 1 {
-			t.Errorf("%s: %v after %d runs; want unknown, doomed, after one", text, err, runs)
-		}
-	}
-}
-
-// Work that has ended its transaction and then fails, or refuses for good, has not left nothing.
-func TestWorkThatEndsItsTransactionAndFails(t *testing.T) {
-	t.Parallel()
-	h := newPgx(t, setup{})
-	receiver, err := everonce.NewTxReceiver(h.store, nil)
-	noErr(t, err)
-	for name, workErr := range map[string]error{"refused": everonce.Permanent("no", nil, nil), "failed": errors.New("no"), "not done": everonce.NotDone(errors.New("no"))} {
-		for _, opts := range [][]everonce.CallOption{nil, {everonce.Optimistic()}} {
-			key := everonce.Key{Scope: "ends and fails", ID: name}
-			res, err := everonce.Transact(t.Context(), receiver, key, func(ctx context.Context, tx pgx.Tx) (string, error) {
-				noErr(t, errors.Join(h.effect(ctx, tx, name), h.exec(ctx, tx, "COMMIT")))
-				return "", workErr
-			}, opts...)
-			if res.Outcome != everonce.Unknown || !errors.Is(err, everonce.ErrOutcomeUnknown) || h.effects(t, name) != 1 {
-				t.Errorf("%s: %v, %v, with %d effects; want unknown, and one", name, res.Outcome, err, h.effects(t, name))
-			}
-		}
-	}
-}
-
 // What a transaction is known by is no query: its isolation may still be chosen, and a table locked before its snapshot. A way back
 // to a savepoint keeps it.
 func TestTheMarkOfATransactionIsNotInTheWay(t *testing.T) {

@@ -160,7 +160,7 @@ func (w writer) fromSame(args int) (from string, all int) {
 	if w.SameTx == nil {
 		return w.from(), args
 	}
-	return "(SELECT " + w.Now + " AS now WHERE " + w.SameTx(w.arg(args+1, ArgInt)) + ") AS clock", args + 1
+	return "(SELECT " + w.Now + " AS now WHERE " + w.SameTx(w.arg(args+1, ArgInt)) + " OFFSET 0) AS clock", args + 1
 }
 
 // locked is the answer to whether a key could be locked: the number of the transaction, below 0 if it could not.
