@@ -158,6 +158,9 @@ func (x *exchange) logVerdict(v *verdict) {
 			text, say = "httponce: the question whether it happened has no answer", x.log.WarnContext
 		case v.own != nil: // each repetition that is refused after this is not news
 			text, say = "httponce: the outcome is unknown: the next request with this key meets the policy for it", x.log.WarnContext
+			if v.tx {
+				text = "httponce: the handler has ended the transaction that it was lent, and the outcome is unknown until it is settled"
+			}
 		default:
 			return
 		}
@@ -199,7 +202,7 @@ func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	case x.key.ID == "":
 		p := problemCommitLost
 		p.status = http.StatusInternalServerError
-		p.detail = "The database did not say whether it committed, and the request had no key by which its repetition would be known."
+		p.detail = "It is not known what was committed, and the request had no key by which its repetition would be known."
 		x.problem(p, 0)
 	default:
 		x.problem(problemCommitLost, max(e.RetryAfter, time.Second))
