@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/everonce/everonce"
@@ -13,8 +14,9 @@ func checkTxEnds[Tx any](e *txEnv[Tx]) {
 		e.Fatalf("storetest: the harness does not say how work ends the transaction that it was lent: TxHarness.End")
 	}
 	t := e.txReceiver(e.txs)
-	for _, c := range []struct{ optimistic, commits, again bool }{
-		{false, true, false}, {false, false, false}, {false, true, true}, {false, false, true}, {true, true, false}, {true, false, false},
+	for _, c := range []struct{ optimistic, commits, again, fails bool }{
+		{commits: true}, {}, {commits: true, again: true}, {again: true}, {optimistic: true, commits: true}, {optimistic: true},
+		{commits: true, fails: true}, {optimistic: true, commits: true, fails: true},
 	} {
 		key, name := e.key(), fmt.Sprintf("%+v", c)
 		opts := []everonce.CallOption{fingerprintA}
@@ -27,6 +29,9 @@ func checkTxEnds[Tx any](e *txEnv[Tx]) {
 					return "receipt", err
 				}
 				_ = e.app.End(ctx, tx, c.commits, c.again) //nolint:errcheck // a store may refuse it; the work does not look
+				if c.fails {
+					return "", errors.New("the work failed")
+				}
 				return "receipt", nil
 			}, opts...)
 		}
