@@ -15,8 +15,14 @@ func checkTxEnds[Tx any](e *txEnv[Tx]) {
 	}
 	t := e.txReceiver(e.txs)
 	for _, c := range []struct{ optimistic, commits, again, fails bool }{
-		{commits: true}, {}, {commits: true, again: true}, {again: true}, {optimistic: true, commits: true}, {optimistic: true},
-		{commits: true, fails: true}, {optimistic: true, commits: true, fails: true},
+		{commits: true},
+		{},
+		{commits: true, again: true},
+		{again: true},
+		{optimistic: true, commits: true},
+		{optimistic: true},
+		{commits: true, fails: true},
+		{optimistic: true, commits: true, fails: true},
 	} {
 		key, name := e.key(), fmt.Sprintf("%+v", c)
 		opts := []everonce.CallOption{fingerprintA}
