@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // pooler is a PgBouncer in transaction mode before the server: each transaction may meet another of a few connections.
@@ -42,11 +44,9 @@ func startPooler(t *testing.T) *pooler {
 	}
 	server, err := pgx.ParseConfig(serverURL(t))
 	noErr(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	noErr(t, err)
-	address := l.Addr().(*net.TCPAddr)
-	noErr(t, l.Close())
-	p := &pooler{port: uint16(address.Port), prepares: major > 1 || minor >= 21} //nolint:gosec // a port
+	port := testserver.FreePort(t)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	p := &pooler{port: uint16(port), prepares: major > 1 || minor >= 21} //nolint:gosec // a port
 	text := fmt.Appendf(nil, `[databases]
 * = host=%s port=%d user=%s password=%s
 [pgbouncer]
@@ -76,7 +76,7 @@ ignore_startup_parameters = extra_float_digits
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
 	for range 1000 {
-		if c, err := net.DialTimeout("tcp", address.String(), time.Second); err == nil {
+		if c, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 			_ = c.Close() //nolint:errcheck // it answers
 			return p
 		}

@@ -18,7 +18,7 @@ import (
 type sqlDriver struct {
 	*database
 	db   *sql.DB
-	asks bool // its connections tell whether they are in a transaction: inTxArg
+	asks bool // its connections tell whether they are in a transaction: askTx
 }
 
 func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/storetest"
 )
@@ -20,7 +21,7 @@ func startCluster(t *testing.T) []*process {
 	nodes := make([]*process, 3)
 	var buses []string // the gossip's ports
 	for i := range nodes {
-		bus := freePort(t)
+		bus := testserver.FreePort(t)
 		nodes[i] = startServer(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-port", strconv.Itoa(bus))
 		buses = append(buses, strconv.Itoa(bus))
 		first, last := i*16384/len(nodes), (i+1)*16384/len(nodes)-1

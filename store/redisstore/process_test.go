@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // process is a server that one test has for itself, and may kill.
@@ -40,7 +40,7 @@ func startServerIn(t testing.TB, env []string, args ...string) *process {
 	}
 	p := &process{dir: t.TempDir(), args: args, env: env}
 	for range 5 { // another process may take the port first
-		p.port = freePort(t)
+		p.port = testserver.FreePort(t)
 		if p.start(t) {
 			t.Cleanup(func() { p.kill(t) })
 			return p
@@ -48,22 +48,6 @@ func startServerIn(t testing.TB, env []string, args ...string) *process {
 	}
 	t.Fatal("redis-server does not start")
 	return nil
-}
-
-// freePort returns a port below those that the system gives to outgoing connections, which could else have it while a
-// server is dead.
-func freePort(t testing.TB) int {
-	t.Helper()
-	const first, end = 10_000, 32_000
-	for range 1000 {
-		port := first + rand.IntN(end-first) //nolint:gosec // no secret
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			noErr(t, l.Close())
-			return port
-		}
-	}
-	t.Fatal("there is no free port")
-	return 0
 }
 
 // start starts the server, with the data that it had, and reports whether it answers.

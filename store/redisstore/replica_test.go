@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -216,7 +217,7 @@ func TestAFailoverForgets(t *testing.T) {
 	replica := startReplica(t, master)
 	s := newStore(t, master.client(t), &redisstore.Options{})
 	notes(t, s, "a failover may lose what was acknowledged last")
-	command(t, replica.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(freePort(t))) // its line to the master is cut
+	command(t, replica.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(testserver.FreePort(t))) // its line to the master is cut
 	rec := claimed(t, s, testKey)
 	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
@@ -239,7 +240,7 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 	rec, done := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "demoted", ID: "done"})
 	_, err := s.Complete(t.Context(), completionOf(&done, "v"))
 	noErr(t, err)
-	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(freePort(t))) // which it does not reach: its records stay
+	command(t, old.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(testserver.FreePort(t))) // which it does not reach: its records stay
 	errs := everyCall(t.Context(), s, &rec)
 	failures(t, errs, "Claim", "Renew", "SaveStep", "Complete", "Release", "KeepIdentity", "Watch")
 	for _, call := range []string{"Claim", "Renew", "SaveStep", "Complete", "Release"} {

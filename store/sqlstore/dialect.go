@@ -163,7 +163,7 @@ func (w writer) fromSame(args int) (from string, all int) {
 	return "(SELECT " + w.Now + " AS now WHERE " + w.SameTx(w.arg(args+1, ArgInt)) + " OFFSET 0) AS clock", args + 1
 }
 
-// locked is the answer to whether a key could be locked: the number of the transaction, below 0 if it could not.
+// lockedBy is the answer to whether a key could be locked: the number of the transaction, below 0 if it could not.
 func (w writer) lockedBy(could string) string {
 	tx := w.Tx
 	if tx == "" {
