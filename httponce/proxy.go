@@ -36,7 +36,8 @@ import (
 //     and the like), and a 502, 504 or 508 of another everonce proxy, is unknown, and never saved.
 //
 // As with any handler, the answer to a request with a key is held until it is recorded, except for text/event-stream
-// and upgrades, which pass as they come. If the client goes away in the middle of an answer that is not held, the
+// and upgrades, which pass as they come; an upgrade to HTTP or TLS is asked of no upstream, because on its connection
+// requests would go on past the middleware. If the client goes away in the middle of an answer that is not held, the
 // proxy still reads the upstream's answer to its end, within [Route.Deadline], unless the route says EndWithClient.
 // Requests without a key flow through, both ways, in bounded memory.
 //
@@ -163,6 +164,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	}
 	p.forwarded(pr)
 	p.name.sign(pr)
+	upgradeWithoutHTTP(pr.Out.Header)
 	pr.Out.Trailer = pr.In.Trailer // that very map: its fields come behind the body
 	if x.attempt != nil {
 		if p.opts.DownstreamKey {
