@@ -55,7 +55,8 @@ type Store struct {
 }
 
 // Open opens the database file at path and returns a store in it. It creates the file and the tables if they do not
-// exist. Several processes on the same machine may open the same file.
+// exist. Several processes on the same machine may open the same file. A file that Open creates may be read and
+// written by its owner only; one that is there keeps its mode.
 //
 // path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
 // store/memstore does that better.
@@ -211,6 +212,7 @@ func (d *database) check(ctx context.Context) error {
 	if info, err := os.Stat(d.path); err == nil && info.IsDir() {
 		return fmt.Errorf("%w: %s is a directory", everonce.ErrInvalidArgument, d.path)
 	}
+	makePrivate(d.path)
 	var mode string
 	if err := d.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, d.hint(err), err)

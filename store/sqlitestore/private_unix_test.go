@@ -1,0 +1,41 @@
+//go:build unix
+
+package sqlitestore_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/everonce/everonce/store/sqlitestore"
+)
+
+// What stands in the records is for the user of the service: a new file, and those that SQLite puts beside it, are nobody else's, whatever
+// the umask lets through. The mode of a file that is there already is its owner's choice, and stays.
+func TestNewFilesAreForTheirOwner(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]fs.FileMode{"new.db": 0o600, "made by hand.db": 0o660} {
+		path := filepath.Join(t.TempDir(), name)
+		if mode != 0o600 {
+			if err := os.WriteFile(path, nil, mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, mode); err != nil { // past the umask
+				t.Fatal(err)
+			}
+		}
+		store, err := sqlitestore.Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{path, path + "-wal", path + "-shm"} {
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != mode {
+				t.Errorf("%s: %v, %v; want %v", filepath.Base(file), info.Mode(), err, mode)
+			}
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
