@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/everonce/everonce/httponce"
@@ -50,13 +51,30 @@ func New(source string, secret []byte) (httponce.Principal, error) {
 		if h.name = http.CanonicalHeaderKey(name); serverTakes[h.name] {
 			return nil, fmt.Errorf("%w; %s is none: it never arrives as a header, and everybody would be anonymous", ErrSource, h.name)
 		}
-		return h.header, nil
+		return passedOn(h.name, h.header), nil
 	case kind == "cookie":
-		return h.cookie, nil
+		return passedOn("Cookie", h.cookie), nil
 	case kind == "jwt":
-		return claim(name), nil
+		return passedOn("Authorization", claim(name)), nil
 	}
 	return nil, ErrSource
+}
+
+var errKeptHere = errors.New("Connection names the header that says who sends the request, so that the service would not get it")
+
+// passedOn refuses a request whose header would not be passed on: a client may name any header in Connection, one too that a hop in front
+// has set, and the service would do for nobody what is recorded as somebody's.
+func passedOn(header string, p httponce.Principal) httponce.Principal {
+	return func(r *http.Request) (string, error) {
+		for _, options := range r.Header["Connection"] {
+			for option := range strings.SplitSeq(options, ",") {
+				if strings.EqualFold(strings.Trim(option, " \t"), header) {
+					return "", errKeptHere
+				}
+			}
+		}
+		return p(r)
+	}
 }
 
 // hasher makes names of credentials.
@@ -87,15 +105,23 @@ func (h *hasher) header(r *http.Request) (string, error) {
 
 var errCookies = errors.New("the cookie is there more than once")
 
+// cookie reads the header itself: net/http passes over a cookie whose value is no token, as JSON is none, and over all of too many. Whoever
+// sends one that the service can read would be anonymous here, together with all others.
 func (h *hasher) cookie(r *http.Request) (string, error) {
-	found := r.CookiesNamed(h.name)
-	switch len(found) {
-	case 0:
-		return anonymous, nil
-	case 1:
-		return h.hash(found[0].Value), nil
+	who := anonymous
+	for _, line := range r.Header["Cookie"] {
+		for pair := range strings.SplitSeq(line, ";") {
+			name, value, _ := strings.Cut(pair, "=")
+			switch {
+			case strings.Trim(name, " \t") != h.name:
+			case who != anonymous:
+				return "", errCookies
+			default:
+				who = h.hash(strings.Trim(value, " \t"))
+			}
+		}
 	}
-	return "", errCookies
+	return who, nil
 }
 
 // What is wrong with a token. None of them repeats it.
@@ -122,8 +148,13 @@ func claim(name string) httponce.Principal {
 			return "", errToken
 		}
 		claims := jwt.MapClaims{}
-		if _, _, err := parser.ParseUnverified(strings.TrimSpace(token), claims); err != nil {
+		_, parts, err := parser.ParseUnverified(strings.TrimSpace(token), claims)
+		if err != nil {
 			return "", errToken // the library's text may quote it
+		}
+		// The library takes the last of two claims of one name, and one character for all that is no UTF-8: two readers, two names.
+		if plain, err := parser.DecodeSegment(parts[1]); err != nil || !jsontext.Value(plain).IsValid() {
+			return "", errToken
 		}
 		who, ok := claims[name].(string)
 		if !ok || who == "" || len(who) > maxClaim || !utf8.ValidString(who) || strings.ContainsFunc(who, unicode.IsControl) {
