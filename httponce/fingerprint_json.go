@@ -55,8 +55,8 @@ func isJSON(h http.Header) bool {
 	return !ok || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii")
 }
 
-// A canonical form takes memory, up to some four times the body's. Of large ones only as many are made at once as
-// there are processors to make them.
+// A canonical form takes memory, mostly up to four times the body's, but some 25 times where one object has very many
+// small fields. Of large ones only as many are made at once as there are processors to make them.
 const largeJSON = 64 << 10
 
 var largeForms = make(chan struct{}, runtime.GOMAXPROCS(0))

@@ -119,7 +119,7 @@ var fields = []Field{
 	per("max-answer", "1MiB", "largest answer whose body is kept; of a larger one, only status and headers are kept", func(r *Route) pflag.Value { return (*size)(&r.MaxAnswer) }),
 	per("fingerprint-headers", "", "request headers that must be equal when a key is used again", func(r *Route) pflag.Value { return (*list)(&r.Fingerprint.Headers) }),
 	per("fingerprint-ignore-host", "false", "the host need not be equal when a key is used again", func(r *Route) pflag.Value { return (*truth)(&r.Fingerprint.IgnoreHost) }),
-	per("fingerprint-json", "false", "compare JSON bodies by their meaning, not byte for byte; needs memory, up to four times max-body", func(r *Route) pflag.Value { return (*truth)(&r.Fingerprint.JSON) }),
+	per("fingerprint-json", "false", "compare JSON bodies by their meaning, not byte for byte; needs memory, mostly up to four times max-body, but up to 25 times for an object of very many small fields", func(r *Route) pflag.Value { return (*truth)(&r.Fingerprint.JSON) }),
 	per("fingerprint-json-only", "", "fields of a JSON body that must be equal: JSON pointers like /order/id", func(r *Route) pflag.Value { return (*list)(&r.Fingerprint.JSONOnly) }),
 	per("fingerprint-json-except", "", "fields of a JSON body that need not be equal: JSON pointers like /sentAt", func(r *Route) pflag.Value { return (*list)(&r.Fingerprint.JSONExcept) }),
 	per("allow-headers", "", "the only headers of an answer that are kept; if empty: all that may be", func(r *Route) pflag.Value { return (*list)(&r.AllowHeaders) }),
