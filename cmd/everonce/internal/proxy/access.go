@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce/httponce"
@@ -42,13 +43,24 @@ func (s *Server) front(next http.Handler) http.Handler {
 				panic(cause)
 			}
 		}()
-		if r.Method == http.MethodConnect { // this is no tunnel
+		if why := noMethod(r.Method); why != "" {
 			w.Header().Set("Connection", "close")
-			http.Error(p, "CONNECT is not offered here", http.StatusNotImplemented)
+			http.Error(p, why, http.StatusNotImplemented)
 			return
 		}
 		next.ServeHTTP(p, r)
 	})
+}
+
+// noMethod returns why a request of that method is refused, whatever the service would make of it.
+func noMethod(method string) string {
+	switch {
+	case method == http.MethodConnect: // this is no tunnel
+		return "CONNECT is not offered here"
+	case method != strings.ToUpper(method): // some services take "post" for POST, of which no route here would know
+		return "a method is written in capital letters"
+	}
+	return ""
 }
 
 func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun time.Time, aborted bool) {

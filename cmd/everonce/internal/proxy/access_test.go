@@ -183,3 +183,17 @@ func TestConnectIsRefused(t *testing.T) {
 		t.Errorf("the log has %v", raw)
 	}
 }
+
+// To some services "post" is POST: what they do would be protected by no method of a route. fetch() sends such a "patch".
+func TestMethodsInSmallLettersAreRefused(t *testing.T) {
+	service := &counting{}
+	p := start(t, service.ServeHTTP, "--required")
+	for _, method := range []string{"post", "patch", "Post", "pOST"} {
+		if res, _ := send(t, method, p.url+"/", "x", "Idempotency-Key", "k"); res.StatusCode != http.StatusNotImplemented || service.count() != 0 {
+			t.Errorf("%s: %d, %d calls", method, res.StatusCode, service.count())
+		}
+	}
+	if res, _ := send(t, "M-SEARCH", p.url+"/", ""); res.StatusCode != http.StatusCreated || service.count() != 1 {
+		t.Errorf("M-SEARCH: %d, %d calls", res.StatusCode, service.count())
+	}
+}
