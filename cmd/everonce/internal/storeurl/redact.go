@@ -9,10 +9,10 @@ import (
 const redacted = "xxxxx"
 
 // In text that is not parsed: whatever is between a scheme and the last "@" of the word, but for a user's
-// name, and the value of a parameter that is called a password.
+// name, and the value of a parameter that is called a password, or of MongoDB's session token.
 var (
 	userinfo  = regexp.MustCompile(`(\w+://[^\s:/@]*):\S*@`)
-	parameter = regexp.MustCompile(`(?i)(password\s*=\s*)('[^']*'|[^\s&"]+)`)
+	parameter = regexp.MustCompile(`(?i)(password\s*=\s*|AWS_SESSION_TOKEN(?::|%3A))('[^']*'|[^\s&"]+)`)
 )
 
 // Redact takes the passwords of URLs and connection strings out of a text.
@@ -36,3 +36,21 @@ func (e *secretError) Error() string {
 }
 
 func (e *secretError) Unwrap() error { return e.err }
+
+// Shown returns the URL of a store as a configuration shows it: without passwords. What is no such URL may be anything, a password alone
+// too, and is not shown.
+func Shown(url string) string {
+	if _, err := kindOf(url, true); err != nil && url != "" {
+		return redacted
+	}
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return url // that of a file, or of nothing
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if user, _, has := strings.Cut(rest[:at], ":"); has {
+			rest = user + ":" + redacted + rest[at:]
+		}
+	}
+	return Redact(scheme + "://" + rest)
+}

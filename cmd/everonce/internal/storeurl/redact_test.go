@@ -10,20 +10,22 @@ import (
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"nothing to hide":                             "nothing to hide",
-		"postgres://host/db":                          "postgres://host/db",
-		"postgres://user@host/db":                     "postgres://user@host/db",
-		"postgres://user:pass@host/db":                "postgres://user:xxxxx@host/db",
-		"postgres://user:p@ss:w/rd@host/db":           "postgres://user:xxxxx@host/db",
-		"postgres://:pass@host/db":                    "postgres://:xxxxx@host/db",
-		`parse "postgres://u:p@h:x/d": invalid port`:  `parse "postgres://u:xxxxx@h:x/d": invalid port`,
-		"postgres://host/db?password=pass&sslmode=no": "postgres://host/db?password=xxxxx&sslmode=no",
-		"host=h password=pass user=u":                 "host=h password=xxxxx user=u",
-		"host=h PASSWORD = 'pa ss' user=u":            "host=h PASSWORD = xxxxx user=u",
-		"sslpassword=pass":                            "sslpassword=xxxxx",
-		"to https://a.example and mail me@b.example":  "to https://a.example and mail me@b.example",
-		"dial tcp 127.0.0.1:5432: connection refused": "dial tcp 127.0.0.1:5432: connection refused",
-		"sqlite:payments.db":                          "sqlite:payments.db",
+		"nothing to hide":                                          "nothing to hide",
+		"postgres://host/db":                                       "postgres://host/db",
+		"postgres://user@host/db":                                  "postgres://user@host/db",
+		"postgres://user:pass@host/db":                             "postgres://user:xxxxx@host/db",
+		"postgres://user:p@ss:w/rd@host/db":                        "postgres://user:xxxxx@host/db",
+		"postgres://:pass@host/db":                                 "postgres://:xxxxx@host/db",
+		`parse "postgres://u:p@h:x/d": invalid port`:               `parse "postgres://u:xxxxx@h:x/d": invalid port`,
+		"postgres://host/db?password=pass&sslmode=no":              "postgres://host/db?password=xxxxx&sslmode=no",
+		"host=h password=pass user=u":                              "host=h password=xxxxx user=u",
+		"host=h PASSWORD = 'pa ss' user=u":                         "host=h PASSWORD = xxxxx user=u",
+		"sslpassword=pass":                                         "sslpassword=xxxxx",
+		"m://h/d?authMechanismProperties=AWS_SESSION_TOKEN:pass":   "m://h/d?authMechanismProperties=AWS_SESSION_TOKEN:xxxxx",
+		"m://h/d?authMechanismProperties=aws_session_token%3Apass": "m://h/d?authMechanismProperties=aws_session_token%3Axxxxx",
+		"to https://a.example and mail me@b.example":               "to https://a.example and mail me@b.example",
+		"dial tcp 127.0.0.1:5432: connection refused":              "dial tcp 127.0.0.1:5432: connection refused",
+		"sqlite:payments.db":                                       "sqlite:payments.db",
 	} {
 		if got := Redact(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -59,6 +61,28 @@ func TestName(t *testing.T) {
 		"host=h password=x":                            "?",
 	} {
 		if got := Name(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestShown: a setting that names no store may be anything, what was meant for another variable too.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                  "",
+		"memory:":                           "memory:",
+		"sqlite:/data/u:p@x.db":             "sqlite:/data/u:p@x.db",
+		"postgres://host/db":                "postgres://host/db",
+		"postgres://user@host/db":           "postgres://user@host/db",
+		"postgres://user:pa ss@host/db?a=b": "postgres://user:xxxxx@host/db?a=b",
+		"redis://:p@ss@host/0?password=x":   "redis://:xxxxx@host/0?password=xxxxx",
+		"user:pass@host/db":                 "xxxxx",
+		"redis:user:pass@host":              "xxxxx",
+		"host=h user=u password=pa ss":      "xxxxx",
+		"postgres ://user:pass@host":        "xxxxx",
+	} {
+		if got := Shown(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -232,6 +232,10 @@ func TestPrintedIsAFile(t *testing.T) {
 	if err != nil || string(second) != string(text) || again.Store != store || again.Route.Wait != 1500*time.Millisecond {
 		t.Errorf("%v: %s\nand then\n%s", err, text, second)
 	}
+	c.Store = "user:hunter2@db/keys" // which begins with no scheme
+	if text, err = c.YAML(); err != nil || strings.Contains(string(text), "hunter2") {
+		t.Errorf("%s, %v", text, err)
+	}
 }
 
 // Defaults that are the library's too are equal to them: what the reference says once is true of both.
