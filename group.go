@@ -87,20 +87,15 @@ func (g *group[T, Tx]) unknown(cause error) {
 
 // once runs one transaction. An *errAgain asks for another, an *errSplit, or an error of the work, for smaller groups.
 func (g *group[T, Tx]) once(ctx context.Context) error {
-	h, claims, err := g.begin(ctx)
+	tx, claims, again, err := g.begin(ctx)
 	if err != nil {
-		return g.notBegun(ctx, err)
+		return g.notBegun(ctx, again, err)
 	}
-	open := true
-	rollback := func() error {
-		open = false
-		return rollBack(ctx, g.whole.core, h)
-	}
-	defer func() {
-		if open && g.t.txs.ClassifyTx(rollback()) == TxErrorEnded { // a panic or Goexit of the work, which goes on
+	defer tx.close(ctx, func(ended bool) {
+		if ended {
 			g.ended(ctx, errUnwound)
 		}
-	}()
+	})
 	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
 		return err
 	}
@@ -109,39 +104,18 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		return nil
 	}
 	a := &Attempt{operation: g.whole}
-	inTx, end := a.txContext(ctx)
-	defer end()
-	values, lost, err := g.perform(inTx, a, h)
-	if err != nil {
-		end()
-		if lost = errors.Join(lost, rollback()); hasEnded(g.t.txs, err, lost) {
-			g.ended(ctx, errors.Join(err, lost))
-			return nil
-		}
-		if how := readMarks(err); how == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry {
-			return &errAgain{err}
-		}
+	values, lost, err := runIn(ctx, tx, a, a.inTx(tx.h.Tx()), g.perform)
+	switch {
+	case err == nil:
+	case hasEnded(g.t.txs, err, lost):
+		g.ended(ctx, errors.Join(err, lost))
+		return nil
+	case readMarks(err) == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry:
+		return &errAgain{err}
+	default:
 		return err
 	}
-	done := g.completions(claims, values)
-	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.t.set.CompletionLimit)
-	defer cancel()
-	if many, ok := h.(TxBatch); ok {
-		open = false
-		err = many.CommitAll(commitCtx, done)
-	} else {
-		for i := 0; i < len(done) && err == nil; i++ {
-			err = h.Complete(commitCtx, done[i])
-		}
-		if err == nil {
-			open = false
-			err = h.Commit(commitCtx, CommitRequest{})
-		}
-	}
-	if err != nil {
-		if open {
-			_ = rollback() //nolint:errcheck // why it was not committed is what is told
-		}
+	if err := tx.commitAll(ctx, g.completions(claims, values)); err != nil {
 		return g.uncommitted(ctx, err, values)
 	}
 	for k, i := range g.part {
@@ -151,14 +125,12 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	return nil
 }
 
-func (g *group[T, Tx]) perform(ctx context.Context, a *Attempt, h TxHandle[Tx]) (values []T, lost, err error) {
-	values, lost, err = runInTx(ctx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) ([]T, error) {
-		return g.work(ctx, tx, slices.Clone(g.part))
-	})
+func (g *group[T, Tx]) perform(ctx context.Context, tx Tx) ([]T, error) {
+	values, err := g.work(ctx, tx, slices.Clone(g.part))
 	if err == nil {
 		err = counted(values, len(g.part))
 	}
-	return values, lost, err
+	return values, err
 }
 
 // order returns the places in part, in the order of the keys' hashes.
@@ -172,7 +144,7 @@ func (g *group[T, Tx]) order() []int {
 }
 
 // begin begins a transaction and claims all. The answers are by place in part.
-func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []ClaimResult, err error) {
+func (g *group[T, Tx]) begin(ctx context.Context) (tx *lent[Tx], claims []ClaimResult, again bool, err error) {
 	if g.lostErr != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
@@ -185,22 +157,19 @@ func (g *group[T, Tx]) begin(ctx context.Context) (h TxHandle[Tx], claims []Clai
 			Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 		}
 	}
-	one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
-	h, _, err = g.t.txs.Begin(one, BeginRequest{Timeout: g.t.set.TxTimeout})
-	cancel()
-	if err != nil {
-		return nil, nil, err
+	if tx, _, again, err = begin(ctx, g.t.txs, g.t.set, BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
+		return nil, nil, again, err
 	}
-	sorted, err := g.claimAll(ctx, h, reqs)
+	sorted, err := g.claimAll(ctx, tx.h, reqs)
 	if err != nil {
-		_ = rollBack(ctx, g.whole.core, h) //nolint:errcheck // nothing was written
-		return nil, nil, err
+		_ = tx.rollback(ctx) //nolint:errcheck // nothing was written
+		return nil, nil, !isFinal(err) && g.t.txs.ClassifyTx(err) == TxErrorRetry, err
 	}
 	claims = make([]ClaimResult, len(sorted))
 	for n, k := range order {
 		claims[k] = sorted[n]
 	}
-	return h, claims, nil
+	return tx, claims, false, nil
 }
 
 // claimAll claims by one store call, or by one for each.
@@ -227,7 +196,7 @@ func (g *group[T, Tx]) claimAll(ctx context.Context, h TxHandle[Tx], reqs []Clai
 }
 
 // notBegun is the end of a transaction in which nothing was claimed.
-func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
+func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) error {
 	switch {
 	case g.lostErr != nil:
 		return &errAgain{err}
@@ -236,7 +205,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, err error) error {
 		return nil
 	case errors.Is(err, ErrCorruptRecord), errors.Is(err, ErrNewerRecord): // one of them
 		return &errSplit{err}
-	case !isFinal(err) && g.t.txs.ClassifyTx(err) == TxErrorRetry:
+	case again:
 		return &errAgain{err}
 	}
 	g.fail(StoreFailed, ErrStore, err)

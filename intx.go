@@ -39,37 +39,24 @@ func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context
 }
 
 func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, work func(context.Context, Tx) error) (again bool, err error) {
-	beginCtx, cancel := context.WithTimeout(ctx, t.set.StoreTimeout)
-	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: t.set.TxTimeout})
-	cancel()
+	lent, _, again, err := begin(ctx, t.txs, t.set, BeginRequest{Timeout: t.set.TxTimeout})
 	if err != nil {
-		return ctx.Err() == nil && t.txs.ClassifyTx(err) == TxErrorRetry, op.storeFailed(ctx, err)
+		return again, op.storeFailed(ctx, err)
 	}
-	open := true
-	defer func() {
-		if open {
-			_ = rollBack(ctx, &t.core, h) //nolint:errcheck // nothing is committed; a connection that cannot roll back is closed
-		}
-	}()
+	defer lent.close(ctx, func(bool) {}) // after a panic nobody hears what became of it
 	if ctx.Err() != nil {
 		return false, op.callerGone(ctx, nil)
 	}
 	a := &Attempt{operation: *op}
-	inTx, end := a.txContext(ctx)
-	defer end()
-	_, lost, err := runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
-	if err != nil {
-		end()
-		open = false
-		if lost = errors.Join(lost, rollBack(ctx, &t.core, h)); hasEnded(t.txs, err, lost) { // what it did may hold
-			return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(errors.Join(err, lost)))}
-		}
+	_, lost, err := runIn(ctx, lent, a, a.inTx(lent.h.Tx()), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
+	switch {
+	case err == nil:
+	case hasEnded(t.txs, err, lost): // what it did may hold
+		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(errors.Join(err, lost)))}
+	default:
 		return t.txs.ClassifyTx(err) == TxErrorRetry && readMarks(err) == endedUnknown, err
 	}
-	open = false
-	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.set.CompletionLimit)
-	defer cancel()
-	err = h.Commit(commitCtx, CommitRequest{})
+	err = lent.commit(ctx, CommitRequest{})
 	if err == nil {
 		return false, nil
 	}

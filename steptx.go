@@ -102,45 +102,35 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 // stepTxOnce runs the step's transaction once. It is done, or may be run again after err.
 func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn func(context.Context, Tx) (T, error)) (v T, done bool, err error) {
 	var zero T
-	beginCtx, cancel := context.WithTimeout(ctx, s.a.set.StoreTimeout)
-	h, _, err := t.txs.Begin(beginCtx, BeginRequest{Timeout: s.a.set.TxTimeout})
-	cancel()
+	lent, _, again, err := begin(ctx, t.txs, s.a.set, BeginRequest{Timeout: s.a.set.TxTimeout})
 	if err != nil {
 		switch {
 		case s.a.Lost():
 			return zero, true, s.leaseLost()
 		case ctx.Err() != nil:
 			return zero, true, s.callerGone(ctx, err)
-		case t.txs.ClassifyTx(err) == TxErrorRetry:
+		case again:
 			return zero, false, err
 		}
 		s.outcome = StoreFailed
 		return zero, true, s.fail(StoreFailed, ErrStore, err)
 	}
-	open := true
-	rollback := func() error {
-		open = false
-		return rollBack(ctx, s.a.core, h)
-	}
-	defer func() {
-		if open && t.txs.ClassifyTx(rollback()) == TxErrorEnded { // a panic or Goexit of fn, which goes on
+	defer lent.close(ctx, func(ended bool) {
+		if ended {
 			_ = endedStep(s, errUnwound) //nolint:errcheck // the panic is what is told
 		}
-	}()
+	})
 	if ctx.Err() != nil {
 		return zero, true, s.callerGone(ctx, nil)
 	}
-	inTx, end := s.a.txContext(ctx)
-	defer end()
-	v, lost, err := runInTx(inTx, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: h.Tx()}, h.Tx(), fn)
-	if err != nil {
-		end()
-		if lost = errors.Join(lost, rollback()); hasEnded(t.txs, err, lost) {
-			return zero, true, endedStep(s, errors.Join(err, lost))
-		}
-		if how := readMarks(err); how != endedRejected && how != endedNotDone && t.txs.ClassifyTx(err) == TxErrorRetry {
-			return zero, false, err
-		}
+	v, lost, err := runIn(ctx, lent, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: lent.h.Tx()}, fn)
+	switch {
+	case err == nil:
+	case hasEnded(t.txs, err, lost):
+		return zero, true, endedStep(s, errors.Join(err, lost))
+	case readMarks(err) == endedUnknown && t.txs.ClassifyTx(err) == TxErrorRetry:
+		return zero, false, err
+	default:
 		v, err = undoneStep[T](s, err)
 		return v, true, err
 	}
@@ -152,11 +142,8 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		s.ev.Elided = elided
 	}
 	req := s.a.stepRequest(StepRecord{Name: s.name, State: StepDone, Attempt: s.a.number, Result: saved})
-	open = false
-	commitCtx, cancel := s.a.detached(s.a.set.CompletionLimit)
-	defer cancel()
 	sent := time.Now()
-	err = h.Commit(commitCtx, CommitRequest{SaveStep: &req})
+	err = lent.commit(ctx, CommitRequest{SaveStep: &req})
 	switch {
 	case err == nil:
 		s.outcome = Executed
@@ -233,15 +220,15 @@ func committedStep[T any](s *stepRun, v T) (T, error) {
 func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
 	ctx, cancel := s.a.detached(s.a.set.StoreTimeout)
 	defer cancel()
-	h, _, err := t.txs.Begin(ctx, BeginRequest{Timeout: s.a.set.StoreTimeout})
+	tx, _, _, err := begin(ctx, t.txs, s.a.set, BeginRequest{Timeout: s.a.set.StoreTimeout})
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
 	}
-	defer rollBack(ctx, s.a.core, h) //nolint:errcheck // it has only read
-	if err := h.Renew(ctx, RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
+	defer tx.rollback(ctx) //nolint:errcheck // it has only read
+	if err := tx.h.Renew(ctx, RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
 		return false, err
 	}
-	got, err := h.Get(ctx, GetRequest{ID: s.a.id})
+	got, err := tx.h.Get(ctx, GetRequest{ID: s.a.id})
 	if err != nil {
 		return false, err
 	}

@@ -128,41 +128,25 @@ func (r *transaction[T, Tx]) claimRequest() ClaimRequest {
 
 // once runs one transaction. An *errAgain asks for another.
 func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error) {
-	req := r.claimRequest()
-	begin := BeginRequest{Timeout: r.set.TxTimeout, Claim: &req}
+	claimed := r.claimRequest()
+	req := BeginRequest{Timeout: r.set.TxTimeout, Claim: &claimed}
 	late := r.optimistic && r.lostErr == nil
 	if late {
 		if found, res, err := r.look(ctx); found || err != nil {
 			return res, err
 		}
 		if late = r.optimistic; late {
-			begin.Claim = nil
+			req.Claim = nil
 		}
 	}
-	h, claim, err := r.begin(ctx, begin)
+	tx, claim, err := r.begin(ctx, req)
 	if err != nil {
 		return failed[T](err)
 	}
 	if !late && claim.Decision != DecideClaimed {
 		return r.answered(ctx, &claim)
 	}
-	open := true
-	rollback := func() error {
-		open = false
-		return rollBack(ctx, r.core, h)
-	}
-	defer func() {
-		if open { // a panic or Goexit of the work, which goes on
-			o := Failed
-			if r.t.txs.ClassifyTx(rollback()) == TxErrorEnded {
-				o = Unknown
-				_, _ = r.ended(ctx, errUnwound) //nolint:errcheck // the panic is what is told
-			}
-			if r.ev != nil {
-				r.ev.Outcome, r.ev.Err = o, errUnwound
-			}
-		}
-	}()
+	defer tx.close(ctx, func(ended bool) { r.unwound(ctx, ended) })
 
 	number := max(claim.Record.Attempt, 1)
 	if r.ev != nil {
@@ -173,18 +157,14 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	saved := r.verdict
 	if saved == nil {
 		if ctx.Err() != nil {
-			_ = rollback() //nolint:errcheck // nothing was written
 			return Result[T]{Outcome: Failed}, r.callerGone(ctx, nil)
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
-		inTx, end := a.txContext(ctx)
-		defer end()
 		var lost error
-		value, lost, err = runInTx(inTx, a, a.inTx(h.Tx()), h.Tx(), r.work)
+		value, lost, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
 		if err != nil {
-			end()
-			return r.undone(ctx, err, errors.Join(lost, rollback()))
+			return r.undone(ctx, err, lost)
 		}
 		s, elided := encode(r.core, r.call, value, r.summarize)
 		if r.elide && s.Kind == ResultValue {
@@ -198,70 +178,37 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 
 	commit := CommitRequest{Complete: &CompleteRequest{ID: r.id, Token: claim.Record.Token, Nonce: r.nonce, Result: *saved, Lifetime: r.call.lifetime}}
 	if late {
-		commit.Record = &req
+		commit.Record = &claimed
 	}
-	open = false
-	commitCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.CompletionLimit)
-	defer cancel()
-	if err := h.Commit(commitCtx, commit); err != nil {
+	if err := tx.commit(ctx, commit); err != nil {
 		return r.uncommitted(ctx, err, value)
 	}
 	return r.committed(value, number)
 }
 
-// rollBack ends a transaction without a commit, past the end of the caller's context.
-func rollBack[Tx any](ctx context.Context, r *core, h TxHandle[Tx]) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
-	defer cancel()
-	return h.Rollback(ctx)
-}
-
-// inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
-// work runs.
-func (a *Attempt) inTx(tx any) *place {
-	a.ctx.place = place{outer: a.place, attempt: a, tx: tx}
-	return &a.ctx.place
-}
-
-// txContext is the context of work in a transaction, until the transaction's timeout. It is not ended before the commit: that would
-// close rows which the work left open while the commit is sent, and take the connection with them.
-func (a *Attempt) txContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, a.set.TxTimeout, ErrTxTooLong)
-}
-
-// runInTx calls the work in its place: inside a transaction, with a txContext. lost is why that one did not survive, where a DoTx inside
-// has found it out.
-func runInTx[T, Tx any](ctx context.Context, a *Attempt, at *place, tx Tx, work func(context.Context, Tx) (T, error)) (v T, lost, err error) {
-	inside := &placedContext{Context: ctx, place: at}
-	if a.ctx.parent == nil {
-		a.ctx.parent = ctx
+// unwound is the end of a transaction whose work panicked, or left its goroutine, which goes on.
+func (r *transaction[T, Tx]) unwound(ctx context.Context, ended bool) {
+	o := Failed
+	if ended {
+		o = Unknown
+		_, _ = r.ended(ctx, errUnwound) //nolint:errcheck // the panic is what is told
 	}
-	open := doomed.enter(tx, true)
-	defer doomed.leave(open)
-	v, err = work(inside, tx)
-	lost = open.why()
-	if err == nil && open.doomed.Load() { // a DoTx in it has left what it could not undo
-		err = a.fail(Failed, ErrTxDoomed, lost)
+	if r.ev != nil {
+		r.ev.Outcome, r.ev.Err = o, errUnwound
 	}
-	if err != nil && errors.Is(context.Cause(ctx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
-		err = errors.Join(ErrTxTooLong, err)
-	}
-	return v, lost, err
 }
 
-func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (TxHandle[Tx], ClaimResult, error) {
+func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (*lent[Tx], ClaimResult, error) {
 	caller := r.outliving(ctx)
-	ctx, cancel := context.WithTimeout(caller, r.set.StoreTimeout)
-	defer cancel()
-	h, claim, err := r.t.txs.Begin(ctx, req)
+	tx, claim, again, err := begin(caller, r.t.txs, r.set, req)
 	switch {
 	case err == nil:
-		return h, claim, nil
+		return tx, claim, nil
 	case r.lostErr != nil:
 		return nil, claim, &errAgain{err}
 	case caller.Err() != nil:
 		return nil, claim, r.callerGone(caller, err)
-	case !isFinal(err) && ctx.Err() == nil && r.t.txs.ClassifyTx(err) == TxErrorRetry:
+	case again:
 		return nil, claim, &errAgain{err}
 	}
 	return nil, claim, r.fail(StoreFailed, ErrStore, err)
@@ -333,12 +280,6 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 		return r.failed(ErrTxTooLong, err)
 	}
 	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.bordered(err)
-}
-
-// hasEnded reports whether the work has ended its transaction: by the store's word for it, or by the work's own error, unless that came
-// out of another operation, whose transaction was another one.
-func hasEnded[Tx any](txs TxStore[Tx], err, lost error) bool {
-	return txs.ClassifyTx(lost) == TxErrorEnded || !crossedBorder(err) && txs.ClassifyTx(err) == TxErrorEnded
 }
 
 // failed is the end of a transaction that was rolled back for another reason than the work's error.

@@ -37,11 +37,26 @@ func TestMarkedDeadlocksDoNotRunAgain(t *testing.T) {
 // A begin that took all of its time is a failing store, and is not waited for again, whatever it says in the end.
 func TestBeginThatHangsIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newMapStore()
-		x := newTxReceiver(t, s, nil)
+		s, r, x := newStepTx(t, nil)
 		s.on("Begin", 0, func(ctx context.Context, _ func() error) error { <-ctx.Done(); return errDeadlock })
 		transact(t, x, s, keyOf("x"), txNever(t), everonce.StoreFailed, everonce.ErrStore)
-		checkEqual(t, "begins", s.count("Begin"), 1)
+		checkEqual(t, "begins of Transact", s.count("Begin"), 1)
+
+		results, err := everonce.TransactBatch(context.Background(), x, items("a", "b"), everonce.EachItem(func(context.Context, *mapTx, int) (int, error) { return 0, errors.New("must not run") }))
+		checkErr(t, err, nil)
+		for _, res := range results {
+			checkOutcome(t, res.Result, res.Err, everonce.StoreFailed, everonce.ErrStore)
+		}
+		checkEqual(t, "begins of a batch", s.count("Begin"), 2)
+
+		checkErr(t, x.InTx(context.Background(), func(context.Context, *mapTx) error { return errors.New("must not run") }), everonce.ErrStore)
+		checkEqual(t, "begins of InTx", s.count("Begin"), 3)
+
+		inAttempt(t, r, keyOf("step"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.StepTx(ctx, a, x, "s", txNever(t))
+			checkErr(t, err, everonce.ErrStore)
+		})
+		checkEqual(t, "begins of a step", s.count("Begin"), 4)
 	})
 }
 
