@@ -161,41 +161,35 @@ func (a *Attempt) toSettle(step string) string {
 // It does not end with the caller's context. ev, if there is one, counts the repetitions: the event of the
 // operation, or that of a step, for steps may run concurrently.
 func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Context) error) error {
+	var err error
 	if a.prompt { // a store in memory needs no context of its own
-		err := write(context.Background())
-		if err == nil || isRefusal(err) {
-			return err
-		}
-		return a.persistOn(ev, limit, err, write)
+		err = write(context.Background())
+	} else {
+		started := time.Now()
+		one, cancel := a.detached(min(limit, a.set.StoreTimeout)) // the first try needs no second context
+		err = write(one)
+		cancel()
+		limit -= time.Since(started)
 	}
-	started := time.Now()
-	one, cancel := a.detached(min(limit, a.set.StoreTimeout)) // the first try needs no second context
-	err := write(one)
-	cancel()
 	if err == nil || isRefusal(err) {
 		return err
 	}
-	return a.persistOn(ev, limit-time.Since(started), err, write)
-}
-
-// persistOn repeats a write that has failed.
-func (a *Attempt) persistOn(ev *Event, limit time.Duration, err error, write func(context.Context) error) error {
 	all, cancel := a.detached(limit)
 	defer cancel()
-	for try := 1; ; try++ {
-		if pause(all, backoff(try)) != nil {
-			return err
-		}
+	return a.persistOn(all, ev, err, write)
+}
+
+// persistOn repeats a write that has come to err, until it is done or refused for good, or until ctx ends.
+func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write func(context.Context) error) error {
+	for try := 1; err != nil && !isRefusal(err) && pause(ctx, backoff(try)) == nil; try++ {
 		if ev != nil {
 			ev.Retries++
 		}
-		one, cancelOne := context.WithTimeout(all, a.set.StoreTimeout)
+		one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
 		err = write(one)
-		cancelOne()
-		if err == nil || isRefusal(err) {
-			return err
-		}
+		cancel()
 	}
+	return err
 }
 
 // isRefusal reports whether a write's error is the store's last word.

@@ -28,20 +28,21 @@ func endedAs(cause error) error {
 // of this one. It is as persistent as a completion: what is not recorded runs again.
 func (op *operation) abandon(ctx context.Context) error {
 	nonce := NewNonce()
-	for try := 1; ; try++ {
-		if err := op.abandonOnce(ctx, nonce); err == nil || isFinal(err) || pause(ctx, backoff(try)) != nil {
-			return err
-		}
-	}
+	write := func(ctx context.Context) error { return op.abandonOnce(ctx, nonce) }
+	one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+	err := write(one)
+	cancel()
+	return op.persistOn(ctx, op.ev, err, write)
 }
 
 func (op *operation) abandonOnce(ctx context.Context, nonce Nonce) error {
-	ctx, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
-	defer cancel()
 	claim, err := op.store.Claim(ctx, ClaimRequest{
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: nonce, Owner: op.set.Owner,
 		Fingerprint: op.fingerprint, Lease: op.set.CompletionLimit, Lifetime: op.call.lifetime,
 	})
+	if errors.Is(err, ErrAttemptEnded) { // by a release whose answer was lost
+		return nil
+	}
 	if err != nil || claim.Decision != DecideClaimed {
 		return err
 	}

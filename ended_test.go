@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -81,6 +82,29 @@ func TestWhatHasEndedIsNotRecorded(t *testing.T) {
 		checkEqual(t, "the record of the other", s.record(keyOf("x")).State, everonce.StateCompleted)
 		checkEqual(t, "releases", s.count("Release"), 0)
 	})
+}
+
+// What is not recorded would run again: so it is tried as a completion is, also where the store is full, and where an answer was
+// lost it is recorded all the same.
+func TestWhatHasEndedIsRecordedPersistently(t *testing.T) {
+	for call, fault := range map[string]behaviour{"Claim": refuse(everonce.ErrStoreFull), "Release": lose(errNet)} {
+		t.Run(call, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec := &recorder{}
+				s := newMapStore()
+				x := newTxReceiver(t, s, &everonce.Options{Observer: rec})
+				s.on("Commit's writes", 1, ended)
+				s.on(call, 1, fault)
+				_, err := everonce.Transact(context.Background(), x, keyOf("x"), func(_ context.Context, tx *mapTx) (int, error) { tx.Rollback(); return 0, nil })
+				checkErr(t, err, everonce.ErrOutcomeUnknown)
+				if strings.Contains(err.Error(), "nor is it recorded") {
+					t.Errorf("a %s that failed once: %v", call, err)
+				}
+				checkEqual(t, "the record", s.record(keyOf("x")).State, everonce.StateAbandoned)
+				checkEqual(t, "retries that are told", rec.events[0].Retries, 1)
+			})
+		})
+	}
 }
 
 // It is recorded past the end of the caller's context.
