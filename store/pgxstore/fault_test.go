@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,26 +27,41 @@ func (l *line) dial(config *pgx.ConnConfig) {
 		if err != nil {
 			return nil, err
 		}
-		return &begun{Conn: conn, line: l}, nil
+		return &begun{Conn: conn, to: conn, line: l, known: make(chan struct{})}, nil
 	}
 }
 
 // begun is a connection of which the first that is sent tells what it is for. Behind a lost answer pgx sends a cancellation, at some time
 // and on a connection of its own, which is not what a test has in mind to cut.
+//
+// It may be read from before anything was sent: pgx does so behind a write that takes its time.
 type begun struct {
 	net.Conn
-	line *line
-	knew bool
+	line  *line
+	once  sync.Once
+	known chan struct{}
+	to    net.Conn // when it is known
 }
 
 func (c *begun) Write(b []byte) (int, error) {
 	const cancellation = "\x04\xd2\x16\x2e" // its code, behind its length
-	if !c.knew {
-		if c.knew = true; len(b) < 8 || string(b[4:8]) != cancellation {
-			c.Conn = c.line.Over(c.Conn)
+	c.once.Do(func() {
+		if len(b) < 8 || string(b[4:8]) != cancellation {
+			c.to = c.line.Over(c.Conn)
 		}
-	}
-	return c.Conn.Write(b)
+		close(c.known)
+	})
+	return c.to.Write(b)
+}
+
+func (c *begun) Read(b []byte) (int, error) {
+	<-c.known
+	return c.to.Read(b)
+}
+
+func (c *begun) Close() error {
+	c.once.Do(func() { close(c.known) })
+	return c.to.Close()
 }
 
 // The answer to a commit is lost, before or after the server has done it. The store says that it does not
