@@ -158,8 +158,29 @@ type RecordID [32]byte
 // String returns the ID in hexadecimal.
 func (id RecordID) String() string { return hex.EncodeToString(id[:]) }
 
-// Short returns what logs, errors and spans show instead of the key: enough of the hash to find the record.
-func (id RecordID) Short() string { return hex.EncodeToString(id[8:16]) }
+// Short returns what logs, errors and spans show instead of the key: the text of its [KeyHash].
+func (id RecordID) Short() string { return id.Hash().String() }
+
+// Hash returns the part of the ID by which a [Lister] finds the record of what a log has told.
+func (id RecordID) Hash() KeyHash { return KeyHash(id[8:16]) }
+
+// KeyHash is the first 8 bytes of the hash in a [RecordID], which follow those that stand for the scope. The zero value is
+// none.
+type KeyHash [8]byte
+
+// String returns the hash in hexadecimal.
+func (h KeyHash) String() string { return hex.EncodeToString(h[:]) }
+
+// ParseKeyHash reads what [RecordID.Short] wrote. The error wraps [ErrInvalidKey].
+func ParseKeyHash(s string) (KeyHash, error) {
+	var h KeyHash
+	if len(s) == 2*len(h) {
+		if _, err := hex.Decode(h[:], []byte(s)); err == nil {
+			return h, nil
+		}
+	}
+	return KeyHash{}, fmt.Errorf("%w: the hash of a key has %d hexadecimal digits", ErrInvalidKey, 2*len(h))
+}
 
 // ParseRecordID reads what [RecordID.String] wrote. The error wraps [ErrInvalidKey].
 func ParseRecordID(s string) (RecordID, error) {

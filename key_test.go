@@ -216,6 +216,22 @@ func TestParseRecordID(t *testing.T) {
 	}
 }
 
+func TestParseKeyHash(t *testing.T) {
+	id := keyOf("x").RecordID()
+	for _, s := range []string{id.Short(), id.Hash().String(), strings.ToUpper(id.Short())} {
+		got, err := everonce.ParseKeyHash(s)
+		checkErr(t, err, nil)
+		checkEqual(t, "parsed", got, id.Hash())
+	}
+	for _, s := range []string{"", "ab", id.Short() + "00", id.Short()[1:], id.String(), strings.Repeat("g", 16), "00000000000000ü"} {
+		got, err := everonce.ParseKeyHash(s)
+		checkErr(t, err, everonce.ErrInvalidKey)
+		if got != (everonce.KeyHash{}) {
+			t.Errorf("%q gave %v with an error", s, got)
+		}
+	}
+}
+
 func TestLifetimes(t *testing.T) {
 	for name, l := range map[string]everonce.Lifetime{
 		"web": everonce.ForWeb(), "queue": everonce.ForQueue(), "finance": everonce.ForFinance(),

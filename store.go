@@ -301,6 +301,10 @@ type Lister interface {
 type ListRequest struct {
 	// Scope, if set, selects it and everything inside it.
 	Scope Scope
+	// Name, if set, selects the records of keys with this raw ID, and KeyHash those with this hash. A store that has no
+	// index for them looks at each record once, however few a page has: not once for each page.
+	Name    string
+	KeyHash KeyHash
 	// States, if set, selects by [Record.StateAt] at the store's time. A record whose state cannot be read matches
 	// all.
 	States []State

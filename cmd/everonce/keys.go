@@ -3,12 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -16,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
@@ -39,7 +36,7 @@ Nothing is created: a SQLite file that does not exist is an error.
 
 Name an operation by --scope and --id, as the application built its key; by --record, the
 record's ID, as "keys list" shows it; or by --hash, the hash of its key, as logs and dead
-letters have it: this searches all records, or those of --scope. If the store has an
+letters have it: the store looks through all records, or those of --scope. If it has an
 identity secret, --scope and --id need --identity-secret-file. All you have is the key
 that a customer sent? "keys list --id" lists what has it, and so do show and explain
 without --scope, if there is only one.`
@@ -143,8 +140,8 @@ func (d *address) check() error {
 	case d.hash != "" && (d.record != "" || d.id != ""):
 		return usagef("give only one of --hash, --record, or --scope and --id")
 	case d.hash != "":
-		if _, err := hex.DecodeString(d.hash); err != nil || len(d.hash) != hashLen {
-			return usagef("--hash must be %d hexadecimal digits", hashLen)
+		if _, err := everonce.ParseKeyHash(d.hash); err != nil {
+			return usagef("--hash must be 16 hexadecimal digits, as logs have them")
 		}
 		return nil
 	case d.record != "" && (d.scope != "" || d.id != ""):
@@ -159,9 +156,6 @@ func (d *address) check() error {
 	}
 	return d.key().Validate()
 }
-
-// hashLen is how many digits [everonce.RecordID.Short] has.
-const hashLen = 16
 
 func (d *address) key() everonce.Key {
 	return everonce.Key{Scope: everonce.Scope(d.scope), ID: d.id}
@@ -214,45 +208,34 @@ func (d *address) otherSecret() string {
 	return "that in " + d.secretFile + " is not the store's; you can name the operation by --record or --hash too: \"keys list --id\" shows them"
 }
 
-// byHash looks through the records for the one whose key has that hash.
+// byHash asks for the record whose key has that hash.
 func (d *address) byHash(ctx context.Context, store everonce.Lister) (everonce.RecordID, error) {
-	found, err := d.search(ctx, store, 1, func(r *inspect.Record) bool { return strings.EqualFold(r.Key, d.hash) })
+	hash, err := everonce.ParseKeyHash(d.hash)
+	if err != nil {
+		return everonce.RecordID{}, err
+	}
+	found, err := store.List(ctx, everonce.ListRequest{Scope: everonce.Scope(d.scope), KeyHash: hash, Limit: 1})
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
-	case len(found) == 0:
-		return everonce.RecordID{}, fmt.Errorf("%w (key %s): its record may have expired, or is in another scope", everonce.ErrNotFound, d.hash)
+	case len(found.Records) == 0:
+		return everonce.RecordID{}, fmt.Errorf("%w (key %s): its record may have expired, or is in another scope", everonce.ErrNotFound, hash)
 	}
-	return found[0], nil
+	return found.Records[0].ID, nil
 }
 
-// byID looks through the records for the one whose key has that ID, whatever its scope. Of two, nobody knows which is meant.
+// byID asks for the record whose key has that ID, whatever its scope. Of two, nobody knows which is meant.
 func (d *address) byID(ctx context.Context, store everonce.Lister) (everonce.RecordID, error) {
-	found, err := d.search(ctx, store, 2, func(r *inspect.Record) bool { return r.ID == d.id })
+	found, err := store.List(ctx, everonce.ListRequest{Name: d.id, Limit: 2})
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
-	case len(found) == 0:
+	case len(found.Records) == 0:
 		return everonce.RecordID{}, fmt.Errorf("%w: none in any scope has this ID; its record may have expired, or never existed", everonce.ErrNotFound)
-	case len(found) > 1:
+	case len(found.Records) > 1:
 		return everonce.RecordID{}, usagef("more than one operation has this ID: \"keys list --id\" shows their scopes; add --scope")
 	}
-	return found[0], nil
-}
-
-// search returns the first few records that are wanted, of all pages.
-func (d *address) search(ctx context.Context, store everonce.Lister, limit int, want func(*inspect.Record) bool) ([]everonce.RecordID, error) {
-	found, err := collect(ctx, store, everonce.ListRequest{Scope: everonce.Scope(d.scope), Limit: limit}, want)
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]everonce.RecordID, len(found.Records))
-	for i := range ids {
-		if ids[i], err = everonce.ParseRecordID(found.Records[i].Record); err != nil {
-			return nil, err
-		}
-	}
-	return ids, nil
+	return found.Records[0].ID, nil
 }
 
 // find opens the store and reads the record that is meant. The store is the caller's to close.

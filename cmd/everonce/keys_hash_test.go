@@ -2,38 +2,51 @@ package main
 
 import (
 	"context"
+	"reflect"
 	"testing"
 
 	"github.com/everonce/everonce"
 )
 
-// pages is a store that lists one record a page.
-type pages []everonce.Record
+// asked notes what a listing was asked for, and has one record of that.
+type asked []everonce.ListRequest
 
-func (p pages) List(_ context.Context, r everonce.ListRequest) (everonce.ListResult, error) {
-	for i := range p {
-		if r.After == (everonce.RecordID{}) || i > 0 && p[i-1].ID == r.After {
-			res := everonce.ListResult{Records: p[i : i+1]}
-			if i+1 < len(p) {
-				res.Next = p[i].ID
-			}
-			return res, nil
-		}
-	}
-	return everonce.ListResult{}, nil
+func (a *asked) List(_ context.Context, r everonce.ListRequest) (everonce.ListResult, error) {
+	*a = append(*a, r)
+	return everonce.ListResult{Records: []everonce.Record{{ID: everonce.RecordID{7}}}, Next: everonce.RecordID{7}}, nil
 }
 
-// A hash is looked for on every page of the records.
-func TestAHashIsLookedForOnEveryPage(t *testing.T) {
+// A store finds a key by its hash, or by its ID, in one call: page by page, a store without an index of them looks at all of its
+// records again for each.
+func TestAKeyIsFoundByOneCall(t *testing.T) {
 	t.Parallel()
-	var all pages
-	for _, id := range []string{"a", "b", "c"} {
-		all = append(all, everonce.Record{ID: everonce.Key{Scope: "shop", ID: id}.RecordID()})
-	}
-	for i := range all {
-		where := address{hash: all[i].ID.Short()}
-		if id, err := where.byHash(t.Context(), all); id != all[i].ID || err != nil {
-			t.Errorf("on page %d: %v, %v", i+1, id, err)
+	hash := everonce.KeyHash{1, 2, 3}
+	for _, c := range []struct {
+		where address
+		want  everonce.ListRequest
+	}{
+		{address{hash: hash.String()}, everonce.ListRequest{KeyHash: hash, Limit: 1}},
+		{address{hash: hash.String(), scope: "shop"}, everonce.ListRequest{KeyHash: hash, Scope: "shop", Limit: 1}},
+		{address{id: "pay-7"}, everonce.ListRequest{Name: "pay-7", Limit: 2}},
+	} {
+		var store asked
+		find := c.where.byHash
+		if c.where.id != "" {
+			find = c.where.byID
 		}
+		if id, err := find(t.Context(), &store); id != (everonce.RecordID{7}) || err != nil {
+			t.Errorf("%+v: %v, %v", c.where, id, err)
+		}
+		if len(store) != 1 || !reflect.DeepEqual(store[0], c.want) {
+			t.Errorf("%+v: the store was asked for %+v, want %+v", c.where, store, c.want)
+		}
+	}
+	var store asked
+	req, want, err := listRequest("shop", "pay-7", "", nil, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := collect(t.Context(), &store, req, want); err != nil || store[0].Name != "pay-7" {
+		t.Errorf("list --id: the store was asked for %+v, %v", store[0], err)
 	}
 }

@@ -73,7 +73,7 @@ protects its key, and cannot be shown or settled).`,
 
 // listRequest reads the flags: what the store is asked for, and which of that is wanted.
 func listRequest(scope, id, after string, states []string, limit int) (req everonce.ListRequest, want func(*inspect.Record) bool, err error) {
-	req = everonce.ListRequest{Scope: everonce.Scope(scope), Limit: limit}
+	req = everonce.ListRequest{Scope: everonce.Scope(scope), Name: id, Limit: limit}
 	if limit < 1 || limit > maxPage {
 		return req, nil, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
 	}
@@ -94,12 +94,11 @@ func listRequest(scope, id, after string, states []string, limit int) (req evero
 			return req, nil, usagef("--after: %w", err)
 		}
 	}
-	wanted := func(*inspect.Record) bool { return true }
 	if unreadable { // a store has no such state: it is asked for all
 		req.States = nil
-		wanted = func(r *inspect.Record) bool { return slices.Contains(states, r.State) }
+		return req, func(r *inspect.Record) bool { return slices.Contains(states, r.State) }, nil
 	}
-	return req, func(r *inspect.Record) bool { return (id == "" || r.ID == id) && wanted(r) }, nil
+	return req, func(*inspect.Record) bool { return true }, nil
 }
 
 // collect reads pages until it has as many records as were asked for of those that are wanted.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -8,6 +9,25 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 )
+
+// pages is a store that looks at one record a page.
+type pages []everonce.Record
+
+func (p pages) List(_ context.Context, r everonce.ListRequest) (everonce.ListResult, error) {
+	for i := range p {
+		if r.After == (everonce.RecordID{}) || i > 0 && p[i-1].ID == r.After {
+			var res everonce.ListResult
+			if r.Name == "" || p[i].Name == r.Name {
+				res.Records = p[i : i+1]
+			}
+			if i+1 < len(p) {
+				res.Next = p[i].ID
+			}
+			return res, nil
+		}
+	}
+	return everonce.ListResult{}, nil
+}
 
 // What is damaged or of a newer version is no operation in a state of this version, whatever its record says, and can be listed by
 // itself: an alert that counts them asks for it.

@@ -19,7 +19,7 @@ func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonc
 		req.Limit = defaultPage
 	}
 	wanted := func(rec *everonce.Record) bool {
-		return bytes.Compare(rec.ID[:], req.After[:]) > 0 && within(rec, req.Scope) && !rec.GoneAt(res.Now) &&
+		return bytes.Compare(rec.ID[:], req.After[:]) > 0 && within(rec, req.Scope) && ofKey(rec, &req) && !rec.GoneAt(res.Now) &&
 			(len(req.States) == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
 	var ids []everonce.RecordID
@@ -63,6 +63,11 @@ func listed(rec *everonce.Record, steps bool) everonce.Record {
 // within reports whether the record lies in the scope; no scope is all of them.
 func within(rec *everonce.Record, scope everonce.Scope) bool {
 	return scope == "" || rec.Scope.Within(scope)
+}
+
+// ofKey reports whether the record's key is one of those that are looked for.
+func ofKey(rec *everonce.Record, req *everonce.ListRequest) bool {
+	return (req.Name == "" || rec.Name == req.Name) && (req.KeyHash == (everonce.KeyHash{}) || rec.ID.Hash() == req.KeyHash)
 }
 
 // each calls f with every record, under its shard's lock.

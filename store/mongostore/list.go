@@ -34,7 +34,11 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 	for _, state := range req.States {
 		states[state] = true
 	}
-	err = s.scan(ctx, req.Scope, req.After, nil, hide, func(found *listed) (more bool) {
+	only, err := s.ofKey(ctx, &req)
+	if err != nil {
+		return res, err
+	}
+	err = s.scan(ctx, req.Scope, req.After, only, hide, func(found *listed) (more bool) {
 		rec, err := found.record()
 		if err != nil { // it must be found to be dealt with
 			rec = &found.head
@@ -50,6 +54,50 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 		return true
 	})
 	return res, err
+}
+
+// ofKey demands the ID and the hash of a key, where they are asked for.
+func (s *Store) ofKey(ctx context.Context, req *everonce.ListRequest) (only bson.D, err error) {
+	if req.Name != "" {
+		only = append(only, bson.E{Key: "nm", Value: req.Name})
+	}
+	if req.KeyHash == (everonce.KeyHash{}) {
+		return only, nil
+	}
+	var demand bson.D
+	if req.Scope != "" { // the hash follows what stands for it
+		first, last := bounds(req.Scope)
+		copy(first[8:], req.KeyHash[:])
+		copy(last[8:], req.KeyHash[:])
+		demand = bson.D{{Key: "$gte", Value: binary(first[:])}, {Key: "$lte", Value: binary(last[:])}}
+	} else {
+		ids, err := s.withHash(ctx, req.KeyHash)
+		if err != nil {
+			return nil, err
+		}
+		demand = bson.D{{Key: "$in", Value: ids}}
+	}
+	return append(only, bson.E{Key: "$and", Value: bson.A{bson.D{{Key: "_id", Value: demand}}}}), nil
+}
+
+// withHash looks through all IDs, and reads their index only.
+func (s *Store) withHash(ctx context.Context, hash everonce.KeyHash) (bson.A, error) {
+	first, last := bounds("")
+	all := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: binary(first[:])}, {Key: "$lte", Value: binary(last[:])}}}}
+	cursor, err := s.coll.Find(ctx, all, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
+	if err != nil {
+		return nil, err
+	}
+	defer cursor.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read
+	found := bson.A{}
+	for cursor.Next(ctx) {
+		var id everonce.RecordID
+		_, b, _ := cursor.Current.Lookup("_id").BinaryOK()
+		if copy(id[:], b); id.Hash() == hash {
+			found = append(found, binary(id[:]))
+		}
+	}
+	return found, cursor.Err()
 }
 
 // listed is a document that a scan has found, and what can be read of it in any case.

@@ -47,6 +47,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		{texts.List, with(tenant, int64(100), int64(62)), "record_pkey"},
 		{texts.ListOpen, with(everywhere, int64(100), int64(8)), "record_open"},
 		{texts.ListOpen, with(tenant, int64(100), int64(8)), "record_open"},
+		{texts.ListKey, with(tenant, int64(1), int64(62), nil, "77"), "record_pkey"},
 		{texts.DeleteScope, with(tenant, int64(1000)), "record_pkey"},
 		{texts.ScopeLeft, tenant, "record_pkey"},
 	} {

@@ -34,14 +34,17 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 	}
 	wanted := func(rec *everonce.Record) bool {
 		unread := rec.Scope == "" // it may be of this one
-		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && !rec.GoneAt(res.Now) &&
+		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && (req.Name == "" || rec.Name == req.Name) && !rec.GoneAt(res.Now) &&
 			(len(req.States) == 0 || rec.State == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
-	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
+	err = s.scanFor(ctx, req.Scope, req.KeyHash, func(ids []everonce.RecordID) (bool, error) {
 		ids = slices.DeleteFunc(ids, func(id everonce.RecordID) bool {
 			full := len(res.Records) == limit
-			return bytes.Compare(id[:], req.After[:]) <= 0 || full && bytes.Compare(id[:], res.Records[limit-1].ID[:]) >= 0
+			return bytes.Compare(id[:], req.After[:]) <= 0 || req.KeyHash != (everonce.KeyHash{}) && id.Hash() != req.KeyHash || full && bytes.Compare(id[:], res.Records[limit-1].ID[:]) >= 0
 		})
+		if len(ids) == 0 {
+			return true, nil
+		}
 		texts, err := s.heads(ctx, ids, "GET")
 		if err != nil {
 			return false, err

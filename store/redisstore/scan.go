@@ -17,12 +17,12 @@ const scanCount = "1000"
 // scan calls each with the records' IDs of a scope, or of all, step by step; an ID may come more than once. It looks at
 // every key that the server, or the cluster, has.
 func (s *Store) scan(ctx context.Context, scope everonce.Scope, each func(ids []everonce.RecordID) (more bool, err error)) error {
-	pattern := s.prefix + "{*}"
-	if scope != "" {
-		first := everonce.ScopeRange(scope)
-		const whole = 10 // characters that stand for these 8 bytes and no others
-		pattern = s.prefix + "{" + base64.RawURLEncoding.EncodeToString(first[:])[:whole] + "*}"
-	}
+	return s.scanFor(ctx, scope, everonce.KeyHash{}, each)
+}
+
+// scanFor is scan for the records' IDs with the hash, if there is one. Some with another hash may be among them.
+func (s *Store) scanFor(ctx context.Context, scope everonce.Scope, hash everonce.KeyHash, each func(ids []everonce.RecordID) (more bool, err error)) error {
+	pattern := s.pattern(scope, hash)
 	for _, node := range s.masters(ctx) {
 		for cursor := "0"; ; {
 			parts, err := node.Do(ctx, node.B().Arbitrary("SCAN", cursor, "MATCH", pattern, "COUNT", scanCount).Build()).ToArray()
@@ -50,6 +50,24 @@ func (s *Store) scan(ctx context.Context, scope everonce.Scope, each func(ids []
 		}
 	}
 	return nil
+}
+
+// pattern chooses keys by those characters of an ID that stand for a scope's 8 bytes and no others, and for the hash's.
+func (s *Store) pattern(scope everonce.Scope, hash everonce.KeyHash) string {
+	const endOfScope, beginOfHash, endOfHash = 10, 11, 21
+	var id everonce.RecordID
+	first := everonce.ScopeRange(scope)
+	copy(id[:], first[:])
+	copy(id[len(first):], hash[:])
+	text := base64.RawURLEncoding.EncodeToString(id[:])
+	inScope, rest := strings.Repeat("?", endOfScope), "*"
+	if scope != "" {
+		inScope = text[:endOfScope]
+	}
+	if hash != (everonce.KeyHash{}) {
+		rest = "?" + text[beginOfHash:endOfHash] + "*"
+	}
+	return s.prefix + "{" + inScope + rest + "}"
 }
 
 // masters are the nodes that have records of their own. A node that does not say what it is may be one.

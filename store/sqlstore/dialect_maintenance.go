@@ -30,6 +30,15 @@ func (w writer) among(choice string) string {
 	return "r." + w.RowID + " = ANY (ARRAY (SELECT " + w.RowID + " FROM " + choice + w.skipLocked() + "))"
 }
 
+// oneOf is true of what a sub-select finds, which is run first and once: a planner that takes what is rare for frequent would rather
+// walk over all records in their order, one by one, until a page is full.
+func (w writer) oneOf(choice string) string {
+	if w.Arrays {
+		return "= ANY (ARRAY (" + choice + "))"
+	}
+	return "IN (" + choice + ")"
+}
+
 func (w writer) skipLocked() string {
 	if w.SkipLocked == "" {
 		return ""
@@ -59,11 +68,13 @@ func (w writer) maintenance(s *Statements) {
 		s.PurgeRecords = w.exec("purge_records", 2, remove)
 	}
 
-	list := func(name, more string) *Statement {
-		return w.rows(name, 7, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+selected+more+
+	list := func(name string, args int, which string) *Statement {
+		return w.rows(name, args, "SELECT {now}, 1, 0, "+withoutData(qualifiedColumns)+" FROM {record} AS r WHERE "+which+
 			" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
 	}
-	s.List, s.ListOpen = list("list", ""), list("list_open", " AND r.state <> 4")
+	s.List, s.ListOpen = list("list", 7, selected), list("list_open", 7, selected+" AND r.state <> 4")
+	s.ListKey = list("list_key", 9, "r.id "+w.oneOf("SELECT r.id FROM {record} AS r WHERE "+selected+
+		" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
 	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
 		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
 	s.ScopeLeft = w.rows("scope_left", 5, "SELECT 1 FROM {record} AS r WHERE "+selected+" AND "+deletable+" LIMIT 1")

@@ -11,8 +11,9 @@ import (
 const defaultPage = 100
 
 // selection are the arguments that choose records by scope, after an ID: a range of the primary key, and
-// the scope itself. It reports false where the range is behind the ID.
-func selection(scope everonce.Scope, after everonce.RecordID) ([]any, bool) {
+// the scope itself. With a scope, the hash of a key is a part of the range. It reports false where the range is behind
+// the ID.
+func selection(scope everonce.Scope, hash everonce.KeyHash, after everonce.RecordID) ([]any, bool) {
 	var low, high everonce.RecordID
 	for i := range high {
 		high[i] = 0xff
@@ -21,6 +22,10 @@ func selection(scope everonce.Scope, after everonce.RecordID) ([]any, bool) {
 		prefix := everonce.ScopeRange(scope)
 		copy(low[:], prefix[:])
 		copy(high[:], prefix[:])
+		if hash != (everonce.KeyHash{}) {
+			copy(low[len(prefix):], hash[:])
+			copy(high[len(prefix):], hash[:])
+		}
 	}
 	return []any{after[:], low[:], high[:], string(scope), string(scope) + "/"}, bytes.Compare(after[:], high[:]) < 0
 }
@@ -34,7 +39,7 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	if limit <= 0 {
 		limit = defaultPage
 	}
-	args, some := selection(req.Scope, req.After)
+	args, some := selection(req.Scope, req.KeyHash, req.After)
 	if !some {
 		return res, nil
 	}
@@ -50,7 +55,15 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 	if states&(1<<everonce.StateCompleted|1<<everonce.StateTombstone) == 0 {
 		text = s.text.ListOpen
 	}
-	list := s.call(text, append(args, int64(limit), states)...)
+	args = append(args, int64(limit), states)
+	if req.Name != "" || req.KeyHash != (everonce.KeyHash{}) && req.Scope == "" {
+		var hash any
+		if req.KeyHash != (everonce.KeyHash{}) {
+			hash = req.KeyHash[:]
+		}
+		text, args = s.text.ListKey, append(args, hash, req.Name)
+	}
+	list := s.call(text, args...)
 	if s.traits.Clock != nil {
 		res.Now = at(list.Args[len(list.Args)-1].(int64))
 	}
@@ -102,7 +115,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 		limit = defaultPurgeLimit
 	}
 	err := s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
-		args, _ := selection(req.Scope, everonce.RecordID{})
+		args, _ := selection(req.Scope, everonce.KeyHash{}, everonce.RecordID{})
 		call := s.call(s.text.DeleteScope, append(args, limit)...)
 		if err := c.Send(ctx, call); err != nil {
 			return err

@@ -109,9 +109,12 @@ type Statements struct {
 	// (now)
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
 	//  List: $7 states to show, as the sum of 1 << state
-	// ListOpen is List of none that are completed: a database may have an index of those few.
+	// ListOpen is List of none that are completed: a database may have an index of those few. ListKey is List of keys
+	// that have a hash or an ID; it may look at every record.
+	//  ListKey: $8 the hash (bytes 9 to 16 of the id) or NULL for any, $9 the name or "" for any
 	List     *Statement
 	ListOpen *Statement
+	ListKey  *Statement
 	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version. ScopeLeft returns a
 	// row if there is such a record, locked by others or not. (now)
 	//  $1…$6 as for List
@@ -136,7 +139,7 @@ func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.ListOpen, s.DeleteScope, s.ScopeLeft, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.ListOpen, s.ListKey, s.DeleteScope, s.ScopeLeft, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })

@@ -16,6 +16,7 @@ func capabilityChecks() []check {
 		{name: "Lister/PagesInTheOrderOfIDs", run: checkPages, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "Lister/SelectsByScope", run: checkListScope, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "Lister/SelectsByState", run: checkListStates, needs: func(c Capabilities) bool { return c.Lister }},
+		{name: "Lister/SelectsByKey", run: checkListKey, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "ScopeDeleter/ForgetsATenantAndNobodyElse", run: checkDeleteScope, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/ForgetsAPartOfATenantAndNoMore", run: checkDeletePart, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/SparesAClaimThatComesMeanwhile", run: checkDeleteMeets, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
