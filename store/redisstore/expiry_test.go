@@ -196,6 +196,32 @@ func TestPartsThatAreMissing(t *testing.T) {
 	}
 }
 
+// A release of a claim that has not arrived leaves a record that ends, and beside it nothing of one that is gone, whose time is over or
+// which was removed by hand: no later operation is ever answered by that (rules 4 and 13).
+func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	for how, gone := range map[string]func(id everonce.RecordID){
+		"by hand": func(id everonce.RecordID) { command(t, client, "DEL", redisstore.KeyOf(s, id)) },
+		"by time": func(id everonce.RecordID) { backdate(t, client, s, id, life.Total()) },
+	} {
+		rec := claimed(t, s, everonce.Key{Scope: "refused", ID: how})
+		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+		noErr(t, err)
+		_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
+		noErr(t, err)
+		gone(rec.ID)
+		_, err = s.Release(t.Context(), everonce.ReleaseRequest{
+			ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: life,
+		})
+		noErr(t, err)
+		if got := ends(t, client, s, rec.ID); got[0] <= life.Total()-time.Minute || got[0] > life.Total()+time.Second || got[1] != nought || got[2] != nought {
+			t.Errorf("gone %s: the record, the result and the steps are kept for %v, want %v and nothing", how, got, life.Total())
+		}
+	}
+}
+
 // As many steps as there may be, whose number has a byte more, end with the result too.
 func TestMaxStepsEndWithTheResult(t *testing.T) {
 	t.Parallel()

@@ -351,17 +351,23 @@ func TestAClaimThatIsAskedAgainIsTheSame(t *testing.T) {
 	s := newStore(t, client, nil)
 	for expire, want := range map[bool]time.Duration{true: life.Total(), false: never} {
 		rec := claimed(t, s, everonce.Key{Scope: "again", ID: strconv.FormatBool(expire)})
-		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
+		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+		noErr(t, err)
+		_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
 		backdate(t, client, s, rec.ID, life.Total()) // the server has it still
 		req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
 		req.ExpireUnsettled = expire
 		res, err := s.Claim(t.Context(), req)
 		decided(t, res, err, everonce.DecideClaimed)
-		if got := ends(t, client, s, req.ID)[0]; want < 0 && got != want || want > 0 && (got > want+time.Second || got < want-time.Minute) {
+		parts := ends(t, client, s, req.ID)
+		if got := parts[0]; want < 0 && got != want || want > 0 && (got > want+time.Second || got < want-time.Minute) {
 			t.Errorf("to expire %v: the server keeps the claimed record for %v, want %v", expire, got, want)
 		}
+		if parts[1] != nought || parts[2] != nought {
+			t.Errorf("the result before, and its steps, are kept for %v and %v beside the new record", parts[1], parts[2])
+		}
 		res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
-		decided(t, res, err, everonce.DecideInProgress) // the result before has gone with its record
+		decided(t, res, err, everonce.DecideInProgress)
 	}
 }

@@ -74,6 +74,11 @@ func TestTokensGrowOverWhatIsGone(t *testing.T) {
 		if err != nil || !got.Found || got.Record.Token <= ahead {
 			t.Errorf("%s: the token went from %d to %d, %v", what, ahead, got.Record.Token, err)
 		}
+		for _, at := range []time.Time{got.Record.CreatedAt, got.Record.UpdatedAt, got.Record.ClaimedAt} { // such a token tells no time
+			if claimed := got.Record.Attempt > 0; (claimed || !at.IsZero()) && got.Now.Sub(at).Abs() > time.Minute {
+				t.Errorf("%s: the new record has the time %v", what, at)
+			}
+		}
 	}
 }
 

@@ -98,17 +98,19 @@ func TestAStateThatIsNoneIsNotTakenOver(t *testing.T) {
 	key := everonce.Key{Scope: "tenant", ID: "1"}
 	rec := claimed(t, s, key)
 	name := redisstore.KeyOf(s, rec.ID)
-	command(t, client, "SETRANGE", name, "33", "\x09")
-	before, err := command(t, client, "GET", name).ToString()
-	noErr(t, err)
-	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeAbandoned, everonce.TakeToSettle, everonce.TakeForced} {
-		req := claimOf(key)
-		req.Take = take
-		if _, err := s.Claim(t.Context(), req); !errors.Is(err, everonce.ErrCorruptRecord) {
-			t.Errorf("Claim, take %d: %v, want ErrCorruptRecord", take, err)
+	for _, state := range []string{"\x00", "\x05", "\xff"} {
+		command(t, client, "SETRANGE", name, "33", state)
+		before, err := command(t, client, "GET", name).ToString()
+		noErr(t, err)
+		for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeAbandoned, everonce.TakeToSettle, everonce.TakeForced} {
+			req := claimOf(key)
+			req.Take = take
+			if _, err := s.Claim(t.Context(), req); !errors.Is(err, everonce.ErrCorruptRecord) {
+				t.Errorf("Claim, take %d, of state %q: %v, want ErrCorruptRecord", take, state, err)
+			}
 		}
-	}
-	if after, err := command(t, client, "GET", name).ToString(); err != nil || after != before {
-		t.Errorf("it was written over, %v", err)
+		if after, err := command(t, client, "GET", name).ToString(); err != nil || after != before {
+			t.Errorf("state %q was written over, %v", state, err)
+		}
 	}
 }
