@@ -389,6 +389,24 @@ func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
 	}
 }
 
+// What messages are compared by is the same in every version: a repetition that comes after a deploy is no other message.
+func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
+	for _, headers := range [][]string{nil, {"tenant", "currency"}} {
+		r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = headers })
+		m := first()
+		m.Headers = map[string]string{"tenant": "a"}
+		r.wants(m, everonce.Executed, consume.Ack)
+		got, err := r.store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: everonce.ScopeOf("billing"), ID: "m-1"}.RecordID()})
+		want := everonce.FingerprintOf("message", m.Body)
+		if headers != nil {
+			want = everonce.FingerprintOf("message", m.Body, "tenant", true, "a", "currency", false, "")
+		}
+		if err != nil || got.Record.Fingerprint != want {
+			t.Errorf("with the headers %v: %+v, %v", headers, got.Record.Fingerprint, err)
+		}
+	}
+}
+
 // A settlement is remembered for its own lifetime, which is the receiver's where it says none, and not the consumer's: a letter
 // that is replayed after that is a new message.
 func TestASettlementIsRememberedForItsOwnLifetime(t *testing.T) {

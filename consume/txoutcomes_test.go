@@ -173,9 +173,10 @@ func TestACallFromWithinATransactionIsKept(t *testing.T) {
 	}
 	c := booking(t, l, nil)
 	if err := recv.InTx(t.Context(), func(ctx context.Context, _ *ledgerTx) error {
-		v := c.Handle(ctx, message("a").m)
-		if v.Disposition != consume.Keep || v.Outcome != everonce.Invalid {
-			t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
+		for _, v := range []consume.Verdict{c.Handle(ctx, message("a").m), c.HandleBatch(ctx, messages("a"))[0]} {
+			if v.Disposition != consume.Keep || v.Outcome != everonce.Invalid {
+				t.Errorf("%v after %v, %v", v.Disposition, v.Outcome, v.Err)
+			}
 		}
 		return nil
 	}); err != nil {

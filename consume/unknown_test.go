@@ -73,15 +73,16 @@ func TestWhatNobodyCanAnswerIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A handler that panics, or ends its goroutine, leaves what its policy makes of that: under Refuse an unknown outcome, a dead
-// letter that is called so, however often it was retried before.
+// A handler that panics, when its time is over too, or ends its goroutine, leaves what its policy makes of that: under Refuse an unknown
+// outcome, a dead letter that is called so, however often it was retried before.
 func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 	panics := func(context.Context, *consume.Message, order) error { panic("no") }
+	late := func(ctx context.Context, _ *consume.Message, _ order) error { <-ctx.Done(); panic("no") }
 	exits := func(context.Context, *consume.Message, order) error { runtime.Goexit(); return nil }
 	never := func(context.Context, everonce.Abandoned) (everonce.Verdict[struct{}], error) {
 		return everonce.Verdict[struct{}]{}, errDown
 	}
-	for name, handle := range map[string]func(context.Context, *consume.Message, order) error{"panics": panics, "exits": exits} {
+	for name, handle := range map[string]func(context.Context, *consume.Message, order) error{"panics": panics, "panics late": late, "exits": exits} {
 		for policy, want := range map[everonce.Policy][2]string{ // at first, and at the last retry
 			everonce.Refuse:    {"bury unknown", "bury unknown"},
 			everonce.Reexecute: {"retry true", "bury exhausted"},
@@ -107,7 +108,7 @@ func TestAHandlerThatDoesNotReturnIsWhatItsPolicySays(t *testing.T) {
 					in <- fresh
 					in <- last
 					close(in)
-					if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: quiet}); err != nil {
+					if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, HandleWithin: time.Minute, Log: quiet}); err != nil {
 						t.Fatal(err)
 					}
 					if !slices.Equal(fresh.ended, []string{want[0]}) || !slices.Equal(last.ended, []string{want[1]}) {
