@@ -17,8 +17,8 @@ administrator, where the application's own role may not create any. It connects 
 nothing. Run it once, on a schema that is there and has no such tables.`,
 		Example: "  everonce schema --schema payments | psql -v ON_ERROR_STOP=1 -1 postgres://admin@db/shop",
 		Args:    noArgs,
-		RunE: a.run(func(cmd *cobra.Command, _ []string) error {
-			text, err := storeurl.Schema(cmd.Context(), opts)
+		RunE: a.run(func(*cobra.Command, []string) error {
+			text, err := storeurl.Schema(opts)
 			if err == nil {
 				_, err = a.out.Write([]byte(text))
 			}

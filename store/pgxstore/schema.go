@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // schema holds a file for each version: 1.sql brings an empty database to version 1, and so on. In
@@ -36,6 +38,16 @@ func migrations(t tables) [][]string {
 		}
 		all = append(all, statements)
 	}
+}
+
+// Schema returns the text that creates the tables of a store with these options, as [sqlstore.Store.Schema] does, without a database: for
+// an administrator, or a migration tool.
+func Schema(opts *Options) (string, error) {
+	d, err := newDatabase(opts)
+	if err != nil {
+		return "", err
+	}
+	return sqlstore.SchemaText(d.statements, d.migrations), nil
 }
 
 // createSchema makes the schema that the tables are in. One that is there is not asked for again: that

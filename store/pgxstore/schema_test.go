@@ -146,6 +146,22 @@ func testSchemaText[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, h.store.Migrate(t.Context()))
 }
 
+// The text without a store is that of a store.
+func TestSchemaTextWithoutADatabase(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, nil, 1)
+	for _, opts := range []*pgxstore.Options{nil, {Schema: "shop", TablePrefix: "pay_"}} {
+		store, err := pgxstore.New(pool, opts)
+		noErr(t, err)
+		if text, err := pgxstore.Schema(opts); err != nil || text != store.Schema() {
+			t.Errorf("%+v: %v, %s", opts, err, text)
+		}
+	}
+	if text, err := pgxstore.Schema(&pgxstore.Options{Schema: "a.b"}); !errors.Is(err, everonce.ErrInvalidArgument) || text != "" {
+		t.Errorf("options that are wrong: %q, %v", text, err)
+	}
+}
+
 func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	both(t, setup{}, testNewerSchema[pgx.Tx], testNewerSchema[*sql.Tx])

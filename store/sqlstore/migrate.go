@@ -56,17 +56,20 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 
 // Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only
 // with a new version of the schema, which the changelog names.
-func (s *Store[Tx]) Schema() string {
+func (s *Store[Tx]) Schema() string { return SchemaText(s.text, s.driver.Migrations()) }
+
+// SchemaText is [Store.Schema] for drivers, by what they would tell a store.
+func SchemaText(text *Statements, migrations [][]string) string {
 	var b strings.Builder
-	b.WriteString(s.text.CreateMeta.Text + ";\n")
-	for _, step := range s.driver.Migrations() {
+	b.WriteString(text.CreateMeta.Text + ";\n")
+	for _, step := range migrations {
 		for _, text := range step {
 			b.WriteString(text + ";\n")
 		}
 	}
-	meta := strings.TrimPrefix(s.text.CreateMeta.Text, "CREATE TABLE IF NOT EXISTS ")
+	meta := strings.TrimPrefix(text.CreateMeta.Text, "CREATE TABLE IF NOT EXISTS ")
 	meta, _, _ = strings.Cut(meta, " (")
-	fmt.Fprintf(&b, "INSERT INTO %s (name, value) VALUES ('%s', '%d');\n", meta, metaSchema, len(s.driver.Migrations()))
+	fmt.Fprintf(&b, "INSERT INTO %s (name, value) VALUES ('%s', '%d');\n", meta, metaSchema, len(migrations))
 	return b.String()
 }
 

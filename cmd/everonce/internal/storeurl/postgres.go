@@ -80,17 +80,8 @@ func migrate(ctx context.Context, s *pgxstore.Store) error {
 const insufficientPrivilege = "42501"
 
 // Schema returns the text that creates the tables of a PostgreSQL store. It connects to nothing.
-func Schema(ctx context.Context, opts Options) (string, error) {
-	pool, err := pgxpool.New(ctx, "postgres://") // which connects when it is used, and it is not
-	if err != nil {
-		return "", err
-	}
-	defer pool.Close()
-	s, err := pgxstore.New(pool, &pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
-	if err != nil {
-		return "", err
-	}
-	return s.Schema(), nil
+func Schema(opts Options) (string, error) {
+	return pgxstore.Schema(&pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
 }
 
 // minSecret is the length from which on a text is not found in another by chance.

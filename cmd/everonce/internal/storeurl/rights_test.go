@@ -45,7 +45,7 @@ func TestARoleThatMayNotCreateTables(t *testing.T) {
 		}
 	}
 	refused("without tables")
-	text, err := Schema(t.Context(), opts)
+	text, err := Schema(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
