@@ -187,9 +187,7 @@ func (e *env) overtake(k everonce.Key) {
 	if err != nil && !errors.Is(err, everonce.ErrLeaseLost) {
 		e.Errorf("Renew: %v", err)
 	}
-	if e.h.Advance != nil {
-		e.h.Advance(time.Millisecond)
-	}
+	e.pass(time.Millisecond)
 }
 
 // deliverDo brings an operation to a process in guarded mode, under Reexecute.

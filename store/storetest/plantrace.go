@@ -28,7 +28,19 @@ func raceBugs() []bug {
 			return &lookThenWrite{planted{s}, look, takeover}
 		})(h)
 	}
+	writesBack := func(h Harness) Harness {
+		look := new(meeting)
+		return shared(func(s everonce.Store, end *meeting) everonce.Store { return &writeBack{planted{s}, look, end} })(h)
+	}
 	return []bug{
+		{
+			name: "check-then-act", caught: "Rule01/OneWinnerOfMany",
+			plant: shared(func(s everonce.Store, m *meeting) everonce.Store { return &checkThenAct{planted{s}, m} }),
+		},
+		{
+			name: "no fence, in a history", caught: "History/OfDoIsLinearizable", tries: 5, // somebody has to overtake, by the seed
+			plant: shared(func(s everonce.Store, m *meeting) everonce.Store { return &lateCompletion{noFence{planted{s}}, m} }),
+		},
 		{
 			name: "a lock of one process alone", caught: "Rule01/OneWinnerOfMany",
 			plant: shared(func(s everonce.Store, m *meeting) everonce.Store {
@@ -45,7 +57,7 @@ func raceBugs() []bug {
 		},
 		{
 			name: "a renewal that writes back what it had read", caught: "Rule03/NoRenewalUndoesACompletion",
-			plant: shared(func(s everonce.Store, m *meeting) everonce.Store { return &writeBack{planted{s}, m} }),
+			plant: writesBack,
 		},
 	}
 }
@@ -54,6 +66,7 @@ func raceBugs() []bug {
 type meeting struct {
 	mu    sync.Mutex
 	come  map[everonce.RecordID]chan struct{}
+	first sync.Map // who came first, by the record's ID
 	stale sync.Map // records that were written back, by their ID
 }
 
@@ -70,12 +83,22 @@ func (m *meeting) place(id everonce.RecordID) chan struct{} {
 	return m.come[id]
 }
 
-// wait waits for tell, or until nobody is likely to come.
+// wait waits for tell. Whoever is waited for comes in every run of the check: only where he does not, and the mistake is
+// not made, does it end by time.
 func (m *meeting) wait(id everonce.RecordID) {
 	select {
 	case <-m.place(id):
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(patience):
 	}
+}
+
+// both waits until two have come: the one who waits, and the one who finds him there.
+func (m *meeting) both(id everonce.RecordID) {
+	if _, waits := m.first.LoadOrStore(id, true); waits {
+		m.tell(id)
+		return
+	}
+	m.wait(id)
 }
 
 func (m *meeting) tell(id everonce.RecordID) {
@@ -87,6 +110,47 @@ func (m *meeting) tell(id everonce.RecordID) {
 	default:
 		close(place)
 	}
+}
+
+// checkThenAct looks whether there is a record, and if there is none writes its own over whatever came in between.
+type checkThenAct struct {
+	planted
+	others *meeting
+}
+
+func (s *checkThenAct) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID}); err != nil || got.Found {
+		return s.Store.Claim(ctx, req)
+	}
+	s.others.both(req.ID)
+	return s.claimOver(ctx, req)
+}
+
+// claimOver claims, whoever has the record.
+func (s planted) claimOver(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if err == nil && res.Decision == everonce.DecideInProgress {
+		req.Take = everonce.TakeForced
+		return s.Store.Claim(ctx, req)
+	}
+	return res, err
+}
+
+// lateCompletion keeps the first completion of each key back, until a key has that of another attempt too.
+type lateCompletion struct {
+	noFence
+	others *meeting
+}
+
+func (s *lateCompletion) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	anyKey := everonce.RecordID{}
+	first, known := s.others.first.LoadOrStore(req.ID, req.Nonce)
+	if !known {
+		s.others.wait(anyKey)
+	} else if first != req.Nonce {
+		defer s.others.tell(anyKey)
+	}
+	return s.noFence.Complete(ctx, req)
 }
 
 // lockOfItsOwn looks and then writes, under a lock that the other handle knows nothing of.
@@ -102,14 +166,8 @@ func (s *lockOfItsOwn) Claim(ctx context.Context, req everonce.ClaimRequest) (ev
 	if got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID}); err != nil || got.Found {
 		return s.Store.Claim(ctx, req)
 	}
-	s.others.wait(req.ID)
-	res, err := s.Store.Claim(ctx, req)
-	s.others.tell(req.ID)
-	if err == nil && res.Decision == everonce.DecideInProgress {
-		req.Take = everonce.TakeForced
-		return s.Store.Claim(ctx, req)
-	}
-	return res, err
+	s.others.both(req.ID)
+	return s.claimOver(ctx, req)
 }
 
 // lookThenWrite looks whether the token still holds, and writes to the record whosever it is by then.
@@ -156,10 +214,11 @@ func (s *lookThenWrite) SaveStep(ctx context.Context, req everonce.SaveStepReque
 // writeBack renews by reading a record, and writing all of it.
 type writeBack struct {
 	planted
-	end *meeting
+	look, end *meeting
 }
 
 func (s *writeBack) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	s.look.wait(req.ID)
 	defer s.end.tell(req.ID)
 	return s.Store.Complete(ctx, req)
 }
@@ -169,6 +228,7 @@ func (s *writeBack) Renew(ctx context.Context, req everonce.RenewRequest) (evero
 	if err != nil || got.Record.State != everonce.StateClaimed || got.Record.Token != req.Token || got.Record.Nonce != req.Nonce {
 		return s.Store.Renew(ctx, req)
 	}
+	s.look.tell(req.ID)
 	s.end.wait(req.ID)
 	res, err := s.Store.Renew(ctx, req)
 	if errors.Is(err, everonce.ErrLeaseLost) {
