@@ -135,6 +135,7 @@ func TestSlowSender(t *testing.T) {
 		"our deadline": {opts: within},
 		"the server's": {serve: func(s *httptest.Server) {
 			s.Config.ReadTimeout = 20 * time.Millisecond
+			s.Config.ReadHeaderTimeout = time.Minute // else a head that comes late, on a busy machine, is answered by nothing
 			s.Start()
 		}},
 		"a hidden connection": {opts: within, hidden: true, serve: func(s *httptest.Server) {
