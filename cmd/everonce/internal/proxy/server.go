@@ -19,7 +19,6 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
-	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
@@ -235,12 +234,12 @@ func (s *Server) options(secret []byte) (*httponce.Options, error) {
 		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
-	if opts.Principal, err = principal.New(c.Route.Principal, secret); err != nil {
+	if opts.Principal, err = s.principalOf("", c.Route.Principal, secret); err != nil {
 		return nil, fmt.Errorf("%w: principal: %w", config.ErrInvalid, err)
 	}
 	for pattern, r := range c.Routes {
 		route := r.Options()
-		if route.Principal, err = principal.New(r.Principal, secret); err != nil {
+		if route.Principal, err = s.principalOf(pattern, r.Principal, secret); err != nil {
 			return nil, fmt.Errorf("%w: %sprincipal: %w", config.ErrInvalid, where(pattern), err)
 		}
 		opts.Routes[pattern] = route

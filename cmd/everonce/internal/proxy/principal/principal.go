@@ -25,8 +25,8 @@ var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or none"
 // serverTakes are the headers that net/http moves out of a request's header.
 var serverTakes = map[string]bool{"Host": true, "Transfer-Encoding": true, "Trailer": true}
 
-// anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
-const anonymous = "anonymous"
+// Anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
+const Anonymous = "anonymous"
 
 // New returns the principal that source names:
 //
@@ -98,7 +98,7 @@ func (h *hasher) hash(values ...string) string {
 func (h *hasher) header(r *http.Request) (string, error) {
 	values := r.Header[h.name]
 	if len(values) == 0 {
-		return anonymous, nil
+		return Anonymous, nil
 	}
 	return h.hash(values...), nil
 }
@@ -108,13 +108,13 @@ var errCookies = errors.New("the cookie is there more than once")
 // cookie reads the header itself: net/http passes over a cookie whose value is no token, as JSON is none, and over all of too many. Whoever
 // sends one that the service can read would be anonymous here, together with all others.
 func (h *hasher) cookie(r *http.Request) (string, error) {
-	who := anonymous
+	who := Anonymous
 	for _, line := range r.Header["Cookie"] {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, value, _ := strings.Cut(pair, "=")
 			switch {
 			case strings.Trim(name, " \t") != h.name:
-			case who != anonymous:
+			case who != Anonymous:
 				return "", errCookies
 			default:
 				who = h.hash(strings.Trim(value, " \t"))

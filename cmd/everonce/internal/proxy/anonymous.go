@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
+	"github.com/everonce/everonce/httponce"
+)
+
+// principalOf returns the principal of the route of a pattern, "" for all others.
+func (s *Server) principalOf(pattern, source string, secret []byte) (httponce.Principal, error) {
+	find, err := principal.New(source, secret)
+	if err != nil {
+		return nil, err
+	}
+	var once sync.Once
+	return func(r *http.Request) (string, error) {
+		who, err := find(r)
+		if who == principal.Anonymous {
+			if overlooked := overlooked(r, source); overlooked != "" {
+				once.Do(func() {
+					s.log.Warn("a request with a key lacks what principal looks for, and has "+overlooked+". If that tells who sends it, set principal: all without a principal are ONE, and get each other's answers (this is said once)",
+						"route", pattern, "principal", source)
+				})
+			}
+		}
+		return who, err
+	}, nil
+}
+
+// overlooked returns the name of the header by which an anonymous request may tell its sender. Who looks for one cookie knows that there are others.
+func overlooked(r *http.Request, source string) string {
+	switch {
+	case len(r.Header["Authorization"]) > 0:
+		return "Authorization"
+	case len(r.Header["Cookie"]) > 0 && !strings.HasPrefix(source, "cookie:"):
+		return "Cookie"
+	}
+	return ""
+}
