@@ -225,15 +225,19 @@ func TestALongDetailIsCut(t *testing.T) {
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	retries := make(chan int, 10)
-	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error { retries <- m.Retries; return nil }), nil)
+	retries, deliveries := make(chan int, 10), make(chan int, 10)
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		retries <- m.Retries
+		deliveries <- m.Deliveries
+		return nil
+	}), nil)
 	for i, value := range []any{"many", int64(-5), int64(1) << 40, amqp.Table{}, 2.5} {
 		msg := message(string(rune('a' + i)))
-		msg.Headers = amqp.Table{"x-everonce-retries": value, "x-everonce-first": "yesterday", "x-death": "no list", "x-delivery-count": "many"}
+		msg.Headers = amqp.Table{"x-everonce-retries": value, "x-everonce-first": "yesterday", "x-death": "no list", "x-delivery-count": value}
 		b.send(msg)
 		r.wants(everonce.Executed)
-		if n := <-retries; n != 0 {
-			t.Errorf("%v counts as %d", value, n)
+		if n, d := <-retries, <-deliveries; n != 0 || d != 1 {
+			t.Errorf("%v counts as %d retries and %d deliveries", value, n, d)
 		}
 	}
 }
