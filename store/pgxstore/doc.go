@@ -60,11 +60,13 @@
 // done then, and the outcome is unknown: see [everonce.Transact]. It costs no round trip. For transactions that begin
 // without a claim (optimistic, StepTx, InTx) pgx sends "set local everonce.tx" along with BEGIN.
 //
-// Not everything is noticed with database/sql, whose BEGIN takes nothing along. In an optimistic Transact and in StepTx it is
-// noticed that the connection is in no transaction any more, and that only if pgx's stdlib opened it. That it is in
+// Not everything is noticed with database/sql, whose BEGIN takes nothing along. Work that calls the transaction's Commit or Rollback is
+// noticed always. After a statement's text it is noticed in an optimistic Transact and in StepTx that the connection is in no transaction
+// any more, and that only if pgx's stdlib opened it, and no driver around it. That it is in
 // another one, which the work has begun, is not: then the record is written though the effect may have been rolled back.
 // The same holds for InTx; a DoTx that comes after it notices for itself. With either client, work that commits, begins another
-// transaction and then returns an error is told as failed, whatever it had committed before.
+// transaction and then returns an error is told as failed, whatever it had committed before; so is, with database/sql, work that
+// commits by a statement's text and goes on past its time.
 //
 // # Isolation
 //

@@ -166,7 +166,11 @@ func newDB(t testing.TB, change func(*pgx.ConnConfig)) *sql.DB {
 
 func newSQL(t testing.TB, s setup) *handle[*sql.Tx] {
 	t.Helper()
-	db := newDB(t, s.config)
+	return sqlHandle(t, newDB(t, s.config), s)
+}
+
+func sqlHandle(t testing.TB, db *sql.DB, s setup) *handle[*sql.Tx] {
+	t.Helper()
 	if s.conns != 0 {
 		db.SetMaxOpenConns(int(s.conns))
 	}

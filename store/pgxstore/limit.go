@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,9 +26,9 @@ func newLimit(d time.Duration, end func()) limit {
 // stop keeps the end from being called, and reports false where it is, or was, called.
 func (l *limit) stop() bool { return l.timer == nil || l.timer.Stop() }
 
-// reason gives an error that came after the time was over its reason.
+// reason gives an error that came after the time was over its reason. That the work has ended the transaction is one by itself.
 func (l *limit) reason(err error) error {
-	if err != nil && l.timer != nil && !time.Now().Before(l.until) {
+	if err != nil && !errors.Is(err, errTxEnded) && l.timer != nil && !time.Now().Before(l.until) {
 		return fmt.Errorf("%w: %w", everonce.ErrTxTooLong, err)
 	}
 	return err

@@ -18,7 +18,7 @@ type pgxTx struct {
 	driver *pgxDriver
 	conn   *pgxpool.Conn
 	inner  pgx.Tx // nil as long as nothing was sent
-	begun  bool   // the server has begun it
+	begun  bool   // the server has told that it is in it: see firstBatch
 	marked bool
 	lent   *lentTx
 	limit  limit
@@ -38,15 +38,32 @@ func (t *pgxTx) first(ctx context.Context, mark bool, queue func(*pgx.Batch)) (p
 		batch.Queue(setMark)
 	}
 	queue(&batch)
-	results := t.conn.SendBatch(ctx, &batch)
+	results := &firstBatch{BatchResults: t.conn.SendBatch(ctx, &batch), of: t, conn: t.conn.Conn()}
 	t.inner = results.Tx()
 	_, err := results.Exec()
-	t.begun = err == nil
+	results.begins = err == nil
 	if err == nil && mark {
 		_, err = results.Exec()
 		t.marked = err == nil
 	}
 	return results, err
+}
+
+// firstBatch is what the transaction begins with. The server tells what it is in when it has answered all of it: until then the connection
+// seems to be in no transaction.
+type firstBatch struct {
+	pgx.BatchResults
+	of           *pgxTx
+	conn         *pgx.Conn
+	begins, read bool
+}
+
+func (b *firstBatch) Close() error {
+	err := b.BatchResults.Close()
+	if !b.read {
+		b.read, b.of.begun = true, b.begins && !b.conn.IsClosed()
+	}
+	return err
 }
 
 // begin begins the transaction by itself, for the work, if it has not begun.
@@ -122,14 +139,14 @@ func (t *pgxTx) ending(ctx context.Context) error {
 	}
 	var err error
 	switch conn := t.conn.Conn(); {
+	case t.endedByWork():
+		err = errTxEnded
 	case !t.limit.stop():
 		err = pgx.ErrTxClosed
 	case conn.IsClosed():
 		err = fmt.Errorf("%w: %w", errBroken, pgconn.ErrConnClosed)
 	case conn.PgConn().IsBusy(): // nothing can be sent, which must not look like a lost answer
 		err = errRowsOpen
-	case t.endedByWork():
-		err = errTxEnded
 	case t.inner != nil && conn.PgConn().TxStatus() == 'I':
 		err = fmt.Errorf("its first statement failed: %w", pgx.ErrTxClosed)
 	}
@@ -139,9 +156,10 @@ func (t *pgxTx) ending(ctx context.Context) error {
 	return t.limit.reason(err)
 }
 
-// endedByWork reports whether the connection is in no transaction any more, though nobody here has ended it.
+// endedByWork reports whether the connection is in no transaction any more, though nobody here has ended it. One that was closed since
+// then has kept what the server told last.
 func (t *pgxTx) endedByWork() bool {
-	return t.begun && !t.conn.Conn().IsClosed() && t.conn.Conn().PgConn().TxStatus() == 'I'
+	return t.begun && t.conn.Conn().PgConn().TxStatus() == 'I'
 }
 
 // readCommit reads the answers to what was sent with a commit, and that to the commit itself.
@@ -189,14 +207,14 @@ func (t *pgxTx) Rollback(ctx context.Context) error {
 	if t.over.Swap(true) {
 		return nil
 	}
+	var err error
+	if t.endedByWork() {
+		err = errTxEnded
+	}
 	if !t.limit.stop() { // it closes the connection, and may not have come to it yet
 		closed, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of
-	}
-	var err error
-	if t.endedByWork() {
-		err = errTxEnded
 	}
 	t.endFailed(ctx)
 	return err

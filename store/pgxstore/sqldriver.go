@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -68,10 +69,11 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
 	tx := &sqlTx{life: life, end: end, asks: d.asks}
-	tx.limit = newLimit(opts.Timeout, end)
+	tx.limit = newLimit(opts.Timeout, tx.expire)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
 		tx.inner = inner
+		tx.lent.Store(inner)
 		err = sqlConn{inner}.Send(life, first...)
 	}
 	if !release() && err == nil {
@@ -101,7 +103,16 @@ type sqlTx struct {
 	end   context.CancelFunc // ends it
 	limit limit
 	asks  bool
-	over  bool // it has ended
+	over  bool                   // it has ended
+	lent  atomic.Pointer[sql.Tx] // inner, for expire
+	early atomic.Bool            // it had ended before its time was over
+}
+
+// expire ends the transaction as its time is over.
+func (t *sqlTx) expire() {
+	tx := t.lent.Load()
+	t.early.Store(tx != nil && sqlstore.SQLTxDone(tx))
+	t.end()
 }
 
 func (t *sqlTx) Tx() *sql.Tx { return t.inner }
@@ -122,6 +133,9 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 		return t.limit.reason(err)
 	}
 	if err := (sqlConn{t.inner}).Send(ctx, last...); err != nil {
+		if ended := t.status(); ended != nil { // by a goroutine that the work has left behind
+			err = ended
+		}
 		// database/sql calls a connection bad through which nothing can be sent. One that can be rolled back was only busy.
 		if alive := t.rollback() == nil; alive && errors.Is(err, driver.ErrBadConn) {
 			err = errRowsOpen
@@ -142,11 +156,12 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	defer t.end()
 	t.over = true
 	err := t.inner.Commit()
+	alive := t.life.Err() == nil
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, sql.ErrTxDone):
-		return fmt.Errorf("the transaction had ended before its commit: was it committed, or rolled back, by the work? %w", err)
+	case errors.Is(err, sql.ErrTxDone) && alive:
+		return errTxEnded
 	case commitLost(err):
 		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
 	}
@@ -162,18 +177,21 @@ func (t *sqlTx) Rollback(context.Context) error {
 	return nil
 }
 
-// status is why nothing can be committed, as far as the connection tells without being sent anything.
+// status is why nothing can be committed, as far as can be told without sending anything: by the connection, or else by database/sql alone.
 func (t *sqlTx) status() error {
-	if !t.asks || t.over || t.inner == nil {
+	if t.over || t.inner == nil {
 		return nil
 	}
-	alive := t.life.Err() == nil // or database/sql has rolled it back
-	_, err := t.inner.ExecContext(context.Background(), "", askTx{})
-	switch {
-	case errors.Is(err, errTxEnded), errors.Is(err, errRowsOpen):
-		return err
-	case alive && errors.Is(err, sql.ErrTxDone): // by its own Commit or Rollback
+	alive := func() bool { return t.life.Err() == nil } // or database/sql rolls it back
+	switch ended := alive() && sqlstore.SQLTxDone(t.inner) && alive(); {
+	case ended || t.early.Load(): // by its own Commit or Rollback
 		return errTxEnded
+	case !alive() || !t.asks:
+		return nil
+	}
+	_, err := t.inner.ExecContext(context.Background(), "", askTx{})
+	if errors.Is(err, errTxEnded) || errors.Is(err, errRowsOpen) {
+		return err
 	}
 	return nil
 }

@@ -169,25 +169,30 @@ func testStepEndsAndPanics[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 }
 
-// With database/sql the work has the means at hand: the methods of its transaction.
-func TestWorkThatCommitsByTheMethod(t *testing.T) {
+// Time that runs out after the work has ended its transaction does not hide that.
+func TestWorkThatEndsItsTransactionAndTakesTooLong(t *testing.T) {
 	t.Parallel()
-	h := newSQL(t, setup{})
-	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	both(t, setup{}, func(t *testing.T, h *handle[pgx.Tx]) {
+		testEndsTooLate(t, h, func(ctx context.Context, tx pgx.Tx) error { return h.exec(ctx, tx, "COMMIT") })
+	}, func(t *testing.T, h *handle[*sql.Tx]) {
+		testEndsTooLate(t, h, func(_ context.Context, tx *sql.Tx) error { return tx.Commit() })
+	})
+}
+
+func testEndsTooLate[Tx any](t *testing.T, h *handle[Tx], end func(context.Context, Tx) error) {
+	receiver, err := everonce.NewTxReceiver(h.store, &everonce.Options{TxTimeout: time.Second})
 	noErr(t, err)
-	for name, workErr := range map[string]error{"returns": nil, "fails": errNo} {
+	for says, workErr := range map[string]error{"returns": nil, "fails": errNo} {
 		for how, opts := range map[string][]everonce.CallOption{" claim first": nil, " optimistic": {everonce.Optimistic()}} {
-			key := everonce.Key{Scope: "method", ID: name + how}
-			for range 2 {
-				_, err := everonce.Transact(t.Context(), receiver, key, func(ctx context.Context, tx *sql.Tx) (string, error) {
-					noErr(t, errors.Join(h.effect(ctx, tx, key.ID), tx.Commit()))
-					return "v", workErr
-				}, opts...)
-				unknown(t, key.ID, err)
-			}
-			if n := h.effects(t, key.ID); n != 1 {
-				t.Errorf("%s: %d effects", key.ID, n)
-			}
+			key := everonce.Key{Scope: "late", ID: says + how}
+			_, err := everonce.Transact(t.Context(), receiver, key, func(ctx context.Context, tx Tx) (string, error) {
+				noErr(t, errors.Join(h.effect(ctx, tx, key.ID), end(ctx, tx)))
+				for h.exec(t.Context(), tx, "SELECT 1") == nil { // until the connection is cut
+				}
+				<-ctx.Done()
+				return "v", workErr
+			}, opts...)
+			unknown(t, key.ID, err)
 		}
 	}
 }
@@ -261,6 +266,32 @@ func testEndAndLock[Tx any](t *testing.T, h *handle[Tx]) {
 		unknown(t, name, err)
 		if n := h.effects(t, key.ID); n != 1 || runs != 1 {
 			t.Errorf("%s: %d effects after %d runs", name, n, runs)
+		}
+	}
+}
+
+// Rows that the work has left open are not the end of its transaction, and do not hide it.
+func TestRowsOpenAndTheEnd(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{})
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	for name, c := range map[string]struct {
+		text string
+		want everonce.Outcome
+	}{"first": {"", everonce.Failed}, "after a statement": {"SELECT 1", everonce.Failed}, "after the end": {"COMMIT", everonce.Unknown}} {
+		for says, workErr := range map[string]error{"returns": nil, "fails": errNo} {
+			key := everonce.Key{Scope: "rows", ID: name + ", " + says}
+			res, err := everonce.Transact(t.Context(), receiver, key, func(ctx context.Context, tx pgx.Tx) (string, error) {
+				if c.text != "" {
+					noErr(t, errors.Join(h.effect(ctx, tx, key.ID), h.exec(ctx, tx, c.text)))
+				}
+				tx.QueryRow(ctx, "SELECT $1::int", 1)
+				return "v", workErr
+			}, everonce.Optimistic())
+			if res.Outcome != c.want {
+				t.Errorf("%s: %v, %v, with %d effects; want %v", key.ID, res.Outcome, err, h.effects(t, key.ID), c.want)
+			}
 		}
 	}
 }

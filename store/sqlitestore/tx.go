@@ -180,12 +180,7 @@ func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id everonce.RecordID) boo
 // foreignTx holds keys for a transaction on another handle of the file, whose end nobody tells.
 type foreignTx struct{ tx *sql.Tx }
 
-// ended asks database/sql, which refuses any statement in a transaction that is over, and otherwise
-// refuses this one because it is of no database. The connection is not touched.
-func (f foreignTx) ended() bool {
-	_, err := f.tx.Stmt(&sql.Stmt{}).Exec() //nolint:noctx // it does not come to that
-	return errors.Is(err, sql.ErrTxDone)
-}
+func (f foreignTx) ended() bool { return sqlstore.SQLTxDone(f.tx) }
 
 func (c *txConn) Tx() *sql.Tx { return c.tx }
 

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 )
 
 // SQLQuerier is a *sql.DB, *sql.Conn or *sql.Tx.
@@ -22,6 +23,13 @@ func SendSQL(ctx context.Context, q SQLQuerier, calls ...*Call) error {
 		}
 	}
 	return nil
+}
+
+// SQLTxDone reports whether a transaction has ended for database/sql: by its Commit or Rollback, whoever called that, or with the context
+// of its BeginTx. That refuses any statement in one that has, and otherwise refuses this one, because it is of no database. Nothing is sent.
+func SQLTxDone(tx *sql.Tx) bool {
+	_, err := tx.Stmt(&sql.Stmt{}).Exec() //nolint:noctx // it does not come to that
+	return errors.Is(err, sql.ErrTxDone)
 }
 
 func sendSQL(ctx context.Context, q SQLQuerier, call *Call) error {

@@ -1,0 +1,49 @@
+package pgxstore_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// wrapped opens connections of pgx behind a driver of another name, as what traces statements does. They are of a type that nobody else
+// knows, and take no argument that is not database/sql's.
+type wrapped struct{ driver.Connector }
+
+func (w wrapped) Driver() driver.Driver { return w }
+
+func (wrapped) Open(string) (driver.Conn, error) { return nil, driver.ErrSkip }
+
+func (w wrapped) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := w.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return wrappedConn{conn.(pgxConn)}, nil
+}
+
+// pgxConn is what of pgx's connections comes through the wrapping.
+type pgxConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.Pinger
+	driver.SessionResetter
+}
+
+type wrappedConn struct{ pgxConn }
+
+func newWrapped(t testing.TB, s setup) *handle[*sql.Tx] {
+	t.Helper()
+	config, err := pgx.ParseConfig(serverURL(t))
+	noErr(t, err)
+	db := sql.OpenDB(wrapped{stdlib.GetConnector(*config)})
+	t.Cleanup(func() { _ = db.Close() })
+	return sqlHandle(t, db, s)
+}
