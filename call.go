@@ -142,7 +142,7 @@ func Optimistic() CallOption {
 func WithCodec(c Codec) CallOption {
 	return callOption(func(call *call) {
 		call.given |= optCodec
-		if call.codec = c; c != nil {
+		if call.codec = c; !isNil(c) {
 			call.codecName = codecName(c)
 		}
 	})
@@ -241,10 +241,10 @@ func (c *call) validate() error {
 			return err
 		}
 	}
-	if c.codec == nil {
-		return fmt.Errorf("%w: WithCodec was given no codec", ErrInvalidArgument)
-	}
 	if c.given&optCodec != 0 {
+		if isNil(c.codec) {
+			return fmt.Errorf("%w: WithCodec was given no codec, or a nil %T", ErrInvalidArgument, c.codec)
+		}
 		if err := validateCodec(c.codecName); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package everonce_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -34,4 +35,43 @@ func ExampleLogObserver() {
 	// level=DEBUG msg="everonce do" key=4d3a1f55da85094c scope=charges outcome=executed attempt=1
 	// level=DEBUG msg="everonce do" key=4d3a1f55da85094c scope=charges outcome=replayed
 	// level=WARN msg="everonce do" key=4d3a1f55da85094c scope=charges outcome=mismatch error="everonce: key reused with a different request (key 4d3a1f55da85094c)"
+}
+
+// counts counts effects: what was executed, and is not provisional.
+type counts map[everonce.Scope]int
+
+func (counts) Start(ctx context.Context, _ everonce.Op) context.Context { return ctx }
+
+func (c counts) End(_ context.Context, ev everonce.Event) {
+	if ev.Outcome == everonce.Executed && !ev.Provisional {
+		c[ev.Scope]++ // under a lock, or by a metric that may be used concurrently
+	}
+}
+
+// A log and a counter at once.
+func ExampleJoinObservers() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey || a.Key == "took" {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	effects := counts{}
+	r, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{
+		Observer: everonce.JoinObservers(everonce.LogObserver(log), effects),
+	})
+	if err != nil {
+		panic(err)
+	}
+	key := everonce.Key{Scope: "charges", ID: "order-7"}
+	charge := func(context.Context, *everonce.Attempt) (string, error) { return "receipt-1", nil }
+	for _, amount := range []int{1250, 1250, 9999} {
+		_, _ = everonce.Do(context.Background(), r, key, charge, everonce.FingerprintOf(amount))
+	}
+	fmt.Println("effects:", effects["charges"])
+	// Output:
+	// level=WARN msg="everonce do" key=4d3a1f55da85094c scope=charges outcome=mismatch error="everonce: key reused with a different request (key 4d3a1f55da85094c)"
+	// effects: 1
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 )
@@ -20,7 +21,8 @@ type JanitorOptions struct {
 	Rest time.Duration
 	// Timeout bounds one batch. Default 30 s.
 	Timeout time.Duration
-	// Report is called after every round with its counts, and with the error that ended it early, if any.
+	// Report is called after every round with its counts, and with the error that ended it early, if any. If it
+	// panics, that is logged ([slog.Default]) and changes nothing else.
 	Report func(PurgeResult, error)
 }
 
@@ -57,15 +59,21 @@ func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-cha
 		defer close(done)
 		for {
 			total, err := o.round(ctx, store)
-			if o.Report != nil {
-				o.Report(total, err)
-			}
+			o.report(ctx, total, err)
 			if pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
 				return
 			}
 		}
 	}()
 	return done, nil
+}
+
+func (o *JanitorOptions) report(ctx context.Context, total PurgeResult, err error) {
+	if o.Report == nil {
+		return
+	}
+	defer contain(ctx, "janitor's Report", slog.Int("records", total.Records))
+	o.Report(total, err)
 }
 
 // round purges batch by batch until nothing is left.

@@ -1,8 +1,10 @@
 package everonce_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,6 +146,28 @@ func TestJanitorStops(t *testing.T) {
 				checkErr(t, reported, nil)
 			})
 		})
+	}
+}
+
+// Whoever is told decides nothing: a panic of Report ends neither the process nor the janitor.
+func TestAPanicOfReportChangesNothing(t *testing.T) {
+	var logs bytes.Buffer
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logs, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		ctx, cancel := context.WithCancel(context.Background())
+		done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{Every: time.Minute, Report: func(everonce.PurgeResult, error) { panic("no report") }})
+		checkErr(t, err, nil)
+		time.Sleep(10*time.Minute + time.Second)
+		if n := s.count("Purge"); n < 7 {
+			t.Errorf("%d rounds in 10 minutes", n)
+		}
+		cancel()
+		<-done
+	})
+	if text := logs.String(); !strings.Contains(text, "the janitor's Report panicked") || !strings.Contains(text, "no report") || !strings.Contains(text, "janitor_test.go") {
+		t.Errorf("logged: %s, want what panicked, with what, and where", text)
 	}
 }
 

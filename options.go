@@ -123,6 +123,11 @@ func (o *Options) settings() (*settings, error) {
 	case s.TxRetries == 0:
 		s.TxRetries = defaultTxRetries
 	}
+	for name, v := range map[string]any{"Codec": s.Codec, "Observer": s.Observer} {
+		if v != nil && isNil(v) {
+			return nil, fmt.Errorf("%w: Options.%s is a nil %T; leave it out for the default", ErrInvalidArgument, name, v)
+		}
+	}
 	if s.Codec == nil {
 		s.Codec = JSON()
 	}
@@ -152,12 +157,13 @@ func validateCodec(name string) error {
 // durations and times from overflowing: a hundred years.
 const (
 	minLease    = time.Millisecond
-	maxDuration = 100 * 365 * 24 * time.Hour
+	maxDays     = 100 * 365
+	maxDuration = maxDays * 24 * time.Hour
 )
 
 func validateLease(d time.Duration) error {
 	if d < minLease || d > maxDuration {
-		return fmt.Errorf("%w: the lease is %v, the least is %v, the most %v", ErrInvalidArgument, d, minLease, maxDuration)
+		return fmt.Errorf("%w: the lease is %v, the least is %v, the most %d days", ErrInvalidArgument, d, minLease, maxDays)
 	}
 	return nil
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -33,6 +35,10 @@ func TestOptionsAreValidated(t *testing.T) {
 		{"completion limit negative", everonce.Options{CompletionLimit: -1}, "Options.CompletionLimit is negative"},
 		{"transaction timeout negative", everonce.Options{TxTimeout: -1}, "Options.TxTimeout is negative"},
 		{"a lifetime without end", everonce.Options{Lifetime: everonce.Lifetime{Retention: 1 << 62, Remember: 1 << 62}}, "Lifetime"},
+		{"a lifetime too long", everonce.Options{Lifetime: everonce.Lifetime{Retention: 80000 * 24 * time.Hour}}, "at most 36500 days each (1920000h0m0s, 0s)"},
+		{"lease too long", everonce.Options{Lease: math.MaxInt64}, "the most 36500 days"},
+		{"a nil pointer as codec", everonce.Options{Codec: (*ownCodec)(nil)}, "Options.Codec is a nil *everonce_test.ownCodec"},
+		{"a nil pointer as observer", everonce.Options{Observer: (*recorder)(nil)}, "Options.Observer is a nil *everonce_test.recorder"},
 		{"a codec's name too long", everonce.Options{Codec: longName{everonce.JSON()}}, "codec"},
 		{"owner too long", everonce.Options{Owner: strings.Repeat("o", 129)}, "Options.Owner has 129 bytes"},
 		{"secret too short", everonce.Options{IdentitySecret: []byte("fifteen bytes..")}, "Options.IdentitySecret has 15 bytes"},
@@ -53,6 +59,63 @@ func TestOptionsAreValidated(t *testing.T) {
 		if _, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, o); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// ownCodec is a codec that a nil pointer may stand for.
+type ownCodec struct{ name string }
+
+func (c *ownCodec) Name() string                    { return c.name }
+func (c *ownCodec) Marshal(any) ([]byte, error)     { return []byte(c.name), nil }
+func (c *ownCodec) Unmarshal(_ []byte, _ any) error { return errWork }
+
+// What is longer than anybody waits, and larger than anything, is no bound, and works as none.
+func TestTheLargestOptionsWork(t *testing.T) {
+	const endless = time.Duration(math.MaxInt64)
+	for name, o := range map[string]everonce.Options{
+		"Wait": {Wait: endless}, "RetryAfter": {RetryAfter: endless}, "StoreTimeout": {StoreTimeout: endless}, "CompletionLimit": {CompletionLimit: endless},
+		"TxTimeout": {TxTimeout: endless}, "MaxResult": {MaxResult: math.MaxInt}, "TxRetries": {TxRetries: math.MaxInt},
+		"all": {
+			Wait: endless, RetryAfter: endless, StoreTimeout: endless, CompletionLimit: endless, TxTimeout: endless, MaxResult: math.MaxInt, TxRetries: math.MaxInt,
+			Lease: longest, Lifetime: everonce.Lifetime{Retention: longest, Remember: longest},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, r, x := newStepTx(t, &o)
+				s.on("Complete", 1, refuse(errNet)) // what is repeated stays within the bounds, too
+				do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+					if _, err := everonce.Step(ctx, a, "mail", stepReturns("", nil)); err != nil {
+						return "", err
+					}
+					_, err := everonce.StepTx(ctx, a, x, "charge", adds)
+					return "done", err
+				}, everonce.Executed, nil)
+				do(t, r, keyOf("x"), never(t), everonce.Replayed, nil)
+				s.on("Begin", s.count("Begin")+1, refuse(errDeadlock))
+				transact(t, x, s, keyOf("t"), adds, everonce.Executed, nil)
+				checkEqual(t, "balance", s.row("balance"), 60)
+
+				running, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(ended)
+					_, _ = everonce.Do(context.Background(), r, keyOf("y"), func(context.Context, *everonce.Attempt) (string, error) {
+						close(running)
+						<-release
+						return "late", nil
+					})
+				}()
+				<-running
+				time.AfterFunc(time.Hour, func() { close(release) })
+				if o.Wait == 0 {
+					do(t, r, keyOf("y"), never(t), everonce.InProgress, everonce.ErrInProgress)
+				} else {
+					res, _ := do(t, r, keyOf("y"), never(t), everonce.Replayed, nil)
+					checkEqual(t, "waited for", res.Value, "late")
+				}
+				<-ended
+			})
+		})
 	}
 }
 
@@ -217,6 +280,7 @@ func TestCallOptionsAreValidated(t *testing.T) {
 		"lifetime":                            everonce.WithLifetime(everonce.Lifetime{}),
 		"optimistic":                          everonce.Optimistic(),
 		"nil codec":                           everonce.WithCodec(nil),
+		"a nil pointer as codec":              everonce.WithCodec((*ownCodec)(nil)),
 		"codec's name":                        everonce.WithCodec(longName{everonce.JSON()}),
 		"summary's type":                      everonce.WithSummary(func(int) []byte { return nil }),
 		"reconcile's type":                    everonce.WithReconcile(func(context.Context, everonce.Abandoned) (v everonce.Verdict[int], _ error) { return v, nil }),

@@ -257,7 +257,7 @@ func (l Lifetime) Total() time.Duration { return l.Retention + l.Remember }
 // Validate reports why l cannot be used. The error wraps [ErrInvalidArgument].
 func (l Lifetime) Validate() error {
 	if l.Retention > maxDuration || l.Remember > maxDuration {
-		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %v (%v, %v)", ErrInvalidArgument, maxDuration, l.Retention, l.Remember)
+		return fmt.Errorf("%w: a Lifetime's Retention and Remember are at most %d days each (%v, %v)", ErrInvalidArgument, maxDays, l.Retention, l.Remember)
 	}
 	if l.Retention <= 0 || l.Remember < 0 {
 		return fmt.Errorf("%w: a Lifetime needs a positive Retention and no negative Remember (%v, %v)",

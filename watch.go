@@ -28,15 +28,8 @@ func (op *operation) watch(ctx context.Context, kind OpKind, step string) watch 
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
-	w.start()
+	w.ctx = tellStart(ctx, w.observer, w.ev.Op)
 	return w
-}
-
-func (w *watch) start() {
-	defer w.contain()
-	if ctx := w.observer.Start(w.ctx, w.ev.Op); ctx != nil {
-		w.ctx = ctx
-	}
 }
 
 // end ends it. An outcome of 0 is that of work that did not return: the event has it already.
@@ -45,17 +38,31 @@ func (w *watch) end(o Outcome, err error) {
 		w.ev.Outcome, w.ev.Err = o, err
 	}
 	w.ev.Duration = time.Since(w.started)
-	defer w.contain()
-	w.observer.End(w.ctx, *w.ev)
+	tellEnd(w.ctx, w.observer, *w.ev)
 }
 
-// contain ends a panic of the observer: in the work of an operation it would end the attempt, and behind it cost the caller
-// the result.
-func (w *watch) contain() {
+// tellStart tells an observer of a start, and returns the context from there on.
+func tellStart(ctx context.Context, o Observer, op Op) (from context.Context) {
+	from = ctx
+	defer contain(ctx, "observer", slog.String("key", op.KeyHash))
+	if its := o.Start(ctx, op); its != nil {
+		from = its
+	}
+	return from
+}
+
+func tellEnd(ctx context.Context, o Observer, ev Event) {
+	defer contain(ctx, "observer", slog.String("key", ev.KeyHash))
+	o.End(ctx, ev)
+}
+
+// contain is deferred around what the application is told by: a panic there is logged and ends. In the work of an operation it would end
+// the attempt, behind it cost the caller the result, and in a goroutine of this package's end the process.
+func contain(ctx context.Context, who string, about slog.Attr) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	defer func() { _ = recover() }() //nolint:errcheck // it may be the log that panics
-	slog.ErrorContext(w.ctx, "everonce: the observer panicked", "key", w.ev.KeyHash, "panic", p, "stack", string(debug.Stack()))
+	slog.ErrorContext(ctx, "everonce: the "+who+" panicked", about, "panic", p, "stack", string(debug.Stack()))
 }

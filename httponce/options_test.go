@@ -94,7 +94,7 @@ func TestBadOptionsOfTheCore(t *testing.T) {
 	for want, r := range map[string]Route{
 		`the lease is -1ns, the least is 1ms`: {Lease: -1},
 		`the lease is 1µs`:                    {Lease: time.Microsecond},
-		`the lease is 8760`:                   {Lease: century + 1},
+		`the most 36500 days`:                 {Lease: century + 1},
 		`choose a policy`:                     {Policy: 4},
 		`reconcile needs Reconcile`:           {Policy: everonce.Reconcile},
 		`asked where the policy is refuse`:    {Policy: everonce.Refuse, Reconcile: ask},

@@ -3,6 +3,7 @@ package duration
 
 import (
 	"errors"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -10,12 +11,18 @@ import (
 
 const day = 24 * time.Hour
 
-var errDuration = errors.New("must be a duration like 500ms, 30s, 24h or 90d")
+var (
+	errDuration = errors.New("must be a duration like 500ms, 30s, 24h or 90d")
+	errTooLong  = errors.New("must be at most 36500d, which is a hundred years")
+)
 
 // Parse reads a duration that is not negative. Days may be written too. The error does not repeat what was given.
 func Parse(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+		switch n, err := strconv.ParseUint(days, 10, 64); {
+		case errors.Is(err, strconv.ErrRange), err == nil && n > uint64(math.MaxInt64/day):
+			return 0, errTooLong
+		case err == nil:
 			return time.Duration(n) * day, nil
 		}
 	}
