@@ -41,12 +41,14 @@ func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started t
 	defer w.leave()
 	for {
 		if started, err = op.claim(ctx, &req, claim); err != nil {
+			w.failed(ctx, err)
 			return started, err
 		}
 		if claim.Decision != DecideInProgress || op.call.wait == 0 {
+			w.tell(claim)
 			return started, nil
 		}
-		again, err := w.wait(ctx, claim.Record.LeaseUntil.Sub(claim.Now))
+		again, err := w.wait(ctx, claim)
 		if op.ev != nil {
 			op.ev.Waited = w.waited()
 		}

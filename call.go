@@ -98,7 +98,8 @@ func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T]
 }
 
 // WithWait makes a duplicate wait up to limit for a running attempt and replay its result, instead of being refused
-// at once. While it waits, it holds nothing in the store.
+// at once. While it waits, it holds nothing in the store. However many calls of a receiver wait for one key, one asks the
+// store for all.
 func WithWait(limit time.Duration) CallOption {
 	return callOption(func(c *call) { c.wait = limit; c.given |= optWait })
 }

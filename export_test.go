@@ -5,7 +5,7 @@ package everonce
 func (r *core) Waiting() (callers, keys int) {
 	r.hub.mu.Lock()
 	defer r.hub.mu.Unlock()
-	return int(r.hub.waiting.Load()), len(r.hub.signals)
+	return int(r.hub.waiting.Load()), len(r.hub.crowds)
 }
 
 // Beating returns how many attempts of the receiver are due to beat: none once all have ended.

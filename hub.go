@@ -1,146 +1,155 @@
 package everonce
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// hub wakes the callers of this receiver that wait for an attempt of this receiver. It is a short cut, as the
-// word of a [ChangeWaiter] is: what decides is always the store, which waiters ask again, woken or not.
+// hub is who waits in this receiver, by the record. It says who asks the store, and when; what the store says, decides.
 type hub struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
-	signals map[RecordID]*signal
+	crowds  map[RecordID]*crowd
 }
 
-type signal struct {
-	done    chan struct{}
+// crowd is the callers that wait for the same record. They ask the store by turns, one for all, so that what waiting costs the store does
+// not grow with their number. There is a turn whenever the pause is over, at once when an attempt of this receiver has ended or the store
+// sends word, and when somebody goes who had it and got no answer. The pauses go on whatever becomes of a turn: a call that
+// hangs holds up nobody else. All of it is under the hub's lock, but for the channels.
+type crowd struct {
+	turn    chan struct{} // holds a turn that nobody has taken yet
+	over    chan struct{} // closed when there is an answer
+	answer  *ClaimResult  // what a claim has met that concerns all; not written after over
+	read    int           // which ask that was; not written after over
 	waiters int
+	asks    int  // how often was asked
+	watched bool // one of them sees to the store's word
+	word    bool // and the store has promised it
+	gone    bool // who comes now begins another crowd
+	pause   time.Duration
+	due     time.Time // when the pause is over
+	timer   *time.Timer
 }
 
-// join returns the signal that the end of the key's attempt will close.
-func (h *hub) join(id RecordID) *signal {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.signals[id]
-	if s == nil {
-		if h.signals == nil {
-			h.signals = make(map[RecordID]*signal)
+// Bounds of the pauses.
+const (
+	pollFirst = 20 * time.Millisecond
+	pollMost  = time.Second
+)
+
+// join makes a caller one of the record's crowd. The hub is locked. Who makes a new crowd asks at once, since an end between its claim and now
+// has woken nobody. One that is there is woken by such an end, or has not asked for the first time yet.
+func (h *hub) join(id RecordID) *crowd {
+	c := h.crowds[id]
+	if c == nil {
+		c = &crowd{turn: make(chan struct{}, 1), over: make(chan struct{})}
+		c.timer = time.AfterFunc(pollMost, func() { h.pauseOver(c) })
+		c.due = time.Now().Add(pollMost)
+		c.give()
+		if h.crowds == nil {
+			h.crowds = make(map[RecordID]*crowd)
 		}
-		s = &signal{done: make(chan struct{})}
-		h.signals[id] = s
+		h.crowds[id] = c
 	}
-	s.waiters++
+	if !c.word { // as soon as it is found by one who waits alone: an attempt may have ended elsewhere just after the caller's claim
+		c.hurry()
+	}
+	c.waiters++
 	h.waiting.Add(1)
-	return s
+	return c
 }
 
-func (h *hub) leave(id RecordID, s *signal) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// leave takes a caller out of its crowd. The hub is locked.
+func (h *hub) leave(id RecordID, c *crowd) {
 	h.waiting.Add(-1)
-	if s.waiters--; s.waiters == 0 && h.signals[id] == s {
-		delete(h.signals, id)
+	if c.waiters--; c.waiters == 0 {
+		h.dissolve(id, c)
 	}
 }
 
-// wake tells the waiters that the key's record has changed, durably.
+// dissolve ends a crowd. The hub is locked.
+func (h *hub) dissolve(id RecordID, c *crowd) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	delete(h.crowds, id)
+	c.timer.Stop()
+}
+
+// wake tells who waits that the record has changed, durably.
 func (h *hub) wake(id RecordID) {
 	if h.waiting.Load() == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if s := h.signals[id]; s != nil {
-		close(s.done)
-		delete(h.signals, id)
+	if c := h.crowds[id]; c != nil {
+		c.wake()
 	}
 }
 
-// Bounds of the interval at which a waiter asks the store again, unwoken.
-const (
-	pollFirst = 20 * time.Millisecond
-	pollMost  = time.Second
-)
-
-// waiter is one call that waits for a running attempt, within its own limit.
-type waiter struct {
-	op      *operation
-	limit   time.Duration
-	started time.Time
-	poll    time.Duration
-	signal  *signal
-	ended   <-chan struct{} // of the store's watch; nil without one
-	stop    func()
+// pauseOver gives a turn, and begins the next pause.
+func (h *hub) pauseOver(c *crowd) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.give()
+	c.rest()
 }
 
-// wait returns when it is worth to claim again: true, or false when the time is up. The first call
-// returns at once, having joined the hub and asked the store for word, so that no wake is missed between two claims.
-func (w *waiter) wait(ctx context.Context, leaseLeft time.Duration) (bool, error) {
-	if w.started.IsZero() {
-		w.started = time.Now()
-	}
-	if w.signal == nil {
-		w.join(ctx)
-		return true, nil
-	}
-	left := w.limit - time.Since(w.started)
-	if left <= 0 {
-		return false, nil
-	}
-	pause := w.poll/2 + rand.N(w.poll) //nolint:gosec // jitter
-	w.poll = min(w.poll*2, pollMost)
-	if leaseLeft > 0 {
-		pause = min(pause, leaseLeft+time.Millisecond)
-	}
-	timer := time.NewTimer(min(pause, left))
-	defer timer.Stop()
-	select {
-	case <-w.signal.done:
-		w.leave()
-		w.join(ctx)
-	case <-w.ended:
-		w.leave()
-		w.join(ctx)
-	case <-timer.C:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	return true, nil
-}
-
-// join makes this call one that is woken. A store that sends word is seldom asked again besides.
-func (w *waiter) join(ctx context.Context) {
-	w.signal = w.op.hub.join(w.op.id)
-	w.poll = pollFirst
-	if w.op.watcher == nil {
+// answer tells all who wait what an ask has met. The hub is locked.
+func (h *hub) answer(id RecordID, c *crowd, ask int, claim *ClaimResult) {
+	if c.gone {
 		return
 	}
-	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.limit-time.Since(w.started)))
-	defer cancel()
-	if res, err := w.op.watcher.Watch(one, WatchRequest{ID: w.op.id}); err == nil {
-		w.ended, w.stop = res.Ended, res.Stop
-		w.poll = pollMost
+	met := *claim
+	c.read, c.answer = ask, &met
+	close(c.over)
+	h.dissolve(id, c)
+}
+
+// wake has one of them ask at once, and others soon, should its call hang.
+func (c *crowd) wake() {
+	c.give()
+	c.hurry()
+}
+
+func (c *crowd) give() {
+	select {
+	case c.turn <- struct{}{}:
+	default: // whoever takes the one that is there will ask later than now
 	}
 }
 
-func (w *waiter) leave() {
-	if w.signal != nil {
-		w.op.hub.leave(w.op.id, w.signal)
-		w.signal = nil
-	}
-	if w.stop != nil {
-		w.stop()
-		w.ended, w.stop = nil, nil
+// hurry begins with short pauses again.
+func (c *crowd) hurry() {
+	c.pause = 2 * pollFirst
+	c.within(jittered(pollFirst))
+}
+
+// rest begins a pause. They grow.
+func (c *crowd) rest() {
+	c.arm(jittered(c.pause))
+	c.pause = min(2*c.pause, pollMost)
+}
+
+// within ends the pause in d, if it would not end sooner.
+func (c *crowd) within(d time.Duration) {
+	if time.Until(c.due) > d {
+		c.arm(d)
 	}
 }
 
-func (w *waiter) waited() time.Duration {
-	if w.started.IsZero() {
-		return 0
+func (c *crowd) arm(d time.Duration) {
+	if c.gone {
+		return
 	}
-	return time.Since(w.started)
+	c.due = time.Now().Add(d)
+	c.timer.Reset(d)
+}
+
+func jittered(d time.Duration) time.Duration {
+	return d/2 + rand.N(d) //nolint:gosec // jitter
 }

@@ -69,7 +69,8 @@ type transaction[T, Tx any] struct {
 	lost    *T              // the value whose commit's answer was lost
 	lostErr error
 	retries int
-	ran     int // the number of the attempt whose work was called; 0 if none was
+	held    bool // a transaction of this call had the key, or may have
+	ran     int  // the number of the attempt whose work was called; 0 if none was
 }
 
 // errAgain says that the transaction is to be run again, and because of what.
@@ -80,7 +81,11 @@ func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	r.nonce = NewNonce()
-	defer r.hub.wake(r.id) // after a panic of the work too
+	defer func() { // after a panic of the work too
+		if r.held {
+			r.hub.wake(r.id)
+		}
+	}()
 	for {
 		res, err := r.once(ctx)
 		again, ok := err.(*errAgain) //nolint:errorlint // never wrapped
@@ -146,6 +151,8 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if !late && claim.Decision != DecideClaimed {
 		return r.answered(ctx, &claim)
 	}
+	r.waiter.tell(&claim)
+	r.held = true
 	defer tx.close(ctx, func(ended bool) { r.unwound(ctx, ended) })
 
 	number := max(claim.Record.Attempt, 1)
@@ -211,6 +218,7 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (*lent
 	case again:
 		return nil, claim, &errAgain{err}
 	}
+	r.waiter.failed(caller, err)
 	return nil, claim, r.fail(StoreFailed, ErrStore, err)
 }
 
@@ -219,6 +227,7 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	got, err := r.get(ctx)
 	switch {
 	case err != nil:
+		r.waiter.failed(ctx, err)
 		res, err = failed[T](r.storeFailed(ctx, err))
 		return false, res, err
 	case !got.Found:
@@ -247,7 +256,7 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, ErrNewerRecord)
 	}
 	if claim.Decision == DecideInProgress && r.call.wait > 0 {
-		again, err := r.waiter.wait(ctx, claim.Record.LeaseUntil.Sub(claim.Now))
+		again, err := r.waiter.wait(ctx, claim)
 		if r.ev != nil {
 			r.ev.Waited = r.waiter.waited()
 		}
@@ -258,6 +267,7 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 			return Result[T]{}, &errAgain{}
 		}
 	}
+	r.waiter.tell(claim)
 	return settled[T](&r.operation, claim)
 }
 

@@ -1,0 +1,204 @@
+package everonce
+
+import (
+	"context"
+	"time"
+)
+
+// waiter is one call that waits for a running attempt, within its own limit.
+type waiter struct {
+	op       *operation
+	limit    time.Duration
+	started  time.Time
+	crowd    *crowd
+	joined   int             // how many times the crowd had asked when this call joined it
+	ask      int             // which of the crowd's asks is this call's; 0 without a turn
+	watching bool            // this call sees to the store's word
+	ended    <-chan struct{} // the word; nil if none is promised
+	stop     func()
+}
+
+// wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
+// now is the answer: that the attempt runs on, because the time is up, or what another caller's claim has met.
+func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err error) {
+	if w.started.IsZero() {
+		w.started = time.Now()
+	}
+	w.join(claim.Record.LeaseUntil.Sub(claim.Now))
+	left := w.left()
+	if left <= 0 {
+		return false, nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.crowd.turn:
+			w.take()
+			w.watch(ctx)
+			return true, nil
+		case <-w.ended:
+			w.wordCame()
+		case <-w.crowd.over:
+			return !w.answered(claim), nil
+		case <-timer.C: // the last look
+			w.take()
+			return true, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+func (w *waiter) left() time.Duration { return w.limit - time.Since(w.started) }
+
+func (w *waiter) waited() time.Duration {
+	if w.started.IsZero() {
+		return 0
+	}
+	return time.Since(w.started)
+}
+
+// join makes this call one of the crowd, or ends its turn there: the attempt runs on. lease is what is left of its lease, if that is known.
+func (w *waiter) join(lease time.Duration) {
+	h := &w.op.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.crowd == nil {
+		w.crowd = h.join(w.op.id)
+		w.joined = w.crowd.asks
+	}
+	w.ask = 0
+	if lease > 0 {
+		w.crowd.within(lease + time.Millisecond)
+	}
+}
+
+// take begins this call's turn: its next claim is one for all.
+func (w *waiter) take() {
+	w.op.hub.mu.Lock()
+	defer w.op.hub.mu.Unlock()
+	w.crowd.asks++
+	w.ask = w.crowd.asks
+}
+
+// tell ends a turn by what its claim has met, and tells the others if it concerns them too. Who got the record waits no more, and the others wait
+// for it.
+func (w *waiter) tell(claim *ClaimResult) {
+	if w.ask == 0 {
+		return
+	}
+	h := &w.op.hub
+	h.mu.Lock()
+	switch claim.Decision {
+	case DecideReplay, DecideExpired, DecideAbandoned:
+		h.answer(w.op.id, w.crowd, w.ask, claim)
+		w.ask = 0
+	case DecideClaimed:
+		w.ask = 0
+	}
+	h.mu.Unlock()
+	w.leave()
+}
+
+// answered reports whether what another call's claim has met answers this one too, which is what claim says then. It does if that claim
+// was begun after this call had joined, so that it has met nothing that was over before; and if this call's own claim, met by the same
+// record at the same time, would have changed nothing.
+func (w *waiter) answered(claim *ClaimResult) bool {
+	c := w.crowd
+	joined := w.joined
+	w.leave()
+	if c.read <= joined {
+		return false
+	}
+	own := ClaimRequest{Fingerprint: w.op.fingerprint}
+	if w.op.takesOver() {
+		own.Take = TakeAbandoned
+	}
+	switch d := Decide(&c.answer.Record, own, c.answer.Now); d {
+	case DecideReplay, DecideExpired, DecideAbandoned, DecideMismatch:
+		*claim = *c.answer
+		claim.Decision = d
+		return true
+	}
+	return false
+}
+
+// failed ends a turn whose claim has failed. While a store is away the next turn comes after the pause, so that few of those who wait are told
+// of a short failure.
+func (w *waiter) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil && !isFinal(err) {
+		w.ask = 0
+	}
+}
+
+// leave takes this call out of the crowd. If it had the turn, and so has brought no answer, or saw to the store's word, another has to ask.
+func (w *waiter) leave() {
+	if w.crowd == nil {
+		return
+	}
+	w.stopWatch()
+	h := &w.op.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w.ask != 0 || w.watching {
+		w.crowd.give()
+	}
+	w.unwatch()
+	h.leave(w.op.id, w.crowd)
+	w.crowd, w.ask = nil, 0
+}
+
+// watch asks the store for word, unless another caller has done so. Where it is promised the store is seldom asked besides.
+func (w *waiter) watch(ctx context.Context) {
+	if w.op.watcher == nil || !w.watches() {
+		return
+	}
+	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.left()))
+	defer cancel()
+	res, err := w.op.watcher.Watch(one, WatchRequest{ID: w.op.id})
+	w.op.hub.mu.Lock()
+	defer w.op.hub.mu.Unlock()
+	if err != nil {
+		w.crowd.hurry()
+		return
+	}
+	w.ended, w.stop = res.Ended, res.Stop
+	w.crowd.word = true
+	w.crowd.pause = pollMost
+	w.crowd.rest()
+}
+
+// watches reports whether it is for this call to ask for word.
+func (w *waiter) watches() bool {
+	w.op.hub.mu.Lock()
+	defer w.op.hub.mu.Unlock()
+	if w.crowd.watched {
+		return false
+	}
+	w.crowd.watched, w.watching = true, true
+	return true
+}
+
+// wordCame has the crowd ask, and whoever does so asks for word anew.
+func (w *waiter) wordCame() {
+	w.stopWatch()
+	w.op.hub.mu.Lock()
+	defer w.op.hub.mu.Unlock()
+	w.unwatch()
+	w.crowd.wake()
+}
+
+func (w *waiter) stopWatch() {
+	if w.stop != nil {
+		w.stop()
+		w.ended, w.stop = nil, nil
+	}
+}
+
+// unwatch leaves the store's word to whoever has the next turn. The hub is locked.
+func (w *waiter) unwatch() {
+	if w.watching {
+		w.watching, w.crowd.watched, w.crowd.word = false, false, false
+	}
+}
