@@ -36,7 +36,7 @@
 // Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle].
 //
 // Writers of stores: [Store], [TxStore], [Decide], [Record], the requests and results, and the optional
-// powers [Lister], [ScopeDeleter], [HealthChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],
+// powers [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],
 // [TxBatch].
 //
 // The stores are in store/…. To write one of your own, implement [Store] and run the suite in store/storetest.

@@ -351,6 +351,14 @@ type HealthChecker interface {
 	Health(ctx context.Context) (Health, error)
 }
 
+// WriteChecker is an optional power of a [Store]: it reports whether it takes writes. A store whose disk is full, that may
+// only read, or that has become a replica still answers reads.
+type WriteChecker interface {
+	// CheckWrite makes a write as durable as a claim's, and leaves no record. It returns nil if the store took it: a
+	// claim could have been written at that moment. It costs as much as an operation: do not call it for every request.
+	CheckWrite(ctx context.Context) error
+}
+
 // Health counts records by [Record.StateAt], at a time of the store's.
 type Health struct {
 	Claimed   int64 // live claims

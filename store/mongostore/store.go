@@ -26,6 +26,7 @@ var (
 	_ everonce.Lister         = (*Store)(nil)
 	_ everonce.ScopeDeleter   = (*Store)(nil)
 	_ everonce.HealthChecker  = (*Store)(nil)
+	_ everonce.WriteChecker   = (*Store)(nil)
 	_ everonce.IdentityKeeper = (*Store)(nil)
 	_ everonce.IdentityReader = (*Store)(nil)
 )

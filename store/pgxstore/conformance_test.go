@@ -15,7 +15,7 @@ import (
 
 func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
-		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
+		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
 		MaxResult: 16 << 20, TxBatch: true,
 	}
 }

@@ -30,6 +30,11 @@ func TestAStandbyIsAFailureOfTheStore(t *testing.T) {
 	viaPgx, viaSQL := newPgx(t, s), newSQL(t, s)
 	testReadOnly(t, viaPgx)
 	testReadOnly(t, viaSQL)
+	for what, store := range map[string]everonce.WriteChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
+		if err := store.CheckWrite(ctx); !errors.Is(err, everonce.ErrStore) {
+			t.Errorf("%s: CheckWrite: %v, want ErrStore", what, err)
+		}
+	}
 	for what, store := range map[string]everonce.HealthChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
 		h, err := store.Health(ctx)
 		if err != nil || h.Completed != 1 || !strings.Contains(strings.Join(h.Notes, " "), "standby: it takes no writes") {

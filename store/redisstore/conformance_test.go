@@ -15,7 +15,7 @@ import (
 
 func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
-		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true, ChangeWaiter: true, RemovesByItself: true,
+		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true, ChangeWaiter: true, RemovesByItself: true,
 		MaxResult: redisstore.MaxResult, RefusesLarger: true,
 	}
 }

@@ -142,6 +142,9 @@ func TestFullServer(t *testing.T) {
 		if _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "full", ID: key.ID + " new"})); !errors.Is(err, everonce.ErrStoreFull) {
 			t.Errorf("a new key: %v, want ErrStoreFull", err)
 		}
+		if err := s.CheckWrite(ctx); !errors.Is(err, everonce.ErrStoreFull) {
+			t.Errorf("CheckWrite: %v, want ErrStoreFull", err)
+		}
 		got, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
 		if err != nil || string(got.Record.Result.Data) != "v" {
 			t.Errorf("a known key: %q, %v", got.Record.Result.Data, err)

@@ -248,6 +248,9 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 			t.Errorf("%s: %v, want READONLY", call, err)
 		}
 	}
+	if err := s.CheckWrite(t.Context()); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("CheckWrite: %v, want ErrStore, and READONLY", err)
+	}
 	res, err := s.Claim(t.Context(), claimOf(testKey))
 	decided(t, res, err, everonce.DecideInProgress)
 	res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: "demoted", ID: "done"}))

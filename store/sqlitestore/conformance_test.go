@@ -60,7 +60,7 @@ func harness(t testing.TB) storetest.Harness {
 
 func capabilities() storetest.Capabilities {
 	return storetest.Capabilities{
-		Lister: true, ScopeDeleter: true, HealthChecker: true, IdentityKeeper: true,
+		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
 		MaxResult: 16 << 20, OneWriter: true, TxBatch: true,
 	}
 }

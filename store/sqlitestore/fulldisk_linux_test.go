@@ -109,6 +109,9 @@ func testAFullDisk(t *testing.T, dir string) {
 	if !full {
 		t.Fatal("the disk did not become full")
 	}
+	if err := s.CheckWrite(ctx); !errors.Is(err, everonce.ErrStoreFull) {
+		t.Errorf("CheckWrite: %v, want ErrStoreFull", err)
+	}
 	refused := 0
 	for i, e := range endings {
 		switch {
@@ -132,6 +135,9 @@ func testAFullDisk(t *testing.T, dir string) {
 	// With room again all are answered, and nothing runs that ran.
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.CheckWrite(ctx); err != nil {
+		t.Errorf("CheckWrite: %v, with room again", err)
 	}
 	for i, e := range endings {
 		ran := false

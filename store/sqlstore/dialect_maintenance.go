@@ -78,6 +78,7 @@ func (w writer) maintenance(s *Statements) {
 	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
 		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
 	s.ScopeLeft = w.rows("scope_left", 5, "SELECT 1 FROM {record} AS r WHERE "+selected+" AND "+deletable+" LIMIT 1")
+	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")
 	s.Health = w.rows("health", 0, "SELECT {now}, count(*) FILTER (WHERE b = 2), count(*) FILTER (WHERE b = 8), count(*) FILTER (WHERE b = 4), "+
 		"count(*) FILTER (WHERE b = 16 OR b = 32), count(*) FILTER (WHERE b = 62), min(updated_at) FILTER (WHERE b = 8) "+
 		"FROM (SELECT CASE WHEN {gone} THEN 0 WHEN "+newer+" THEN 62 ELSE "+stateBit+" END AS b, r.updated_at FROM {record} AS r) AS x")

@@ -120,6 +120,9 @@ type Statements struct {
 	//  $1…$6 as for List
 	DeleteScope *Statement
 	ScopeLeft   *Statement
+	// Remove removes a record.
+	//  $1 id
+	Remove *Statement
 	// Health returns one row: the time; the counts of live claims, of abandoned, released and completed records, and
 	// of those whose state does not exist or is a newer version's; and when the oldest of the abandoned was last
 	// written. (now)
@@ -139,7 +142,7 @@ func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.ListOpen, s.ListKey, s.DeleteScope, s.ScopeLeft, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.ListOpen, s.ListKey, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })

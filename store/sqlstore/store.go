@@ -28,6 +28,7 @@ var (
 	_ everonce.Lister         = (*Store[any])(nil)
 	_ everonce.ScopeDeleter   = (*Store[any])(nil)
 	_ everonce.HealthChecker  = (*Store[any])(nil)
+	_ everonce.WriteChecker   = (*Store[any])(nil)
 	_ everonce.IdentityKeeper = (*Store[any])(nil)
 )
 

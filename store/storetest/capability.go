@@ -22,6 +22,7 @@ func capabilityChecks() []check {
 		{name: "ScopeDeleter/SparesAClaimThatComesMeanwhile", run: checkDeleteMeets, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "ScopeDeleter/IsBounded", run: checkDeleteBounded, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "HealthChecker/Counts", run: checkHealth, needs: func(c Capabilities) bool { return c.HealthChecker }},
+		{name: "WriteChecker/LeavesNoRecord", run: checkWrites, needs: func(c Capabilities) bool { return c.WriteChecker }},
 		{name: "IdentityKeeper/KeepsTheFirst", run: checkIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
 		{name: "IdentityKeeper/ReadsWhatItKeeps", run: checkReadIdentity, needs: func(c Capabilities) bool { return c.IdentityKeeper }},
 		{name: "Recaller/OnlyWhatAClaimWouldReplay", run: checkRecall, needs: func(c Capabilities) bool { return c.Recaller }},
@@ -35,6 +36,7 @@ func checkDeclared(e *env) {
 	_, lister := e.s.(everonce.Lister)
 	_, deleter := e.s.(everonce.ScopeDeleter)
 	_, health := e.s.(everonce.HealthChecker)
+	_, writes := e.s.(everonce.WriteChecker)
 	_, identity := e.s.(everonce.IdentityKeeper)
 	_, recaller := e.s.(everonce.Recaller)
 	_, watcher := e.s.(everonce.ChangeWaiter)
@@ -45,6 +47,7 @@ func checkDeclared(e *env) {
 		{"Lister", lister, e.caps.Lister},
 		{"ScopeDeleter", deleter, e.caps.ScopeDeleter},
 		{"HealthChecker", health, e.caps.HealthChecker},
+		{"WriteChecker", writes, e.caps.WriteChecker},
 		{"IdentityKeeper", identity, e.caps.IdentityKeeper},
 		{"Recaller", recaller, e.caps.Recaller},
 		{"ChangeWaiter", watcher, e.caps.ChangeWaiter},

@@ -58,11 +58,12 @@ type Harness struct {
 // Capabilities declare what a store can do. What is declared is tested. It is a failure if the store has a power that
 // is not declared, or lacks one that is.
 type Capabilities struct {
-	// Lister, ScopeDeleter, HealthChecker, IdentityKeeper, Recaller and ChangeWaiter: the store implements the
+	// Lister, ScopeDeleter, HealthChecker, WriteChecker, IdentityKeeper, Recaller and ChangeWaiter: the store implements the
 	// interface of that name. An IdentityKeeper that is an everonce.IdentityReader too is tested as one.
 	Lister         bool
 	ScopeDeleter   bool
 	HealthChecker  bool
+	WriteChecker   bool
 	IdentityKeeper bool
 	Recaller       bool
 	ChangeWaiter   bool

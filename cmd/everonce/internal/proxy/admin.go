@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,24 +35,67 @@ func checkAdmin(addr string, anywhere bool) error {
 // readiness tells whether requests should come here.
 type readiness struct {
 	store    everonce.Store
+	log      *slog.Logger
 	draining atomic.Bool
+
+	mu      sync.Mutex
+	written time.Time // when the store has last taken a write that was tried
+	refused bool      // the last that was tried was not taken
 }
 
-// readyWithin is how long the store has to answer.
-const readyWithin = 2 * time.Second
+const (
+	// readyWithin is how long the store has to answer.
+	readyWithin = 2 * time.Second
+	// writeEvery is how long the store is taken to accept writes after one that it took.
+	writeEvery = 5 * time.Second
+)
 
 // probe is a record that is not there.
 var probe = everonce.Key{Scope: everonce.ScopeOf("everonce", "proxy", "readiness"), ID: "probe"}.RecordID()
 
+// Why requests should not come here. What the store said is for the log.
+var (
+	errDraining    = errors.New("draining")
+	errUnreachable = errors.New("the store cannot be reached")
+	errNoWrites    = errors.New("the store takes no writes")
+)
+
 func (s *readiness) check(ctx context.Context) error {
 	if s.draining.Load() {
-		return errors.New("draining")
+		return errDraining
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
-		return errors.New("the store cannot be reached")
+		return errUnreachable
 	}
+	if store, ok := s.store.(everonce.WriteChecker); ok {
+		return s.write(ctx, store)
+	}
+	return nil
+}
+
+// write tries a write now and then, and after one that was not taken each time.
+func (s *readiness) write(ctx context.Context, store everonce.WriteChecker) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.refused && !s.written.IsZero() && time.Since(s.written) < writeEvery {
+		return nil
+	}
+	err := store.CheckWrite(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) { // whoever asked has gone
+		return errNoWrites
+	}
+	switch changed := s.refused != (err != nil); {
+	case changed && err != nil:
+		s.log.Error("not ready: the store takes no writes, so that no request with a new key can be done", "error", err)
+	case changed:
+		s.log.Info("ready again: the store takes writes")
+	}
+	if s.refused = err != nil; s.refused {
+		return errNoWrites
+	}
+	s.written = time.Now()
 	return nil
 }
 

@@ -206,6 +206,66 @@ func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
 	}
 }
 
+// fullStore takes no writes while it is full.
+type fullStore struct {
+	*memstore.Store
+	full   bool
+	writes int
+}
+
+func (f *fullStore) CheckWrite(ctx context.Context) error {
+	f.writes++
+	if f.full {
+		return fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, everonce.ErrStoreFull)
+	}
+	return ctx.Err()
+}
+
+// Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried now and then;
+// once it has refused one, at each question, and the log says why, once.
+func TestReadyIsWhoCanWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		store := &fullStore{Store: memstore.New(nil)}
+		s := &Server{metrics: newMetrics(nil), ready: readiness{store: store, log: slog.New(slog.NewTextHandler(&log, nil))}}
+		ask := func(wantStatus int, wantBody string, wantWrites int) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			s.admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
+			if w.Code != wantStatus || w.Body.String() != wantBody || store.writes != wantWrites {
+				t.Errorf("%d %q after %d writes, want %d %q after %d", w.Code, w.Body, store.writes, wantStatus, wantBody, wantWrites)
+			}
+		}
+		ask(200, "ok\n", 1)
+		store.full = true
+		time.Sleep(writeEvery - time.Nanosecond)
+		ask(200, "ok\n", 1)
+		time.Sleep(time.Nanosecond)
+		ask(503, "the store takes no writes\n", 2)
+		ask(503, "the store takes no writes\n", 3)
+		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "disk I/O error") {
+			t.Errorf("the log has %q, want why, once", got)
+		}
+		store.full = false
+		ask(200, "ok\n", 4)
+		ask(200, "ok\n", 4)
+		if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "ready again") {
+			t.Errorf("the log has %q, want that it is ready again", got)
+		}
+	})
+}
+
+// Whoever asks and goes away has not found out about the store.
+func TestWhoAsksAndGoesSaysNothingOfTheStore(t *testing.T) {
+	var log strings.Builder
+	ready := readiness{store: &fullStore{Store: memstore.New(nil)}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ready.write(gone, ready.store.(everonce.WriteChecker)); err == nil || ready.refused || log.Len() > 0 {
+		t.Errorf("%v, refused: %v, log: %q", err, ready.refused, log.String())
+	}
+}
+
 // hungStore does not answer.
 type hungStore struct{ *memstore.Store }
 

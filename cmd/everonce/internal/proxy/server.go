@@ -306,7 +306,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.store, s.ready.store = store, store
+	s.store, s.ready.store, s.ready.log = store, store, s.log
 	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
 		s.tellEmpty(ctx)
 	}
