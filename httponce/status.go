@@ -142,12 +142,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 	}
 	switch res.Outcome {
 	case everonce.Replayed:
-		res.Value.mend()
-		if !res.Value.hasStatus() {
-			h.refuse(w, problemUnreadable, h.retryAfter)
-			return
-		}
-		h.done(w, r, key, res.Value, "")
+		h.done(w, r, key, res.Value, "") // what could be decoded has a status
 	case everonce.Rejected:
 		p := new(everonce.PermanentError)
 		errors.As(err, &p)

@@ -277,6 +277,29 @@ func TestStatusProblems(t *testing.T) {
 	}
 }
 
+// A saved answer whose status cannot be sent, whoever wrote it, cannot be read, and the operator is told for which key.
+func TestStatusOfAnAnswerWithoutAStatus(t *testing.T) {
+	for name, saved := range map[string]everonce.Settlement{
+		"JSON, below": {Encoded: []byte(`{"status":42}`)}, "JSON, above": {Encoded: []byte(`{"status":1000}`)}, "JSON, negative": {Encoded: []byte(`{"status":-1}`)},
+		"below": {Encoded: []byte{1, 0, 42, 0}, Codec: "http/1"}, "above": {Encoded: []byte{1, 0, 0xe8, 7, 0}, Codec: "http/1"},
+	} {
+		var logs bytes.Buffer
+		svc := newService(t, setup{handle: answers(500, "sorry")})
+		svc.post("k")
+		saved.Verdict = everonce.SettleDone
+		if err := svc.recv.Settle(t.Context(), keyOf("k"), saved); err != nil {
+			t.Fatal(name, err)
+		}
+		h := svc.withStatus(httponce.Unscoped(), &httponce.Options{Log: slog.New(slog.NewTextHandler(&logs, nil))})
+		if g := read(t, send(h, http.MethodGet, "/status/k", "")); g.status != 503 || g.problem != "record-unreadable" {
+			t.Errorf("%s: it got %+v", name, g)
+		}
+		if want := "key=" + svc.recv.RecordID(keyOf("k")).Short(); strings.Count(logs.String(), "\n") != 1 || !strings.Contains(logs.String(), want) {
+			t.Errorf("%s: logged was %q, want one line with %s", name, logs.String(), want)
+		}
+	}
+}
+
 // A key is told to its own principal, for its own route: another's is not seen, whatever became of it.
 func TestStatusTellsNothingToOthers(t *testing.T) {
 	svc := newService(t, setup{handle: answers(201, "paid")})
