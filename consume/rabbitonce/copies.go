@@ -73,7 +73,9 @@ const maxDetail = 2048
 // deadLetter is the copy among the dead letters.
 func deadLetter(d *amqp.Delivery, m *consume.Message, queue string, l *consume.DeadLetter) amqp.Publishing {
 	msg := copyOf(d, m, queue, l.Last)
-	delete(msg.Headers, headerRetries)
+	for _, name := range []string{headerRetries, headerMessageID, headerKeyHash} { // a producer's, where they are not set here
+		delete(msg.Headers, name)
+	}
 	if msg.MessageId != "" {
 		msg.Headers[headerMessageID] = msg.MessageId
 	}

@@ -83,7 +83,7 @@ func producerID(d *amqp.Delivery) string {
 // deliveries is how often the broker has delivered the message since it, or its copy, was published. A quorum queue
 // counts in a header, from the second delivery on.
 func deliveries(d *amqp.Delivery) int {
-	if n, ok := integer(d.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 { // or a producer's
+	if n, ok := integer(d.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 { // a classic queue keeps what a producer sends
 		return int(n) + 1
 	}
 	if d.Redelivered {
