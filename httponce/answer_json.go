@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -91,12 +93,13 @@ func (doc *statusAnswer) tell(body []byte) {
 	doc.BodyBase64 = body
 }
 
-// tellTrailers sets the trailers, by their names.
+// tellTrailers sets the trailers, by their names. One that was announced, and set behind the body too, is sent twice.
 func (doc *statusAnswer) tellTrailers(trailers http.Header) {
-	for name, values := range trailers {
+	for _, name := range slices.Sorted(maps.Keys(trailers)) {
 		if doc.Trailers == nil {
 			doc.Trailers = http.Header{}
 		}
-		doc.Trailers[strings.TrimPrefix(name, http.TrailerPrefix)] = values
+		plain := strings.TrimPrefix(name, http.TrailerPrefix)
+		doc.Trailers[plain] = append(doc.Trailers[plain], trailers[name]...)
 	}
 }
