@@ -1,9 +1,35 @@
 package duration
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
+
+// FuzzParse reads what somebody types as a duration. What is taken is not negative, and is the same when it was written and read
+// again: the file that --print-config writes is read by the next start.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"500ms", "30s", "24h", "90d", "0", "0d", "-1s", "-0s", "1d2h", "65535d", "65536d", "2562047h47m16.854775807s", "1h0m0s", "µs", "1e3s", " 1s", "+1s", "+1d", "٣d"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := Parse(text)
+		if err != nil {
+			if d != 0 || len(text) > 8 && strings.Contains(err.Error(), text) {
+				t.Errorf("%v, %v: %q", d, err, text)
+			}
+			return
+		}
+		if d < 0 || d > 1<<63-1 {
+			t.Fatalf("%q is %v", text, d)
+		}
+		v := Value(d)
+		again, err := Parse(v.String())
+		if err != nil || again != d {
+			t.Errorf("%q is %v, which is written %q and read as %v, %v", text, d, v.String(), again, err)
+		}
+	})
+}
 
 func TestParse(t *testing.T) {
 	for given, want := range map[string]time.Duration{
@@ -15,7 +41,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for given, want := range map[string]error{
-		"": errDuration, "d": errDuration, "90": errDuration, "-1d": errDuration, "-1s": errDuration, "1.5d": errDuration, "soon": errDuration,
+		"": errDuration, "d": errDuration, "1d12h": errDuration, "-1d": errDuration, "90": errDuration, "-1s": errDuration, "1.5d": errDuration, "soon": errDuration,
 		"106752d": errTooLong, "200000d": errTooLong, "99999999999999999999d": errTooLong,
 	} {
 		if d, err := Parse(given); err != want || d != 0 { //nolint:errorlint // the very one
