@@ -107,8 +107,12 @@ func wellFormed(t *testing.T, m *consume.Message) {
 // header is a value of one of the types that AMQP has.
 func header(kind byte, text string, n int64) any {
 	return []any{
-		text, []byte(text), n > 0, float32(n), float64(n), byte(n), int32(n), n, time.Unix(n, 0), []any{text, n},
-		[]any{amqp.Table{"queue": text, "reason": text, "time": time.Unix(n, 0), "count": n}}, amqp.Table{text: n}, nil, int8(n), uint16(n), amqp.Decimal{Value: int32(n)},
+		text, []byte(text), n > 0, float32(n), float64(n), byte(n), int32(n), n, time.Unix(n, 0),
+		[]any{text, n},
+		[]any{amqp.Table{"queue": text, "reason": text, "time": time.Unix(n, 0), "count": n}},
+		amqp.Table{text: n},
+		nil, int8(n), uint16(n),
+		amqp.Decimal{Value: int32(n)},
 	}[kind%16]
 }
 
