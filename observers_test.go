@@ -21,7 +21,7 @@ type teller struct {
 
 type nameKey struct{}
 
-func (n *teller) note(what string, ctx context.Context) {
+func (n *teller) note(ctx context.Context, what string) {
 	name, _ := ctx.Value(nameKey{}).(string)
 	*n.list = append(*n.list, what+" "+n.name+" in "+name)
 	if n.panics {
@@ -30,16 +30,16 @@ func (n *teller) note(what string, ctx context.Context) {
 }
 
 func (n *teller) Start(ctx context.Context, _ everonce.Op) context.Context {
-	n.note("start", ctx)
+	n.note(ctx, "start")
 	return context.WithValue(ctx, nameKey{}, n.name)
 }
 
-func (n *teller) End(ctx context.Context, _ everonce.Event) { n.note("end", ctx) }
+func (n *teller) End(ctx context.Context, _ everonce.Event) { n.note(ctx, "end") }
 
 func TestJoinObservers(t *testing.T) {
 	work := func(list *[]string) func(context.Context, *everonce.Attempt) (string, error) {
 		return func(ctx context.Context, _ *everonce.Attempt) (string, error) {
-			(&teller{name: "work", list: list}).note("run", ctx)
+			(&teller{name: "work", list: list}).note(ctx, "run")
 			return "done", nil
 		}
 	}

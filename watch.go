@@ -64,5 +64,5 @@ func contain(ctx context.Context, who string, about slog.Attr) {
 		return
 	}
 	defer func() { _ = recover() }() //nolint:errcheck // it may be the log that panics
-	slog.ErrorContext(ctx, "everonce: the "+who+" panicked", about, "panic", p, "stack", string(debug.Stack()))
+	slog.LogAttrs(ctx, slog.LevelError, "everonce: the "+who+" panicked", about, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }

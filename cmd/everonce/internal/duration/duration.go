@@ -23,7 +23,7 @@ func Parse(s string) (time.Duration, error) {
 		case errors.Is(err, strconv.ErrRange), err == nil && n > uint64(math.MaxInt64/day):
 			return 0, errTooLong
 		case err == nil:
-			return time.Duration(n) * day, nil
+			return time.Duration(n) * day, nil //nolint:gosec // bounded above
 		}
 	}
 	d, err := time.ParseDuration(s)
