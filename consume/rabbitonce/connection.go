@@ -97,12 +97,12 @@ type link struct {
 // closeWithin bounds the closing of a connection whose broker may not answer.
 const closeWithin = 3 * time.Second
 
-// hangUp closes the connection. One that is closed already is no error. The library's own deadline does not bound that: what
-// the broker sends meanwhile, a heartbeat, moves it.
+// hangUp closes the connection. One that is closed already, or that another call is closing, is no error. The library's own deadline
+// does not bound that: what the broker sends meanwhile, a heartbeat, moves it.
 func (l *link) hangUp() error {
 	t := time.AfterFunc(closeWithin, l.cut)
 	defer t.Stop()
-	if err := l.Close(); err != nil && !l.IsClosed() {
+	if err := l.Close(); err != nil && !errors.Is(err, amqp.ErrClosed) && !l.IsClosed() {
 		return fmt.Errorf("rabbitonce: closing: %w", err)
 	}
 	return nil

@@ -263,3 +263,43 @@ func TestLettersInAStream(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
+
+// Dead letters are closed once, however many close them, and while they are looked at too: who looks is told, and nobody waits.
+func TestDeadLettersAreClosedByAnybody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.run(specOf(func(context.Context, *consume.Message, order) error { return everonce.Permanent("declined", nil, nil) }), nil)
+	b.send(message("m-1"))
+	b.whenBuried(r, 1)
+	l := b.letters()
+	looking, closed := make(chan struct{}), make(chan error)
+	go func() {
+		<-looking
+		for range 3 {
+			go func() { closed <- l.Close() }()
+		}
+	}()
+	for letter, err := range l.All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil { // of giving it back
+			break
+		}
+		if letter.Message.ID != "m-1" {
+			t.Errorf("the letter is of %q", letter.Message.ID)
+		}
+		close(looking)
+		for range 3 {
+			if err := <-closed; err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}
+	}
+	if found, err := l.List(t.Context(), rabbitonce.Filter{}); err == nil {
+		t.Errorf("closed, and lists %d letters", len(found))
+	}
+	if n, err := l.Discard(t.Context(), rabbitonce.Filter{}); n != 0 || err == nil {
+		t.Errorf("closed, and discards %d letters, %v", n, err)
+	}
+	if found, err := b.letters().List(t.Context(), rabbitonce.Filter{}); err != nil || len(found) != 1 {
+		t.Errorf("%d letters are left, %v", len(found), err)
+	}
+}

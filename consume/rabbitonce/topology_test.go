@@ -205,7 +205,14 @@ func TestRunsOnce(t *testing.T) {
 	end()
 	for name, use := range map[string]func(*rabbitonce.Consumer) error{
 		"closed": func(c *rabbitonce.Consumer) error { return errors.Join(c.Close(), c.Close()) },
-		"ran":    func(c *rabbitonce.Consumer) error { return c.Run(over) },
+		"closed by several at once": func(c *rabbitonce.Consumer) error {
+			closed := make(chan error)
+			for range 3 {
+				go func() { closed <- c.Close() }()
+			}
+			return errors.Join(<-closed, <-closed, <-closed)
+		},
+		"ran": func(c *rabbitonce.Consumer) error { return c.Run(over) },
 	} {
 		c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
 		if err != nil {
