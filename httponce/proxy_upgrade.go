@@ -13,7 +13,7 @@ func upgradeWithoutHTTP(h http.Header) {
 		h.Del("Connection")
 		h.Del("Upgrade")
 	}
-	h.Del("Http2-Settings") // which goes with h2c alone, whatever Connection says of it
+	h.Del("HTTP2-Settings") // which goes with h2c alone, whatever Connection says of it
 }
 
 // carriesHTTP reports whether a list of protocols has one that carries requests: a version of HTTP, or TLS (RFC 2817), behind which HTTP

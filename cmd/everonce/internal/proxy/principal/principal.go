@@ -60,7 +60,7 @@ func New(source string, secret []byte) (httponce.Principal, error) {
 	return nil, ErrSource
 }
 
-var errKeptHere = errors.New("Connection names the header that says who sends the request, so that the service would not get it")
+var errKeptHere = errors.New("the header that says who sends the request is named in Connection, so that the service would not get it")
 
 // passedOn refuses a request whose header would not be passed on: a client may name any header in Connection, one too that a hop in front
 // has set, and the service would do for nobody what is recorded as somebody's.
