@@ -241,7 +241,7 @@ func checkDeletePart(e *env) {
 		a.completed("done")
 		return scope, a
 	}
-	for _, parts := range [][]string{{tenant}, {tenant, "charge"}, {tenant, "charges"}, {tenant, "charge_"}, {tenant, "Charge"}, {tenant + "x", "charg_"}} {
+	for _, parts := range [][]string{{tenant}, {tenant, "charge"}, {tenant, "charges"}, {tenant, "charge_"}, {tenant, "charg_e"}, {tenant, "Charge"}, {tenant + "x", "charg_"}} {
 		scope, a := add(parts...)
 		kept[scope] = a
 	}
