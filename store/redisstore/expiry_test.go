@@ -222,6 +222,29 @@ func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
 	}
 }
 
+// Nothing of a scope that was deleted is left on the server: of an abandoned record its steps, which nobody would ever remove, and
+// of a completed one its result.
+func TestADeletedScopeLeavesNoKeys(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	s := newStore(t, client, nil)
+	var ids []everonce.RecordID
+	for name, end := range map[string]func(*everonce.Record, bool) error{"abandoned": release(s, everonce.StateAbandoned), "completed": complete(s, everonce.ResultValue)} {
+		rec := claimed(t, s, everonce.Key{Scope: "tenant", ID: name})
+		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
+		noErr(t, err)
+		noErr(t, end(&rec, false))
+		ids = append(ids, rec.ID)
+	}
+	_, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "tenant"})
+	noErr(t, err)
+	for _, id := range ids {
+		if got := ends(t, client, s, id); got != [3]time.Duration{nought, nought, nought} {
+			t.Errorf("the record, the result and the steps are kept for %v, want nothing", got)
+		}
+	}
+}
+
 // As many steps as there may be, whose number has a byte more, end with the result too.
 func TestMaxStepsEndWithTheResult(t *testing.T) {
 	t.Parallel()

@@ -306,7 +306,7 @@ func TestLeftoverStepsAreNobodys(t *testing.T) {
 	}
 }
 
-// Nor does the list tell them as the new record's.
+// Nor are they told as the new record's, by itself or in the list.
 func TestLeftoverStepsAreNotListed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
@@ -319,6 +319,11 @@ func TestLeftoverStepsAreNotListed(t *testing.T) {
 		t.Fatalf("DEL: %d, %v", n, err)
 	}
 	claimed(t, s, key)
+	got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+	noErr(t, err)
+	if len(got.Record.Steps) != 0 {
+		t.Errorf("the new record is read with the steps of another: %+v", got.Record.Steps)
+	}
 	page, err := s.List(t.Context(), everonce.ListRequest{Steps: true})
 	noErr(t, err)
 	if len(page.Records) != 1 || len(page.Records[0].Steps) != 0 {
