@@ -33,7 +33,7 @@ func (b Backoff) withDefaults() Backoff {
 // that what failed together does not come back together.
 func (b Backoff) after(retries int) time.Duration {
 	d := b.Max
-	if retries < 32 && b.Min < b.Max>>retries {
+	if b.Min < b.Max>>retries {
 		d = b.Min << retries
 	}
 	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads load
