@@ -113,6 +113,45 @@ func TestAPauseBeginsAnew(t *testing.T) {
 	})
 }
 
+// A message that gets no further than its key says nothing of the store: the pause goes on doubling, however many of them come meanwhile.
+func TestAMessageWithoutAKeyEndsNoPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked [2]int64
+		for i := range asked {
+			store := &downStore{Store: memstore.New(nil)}
+			store.down.Store(true)
+			c := serving(t, store, done)
+			ctx, end := context.WithCancel(t.Context())
+			in, served := make(chan consume.Delivery), make(chan error, 1)
+			go func() {
+				served <- c.Serve(ctx, in, &consume.Workers{Concurrency: 2, PauseMin: time.Second, PauseMax: time.Hour, Log: quiet})
+			}()
+			in <- message("m-1")
+			if i == 1 {
+				go func() {
+					for {
+						select {
+						case in <- message(""):
+							time.Sleep(time.Second)
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+			}
+			time.Sleep(time.Hour)
+			asked[i] = store.calls.Load()
+			end()
+			if err := <-served; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if asked[0] == 0 || asked[0] != asked[1] {
+			t.Errorf("in an hour the store was asked %d times, and %d times with messages without a key between", asked[0], asked[1])
+		}
+	})
+}
+
 // Messages that find the store away at the same time make one pause, and not one that has doubled for each of them.
 func TestAFailureThatManyFindIsOnePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
