@@ -54,8 +54,7 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 // Number returns the number of this attempt: 1 for the first.
 func (a *Attempt) Number() int { return a.number }
 
-// Token returns the fencing token. It grows with every attempt of the key: pass it to a downstream system that
-// refuses lower tokens than it has seen.
+// Token returns the attempt's fencing token.
 func (a *Attempt) Token() Token { return a.token }
 
 // Key returns the operation's key.
@@ -84,12 +83,11 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 	return b.lost
 }
 
-// Steps returns what is known of the operation's steps: as earlier attempts left them, and as this one has written
-// them. An open step was begun and has not been seen to end.
+// Steps returns what is known of the operation's steps, as earlier attempts left them and as this one has written them.
 func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
 
-// Detached returns a context with the values of the work's context. It does not end with the caller, but when the
-// lease is lost or the attempt is over. It is for what must be finished even if nobody waits, such as a compensation.
+// Detached returns the work's context without the caller's end: it ends when the lease is lost or the attempt is over.
+// It is for what must be finished even if nobody waits, such as a compensation.
 func (a *Attempt) Detached() context.Context {
 	if a.ctx.place.tx != nil { // in a transaction there is no lease to lose
 		return context.WithoutCancel(&a.ctx)

@@ -85,9 +85,9 @@ func WithPolicy(p Policy) CallOption {
 	return callOption(func(c *call) { c.policy = p; c.given |= optPolicy })
 }
 
-// WithReconcile sets the function that the policy [Reconcile] calls to ask about an abandoned attempt. T must be the
-// type of the call's result. ask runs as an attempt of its own, whose lease is renewed; if it fails or panics, the
-// operation stays abandoned. Under another policy it is not called.
+// WithReconcile sets the function that the policy [Reconcile] calls to ask about an abandoned attempt. T is the type of
+// the call's result. ask runs as an attempt of its own, whose lease is renewed; if it fails or panics, the operation
+// stays abandoned.
 func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T], error)) CallOption {
 	return callOption(func(c *call) {
 		c.given |= optReconcile
@@ -97,9 +97,8 @@ func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T]
 	})
 }
 
-// WithWait makes a duplicate wait up to limit for a running attempt and replay its result, instead of being refused
-// at once. While it waits, it holds nothing in the store. However many calls of a receiver wait for one key, one asks the
-// store for all.
+// WithWait makes a duplicate wait up to limit for a running attempt, holding nothing in the store, and replay its result.
+// However many calls of a receiver wait for one key, one asks the store for all.
 func WithWait(limit time.Duration) CallOption {
 	return callOption(func(c *call) { c.wait = limit; c.given |= optWait })
 }
@@ -115,9 +114,8 @@ func WithLifetime(l Lifetime) CallOption {
 }
 
 // EffectsInSteps declares that all effects of the work are inside its steps. Then an error of the work while no step
-// is open proves that nothing was left half done: the attempt is released. And if the process of an attempt died,
-// another attempt may follow, even under Refuse: what is refused then is not the operation but any step that was left
-// open, each by its own policy.
+// is open releases the attempt: nothing was left half done. And after an attempt that died another may follow, even
+// under Refuse: what is refused then is any step that was left open, each by its own policy.
 func EffectsInSteps() CallOption {
 	return callOption(func(c *call) { c.effectsInSteps = true; c.given |= optEffectsInSteps })
 }
@@ -138,8 +136,8 @@ func Optimistic() CallOption {
 	return callOption(func(c *call) { c.optimistic = true; c.given |= optOptimistic })
 }
 
-// WithCodec sets the codec of one call's result. It is for adapters, whose results are not the application's. It does
-// not apply to the steps of the operation.
+// WithCodec sets the codec of one call's result, but not of the operation's steps. It is for adapters, whose results
+// are not the application's.
 func WithCodec(c Codec) CallOption {
 	return callOption(func(call *call) {
 		call.given |= optCodec
@@ -149,8 +147,8 @@ func WithCodec(c Codec) CallOption {
 	})
 }
 
-// Unobserved hides one call from the receiver's Observer. It is for records that an adapter keeps beside those of its
-// operations, such as the pieces of a large result: they are no effects, and would be counted as such.
+// Unobserved hides one call from the receiver's Observer. It is for records that an adapter keeps beside its operations,
+// such as the pieces of a large result, which would be counted as effects.
 func Unobserved() CallOption {
 	return callOption(func(c *call) { c.given |= optUnobserved })
 }

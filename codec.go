@@ -23,10 +23,7 @@ type Codec interface {
 // JSON returns the default codec, which uses encoding/json. A json.RawMessage is kept as it is. A result that would
 // not come back as it was is elided, as far as that can be detected:
 //
-//   - Text that is not UTF-8.
-//   - A struct that has fields but exports none, and a struct whose MarshalJSON or MarshalText is that of an embedded
-//     type, such as time.Time, although it has other fields.
-//   - Fields that encoding/json leaves out because they share one name, for example fields of two embedded types.
+//   - Text that is not UTF-8, and a struct whose JSON does not say what is in it: see [FingerprintOf].
 //   - In an interface, anything but bool, float64, string, []any and map[string]any, which are what encoding/json
 //     decodes into an interface: an int would come back as a float64. A result that may hold more needs a type of its
 //     own.

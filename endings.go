@@ -14,8 +14,7 @@ const (
 	maxFailureMessage = 1024
 )
 
-// PermanentError is a failure that is final. It is saved with the key, and the first caller and every duplicate get
-// it equal. So it holds what was saved, and no cause.
+// PermanentError is a failure that is final: what was saved of it, which the first caller and every duplicate get equal.
 type PermanentError struct {
 	// Code is for programs, for example "card_declined".
 	Code string `json:"code"`
@@ -38,9 +37,8 @@ func (e *PermanentError) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Permanent marks a failure as final. If the work returns it, the operation is completed as refused for good, and
-// every duplicate gets the same failure. err gives the message and may be nil. detail is kept as it is, up to
-// Options.MaxResult, and may be nil.
+// Permanent returns a failure that is final. If the work returns it, the operation is completed as refused for good. err
+// gives the message and may be nil. detail is kept as it is, up to Options.MaxResult, and may be nil.
 func Permanent(code string, err error, detail []byte) error {
 	p := &PermanentError{Code: code}
 	if err != nil {
@@ -128,8 +126,7 @@ type notDoneError struct{ err error }
 func (e *notDoneError) Error() string { return e.err.Error() }
 func (e *notDoneError) Unwrap() error { return e.err }
 
-// IsNotDone reports whether err was marked by [NotDone] as a whole: the mark of a step's error counts for the step
-// only.
+// IsNotDone reports whether err was marked by [NotDone] as a whole.
 func IsNotDone(err error) bool { return readMarks(err) == endedNotDone }
 
 // stepError names the step whose function failed.

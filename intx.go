@@ -7,8 +7,7 @@ import (
 )
 
 // InTx runs work in one transaction that everonce begins and commits, without a key. It is for several [DoTx] that
-// are to commit together, and for what an adapter writes beside them. After a deadlock, a serialization failure or a
-// busy database the whole transaction is run again, as in [Transact].
+// are to commit together, and for what an adapter writes beside them. It is run again as in [Transact].
 //
 // An error of the work rolls back and is returned. If ctx ended before the work was called, the error is the
 // context's cause. [ErrTxTooLong] is as in Transact. [ErrOutcomeUnknown]: the answer to the commit was lost; calling

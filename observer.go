@@ -73,9 +73,8 @@ type Event struct {
 	// Waited is the part of it that was spent waiting for another attempt.
 	Waited time.Duration
 	// Err is what the caller gets.
-	Err error
-	// Provisional says that the result is in the caller's transaction, which has not committed yet.
-	Provisional bool
+	Err         error
+	Provisional bool // see [Result.Provisional]
 	// Reconciled says that asking settled the unknown of an earlier attempt; the work did not run.
 	Reconciled bool
 	// LeaseLost says that the attempt lost its record. The outcome is then what the record says, if it says anything.

@@ -30,8 +30,8 @@ const (
 	NotRecorded
 	// LeaseLost: another attempt, a reconciler or a settlement took the record; its answer counts.
 	LeaseLost
-	// StoreFailed: the store failed before the work was called, or a saved result cannot be read ([ErrUndecodable]).
-	// Nothing ran in this call; or, in [DoTx], the result could not be written, and what the work wrote was undone.
+	// StoreFailed: the store failed, or a saved result cannot be read ([ErrUndecodable]). Nothing took hold in this
+	// call: the work was not called, or what it wrote in a transaction was undone.
 	StoreFailed
 	// Invalid: the call itself was wrong (key, arguments, place); nothing ran.
 	Invalid

@@ -8,8 +8,8 @@ import (
 )
 
 // Policy says what happens to an operation whose attempt ended in the unknown: its process died, its lease ran out,
-// or its work failed with an error that does not tell whether the effect happened. There is no default: only the
-// application knows what the other side does with a repeated call.
+// or its error does not tell whether the effect happened. There is no default: only the application knows what the
+// other side does with a repeated call.
 type Policy uint8
 
 // The policies.

@@ -2,10 +2,9 @@ package everonce
 
 import "fmt"
 
-// Prepare checks options once and combines them into one option, for a route, say, whose calls all have the same. The
-// combined option includes the receiver's defaults, so it must be the first option of a call, and of a call on this
-// receiver; others may follow. The error wraps [ErrInvalidArgument], as that of a call with these options would; an
-// option that no call of the receiver takes is refused, and so is a Fingerprint.
+// Prepare checks options once and combines them into one, for a route, say, whose calls all have the same. It includes
+// the receiver's defaults, so it must be the first option of a call on this receiver; others may follow. The error wraps
+// [ErrInvalidArgument], as that of such a call would. A Fingerprint is refused.
 func (r *Receiver) Prepare(opts ...CallOption) (CallOption, error) {
 	return r.prepareCall(opts, doOptions)
 }

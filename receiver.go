@@ -7,13 +7,11 @@ import (
 	"reflect"
 )
 
-// Receiver is a store plus the policy for the unknown: what an application holds for effects outside its database.
-// Pass it to [Do]. It is safe for concurrent use, and one serves a whole process. Only [NewReceiver] makes one: the zero
-// value is none.
+// Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
+// for concurrent use, and one serves a whole process. Only [NewReceiver] makes one: the zero value is none.
 type Receiver struct{ core }
 
-// NewReceiver returns a receiver for guarded operations. The policy for the unknown is required: see [Policy]. The
-// error wraps [ErrInvalidArgument] and says what is missing or wrong.
+// NewReceiver returns a receiver for guarded operations. The error wraps [ErrInvalidArgument] and says what is wrong.
 func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 	if err := policy.validate(); err != nil {
 		return nil, err
@@ -27,16 +25,15 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 	return r, nil
 }
 
-// TxReceiver is a store that shares its transactions with the application: what an application holds for effects in
-// its own database. Pass it to [Transact] or [DoTx]. It needs no policy for the unknown, because what did not commit
-// did not happen. It is safe for concurrent use. Only [NewTxReceiver] makes one: the zero value is none.
+// TxReceiver is a store that shares its transactions with the application, for effects in its own database: pass it to
+// [Transact] or [DoTx]. It needs no policy for the unknown, because what did not commit did not happen. Otherwise it is
+// as a [Receiver], and made by [NewTxReceiver].
 type TxReceiver[Tx any] struct {
 	core
 	txs TxStore[Tx]
 }
 
-// NewTxReceiver returns a receiver for transactional operations. The error wraps [ErrInvalidArgument]
-// and says what is missing or wrong.
+// NewTxReceiver returns a receiver for transactional operations. The error is as that of [NewReceiver].
 func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
 	t := &TxReceiver[Tx]{txs: store}
 	if err := t.init(store, opts); err != nil {
@@ -115,12 +112,10 @@ func isNil(v any) bool {
 	return false
 }
 
-// Policy returns the policy that the receiver was made with. With it an adapter can refuse, when it is made, what
-// every call would be refused for.
+// Policy returns the policy that the receiver was made with.
 func (r *Receiver) Policy() Policy { return r.defaults.policy }
 
-// Options returns the options that the receiver was made with, with the defaults filled in and without the identity
-// secret. With them an adapter can stay within the receiver's limits and publish its lifetimes.
+// Options returns the options that the receiver was made with: with the defaults, and without the identity secret.
 func (r *Receiver) Options() Options { return r.options() }
 
 // Options is [Receiver.Options].
@@ -135,7 +130,7 @@ func (r *core) options() Options {
 // RecordID returns the identity of the key's record in the receiver's store.
 func (r *Receiver) RecordID(key Key) RecordID { return r.recordID(key) }
 
-// RecordID returns the identity of the key's record in the receiver's store.
+// RecordID is [Receiver.RecordID].
 func (t *TxReceiver[Tx]) RecordID(key Key) RecordID { return t.recordID(key) }
 
 func (r *core) recordID(key Key) RecordID { return key.recordID(r.set.IdentitySecret) }
@@ -146,8 +141,7 @@ func (r *Receiver) DownstreamKey(key Key, name string) string {
 	return downstreamKey(r.set.IdentitySecret, r.recordID(key), name)
 }
 
-// DownstreamKey returns what [Attempt.DownstreamKey] returns in the attempts of key. With it an operation can be
-// found in the other side's ledger.
+// DownstreamKey is [Receiver.DownstreamKey].
 func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
 	return downstreamKey(t.set.IdentitySecret, t.recordID(key), name)
 }
@@ -180,10 +174,9 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 	return op, nil
 }
 
-// Ready binds the store to the identity secret, or to having none. The first call of Do or Transact does so by
-// itself. Call Ready at start-up to learn of a wrong secret or missing tables there, and before the first DoTx on a
-// store that nobody has used yet. The error wraps [ErrStore] and, if that is the reason, [ErrIdentity] or
-// [ErrSchema].
+// Ready binds the store to the identity secret, or to having none, as the first Do or Transact does by itself. Call it
+// at start-up, to learn of a wrong secret ([ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
+// DoTx or Lookup on a store that nobody has used yet. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
 // Ready is [Receiver.Ready].

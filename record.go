@@ -49,7 +49,7 @@ func (s State) String() string {
 }
 
 // Token is the fencing token of an attempt. It is positive and grows strictly with every claim of a key, across
-// release and purge too. Pass it to a downstream system that can compare it.
+// release and purge too. Pass it to a downstream system that refuses lower tokens than it has seen.
 type Token int64
 
 // Nonce is 128 random bits that an attempt chooses, so that a store recognises the attempt's repeated calls.
@@ -109,8 +109,7 @@ type Record struct {
 	PurgeAt     time.Time
 }
 
-// Previous is what a claim found. It is kept with the record, so that a claim that is repeated because its answer was
-// lost gets the same answer.
+// Previous is what a claim found, kept so that the claim gets the same answer when it is repeated.
 type Previous struct {
 	// State is zero for a new record, StateReleased, StateAbandoned for a record that was taken over (a lapsed claim
 	// too), or StateClaimed for one that was taken over by force.
@@ -266,12 +265,10 @@ func (l Lifetime) Validate() error {
 	return nil
 }
 
-// ForWeb returns the lifetime for answers to people and their clients: kept for a day, remembered for another. It is
-// the default.
+// ForWeb returns the default lifetime, for answers to people and their clients: kept for a day, remembered for another.
 func ForWeb() Lifetime { return Lifetime{Retention: 24 * time.Hour, Remember: 24 * time.Hour} }
 
-// ForQueue returns the lifetime for messages: kept for 7 days, remembered for another 7, so that a dead letter
-// replayed after a week is still recognised.
+// ForQueue returns the lifetime for messages and their dead letters: kept for 7 days, remembered for another 7.
 func ForQueue() Lifetime {
 	return Lifetime{Retention: 7 * 24 * time.Hour, Remember: 7 * 24 * time.Hour}
 }

@@ -11,13 +11,12 @@ import (
 // finished is answered from its saved result. name identifies the step. Steps may come in any order and run
 // concurrently.
 //
-// The step is recorded as begun before fn is called, and as ended after it. If an earlier attempt began the step and
-// did not end it, it is unknown, and the step's policy decides (WithPolicy; by default the operation's). If the
-// policy refuses, Step returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming the step, until the
-// step is settled.
+// The step is recorded as begun before fn is called, and as ended after it. If an earlier attempt began it and did not
+// end it, it is unknown, and the step's policy decides (WithPolicy; by default the operation's). If that refuses, Step
+// returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming the step, until the step is settled.
 //
-// fn's errors are read as [Do] reads those of the work, and come back wrapped. NotDone counts for the step only, and
-// does not mark the operation as not done. Other errors:
+// fn's errors are read as [Do] reads those of the work, and come back wrapped. NotDone counts for the step only. Other
+// errors:
 //
 //   - [ErrNotRecorded] comes with the value: the effect happened, but could not be recorded. An error of fn that
 //     could not be recorded comes with [ErrStore].

@@ -8,14 +8,13 @@ import (
 )
 
 // StepTx executes one step of a guarded operation in a transaction of the database that also holds the operation's
-// record. The step's writes, its result, and the check that the attempt still holds the operation are one commit. So
-// such a step is never unknown, unless fn ends the transaction by itself: what did not commit did not happen. This is how one operation can hold a charge in
-// the database and an e-mail outside it.
+// record. The step's writes, its result, and the check that the attempt still holds the operation are one commit: what
+// did not commit did not happen. So one operation can hold a charge in the database and an e-mail outside it.
 //
-// The transaction is run again after a deadlock, a serialization failure or a busy database, as in [Transact].
-// [ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the
-// transaction was rolled back. [ErrOutcomeUnknown]: fn has ended the transaction, and the step's policy refuses to run it
-// again, as in [Step]. Errors of fn roll back, and are otherwise as in Step. Option: WithCodec.
+// The transaction is run again as in [Transact]. Errors of fn roll back, and are otherwise as in [Step]. [ErrOtherStore]:
+// t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the transaction was rolled back.
+// [ErrOutcomeUnknown]: fn has ended the transaction by itself, and the step's policy does not run it again. Option:
+// WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
 	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)

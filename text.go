@@ -24,46 +24,46 @@ func parseName[E interface {
 	return fmt.Errorf("%w: %q is no %T", ErrInvalidArgument, text, first)
 }
 
-// MarshalText returns the name that String returns.
+// MarshalText returns the name of String.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
 func (o *Outcome) UnmarshalText(text []byte) error { return parseName(o, text, Executed, outcomeEnd-1) }
 
-// MarshalText returns the name that String returns.
+// MarshalText returns the name of String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
 func (s *State) UnmarshalText(text []byte) error {
 	return parseName(s, text, StateClaimed, StateTombstone)
 }
 
-// MarshalText returns the name that String returns.
+// MarshalText returns the name of String.
 func (k ResultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
 func (k *ResultKind) UnmarshalText(text []byte) error {
 	return parseName(k, text, ResultValue, ResultElided)
 }
 
-// MarshalText returns the name that String returns.
+// MarshalText returns the name of String.
 func (s StepState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
 func (s *StepState) UnmarshalText(text []byte) error {
 	return parseName(s, text, StepOpen, StepNotDone)
 }
 
-// MarshalText returns the name that String returns.
+// MarshalText returns the name of String.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
 func (p *Policy) UnmarshalText(text []byte) error { return parseName(p, text, Reexecute, Reconcile) }
 
 // MarshalText returns the hexadecimal form.
 func (id RecordID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidKey].
+// UnmarshalText parses that form; the error wraps [ErrInvalidKey].
 func (id *RecordID) UnmarshalText(text []byte) error {
 	parsed, err := ParseRecordID(string(text))
 	if err == nil {
@@ -75,7 +75,7 @@ func (id *RecordID) UnmarshalText(text []byte) error {
 // MarshalText returns the hexadecimal form.
 func (n Nonce) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
 
-// UnmarshalText parses what MarshalText returns. The error wraps [ErrInvalidArgument].
+// UnmarshalText parses that form; the error wraps [ErrInvalidArgument].
 func (n *Nonce) UnmarshalText(text []byte) error {
 	var parsed Nonce
 	if size, err := hex.Decode(parsed[:], text[:min(len(text), 2*len(parsed))]); err != nil || size != len(parsed) || len(text) != 2*len(parsed) {

@@ -67,8 +67,8 @@ type TxHandle[Tx any] interface {
 type TxBatch interface {
 	// ClaimAll is [TxHandle.Claim] for each of the requests. The answers are in the same order.
 	ClaimAll(ctx context.Context, reqs []ClaimRequest) ([]ClaimResult, error)
-	// CommitAll does [TxHandle.Complete] for each of the requests, as the last statements, and commits: all of them,
-	// or none with [ErrConflict]. On any error the transaction is rolled back, unless ClassifyTx says TxErrorCommitLost.
+	// CommitAll does [TxHandle.Complete] for each of the requests, and commits, as [TxHandle.Commit] does: all of them,
+	// or none with [ErrConflict].
 	CommitAll(ctx context.Context, reqs []CompleteRequest) error
 }
 
