@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,7 @@ type database struct {
 	migrations [][]string
 	must       mustTexts
 	read       func(ctx context.Context, calls ...*sqlstore.Call) error
+	own        atomic.Pointer[string] // the database's own isolation, when it is known
 }
 
 func newDatabase(opts *Options) (*database, error) {
@@ -70,6 +72,23 @@ func (d *database) unprepared(calls []*sqlstore.Call) {
 			call.Args = append([]any{pgx.QueryExecModeExec}, call.Args...)
 		}
 	}
+}
+
+var readLevel = &sqlstore.Statement{Name: "isolation", Rows: true, Text: "SHOW default_transaction_isolation"} // which a standby answers at any
+
+// serializable reports whether that is the database's own isolation. What only reads can fail there for the sake of others, and each time
+// if it takes long and many write. Here no answer depends on more than one statement sees, so that it is read at read committed.
+func (d *database) serializable(ctx context.Context, conn sqlstore.Conn) (bool, error) {
+	own := d.own.Load()
+	if own == nil {
+		own = new(string)
+		err := conn.Send(ctx, &sqlstore.Call{Statement: readLevel, Each: func(row sqlstore.Row) error { return row.Scan(own) }})
+		if err != nil {
+			return false, err
+		}
+		d.own.Store(own)
+	}
+	return *own == "serializable", nil
 }
 
 // writeTries bounds how often one write is sent; each time the database has undone it.

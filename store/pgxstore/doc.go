@@ -73,7 +73,8 @@
 // At read committed, the default, everything above holds as it stands. At repeatable read and
 // serializable, two transactions of one key at the same time may end in a serialization failure instead
 // of "in progress": Transact then runs the whole transaction again, and DoTx returns the error, because only the
-// caller can run it again.
+// caller can run it again. Where serializable is the database's own default, what only reads is read at read committed, in a transaction
+// of its own: two round trips more.
 //
 // # Timeouts
 //

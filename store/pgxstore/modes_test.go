@@ -150,3 +150,52 @@ func testDefaultIsolation[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d executions of %d operations", ran.Load(), keys)
 	}
 }
+
+// What only reads meets none of those failures, however long it takes and whatever is written meanwhile.
+func TestReadsUnderADefaultIsolation(t *testing.T) {
+	t.Parallel()
+	strict := func(c *pgx.ConnConfig) { c.RuntimeParams["default_transaction_isolation"] = "serializable" }
+	both(t, setup{config: strict, conns: 8}, testReadsUnderDefault[pgx.Tx], testReadsUnderDefault[*sql.Tx])
+}
+
+func testReadsUnderDefault[Tx any](t *testing.T, h *handle[Tx]) {
+	const writers, readers, keys = 4, 4, 40
+	r, err := everonce.NewReceiver(h.store, everonce.Refuse, nil)
+	noErr(t, err)
+	var writing, reading sync.WaitGroup
+	done := make(chan struct{})
+	for w := range writers {
+		writing.Go(func() {
+			for i := range keys {
+				key := everonce.Key{Scope: "level", ID: strconv.Itoa(w*keys + i)}
+				_, err := everonce.Do(t.Context(), r, key, func(ctx context.Context, a *everonce.Attempt) (string, error) {
+					return everonce.Step(ctx, a, "step", func(context.Context) (string, error) { return "v", nil })
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range readers {
+		reading.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				_, getErr := h.store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: "level", ID: strconv.Itoa(i % keys)}.RecordID()})
+				_, healthErr := h.store.Health(t.Context())
+				_, listErr := h.store.List(t.Context(), everonce.ListRequest{Limit: keys})
+				if err := errors.Join(getErr, healthErr, listErr); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writing.Wait()
+	close(done)
+	reading.Wait()
+}

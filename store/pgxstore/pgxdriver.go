@@ -33,7 +33,17 @@ func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 
 func (d *pgxDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 	d.unprepared(calls)
-	return pgxConn{d.pool}.Send(ctx, calls...)
+	conn := pgxConn{d.pool}
+	strict, err := d.serializable(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case !strict:
+		return conn.Send(ctx, calls...)
+	}
+	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		return pgxConn{tx}.Send(ctx, calls...)
+	})
 }
 
 func (d *pgxDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
