@@ -16,6 +16,7 @@ func txEngineChecks[Tx any]() []check {
 		{name: "Transact/ManyOptimisticDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions(everonce.Optimistic()) })},
 		{name: "Transact/WhatDidNotCommitDidNotHappen", run: inTx(checkTransactFails[Tx])},
 		{name: "Transact/WorkThatEndsItsTransaction", run: inTx(checkTxEnds[Tx])},
+		{name: "Transact/WorkThatEndsItsTransactionAndPanics", run: inTx(checkTxEndsAndPanics[Tx])},
 		{name: "Transact/AndDoShareKeys", run: inTx(func(e *txEnv[Tx]) {
 			key := e.key()
 			res, _, err := e.transact(newProcess(-1, noFault), key, false, nil)

@@ -29,6 +29,32 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
+			name: "a batch recorded as done though the work has ended the transaction", caught: "TransactBatch/WorkThatEndsItsTransaction",
+			plant: func(h Harness) Harness {
+				h.Store = &doneAnyway[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+			pointless: func(_ Harness, c Capabilities) string {
+				if !c.TxBatch {
+					return "each of a batch is recorded by itself"
+				}
+				return ""
+			},
+		},
+		{
+			name: "a rollback does not tell that the work has ended the transaction", caught: "Transact/WorkThatEndsItsTransactionAndPanics",
+			plant: func(h Harness) Harness {
+				h.Store = &quietRollback[Tx]{h.Store.(everonce.TxStore[Tx])}
+				return h
+			},
+			pointless: func(_ Harness, c Capabilities) string {
+				if c.OneWriter {
+					return "the store undoes what the work has ended"
+				}
+				return ""
+			},
+		},
+		{
 			name: "acknowledged before commit, in a transaction", caught: "Tx/EffectAndRecordCommitTogether",
 			plant: func(h Harness) Harness {
 				h.Store = &commitLater[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
