@@ -24,6 +24,10 @@
 // schemas of one database, told apart by search_path alone, try the same locks: a key is reported as in progress
 // while another schema's transaction holds an equal one. Set Schema there.
 //
+// Set it as well where the work changes the search_path, for a tenant, say: the record is written behind the work, into the tables that are
+// found then. And it is written with the rights that the work leaves behind: work that sets a role sets it back, or gives that role the
+// rights of a service. Without them nothing is committed.
+//
 // # Round trips
 //
 // With pgx, a claim rides on BEGIN and a completion on COMMIT. Once a connection has prepared its

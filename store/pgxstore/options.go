@@ -13,8 +13,9 @@ import (
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// Schema is the schema of the tables. Default: the first one of the connection's search_path. Migrate creates it
-	// if it does not exist; the text returned by [Store].Schema does not.
+	// Schema is the schema of the tables. Default: the first one of the connection's search_path. Set it where the
+	// work changes that: its record would follow. Migrate creates it if it does not exist; the text returned by
+	// [Store].Schema does not.
 	Schema string
 	// TablePrefix begins the names of the tables. Default "everonce_". It and Schema consist of at most 40 of a-z,
 	// 0-9 and _, and do not begin with a digit; nor does Schema with pg_.
