@@ -101,6 +101,15 @@ func lost(code string) bool {
 // idleTooLong is the SQLSTATE of a session that the server has ended as it was idle in its transaction.
 const idleTooLong = "25P03"
 
+// txTimeout is the SQLSTATE of a session that the server has ended as its transaction took too long (PostgreSQL 17). In place of the answer
+// to a commit it is not proof enough: the time may run out just as that is made.
+const txTimeout = "25P04"
+
+func isTxTimeout(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == txTimeout
+}
+
 func codeClass(code string) string {
 	if len(code) < 2 {
 		return ""

@@ -84,7 +84,8 @@
 //
 // A transaction that everonce begins is ended after Options.TxTimeout by closing its connection, and the
 // server rolls it back. With database/sql a statement that is still running then is ended by its own
-// context: pass it the one that the work was given.
+// context: pass it the one that the work was given. Where the server ends one earlier, by idle_in_transaction_session_timeout or
+// transaction_timeout, it has failed, and the work is not run again.
 //
 // Work that leaves rows open has failed, and commits nothing. With database/sql, rows that it leaves open under a context
 // that it cancels itself take the connection with them. That cannot be told from a broken network, so the transaction is

@@ -12,33 +12,40 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// A transaction that the server has ended, because its work was idle for too long, has surely committed nothing: that
+// A transaction that the server has ended, because its work was idle for too long, or took too long, has surely committed nothing: that
 // is told, and the work is not run again.
-func TestTransactionThatWasIdleForTooLong(t *testing.T) {
+func TestTransactionThatTheServerHasEnded(t *testing.T) {
 	t.Parallel()
-	both(t, setup{}, testIdleTooLong[pgx.Tx], testIdleTooLong[*sql.Tx])
+	both(t, setup{}, testEndedByTheServer[pgx.Tx], testEndedByTheServer[*sql.Tx])
 }
 
-func testIdleTooLong[Tx any](t *testing.T, h *handle[Tx]) {
+func testEndedByTheServer[Tx any](t *testing.T, h *handle[Tx]) {
 	receiver, err := everonce.NewTxReceiver(h.store, nil)
 	noErr(t, err)
-	runs := 0
-	res, err := everonce.Transact(t.Context(), receiver, testKey, func(ctx context.Context, tx Tx) (string, error) {
-		runs++
-		noErr(t, h.effect(ctx, tx, "charge"))
-		err := h.exec(ctx, tx, "SET LOCAL idle_in_transaction_session_timeout = 1 /* "+h.schema+" */") // from here on
-		for start := time.Now(); number(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SET LOCAL %'||$1||'%'", h.schema) > 0; {
-			if time.Since(start) > 10*time.Second {
-				t.Fatal("the server has not ended the transaction")
+	for _, timeout := range []string{"idle_in_transaction_session_timeout", "transaction_timeout"} {
+		t.Run(timeout, func(t *testing.T) {
+			if number(t, "SELECT count(*) FROM pg_settings WHERE name = $1", timeout) == 0 {
+				t.Skip("the server is older than the setting")
 			}
-		}
-		return "v", err
-	})
-	if err == nil || res.Outcome != everonce.Failed || errors.Is(err, everonce.ErrOutcomeUnknown) || runs != 1 {
-		t.Errorf("%v after %d runs, %v", res.Outcome, runs, err)
-	}
-	if n := h.effects(t, "charge"); n != 0 {
-		t.Errorf("%d effects", n)
+			runs := 0
+			res, err := everonce.Transact(t.Context(), receiver, everonce.Key{Scope: "ended", ID: timeout}, func(ctx context.Context, tx Tx) (string, error) {
+				runs++
+				noErr(t, h.effect(ctx, tx, timeout))
+				err := h.exec(ctx, tx, "SET LOCAL "+timeout+" = 1 /* "+h.schema+" */") // from here on
+				for start := time.Now(); number(t, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SET LOCAL %'||$1||'%'", h.schema) > 0; {
+					if time.Since(start) > 10*time.Second {
+						t.Fatal("the server has not ended the transaction")
+					}
+				}
+				return "v", err
+			})
+			if err == nil || res.Outcome != everonce.Failed || errors.Is(err, everonce.ErrOutcomeUnknown) || runs != 1 {
+				t.Errorf("%v after %d runs, %v", res.Outcome, runs, err)
+			}
+			if n := h.effects(t, timeout); n != 0 {
+				t.Errorf("%d effects", n)
+			}
+		})
 	}
 }
 

@@ -167,6 +167,7 @@ func (t *pgxTx) readCommit(results pgx.BatchResults, last []*sqlstore.Call, err 
 	if err == nil {
 		err = readWrapped(results, last)
 	}
+	ahead := err // the commit was not come to
 	var tag pgconn.CommandTag
 	if err == nil {
 		tag, err = results.Exec()
@@ -179,6 +180,8 @@ func (t *pgxTx) readCommit(results pgx.BatchResults, last []*sqlstore.Call, err 
 		return nil
 	case t.driver.isNothingWritten(err):
 		return sqlstore.ErrNothingWritten
+	case isTxTimeout(ahead):
+		return err
 	case commitLost(err):
 		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
 	}
