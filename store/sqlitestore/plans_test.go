@@ -1,9 +1,12 @@
 package sqlitestore
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/sqlstore"
@@ -29,6 +32,39 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		if want := index[statement]; !strings.Contains(plan, want) {
 			t.Errorf("%s is not by %s:\n%s", statement.Name, want, plan)
 		}
+	}
+}
+
+// What may read every record ends with its context, in the middle of a statement.
+func TestALongReadEndsWithItsContext(t *testing.T) {
+	s := openTest(t, nil)
+	if _, err := s.DB().ExecContext(t.Context(), `INSERT INTO everonce_record (id, scope, name, state, token, nonce, owner, attempt, rev, steps, format, created_at, updated_at)
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT CAST(printf('%032d', i) AS BLOB), 's', 'n', 3, 1, zeroblob(16), '', 1, 1, 0, 1, 1, 1 FROM n`); err != nil {
+		t.Fatal(err)
+	}
+	for name, read := range map[string]func(context.Context) error{
+		"list": func(ctx context.Context) error {
+			_, err := s.List(ctx, everonce.ListRequest{States: []everonce.State{everonce.StateTombstone}})
+			return err
+		},
+		"list open": func(ctx context.Context) error {
+			_, err := s.List(ctx, everonce.ListRequest{States: []everonce.State{everonce.StateReleased}})
+			return err
+		},
+		"list key": func(ctx context.Context) error {
+			_, err := s.List(ctx, everonce.ListRequest{KeyHash: everonce.KeyHash{1}})
+			return err
+		},
+		"health": func(ctx context.Context) error { _, err := s.Health(ctx); return err },
+	} {
+		if err := read(t.Context()); err != nil {
+			t.Fatal(name, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if err := read(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want that its time is over", name, err)
+		}
+		cancel()
 	}
 }
 

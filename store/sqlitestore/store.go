@@ -58,6 +58,8 @@ type Store struct {
 // exist. Several processes on the same machine may open the same file. A file that Open creates may be read and
 // written by its owner only; one that is there keeps its mode.
 //
+// Open may wait for another process that writes to the file: for Options.BusyTimeout at each step, and for 30 s in all.
+//
 // path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
 // store/memstore does that better.
 func Open(path string, opts *Options) (*Store, error) {
@@ -186,7 +188,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 	for _, st := range d.text.All() {
 		d.keep[st] = true
 	}
-	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.Health: true}
+	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.ListOpen: true, d.text.ListKey: true, d.text.Health: true}
 	d.db = sql.OpenDB(connector{writing, d})
 	d.db.SetMaxIdleConns(4)
 	raw := func(c driver.Connector) func() (*rawConn, error) {

@@ -97,9 +97,6 @@ func (c *Child) reap() {
 // Addr returns the address that the child announced.
 func (c *Child) Addr() string { return c.addr }
 
-// PID returns the process ID.
-func (c *Child) PID() int { return c.cmd.Process.Pid }
-
 // Done is closed when the process has ended.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
