@@ -146,17 +146,20 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 	a.closeSteps()
 	how := a.judge(err)
 	returned = true
+	if a.ev != nil && how == endedDone {
+		a.ev.UnusedSteps = a.seenSteps().unused()
+	}
 	return conclude(a, how, value, err, summarize)
 }
 
 // reconciled ends an attempt by a reconciler's answer.
 func reconciled[T any](a *Attempt, verdict Verdict[T], err error, summarize func(T) []byte) (Result[T], error) {
 	if err == nil && verdict.kind == verdictHappened {
-		if a.ev != nil {
-			a.ev.Reconciled = true
-		}
 		res, err := conclude(a, endedDone, verdict.value, nil, summarize)
-		res.Reconciled = true
+		res.Reconciled = res.Outcome == Executed || res.Outcome == NotRecorded // or it is somebody else's answer
+		if a.ev != nil {
+			a.ev.Reconciled = res.Outcome == Executed
+		}
 		return res, err
 	}
 	if err == nil {
@@ -207,9 +210,6 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 	res := Result[T]{Attempt: a.number}
 	switch how {
 	case endedDone:
-		if a.ev != nil {
-			a.ev.UnusedSteps = a.seenSteps().unused()
-		}
 		saved, elided := encode(a.core, a.call, value, summarize)
 		if a.ev != nil {
 			a.ev.Elided = elided

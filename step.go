@@ -67,10 +67,11 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 			case verdict.kind == verdictUnknown:
 				return v, s.refuse(errStillUnknown, true)
 			case verdict.kind == verdictHappened:
+				v, err := endStep(s, verdict.value, nil)
 				if s.ev != nil {
-					s.ev.Reconciled = true
+					s.ev.Reconciled = s.outcome == Executed
 				}
-				return endStep(s, verdict.value, nil)
+				return v, err
 			}
 		}
 	}

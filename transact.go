@@ -146,7 +146,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	tx, claim, err := r.begin(ctx, req)
 	if err != nil {
-		return failed[T](err)
+		return r.notBegun(err)
 	}
 	if !late && claim.Decision != DecideClaimed {
 		return r.answered(ctx, &claim)
@@ -164,7 +164,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	saved := r.verdict
 	if saved == nil {
 		if ctx.Err() != nil {
-			return Result[T]{Outcome: Failed}, r.callerGone(ctx, nil)
+			return r.notBegun(r.callerGone(ctx, nil))
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
@@ -191,6 +191,13 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		return r.uncommitted(ctx, err, value)
 	}
 	return r.committed(value, number)
+}
+
+// notBegun is the end of the call where a transaction, the first or a further one, was not to be had.
+func (r *transaction[T, Tx]) notBegun(err error) (Result[T], error) {
+	res, err := failed[T](err)
+	res.Attempt = r.ran
+	return res, err
 }
 
 // unwound is the end of a transaction whose work panicked, or left its goroutine, which goes on.
@@ -228,7 +235,7 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	switch {
 	case err != nil:
 		r.waiter.failed(ctx, err)
-		res, err = failed[T](r.storeFailed(ctx, err))
+		res, err = r.notBegun(r.storeFailed(ctx, err))
 		return false, res, err
 	case !got.Found:
 		return false, res, nil

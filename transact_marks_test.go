@@ -139,3 +139,23 @@ func TestObserverIsToldHowLongATransactWaited(t *testing.T) {
 		checkEqual(t, "Waited", rec.only(t).Waited, 3*time.Second)
 	})
 }
+
+// That the work was called is told, also where its transaction was rolled back and the next cannot begin.
+func TestTransactTellsOfAnAttemptBeforeTheStoreFailed(t *testing.T) {
+	ways(t, func(t *testing.T, o everonce.Options) {
+		for name, end := range map[string]func(tx *mapTx) error{
+			"a deadlock": func(tx *mapTx) error { return tx.Deadlock() },
+			"a refusal":  func(*mapTx) error { return everonce.Permanent("declined", nil, nil) },
+		} {
+			s := newMapStore()
+			s.on("Begin", 2, refuse(errNet))
+			res, _ := transact(t, newTxReceiver(t, s, &o), s, keyOf("x"), addsThen(end), everonce.StoreFailed, errNet)
+			checkEqual(t, name+": Attempt", res.Attempt, 1)
+			checkEqual(t, name+": balance", s.row("balance"), 0)
+		}
+		s := newMapStore()
+		s.on("Begin", 1, refuse(errNet))
+		res, _ := transact(t, newTxReceiver(t, s, &o), s, keyOf("x"), txNever(t), everonce.StoreFailed, errNet)
+		checkEqual(t, "before any: Attempt", res.Attempt, 0)
+	})
+}
