@@ -124,9 +124,9 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	returned := false
 	defer func() {
 		if !returned { // a panic or Goexit, which goes on
-			_, _ = dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
+			left, _ := dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
 			if j.ev != nil {
-				j.ev.Outcome, j.ev.Err = Failed, errUnwound
+				j.ev.Outcome, j.ev.Err = left.Outcome, errUnwound
 			}
 		}
 	}()

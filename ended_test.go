@@ -199,6 +199,24 @@ func TestStepTxThatEndsTheTransaction(t *testing.T) {
 	}
 }
 
+// A panic tells nothing of a transaction: where the work has ended it before, what it did is unknown to the observer too.
+func TestDoTxThatEndsTheTransactionAndPanics(t *testing.T) {
+	for name, want := range map[string]everonce.Outcome{"ended": everonce.Unknown, "alive": everonce.Failed} {
+		rec := &recorder{}
+		s := newMapStore()
+		x := newTxReceiver(t, s, &everonce.Options{Observer: rec})
+		if want == everonce.Unknown {
+			s.on("RollbackTo", 1, ended)
+		}
+		tx := s.begin()
+		func() {
+			defer func() { checkEqual(t, "recovered", recover(), any("boom")) }()
+			_, _ = everonce.DoTx(context.Background(), tx, x, keyOf("x"), func(context.Context) (int, error) { panic("boom") })
+		}()
+		checkEqual(t, name, rec.only(t).Outcome, want)
+	}
+}
+
 // Without a key there is nothing to be recorded.
 func TestInTxWhoseWorkEndsTheTransaction(t *testing.T) {
 	s := newMapStore()
