@@ -62,7 +62,8 @@
 // everonce's to end, and its effect would be committed without the record, or lost. So what saves a result fails unless
 // the transaction is still the one that was begun, also after "ROLLBACK; BEGIN" or AND CHAIN. Nothing is recorded as
 // done then, and the outcome is unknown: see [everonce.Transact]. It costs no round trip. For transactions that begin
-// without a claim (optimistic, StepTx, InTx) pgx sends "set local everonce.tx" along with BEGIN.
+// without a claim (optimistic, StepTx, InTx) pgx sends "set local everonce.tx" along with BEGIN. Work that runs RESET ALL there takes
+// that back, and looks as if it had ended the transaction: it is unknown, and was rolled back.
 //
 // Not everything is noticed with database/sql, whose BEGIN takes nothing along. Work that calls the transaction's Commit or Rollback is
 // noticed always. After a statement's text it is noticed in an optimistic Transact and in StepTx that the connection is in no transaction

@@ -223,3 +223,24 @@ func TestTheMarkOfATransactionIsNotInTheWay(t *testing.T) {
 		}
 	}
 }
+
+// RESET ALL takes the mark with it. Where there is no other, nothing is committed, and nobody is told that it failed.
+func TestWorkThatResetsAll(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{})
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	for _, c := range []struct {
+		opts    []everonce.CallOption
+		want    everonce.Outcome
+		effects int64
+	}{{nil, everonce.Executed, 1}, {[]everonce.CallOption{everonce.Optimistic()}, everonce.Unknown, 0}} {
+		key := everonce.Key{Scope: "reset", ID: c.want.String()}
+		res, err := everonce.Transact(t.Context(), receiver, key, func(ctx context.Context, tx pgx.Tx) (string, error) {
+			return "v", errors.Join(h.effect(ctx, tx, key.ID), h.exec(ctx, tx, "RESET ALL"))
+		}, c.opts...)
+		if n := h.effects(t, key.ID); res.Outcome != c.want || n != c.effects {
+			t.Errorf("%v, %v, with %d effects; want %v, with %d", res.Outcome, err, n, c.want, c.effects)
+		}
+	}
+}
