@@ -191,34 +191,41 @@ func TestEachWaitsWithinItsOwnLimit(t *testing.T) {
 	})
 }
 
-// Who sees to the store's word for all may go: another does then.
+// Who sees to the store's word for all may go: another does so then, at once.
 func TestWordIsSeenToByAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newWordStore()
-		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
-		start := time.Now()
-		for i := range 5 {
-			wg.Go(func() {
-				do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(time.Duration(i+1)*time.Second))
+	for name, end := range map[string]time.Duration{
+		"long after that": atNoPoll,
+		"just then":       5*time.Second + time.Microsecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newWordStore()
+				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+				release := make(chan struct{})
+				var wg sync.WaitGroup
+				wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
+				synctest.Wait()
+				start := time.Now()
+				for i := range 5 {
+					wg.Go(func() {
+						do(t, here, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(time.Duration(i+1)*time.Second))
+					})
+					synctest.Wait()
+				}
+				wg.Go(func() {
+					do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
+					checkEqual(t, "it waited for", time.Since(start), end)
+				})
+				time.Sleep(end)
+				close(release)
+				wg.Wait()
+				if n := s.count("Get"); n > 7 {
+					t.Errorf("%d watches were asked for, one after the other, by 6", n)
+				}
+				checkEqual(t, "watches left", s.open, 0)
 			})
-			synctest.Wait()
-		}
-		wg.Go(func() {
-			do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
-			checkEqual(t, "it waited for", time.Since(start), atNoPoll)
 		})
-		time.Sleep(atNoPoll)
-		close(release)
-		wg.Wait()
-		if n := s.count("Get"); n > 7 {
-			t.Errorf("%d watches were asked for, one after the other, by 6", n)
-		}
-		checkEqual(t, "watches left", s.open, 0)
-	})
+	}
 }
 
 // What ends in another process soon after a late duplicate has come is found soon, however long others have waited.
@@ -281,5 +288,76 @@ func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
 		if failed == 0 || failed > 10 || replayed != 100-failed {
 			t.Errorf("in 5 s of failure %d of 100 calls failed; %d were answered", failed, replayed)
 		}
+	})
+}
+
+// Of many callers that go at once, as when a service stops, nobody asks the store any more. Who stays is answered as before.
+func TestManyWhoGoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newWordStore()
+		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
+		synctest.Wait()
+		ctx, stop := context.WithCancel(t.Context())
+		start := time.Now()
+		for i := range 1000 {
+			if i == 500 {
+				wg.Go(func() {
+					do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
+					checkEqual(t, "it waited for", time.Since(start), atNoPoll)
+				})
+			}
+			wg.Go(func() {
+				res, err := everonce.Do(ctx, here, keyOf("x"), never(t), everonce.WithWait(time.Hour))
+				checkOutcome(t, res, err, everonce.InProgress, everonce.ErrInProgress)
+				checkErr(t, err, context.Canceled)
+				checkEqual(t, "it waited for", time.Since(start), 10*time.Second+time.Microsecond)
+			})
+		}
+		time.Sleep(10*time.Second + time.Microsecond)
+		claims, watches := s.count("Claim"), s.count("Get")
+		stop()
+		synctest.Wait()
+		if n := s.count("Claim") - claims; n > 1 {
+			t.Errorf("%d claims were made because many went", n)
+		}
+		if n := s.count("Get") - watches; n > 1 {
+			t.Errorf("%d watches were asked for because many went", n)
+		}
+		if callers, keys := here.Waiting(); callers != 1 || keys != 1 {
+			t.Errorf("%d callers wait for %d keys", callers, keys)
+		}
+		time.Sleep(atNoPoll - time.Since(start))
+		close(release)
+		wg.Wait()
+		checkEqual(t, "watches left", s.open, 0)
+	})
+}
+
+// Work may wait for another operation: its own lease is renewed meanwhile. Two that wait for each other end within their limits.
+func TestWorkThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Lease: 3 * time.Second})
+		waitsFor := func(key string, limit time.Duration, want everonce.Outcome, wantErr error) work {
+			return func(ctx context.Context, _ *everonce.Attempt) (string, error) {
+				time.Sleep(time.Second)
+				res, err := everonce.Do(ctx, r, keyOf(key), never(t), everonce.WithWait(limit))
+				checkOutcome(t, res, err, want, wantErr)
+				return key, ctx.Err()
+			}
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		wg.Go(func() {
+			do(t, r, keyOf("a"), waitsFor("b", time.Minute, everonce.InProgress, everonce.ErrInProgress), everonce.Executed, nil)
+			checkEqual(t, "the first ended after", time.Since(start), time.Second+time.Minute)
+		})
+		wg.Go(func() {
+			do(t, r, keyOf("b"), waitsFor("a", time.Hour, everonce.Replayed, nil), everonce.Executed, nil)
+			checkEqual(t, "the second ended after", time.Since(start), time.Second+time.Minute)
+		})
+		wg.Wait()
 	})
 }
