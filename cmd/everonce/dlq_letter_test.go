@@ -59,3 +59,34 @@ func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
 		t.Errorf("%q is left", left)
 	}
 }
+
+// A replay that is repeated by a timer ends: a letter that was replayed so often is left alone, and shown with its count.
+func TestALetterIsNotReplayedForEver(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	for id, replays := range map[string]int64{"m-0": 0, "m-2": 2} {
+		headers := amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue, "x-everonce-key-hash": "aa", "x-everonce-message-id": id}
+		if replays > 0 {
+			headers["x-everonce-replays"] = replays
+		}
+		publish(amqp.Publishing{MessageId: "aa", Headers: headers})
+	}
+	at := []string{"--broker", url, "--queue", queue}
+	for bound, want := range map[string]int{"1": 1, "2": 1, "3": 2} {
+		out, _ := dlqOut(t, append(at, "replay", "--dry-run", "--json", "--max-replays", bound)...)
+		var found moved
+		if err := json.Unmarshal([]byte(out), &found); err != nil || len(found.Letters) != want {
+			t.Errorf("--max-replays %s: %s, %v; want %d letters", bound, out, err, want)
+		}
+	}
+	var out, said bytes.Buffer
+	args := append([]string{"dlq", "replay", "--yes", "--max-replays", "2"}, at...) // its queue is gone, so that the letter stays: one was meant
+	if code := execute(context.Background(), args, strings.NewReader(""), &out, &said); code != exitFailure || !strings.Contains(said.String(), "0 of 1 were replayed") {
+		t.Errorf("%d: %s %s", code, out.String(), said.String())
+	}
+	if shown, _ := dlqOut(t, append(at, "show", "--key", "aa")...); strings.Count(shown, "replays      0") != 1 || strings.Count(shown, "replays      2") != 1 {
+		t.Errorf("shown are %s", shown)
+	}
+	if code := execute(context.Background(), append([]string{"dlq", "replay", "--max-replays", "0"}, at...), strings.NewReader(""), &out, &said); code != exitUsage {
+		t.Errorf("--max-replays 0 ends with %d", code)
+	}
+}

@@ -22,14 +22,15 @@ and headers that they were sent with, and with their retries back at zero. A let
 removed once the broker has confirmed its copy; if its queue is gone, the letter stays. If
 the work of a copy was done, it is a duplicate and is acknowledged; if not, it runs. Settle
 letters whose outcome is unknown ("everonce keys settle") before you replay them, or they
-come back.
+come back: "dlq list" shows how often each was replayed, and --max-replays leaves alone
+those that were replayed so often.
 
 replay asks before it writes, unless --yes is given; --dry-run only lists the letters. A
 line of JSON on standard error says who replayed how many.`
 
 func (a *app) dlqReplay(b *brokerFlags) *cobra.Command {
 	return a.dlqMove(b, &move{
-		done: "replayed", ask: "Replay %s? Type yes: ",
+		done: "replayed", again: true, ask: "Replay %s? Type yes: ",
 		act: func(ctx context.Context, l *rabbitonce.DeadLetters, f rabbitonce.Filter) (int, error) {
 			return l.Replay(ctx, f)
 		},
@@ -64,6 +65,7 @@ hash. Keep them: nothing else knows of these letters afterwards.`,
 type move struct {
 	done, ask string
 	choose    bool // it must be said which letters
+	again     bool // a letter may come back, and be done again
 	act       func(context.Context, *rabbitonce.DeadLetters, rabbitonce.Filter) (int, error)
 }
 
@@ -83,7 +85,7 @@ var (
 
 func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Command {
 	var w which
-	var limit int
+	var limit, maxReplays int
 	var dryRun, yes, all bool
 	cmd.Args = noArgs
 	cmd.RunE = a.run(func(cmd *cobra.Command, _ []string) error {
@@ -93,8 +95,13 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		case limit < 1 && cmd.Flags().Changed("limit"):
 			return usagef("--limit is %d, must be at least 1", limit)
+		case maxReplays < 1 && cmd.Flags().Changed("max-replays"):
+			return usagef("--max-replays is %d, must be at least 1", maxReplays)
 		case m.choose && w.anything() && limit == 0 && !all:
 			return usagef("which letters? Give --letter, --key, --reason, --older-than, --newer-than or --limit, or --all")
+		}
+		if maxReplays > 0 {
+			f.Only = func(letter *rabbitonce.Letter) bool { return letter.Replays < maxReplays }
 		}
 		l, err := b.open(cmd)
 		if err != nil {
@@ -145,6 +152,9 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 	flags.IntVar(&limit, "limit", 0, "how many at most (default: all that the other flags choose)")
 	flags.BoolVar(&dryRun, "dry-run", false, "only list the letters that this would affect")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
+	if m.again {
+		flags.IntVar(&maxReplays, "max-replays", 0, "leave alone letters that were replayed this often already (default: none)")
+	}
 	if m.choose {
 		flags.BoolVar(&all, "all", false, "discard all of them")
 	}

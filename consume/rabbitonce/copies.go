@@ -43,6 +43,9 @@ func original(d *amqp.Delivery) amqp.Publishing {
 // message's says: a replay puts it there.
 func copyOf(d *amqp.Delivery, m *consume.Message, queue string, now time.Time) amqp.Publishing {
 	msg := original(d)
+	if !maybeCopy(d) {
+		delete(msg.Headers, headerReplays) // a producer's
+	}
 	if _, known := msg.Headers[headerRoutingKey]; !known || !maybeCopy(d) {
 		msg.Headers[headerRoutingKey], msg.Headers[headerExchange] = d.RoutingKey, d.Exchange
 	}

@@ -44,6 +44,8 @@ type Letter struct {
 	Message *consume.Message
 	// Queue is where a replay puts it.
 	Queue string
+	// Replays is how often it has been replayed already, and became a dead letter again.
+	Replays int
 	// ID names this letter, which may have no key or share it with others. It is a hash of everything in the letter,
 	// in 16 hexadecimal digits. Looking at a letter does not change it. Letters that are equal in everything,
 	// including their times, have the same ID.
@@ -142,7 +144,7 @@ func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error)
 }
 
 // Replay puts copies of the selected letters back into their queues, with key and headers as they were sent and
-// without retries, and removes each letter once its copy has been confirmed and not returned. If the work was done,
+// without retries, but with the count of their replays ([Letter.Replays]), and removes each letter once its copy has been confirmed and not returned. If the work was done,
 // the copy is a duplicate; if not, the work runs. Replay returns how many letters it replayed. The error also names
 // those whose queue is gone, which stay. A replay that is interrupted may leave a letter beside its copy.
 func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, err error) {
@@ -326,7 +328,7 @@ func (l *DeadLetters) giveBack() error {
 // letterOf reads a dead letter: one of ours, or one that the broker made.
 func letterOf(d *amqp.Delivery, queue string) Letter {
 	m := messageOf(d, queue)
-	l := Letter{Message: m, Queue: queue, DeadLetter: consume.DeadLetter{
+	l := Letter{Message: m, Queue: queue, Replays: countOf(d.Headers, headerReplays), DeadLetter: consume.DeadLetter{
 		Reason: consume.Reason(stringOf(d.Headers, headerReason)), Detail: stringOf(d.Headers, headerDetail),
 		Consumer: stringOf(d.Headers, headerConsumer), Source: m.Source, KeyHash: stringOf(d.Headers, headerKeyHash),
 		Attempts: countOf(d.Headers, headerAttempts), First: m.First, Last: timeOf(d.Headers, headerLast),
@@ -383,5 +385,6 @@ func inUTC(value any) any {
 func replayCopy(d *amqp.Delivery) amqp.Publishing {
 	msg := original(d)
 	delete(msg.Headers, headerRetries)
+	msg.Headers[headerReplays] = int64(min(countOf(d.Headers, headerReplays), math.MaxInt32-1) + 1)
 	return msg
 }

@@ -19,6 +19,7 @@ const (
 	headerRoutingKey = prefix + "routing-key" // that it was first sent with
 	headerExchange   = prefix + "exchange"    // that it was first sent to
 	headerUser       = prefix + "user-id"     // its user-id, which only that user may publish
+	headerReplays    = prefix + "replays"     // how often it was replayed, as a dead letter
 	headerDropped    = prefix + "dropped"     // names of headers that had no room
 
 	// On dead letters only.
@@ -33,7 +34,7 @@ const (
 
 // ours are those of them that a copy is not without.
 var ours = map[string]bool{
-	headerRetries: true, headerFirst: true, headerQueue: true, headerRoutingKey: true, headerExchange: true, headerUser: true,
+	headerRetries: true, headerFirst: true, headerQueue: true, headerRoutingKey: true, headerExchange: true, headerUser: true, headerReplays: true,
 	headerReason: true, headerDetail: true, headerAttempts: true, headerLast: true, headerConsumer: true, headerKeyHash: true, headerMessageID: true,
 }
 

@@ -9,7 +9,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 // letterFor is a dead letter as a consumer makes it.
@@ -138,4 +141,36 @@ func TestAReplayBeginsTheRetriesAnew(t *testing.T) {
 	if d := b.take(b.queue.Name); d.Headers["x-everonce-retries"] != nil {
 		t.Errorf("the copy: %v", d.Headers)
 	}
+}
+
+// A letter says how often it was replayed, so that one that fails each time need not go round for ever. What a producer sends as that
+// count is none.
+func TestALetterCountsItsReplays(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store := memstore.New(nil)
+	work := func(context.Context, *consume.Message, order) error {
+		return everonce.Permanent("closed", errClosed, nil)
+	}
+	msg := message("m-1")
+	msg.Headers = amqp.Table{"x-everonce-replays": int64(7)}
+	r := b.runOn(store, b.url, specOf(work), nil)
+	if err := b.ch.QueueBind(b.queue.Name, b.queue.Name, "amq.direct", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ch.PublishWithContext(t.Context(), "amq.direct", b.queue.Name, true, false, msg); err != nil {
+		t.Fatal(err)
+	}
+	for replays := range 3 {
+		b.whenBuried(r, 1)
+		all, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+		if err != nil || len(all) != 1 || all[0].Replays != replays || len(all[0].Message.Headers) != 0 {
+			t.Fatalf("%+v, %v; want one that was replayed %d times", all, err, replays)
+		}
+		if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+			t.Fatalf("replayed %d, %v", n, err)
+		}
+		r = b.runOn(store, b.url, specOf(work), nil)
+	}
+	b.whenBuried(r, 1)
 }

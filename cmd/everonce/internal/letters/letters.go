@@ -26,6 +26,7 @@ type Letter struct {
 	Queue    string     `json:"queue"`
 	Subject  string     `json:"routing_key,omitempty"`
 	Attempts int        `json:"attempts"`
+	Replays  int        `json:"replays,omitempty"`
 	First    *time.Time `json:"first,omitempty"`
 	Last     *time.Time `json:"last,omitempty"`
 	Bytes    int        `json:"bytes"`
@@ -44,7 +45,7 @@ func Of(l *rabbitonce.Letter, data bool) Letter {
 	m := l.Message
 	o := Letter{
 		ID: l.ID, Reason: string(l.Reason), Detail: l.Detail, KeyHash: l.KeyHash, Consumer: l.Consumer, Queue: l.Queue, Subject: m.Subject,
-		Attempts: l.Attempts, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
+		Attempts: l.Attempts, Replays: l.Replays, First: timeOf(l.First), Last: timeOf(l.Last), Bytes: len(m.Body),
 	}
 	if !data {
 		return o
@@ -105,10 +106,10 @@ func WriteCount(w io.Writer, all int, reasons map[string]int) error {
 // WriteList writes one line for each.
 func WriteList(w io.Writer, all []Letter) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "LETTER\tREASON\tKEY\tATTEMPTS\tLAST\tQUEUE\tDETAIL")
+	fmt.Fprintln(t, "LETTER\tREASON\tKEY\tATTEMPTS\tREPLAYS\tLAST\tQUEUE\tDETAIL")
 	for i := range all {
 		l := &all[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.ID, oneLine(orDash(l.Reason), 40), oneLine(orDash(l.KeyHash), 40), l.Attempts, timeText(l.Last), oneLine(l.Queue, 60), oneLine(l.Detail, 100))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.ID, oneLine(orDash(l.Reason), 40), oneLine(orDash(l.KeyHash), 40), l.Attempts, l.Replays, timeText(l.Last), oneLine(l.Queue, 60), oneLine(l.Detail, 100))
 	}
 	return t.Flush()
 }
@@ -134,6 +135,7 @@ func Write(w io.Writer, all []Letter) error {
 		line("queue", l.Queue)
 		line("routing key", l.Subject)
 		line("attempts", strconv.Itoa(l.Attempts))
+		line("replays", strconv.Itoa(l.Replays))
 		line("first", timeText(l.First))
 		line("last", timeText(l.Last))
 		line("bytes", strconv.Itoa(l.Bytes))
