@@ -182,7 +182,7 @@ func (a *app) confirmed(yes bool, question string) error {
 
 // auditMove writes who did what.
 func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n int, err error) {
-	log := slog.New(slog.NewJSONHandler(a.err, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue), slog.Int("letters", n))
+	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue), slog.Int("letters", n))
 	if err != nil {
 		log.LogAttrs(ctx, slog.LevelError, "not all "+m.done, slog.String("error", storeurl.Redact(err.Error())))
 		return

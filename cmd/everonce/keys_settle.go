@@ -254,7 +254,7 @@ func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, g
 
 // audit writes who settled what: with the key's hash, for the key itself is in no log.
 func (a *app) audit(ctx context.Context, s *storeFlags, got everonce.GetResult, with *everonce.Settlement, v *verdict, err error) {
-	log := slog.New(slog.NewJSONHandler(a.err, nil)).With(
+	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(
 		slog.String("by", with.By), slog.String("key", v.Key), slog.String("verdict", v.Verdict), slog.String("step", with.Step),
 		slog.Bool("forced", with.Force), slog.String("found", got.Record.StateAt(got.Now).String()), slog.Int("attempt", got.Record.Attempt),
 		slog.String("owner", got.Record.Owner), slog.String("store", storeurl.Name(s.url)))

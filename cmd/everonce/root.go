@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -66,10 +68,21 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Wr
 	return code
 }
 
-// problem is what is written of an error: without the password of a URL, wherever it came in.
+// problem is what is written of an error: without the password of a URL, wherever it came in, and without a command to the terminal,
+// which a server, a path or a flag may have in it.
 func problem(err error) string {
-	text := strings.TrimPrefix(err.Error(), "everonce: ")
-	return "everonce: " + storeurl.Redact(text)
+	text := storeurl.Redact(strings.TrimPrefix(err.Error(), "everonce: "))
+	var b strings.Builder
+	b.WriteString("everonce: ")
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 func (a *app) root() *cobra.Command {
