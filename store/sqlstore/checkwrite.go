@@ -13,7 +13,7 @@ import (
 func (s *Store[Tx]) CheckWrite(ctx context.Context) error {
 	past := time.UnixMicro(1)
 	rec := everonce.Record{State: everonce.StateReleased, Token: 1, Attempt: 1, Format: everonce.FormatVersion, CreatedAt: past, UpdatedAt: past, PurgeAt: past}
-	rand.Read(rec.ID[:]) //nolint:errcheck // it does not fail
+	rand.Read(rec.ID[:])
 	return s.write(ctx, "check write", func(ctx context.Context, c Conn) error {
 		insert := &Call{Statement: s.text.Insert, Args: swapArgs([]any{rec.ID[:], "everonce", "check write"}, &rec, 0)}
 		if err := c.Send(ctx, insert); err != nil {
