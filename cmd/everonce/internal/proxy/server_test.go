@@ -246,6 +246,13 @@ func TestProxyRefusesToStart(t *testing.T) {
 	if _, err := New(t.Context(), unprotected, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "no method") {
 		t.Errorf("where no method heeds a key: %v", err)
 	}
+	downstream := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1", "--upstream-key=downstream")
+	failOpen := downstream.Route
+	failOpen.FailOpen = true
+	downstream.Routes = map[string]config.Route{"/a": failOpen}
+	if _, err := New(t.Context(), downstream, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), `routes "/a": fail-open`) {
+		t.Errorf("a route that is let through with another key: %v", err)
+	}
 	empty := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -109,5 +110,25 @@ func TestProxyProblemBaseAndRetryAfter(t *testing.T) {
 	large := strings.Repeat("x", 100<<10)
 	if res, body := send(t, "POST", p.url+"/", large, "Idempotency-Key", "k"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "90" {
 		t.Errorf("without room for a body: %d %v %s", res.StatusCode, res.Header, body)
+	}
+}
+
+// Proxies with prefixes of their own share a database and no records; a schema is asked of the store too, which here has none.
+func TestProxyTablePrefixAndSchema(t *testing.T) {
+	service := &counting{}
+	store := "--store=sqlite:" + filepath.Join(t.TempDir(), "proxy.db")
+	for i, prefix := range []string{"a_", "b_", "a_"} {
+		p := start(t, service.ServeHTTP, store, "--table-prefix="+prefix, "--fingerprint-ignore-host") // each has a port of its own
+		res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "k")
+		if replayed := res.Header.Get("Idempotent-Replayed") != ""; res.StatusCode != http.StatusCreated || replayed != (i == 2) {
+			t.Errorf("start %d, prefix %s: %d %v %s", i, prefix, res.StatusCode, res.Header, body)
+		}
+	}
+	if n := service.count(); n != 2 {
+		t.Errorf("the service was called %d times, want 2", n)
+	}
+	c := configOf(t, "--listen=127.0.0.1:0", "--upstream=http://127.0.0.1:1", store, "--schema=own")
+	if err := Check(c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "schema") {
+		t.Errorf("a schema for SQLite: %v", err)
 	}
 }
