@@ -52,3 +52,40 @@ func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 		t.Errorf("%v, %v; want the other attempt in progress", res.Decision, err)
 	}
 }
+
+// So it is with one that was there when it was claimed, is gone when it is read, and is claimed by somebody else before it is inserted: one
+// of the two has it.
+func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	key := everonce.Key{Scope: "orders", ID: "7"}
+	claim := func() everonce.ClaimRequest {
+		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	}
+	_, err = s.Claim(t.Context(), claim())
+	noErr(t, err)
+
+	anew := claim()
+	var gone, claimed sync.Once
+	late, err := mongostore.New(t.Context(), connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		switch e.CommandName {
+		case "aggregate": // its reading
+			gone.Do(func() {
+				_, err := db.Collection(name).DeleteOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: anew.ID[:]}}})
+				noErr(t, err)
+			})
+		case "insert":
+			claimed.Do(func() {
+				_, err := s.Claim(t.Context(), anew)
+				noErr(t, err)
+			})
+		}
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	noErr(t, err)
+	res, err := late.Claim(t.Context(), claim())
+	if err != nil || res.Decision != everonce.DecideInProgress || res.Record.Nonce != anew.Nonce {
+		t.Errorf("%v, %v; want the other attempt in progress", res.Decision, err)
+	}
+}
