@@ -106,6 +106,30 @@ func TestTrapALargeOrStreamedAnswerIsNotExecutedAgain(t *testing.T) {
 	}
 }
 
+// The write that goes over the limit makes the answer a stream: of no answer more than the limit is held.
+func TestTheWriteOverTheLimitIsSent(t *testing.T) {
+	const limit = 10
+	for name, write := range map[string]func(http.ResponseWriter, string){
+		"bytes":   func(w http.ResponseWriter, s string) { _, _ = w.Write([]byte(s)) },
+		"strings": func(w http.ResponseWriter, s string) { _, _ = io.WriteString(w, s) },
+	} {
+		rec := httptest.NewRecorder()
+		var sent [2]int
+		h := protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: limit}}, func(w http.ResponseWriter, _ *http.Request) {
+			write(w, strings.Repeat("x", limit))
+			sent[0] = rec.Body.Len()
+			write(w, "x")
+			sent[1] = rec.Body.Len()
+		})
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		r.Header.Set("Idempotency-Key", "k")
+		h.ServeHTTP(rec, r)
+		if sent != [2]int{0, limit + 1} {
+			t.Errorf("%s: %d bytes were sent at the limit, and %d over it", name, sent[0], sent[1])
+		}
+	}
+}
+
 // A refusal of more than the limit is elided too: 4xx is saved as a failure.
 func TestALargeRefusalIsElided(t *testing.T) {
 	calls := 0
