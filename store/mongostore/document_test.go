@@ -172,6 +172,14 @@ func FuzzDocument(f *testing.F) {
 			t.Fatalf("%v, want ErrCorruptRecord, or ErrNewerRecord", err)
 		case err != nil && strings.Contains(err.Error(), "secret"):
 			t.Fatalf("%v quotes what was read", err)
+		case err == nil:
+			again, err := mongostore.WriteDocument(rec)
+			if err != nil {
+				t.Fatalf("a record was read that cannot be written: %v", err)
+			}
+			if got, err := mongostore.ReadDocument(again); err != nil || !reflect.DeepEqual(got, rec) {
+				t.Fatalf("a record was read as\n%+v\nwritten, and is read as\n%+v, %v", rec, got, err)
+			}
 		}
 	})
 }

@@ -3,11 +3,13 @@ package redisstore
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 )
 
-// FuzzDecode reads what may stand under a record's or a step's name: a record, or ErrCorruptRecord, and never a panic.
+// FuzzDecode reads what may stand under a record's or a step's name: a record that can be decided on and has no more in it than what
+// was read, or ErrCorruptRecord, and never a panic.
 func FuzzDecode(f *testing.F) {
 	var id everonce.RecordID
 	fr := fresh{
@@ -27,16 +29,45 @@ func FuzzDecode(f *testing.F) {
 	if _, err := decode(&id, newer, &rec); err != nil || rec.Format != 2 {
 		f.Fatalf("%+v, %v", rec, err)
 	}
+	attempts := []byte(string(good)) // more of them than an int has, where that is of 32 bits
+	copy(attempts[63:], "\xff\xff\xff\xff")
+	f.Add(string(attempts))
 	f.Fuzz(func(t *testing.T, s string) {
 		var rec everonce.Record
-		if _, err := decode(&id, s, &rec); err != nil && !errors.Is(err, everonce.ErrCorruptRecord) {
-			t.Errorf("decode: %v", err)
+		switch data, err := decode(&id, s, &rec); {
+		case err != nil:
+			if !errors.Is(err, everonce.ErrCorruptRecord) {
+				t.Errorf("decode: %v", err)
+			}
+		case rec.Format <= everonce.FormatVersion:
+			decidable(t, &rec)
+			if got := lenFixed + len(rec.Scope) + len(rec.Name) + len(rec.Owner) + len(rec.LastError) + len(rec.Result.Summary) + len(data); got > len(s) {
+				t.Errorf("%d bytes were read of %d", got, len(s))
+			}
 		}
-		if _, _, err := decodeStep(&id, "step", s); err != nil && !errors.Is(err, everonce.ErrCorruptRecord) {
-			t.Errorf("decodeStep: %v", err)
+		switch step, _, err := decodeStep(&id, "step", s); {
+		case err != nil:
+			if !errors.Is(err, everonce.ErrCorruptRecord) {
+				t.Errorf("decodeStep: %v", err)
+			}
+		case step.Attempt < 0 || !step.Readable() || len(step.Result.Data)+len(step.Result.Summary) > len(s):
+			t.Errorf("a step was read: %+v", step)
 		}
 		var h everonce.Health
 		add(&h, s)
 		_ = infoOf(s)
 	})
+}
+
+// decidable checks what a claim relies on.
+func decidable(t *testing.T, rec *everonce.Record) {
+	t.Helper()
+	if rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0) || rec.Token <= 0 || rec.Attempt < 0 {
+		t.Errorf("what was read is no record: %+v", rec)
+	}
+	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeForced} {
+		if d := everonce.Decide(rec, everonce.ClaimRequest{Nonce: everonce.Nonce{1}, Take: take, Lease: time.Minute}, time.Unix(1_790_000_000, 0)); d < everonce.DecideClaimed {
+			t.Errorf("no decision on %+v", rec)
+		}
+	}
 }

@@ -180,7 +180,7 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 		return "", corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
 	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
 		return "", corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
-	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted:
+	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted || rec.Attempt < 0: // an int may have 32 bits
 		return "", corrupt(id, "a number is out of its range")
 	}
 	return r.b, nil
@@ -244,7 +244,7 @@ func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord
 	place = r.number(2)
 	step.BeganAt, step.EndedAt = r.time(), r.time()
 	step.Result = everonce.SavedResult{Kind: everonce.ResultKind(r.byte()), Codec: r.text(), Summary: r.summary()}
-	if r.short || !step.Readable() {
+	if r.short || !step.Readable() || step.Attempt < 0 {
 		return step, 0, corrupt(id, "a step cannot be read")
 	}
 	if step.Result.Kind != 0 && step.Result.Kind != everonce.ResultElided {
