@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/leftover"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -65,7 +66,7 @@ func refusedIn(name string, cmd bson.Raw) (found []string) {
 
 func TestMain(m *testing.M) {
 	refusals.seen = map[string]bool{}
-	code := m.Run()
+	code := leftover.M{M: m}.Run()
 	for what := range refusals.seen {
 		fmt.Fprintln(os.Stderr, "FAIL: sent, and refused by MongoDB:", what)
 		code = 1

@@ -2,7 +2,9 @@ package sqlitestore
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -50,5 +52,66 @@ func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 	}
 	if err := s.Close(); !errors.Is(err, errWriterBusy) {
 		t.Errorf("closed again: %v, want what it said before", err)
+	}
+}
+
+// A store that several close at once, while it is written to, is closed once, for all of them; each write is made, or refused as
+// the store's failure, and what was acknowledged is there.
+func TestCloseDuringWork(t *testing.T) {
+	for range 5 {
+		path := filepath.Join(t.TempDir(), "close.db")
+		s, err := Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const writers, closers = 8, 3
+		var work sync.WaitGroup
+		made := make([][]everonce.RecordID, writers)
+		begun := make(chan struct{}, writers)
+		for w := range writers {
+			work.Go(func() {
+				for i := 0; ; i++ {
+					req := claimOf(fmt.Sprint(w, ".", i))
+					res, err := s.Claim(t.Context(), req)
+					if err != nil {
+						if !errors.Is(err, everonce.ErrStore) {
+							t.Errorf("Claim: %v", err)
+						}
+						return
+					}
+					if res.Decision != everonce.DecideClaimed {
+						t.Errorf("Claim: %v", res.Decision)
+					}
+					if made[w] = append(made[w], req.ID); i == 0 {
+						begun <- struct{}{}
+					}
+				}
+			})
+		}
+		for range writers {
+			<-begun
+		}
+		for range closers {
+			work.Go(func() {
+				if err := s.Close(); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+		}
+		work.Wait()
+		again, err := Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ids := range made {
+			for _, id := range ids {
+				if res, err := again.Get(t.Context(), everonce.GetRequest{ID: id}); err != nil || !res.Found {
+					t.Errorf("an acknowledged claim: %v, %v", res.Found, err)
+				}
+			}
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/leftover"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(openInChild); path != "" {
 		os.Exit(child(path))
 	}
-	os.Exit(m.Run())
+	leftover.Main(m)
 }
 
 func child(path string) int {
