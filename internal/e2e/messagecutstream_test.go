@@ -249,7 +249,7 @@ func (s *cutStream) wantPaused(broken cut, before, after counts) {
 		pauses++
 	}
 	attempts, done := after.handled-before.handled, after.done-before.done
-	if most := cutConcurrency * (pauses + 2); attempts == 0 || attempts > most {
+	if most := cutConcurrency * (pauses + 2); attempts > most { // that there were some, the longest pause has shown
 		s.t.Errorf("%s: %d attempts until the %dth pause, by %d workers: want at most %d", broken.phase, attempts, pauses, cutConcurrency, most)
 	}
 	if done > cutConcurrency {
