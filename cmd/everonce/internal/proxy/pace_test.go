@@ -13,7 +13,7 @@ import (
 
 // A service that takes its time is no client that stalls: not before its answer, not in it, and not while it reads a body.
 func TestProxySlowServiceIsNoSlowClient(t *testing.T) {
-	const stall, slow = "--stall=100ms", 400 * time.Millisecond
+	const stall, slow = "--stall=500ms", 1200 * time.Millisecond
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	large := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB: more than the buffers on its way hold
 	service := func(w http.ResponseWriter, r *http.Request) {
