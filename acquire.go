@@ -37,7 +37,7 @@ func (op *operation) takesOver() bool {
 // before the claim was first sent.
 func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started time.Time, err error) {
 	req := op.claimRequest()
-	w := waiter{op: op, limit: op.call.wait}
+	w := waiter{op: op, nonce: req.Nonce, limit: op.call.wait}
 	defer w.leave()
 	for {
 		if started, err = op.claim(ctx, &req, claim); err != nil {
@@ -89,6 +89,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 			return started, op.storeFailed(ctx, err)
 		}
 		op.repeated()
+		op.resent = true
 	}
 	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)

@@ -226,7 +226,6 @@ func (b *batch[T, Tx]) alone(ctx context.Context, i int) {
 		}
 		return values[0], nil
 	}
-	run.waiter = waiter{op: &run.operation}
 	res, err := run.loop(ctx)
 	b.answer(i, res, err)
 	if run.elide {

@@ -123,9 +123,12 @@ func (o *Options) settings() (*settings, error) {
 	case s.TxRetries == 0:
 		s.TxRetries = defaultTxRetries
 	}
-	for name, v := range map[string]any{"Codec": s.Codec, "Observer": s.Observer} {
-		if v != nil && isNil(v) {
-			return nil, fmt.Errorf("%w: Options.%s is a nil %T; leave it out for the default", ErrInvalidArgument, name, v)
+	for _, o := range []struct {
+		name  string
+		value any
+	}{{"Codec", s.Codec}, {"Observer", s.Observer}} {
+		if o.value != nil && isNil(o.value) {
+			return nil, fmt.Errorf("%w: Options.%s is a nil %T; leave it out for the default", ErrInvalidArgument, o.name, o.value)
 		}
 	}
 	if s.Codec == nil {

@@ -155,6 +155,7 @@ type operation struct {
 	id          RecordID
 	place       *place // where the call stands; nil at the top
 	ev          *Event // nil without an observer
+	resent      bool   // a claim was sent more than once
 }
 
 // prepare checks the call and makes it an operation. id is the key's, or zero if it is not known yet.

@@ -48,8 +48,6 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return failed[T](err)
 	}
 	run := &transaction[T, Tx]{operation: op, t: t, work: work, summarize: summarize, optimistic: op.call.optimistic}
-	run.waiter = waiter{op: &run.operation, limit: op.call.wait}
-	defer run.waiter.leave()
 	return run.loop(ctx)
 }
 
@@ -81,6 +79,8 @@ func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	r.nonce = NewNonce()
+	r.waiter = waiter{op: &r.operation, nonce: r.nonce, limit: r.call.wait}
+	defer r.waiter.leave()
 	defer func() { // after a panic of the work too
 		if r.held {
 			r.hub.wake(r.id)
@@ -283,7 +283,7 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 	if hasEnded(r.t.txs, err, lost) {
 		return r.ended(ctx, errors.Join(err, lost))
 	}
-	if readMarks(err) != endedRejected && readMarks(err) != endedNotDone && r.t.txs.ClassifyTx(err) == TxErrorRetry {
+	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
 	}
 	if judgeError(err, r.set.Classify) == endedRejected {

@@ -8,6 +8,7 @@ import (
 // waiter is one call that waits for a running attempt, within its own limit.
 type waiter struct {
 	op       *operation
+	nonce    Nonce // of its claims
 	limit    time.Duration
 	started  time.Time
 	crowd    *crowd
@@ -29,6 +30,9 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 	if left <= 0 {
 		return false, nil
 	}
+	if w.op.resent { // a packet of its own may come late, and get the record, which nobody but this call can know
+		left = min(left, jittered(pollMost))
+	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	for {
@@ -41,7 +45,7 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 			w.wordCame()
 		case <-w.crowd.over:
 			return !w.answered(claim), nil
-		case <-timer.C: // the last look
+		case <-timer.C: // the last look, or one for itself
 			w.take()
 			return true, nil
 		case <-ctx.Done():
@@ -106,12 +110,11 @@ func (w *waiter) tell(claim *ClaimResult) {
 // record at the same time, would have changed nothing.
 func (w *waiter) answered(claim *ClaimResult) bool {
 	c := w.crowd
-	joined := w.joined
 	w.leave()
-	if c.read <= joined {
+	if c.read <= w.joined {
 		return false
 	}
-	own := ClaimRequest{Fingerprint: w.op.fingerprint}
+	own := ClaimRequest{Nonce: w.nonce, Fingerprint: w.op.fingerprint} // a claim of its own whose packet came late may have the record
 	if w.op.takesOver() {
 		own.Take = TakeAbandoned
 	}

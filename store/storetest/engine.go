@@ -53,8 +53,9 @@ func checkManyDeliveries(e *env) {
 func checkCrowdWaits(e *env) {
 	key := e.key()
 	var runs, executed, failed atomic.Int64
-	each(min(e.caps.Callers, 16), func(int) {
-		r := e.receiver(e.s, everonce.Refuse)
+	receivers := [2]*everonce.Receiver{e.receiver(e.s, everonce.Refuse), e.receiver(e.h.Peer, everonce.Refuse)} // callers of one ask by turns
+	each(min(e.caps.Callers, 16), func(i int) {
+		r := receivers[i%2]
 		res, err := everonce.Do(e.ctx, r, key, func(context.Context, *everonce.Attempt) (string, error) {
 			if runs.Add(1) == 1 {
 				return "", everonce.NotDone(errInjected)

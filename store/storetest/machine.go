@@ -242,9 +242,10 @@ func (m *machine) answered(a *attempt, res everonce.ClaimResult) {
 	if res.Decision == 0 || res.Decision == everonce.DecideAbsent {
 		return
 	}
-	if m.rec != nil && (res.Decision == everonce.DecideClaimed || res.Decision == everonce.DecideAbandoned || res.Decision == everonce.DecideReplay) {
+	ended := res.Decision == everonce.DecideReplay || res.Decision == everonce.DecideExpired
+	if m.rec != nil && (ended || res.Decision == everonce.DecideClaimed || res.Decision == everonce.DecideAbandoned) {
 		want := *m.rec
-		if res.Decision == everonce.DecideReplay {
+		if ended {
 			want.Steps, res.Record.Steps = nil, nil
 		}
 		got := res.Record
