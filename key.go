@@ -171,11 +171,11 @@ type KeyHash [8]byte
 // String returns the hash in hexadecimal.
 func (h KeyHash) String() string { return hex.EncodeToString(h[:]) }
 
-// ParseKeyHash reads what [RecordID.Short] wrote. The error wraps [ErrInvalidKey].
+// ParseKeyHash reads what [RecordID.Short] wrote, and is never the zero value. The error wraps [ErrInvalidKey].
 func ParseKeyHash(s string) (KeyHash, error) {
 	var h KeyHash
 	if len(s) == 2*len(h) {
-		if _, err := hex.Decode(h[:], []byte(s)); err == nil {
+		if _, err := hex.Decode(h[:], []byte(s)); err == nil && h != (KeyHash{}) { // who asks a store for none gets all
 			return h, nil
 		}
 	}

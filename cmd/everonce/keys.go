@@ -218,7 +218,7 @@ func (d *address) byHash(ctx context.Context, store everonce.Lister) (everonce.R
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
-	case len(found.Records) == 0:
+	case len(found.Records) == 0 || found.Records[0].ID.Hash() != hash:
 		return everonce.RecordID{}, fmt.Errorf("%w (key %s): its record may have expired, or is in another scope", everonce.ErrNotFound, hash)
 	}
 	return found.Records[0].ID, nil
@@ -230,7 +230,7 @@ func (d *address) byID(ctx context.Context, store everonce.Lister) (everonce.Rec
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
-	case len(found.Records) == 0:
+	case len(found.Records) == 0 || found.Records[0].Name != d.id:
 		return everonce.RecordID{}, fmt.Errorf("%w: none in any scope has this ID; its record may have expired, or never existed", everonce.ErrNotFound)
 	case len(found.Records) > 1:
 		return everonce.RecordID{}, usagef("more than one operation has this ID: \"keys list --id\" shows their scopes; add --scope")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 
@@ -13,7 +14,9 @@ type asked []everonce.ListRequest
 
 func (a *asked) List(_ context.Context, r everonce.ListRequest) (everonce.ListResult, error) {
 	*a = append(*a, r)
-	return everonce.ListResult{Records: []everonce.Record{{ID: everonce.RecordID{7}}}, Next: everonce.RecordID{7}}, nil
+	id := everonce.RecordID{7}
+	copy(id[8:], r.KeyHash[:])
+	return everonce.ListResult{Records: []everonce.Record{{ID: id, Name: r.Name}}, Next: id}, nil
 }
 
 // A store finds a key by its hash, or by its ID, in one call: page by page, a store without an index of them looks at all of its
@@ -34,7 +37,7 @@ func TestAKeyIsFoundByOneCall(t *testing.T) {
 		if c.where.id != "" {
 			find = c.where.byID
 		}
-		if id, err := find(t.Context(), &store); id != (everonce.RecordID{7}) || err != nil {
+		if id, err := find(t.Context(), &store); id[0] != 7 || id.Hash() != c.want.KeyHash || err != nil {
 			t.Errorf("%+v: %v, %v", c.where, id, err)
 		}
 		if len(store) != 1 || !reflect.DeepEqual(store[0], c.want) {
@@ -48,5 +51,23 @@ func TestAKeyIsFoundByOneCall(t *testing.T) {
 	}
 	if _, err := collect(t.Context(), &store, req, want); err != nil || store[0].Name != "pay-7" {
 		t.Errorf("list --id: the store was asked for %+v, %v", store[0], err)
+	}
+}
+
+// anything is a store that has found another record than the one that was asked for.
+type anything struct{}
+
+func (anything) List(context.Context, everonce.ListRequest) (everonce.ListResult, error) {
+	return everonce.ListResult{Records: []everonce.Record{{ID: everonce.RecordID{7}, Name: "another"}}}, nil
+}
+
+// Another record is not settled for it.
+func TestNoOtherKeyIsMeant(t *testing.T) {
+	t.Parallel()
+	if id, err := (&address{hash: "0102030000000000"}).byHash(t.Context(), anything{}); !errors.Is(err, everonce.ErrNotFound) {
+		t.Errorf("by its hash: %v, %v", id, err)
+	}
+	if id, err := (&address{id: "pay-7"}).byID(t.Context(), anything{}); !errors.Is(err, everonce.ErrNotFound) {
+		t.Errorf("by its ID: %v, %v", id, err)
 	}
 }
