@@ -1,6 +1,7 @@
 package storeurl
 
 import (
+	"net/url"
 	"regexp"
 	"strings"
 )
@@ -39,18 +40,35 @@ func (e *secretError) Unwrap() error { return e.err }
 
 // Shown returns the URL of a store as a configuration shows it: without passwords. What is no such URL may be anything, a password alone
 // too, and is not shown.
-func Shown(url string) string {
-	if _, err := kindOf(url, true); err != nil && url != "" {
+func Shown(text string) string {
+	if _, err := kindOf(text, true); err != nil && text != "" {
 		return redacted
 	}
-	scheme, rest, ok := strings.Cut(url, "://")
+	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return url // that of a file, or of nothing
+		return text // that of a file, or of nothing
 	}
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+	at, query := strings.LastIndexByte(rest, '@'), strings.IndexByte(rest, '?')
+	switch {
+	case query >= 0 && query < at: // in which of the two the password is, nobody knows
+		return scheme + "://" + redacted
+	case at >= 0:
 		if user, _, has := strings.Cut(rest[:at], ":"); has {
 			rest = user + ":" + redacted + rest[at:]
 		}
 	}
-	return Redact(scheme + "://" + rest)
+	if head, query, has := strings.Cut(rest, "?"); has { // a value in it ends with the next "&", whatever it is made of
+		rest = head + "?" + secretParameter.ReplaceAllString(query, "${1}"+redacted)
+	}
+	return scheme + "://" + rest
+}
+
+var secretParameter = regexp.MustCompile(`(?i)((?:password\s*=|AWS_SESSION_TOKEN(?::|%3A)))[^&]+`)
+
+// ShownUpstream is [Shown] for the URL of a service, which has no user and no query.
+func ShownUpstream(text string) string {
+	if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "") {
+		return redacted
+	}
+	return text
 }

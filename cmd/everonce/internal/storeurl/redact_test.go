@@ -70,19 +70,37 @@ func TestName(t *testing.T) {
 func TestShown(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                                  "",
-		"memory:":                           "memory:",
-		"sqlite:/data/u:p@x.db":             "sqlite:/data/u:p@x.db",
-		"postgres://host/db":                "postgres://host/db",
-		"postgres://user@host/db":           "postgres://user@host/db",
-		"postgres://user:pa ss@host/db?a=b": "postgres://user:xxxxx@host/db?a=b",
-		"redis://:p@ss@host/0?password=x":   "redis://:xxxxx@host/0?password=xxxxx",
-		"user:pass@host/db":                 "xxxxx",
-		"redis:user:pass@host":              "xxxxx",
-		"host=h user=u password=pa ss":      "xxxxx",
-		"postgres ://user:pass@host":        "xxxxx",
+		"":                                   "",
+		"memory:":                            "memory:",
+		"sqlite:/data/u:p@x.db":              "sqlite:/data/u:p@x.db",
+		"postgres://host/db":                 "postgres://host/db",
+		"postgres://user@host/db":            "postgres://user@host/db",
+		"postgres://user:pa ss@host/db?a=b":  "postgres://user:xxxxx@host/db?a=b",
+		"redis://:p@ss@host/0?password=x":    "redis://:xxxxx@host/0?password=xxxxx",
+		"user:pass@host/db":                  "xxxxx",
+		"redis://h:6379/0?password=p@ssw0rd": "redis://xxxxx",
+		"postgres://host/db?a=b&password=pa ss word&c=d":              "postgres://host/db?a=b&password=xxxxx&c=d",
+		`postgres://host/db?sslpassword=a"b`:                          "postgres://host/db?sslpassword=xxxxx",
+		`redis://h/?password='a'b`:                                    "redis://h/?password=xxxxx",
+		"mongodb://h/?authMechanismProperties=AWS_SESSION_TOKEN:ab c": "mongodb://h/?authMechanismProperties=AWS_SESSION_TOKEN:xxxxx",
+		"redis:user:pass@host":                                        "xxxxx",
+		"host=h user=u password=pa ss":                                "xxxxx",
+		"postgres ://user:pass@host":                                  "xxxxx",
 	} {
 		if got := Shown(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// What is no URL of a service may hold a password anywhere.
+func TestShownUpstream(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "http://host:3000": "http://host:3000", "https://host/": "https://host/",
+		"http://user:pa ss@host": "xxxxx", "user:hunter2@host:80": "xxxxx", "http://host/?token=hunter2": "xxxxx", "http://u:p@host": "xxxxx", "hunter2": "xxxxx",
+	} {
+		if got := ShownUpstream(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

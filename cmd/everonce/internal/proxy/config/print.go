@@ -11,7 +11,7 @@ import (
 // YAML returns the configuration as a file would have it, without secrets. Of a route it has what differs from the rest.
 func (c *Config) YAML() ([]byte, error) {
 	shown := *c
-	shown.Store, shown.Upstream = storeurl.Shown(c.Store), storeurl.Redact(c.Upstream) // the latter is refused, but not here
+	shown.Store, shown.Upstream = storeurl.Shown(c.Store), storeurl.ShownUpstream(c.Upstream)
 	root := mappingNode()
 	for _, f := range fields {
 		add(root, f.Key, f.bind(&shown, &shown.Route).String(), f.bind(&shown, &shown.Route).Type())

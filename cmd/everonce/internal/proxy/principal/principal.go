@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -103,23 +104,42 @@ func (h *hasher) header(r *http.Request) (string, error) {
 	return h.hash(values...), nil
 }
 
-var errCookies = errors.New("the cookie is there more than once")
+var (
+	errCookies = errors.New("the cookie is there with two values")
+	errPieces  = errors.New("the cookie is too long for one and comes in pieces, of which none tells its sender")
+)
+
+// A value that is too long for one cookie is sent in pieces: as sid.0, sid_0 or sid-0, without sid, by most; as sidC1 by ASP.NET, with a sid
+// that says how many there are. What is left for sid is the same for everybody.
+var (
+	piece  = regexp.MustCompile(`^[._-][0-9]+$`)
+	pieces = regexp.MustCompile(`^chunks-[0-9]+$`)
+)
 
 // cookie reads the header itself: net/http passes over a cookie whose value is no token, as JSON is none, and over all of too many. Whoever
 // sends one that the service can read would be anonymous here, together with all others.
 func (h *hasher) cookie(r *http.Request) (string, error) {
-	who := Anonymous
+	who, cut := Anonymous, false
 	for _, line := range r.Header["Cookie"] {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, value, _ := strings.Cut(pair, "=")
+			name, value = strings.Trim(name, " \t"), strings.Trim(value, " \t")
+			rest, ours := strings.CutPrefix(name, h.name)
 			switch {
-			case strings.Trim(name, " \t") != h.name:
-			case who != Anonymous:
+			case !ours:
+			case rest != "":
+				cut = cut || piece.MatchString(rest)
+			case who != Anonymous && who != h.hash(value):
 				return "", errCookies
+			case pieces.MatchString(value):
+				return "", errPieces
 			default:
-				who = h.hash(strings.Trim(value, " \t"))
+				who = h.hash(value)
 			}
 		}
+	}
+	if cut && who == Anonymous {
+		return "", errPieces
 	}
 	return who, nil
 }
