@@ -36,7 +36,7 @@ import (
 //     and the like), and a 502, 504 or 508 of another everonce proxy, is unknown, and never saved.
 //
 // As with any handler, the answer to a request with a key is held until it is recorded, except for text/event-stream
-// and upgrades, which pass as they come; an upgrade to HTTP or TLS is asked of no upstream, because on its connection
+// and upgrades, which pass as they come; an upgrade to HTTP, SPDY or TLS is asked of no upstream, because on its connection
 // requests would go on past the middleware. If the client goes away in the middle of an answer that is not held, the
 // proxy still reads the upstream's answer to its end, within [Route.Deadline], unless the route says EndWithClient.
 // Requests without a key flow through, both ways, in bounded memory.
@@ -45,6 +45,9 @@ import (
 // method Unwrap, as for [http.ResponseController]. If one hides the middleware, as that of [http.TimeoutHandler]
 // does, the middleware cannot be told what is known: a request that the upstream did not answer then ends as a panic
 // does. Its connection is cut, and the outcome is unknown, even if nothing was written.
+//
+// A request whose method is not in capital letters is answered 501: some services take "post" for POST, of which no
+// middleware knows.
 //
 // upstream is http or https, with or without a path, which is put before that of the request; a request whose path
 // would leave it is answered 400. The error wraps [everonce.ErrInvalidArgument].
@@ -105,6 +108,11 @@ type proxy struct {
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != strings.ToUpper(r.Method) { // some services take "post" for POST, which no middleware has protected then
+		NotDone(w)
+		http.Error(w, "a method is written in capital letters", http.StatusNotImplemented)
+		return
+	}
 	if p.upstream.Path != "" && climbs(r.URL.Path) {
 		NotDone(w)
 		http.Error(w, "the path leaves that of the service", http.StatusBadRequest)

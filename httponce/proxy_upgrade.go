@@ -22,7 +22,7 @@ func carriesHTTP(protocols string) bool {
 	for protocol := range strings.SplitSeq(protocols, ",") {
 		name, _, _ := strings.Cut(strings.ToLower(strings.Trim(protocol, " \t")), "/")
 		switch {
-		case name == "http", name == "tls", name == "spdy", strings.HasPrefix(name, "h2"):
+		case strings.HasPrefix(name, "http"), name == "tls", name == "spdy", strings.HasPrefix(name, "h2"):
 			return true
 		}
 	}

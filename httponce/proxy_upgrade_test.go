@@ -23,7 +23,7 @@ func TestProxyUpgradesToNoHTTP(t *testing.T) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
 		}
 	})
-	for _, protocol := range []string{"h2c", "H2C", "h2c-14", "HTTP/2.0", "TLS/1.2", "SPDY/3.1", "websocket, h2c", "tls/1.0 ,x"} {
+	for _, protocol := range []string{"h2c", "H2C", "h2c-14", "HTTP/2.0", "http2", "TLS/1.2", "SPDY/3.1", "websocket, h2c", "tls/1.0 ,x"} {
 		for _, head := range []string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 0\r\nIdempotency-Key: k\r\n"} {
 			c, err := net.Dial("tcp", newProxy(t, u, nil, nil).Listener.Addr().String())
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/everonce/everonce/httponce"
@@ -43,24 +42,13 @@ func (s *Server) front(next http.Handler) http.Handler {
 				panic(cause)
 			}
 		}()
-		if why := noMethod(r.Method); why != "" {
+		if r.Method == http.MethodConnect { // this is no tunnel
 			w.Header().Set("Connection", "close")
-			http.Error(p, why, http.StatusNotImplemented)
+			http.Error(p, "CONNECT is not offered here", http.StatusNotImplemented)
 			return
 		}
 		next.ServeHTTP(p, r)
 	})
-}
-
-// noMethod returns why a request of that method is refused, whatever the service would make of it.
-func noMethod(method string) string {
-	switch {
-	case method == http.MethodConnect: // this is no tunnel
-		return "CONNECT is not offered here"
-	case method != strings.ToUpper(method): // some services take "post" for POST, of which no route here would know
-		return "a method is written in capital letters"
-	}
-	return ""
 }
 
 func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun time.Time, aborted bool) {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,9 +37,13 @@ type readiness struct {
 	log      *slog.Logger
 	draining atomic.Bool
 
-	mu      sync.Mutex
-	written time.Time // when the store has last taken a write that was tried
-	refused bool      // the last that was tried was not taken
+	asking  chan struct{} // holds one while the store is asked, to whom the rest belongs
+	written time.Time     // when the store has last taken a write that was tried
+	why     error         // what was told last
+}
+
+func newReadiness(store everonce.Store, log *slog.Logger) *readiness {
+	return &readiness{store: store, log: log, asking: make(chan struct{}, 1)}
 }
 
 const (
@@ -60,43 +63,45 @@ var (
 	errNoWrites    = errors.New("the store takes no writes")
 )
 
+// check asks the store to the end, or until its time is over, also if whoever wants to know goes sooner: why it is not ready is for
+// the log all the same. Others wait meanwhile.
 func (s *readiness) check(ctx context.Context) error {
 	if s.draining.Load() {
 		return errDraining
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyWithin)
 	defer cancel()
-	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
-		return errUnreachable
-	}
-	if store, ok := s.store.(everonce.WriteChecker); ok {
-		return s.write(ctx, store)
-	}
-	return nil
-}
-
-// write tries a write now and then, and after one that was not taken each time.
-func (s *readiness) write(ctx context.Context, store everonce.WriteChecker) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.refused && !s.written.IsZero() && time.Since(s.written) < writeEvery {
-		return nil
-	}
-	err := store.CheckWrite(ctx)
-	if errors.Is(ctx.Err(), context.Canceled) { // whoever asked has gone
-		return errNoWrites
-	}
-	switch changed := s.refused != (err != nil); {
-	case changed && err != nil:
-		s.log.Error("not ready: the store takes no writes, so that no request with a new key can be done", "error", err)
+	why, said := s.ask(ctx)
+	switch changed := !errors.Is(why, s.why); {
+	case changed && why != nil:
+		s.log.Error("not ready: "+why.Error()+", so no request with a new key can be done", "error", said)
 	case changed:
 		s.log.Info("ready again: the store takes writes")
 	}
-	if s.refused = err != nil; s.refused {
-		return errNoWrites
+	s.why = why
+	return why
+}
+
+// ask reads, and tries a write now and then, and after one that was not taken each time. said is what the store says.
+func (s *readiness) ask(ctx context.Context) (why, said error) {
+	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
+		return errUnreachable, err
+	}
+	store, ok := s.store.(everonce.WriteChecker)
+	if !ok || s.why == nil && !s.written.IsZero() && time.Since(s.written) < writeEvery {
+		return nil, nil
+	}
+	if err := store.CheckWrite(ctx); err != nil {
+		return errNoWrites, err
 	}
 	s.written = time.Now()
-	return nil
+	return nil, nil
 }
 
 // admin returns the handler of the second listener.

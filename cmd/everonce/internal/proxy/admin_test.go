@@ -163,6 +163,9 @@ func TestMonitorHowTo(t *testing.T) {
 	}
 }
 
+// discard is the log of who does not look at it.
+var discard = slog.New(slog.DiscardHandler)
+
 // block returns the first block of a how-to in that language.
 func block(t *testing.T, page, language string) string {
 	t.Helper()
@@ -183,7 +186,7 @@ func (downStore) Get(context.Context, everonce.GetRequest) (everonce.GetResult, 
 }
 
 func TestReadiness(t *testing.T) {
-	up, down := readiness{store: memstore.New(nil)}, readiness{store: downStore{memstore.New(nil)}}
+	up, down := newReadiness(memstore.New(nil), discard), newReadiness(downStore{memstore.New(nil)}, discard)
 	if err := up.check(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -198,7 +201,7 @@ func TestReadiness(t *testing.T) {
 
 // Whoever asks whether the proxy is ready is not told what its store says, which may have an address or more in it.
 func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
-	s := &Server{metrics: newMetrics(nil), ready: readiness{store: downStore{memstore.New(nil)}}}
+	s := &Server{metrics: newMetrics(nil), ready: newReadiness(downStore{memstore.New(nil)}, discard)}
 	w := httptest.NewRecorder()
 	s.admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
 	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != "the store cannot be reached\n" {
@@ -227,7 +230,7 @@ func TestReadyIsWhoCanWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		store := &fullStore{Store: memstore.New(nil)}
-		s := &Server{metrics: newMetrics(nil), ready: readiness{store: store, log: slog.New(slog.NewTextHandler(&log, nil))}}
+		s := &Server{metrics: newMetrics(nil), ready: newReadiness(store, slog.New(slog.NewTextHandler(&log, nil)))}
 		ask := func(wantStatus int, wantBody string, wantWrites int) {
 			t.Helper()
 			w := httptest.NewRecorder()
@@ -255,15 +258,47 @@ func TestReadyIsWhoCanWrite(t *testing.T) {
 	})
 }
 
-// Whoever asks and goes away has not found out about the store.
-func TestWhoAsksAndGoesSaysNothingOfTheStore(t *testing.T) {
-	var log strings.Builder
-	ready := readiness{store: &fullStore{Store: memstore.New(nil)}, log: slog.New(slog.NewTextHandler(&log, nil))}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := ready.write(gone, ready.store.(everonce.WriteChecker)); err == nil || ready.refused || log.Len() > 0 {
-		t.Errorf("%v, refused: %v, log: %q", err, ready.refused, log.String())
+// hungWrites answers what is read, and no write.
+type hungWrites struct{ *memstore.Store }
+
+func (hungWrites) CheckWrite(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Whoever asks may have less time than the store: the log says why all the same, once, whether it does not answer or cannot be reached.
+func TestWhyItIsNotReadyIsInTheLog(t *testing.T) {
+	for want, store := range map[error]everonce.Store{errNoWrites: hungWrites{memstore.New(nil)}, errUnreachable: hungStore{memstore.New(nil)}} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			ready := newReadiness(store, slog.New(slog.NewTextHandler(&log, nil)))
+			for range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), readyWithin/2)
+				if err := ready.check(ctx); !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+				cancel()
+			}
+			if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want.Error()) {
+				t.Errorf("the log has %q, want %q, once", got, want)
+			}
+		})
 	}
+}
+
+// While one asks a store that hangs, another waits, within its own time.
+func TestReadinessIsAskedOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ready := newReadiness(hungWrites{memstore.New(nil)}, discard)
+		go ready.check(t.Context()) //nolint:errcheck // the other one is looked at
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), readyWithin/2)
+		defer cancel()
+		if err := ready.check(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		time.Sleep(readyWithin)
+	})
 }
 
 // hungStore does not answer.
@@ -277,7 +312,7 @@ func (hungStore) Get(ctx context.Context, _ everonce.GetRequest) (everonce.GetRe
 // A store that does not answer is one that cannot be reached, and whoever asks is told so in time.
 func TestReadinessWaitsForNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ready, begun := readiness{store: hungStore{memstore.New(nil)}}, time.Now()
+		ready, begun := newReadiness(hungStore{memstore.New(nil)}, discard), time.Now()
 		if err := ready.check(t.Context()); err == nil || time.Since(begun) != readyWithin {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}

@@ -30,7 +30,7 @@ type Server struct {
 	log     *slog.Logger
 	store   storeurl.Store
 	metrics *metrics
-	ready   readiness
+	ready   *readiness
 	running *running
 	secret  []byte // of the identities
 	opener  storeurl.Opener
@@ -306,7 +306,7 @@ func (s *Server) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.store, s.ready.store, s.ready.log = store, store, s.log
+	s.store, s.ready = store, newReadiness(store, s.log)
 	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
 		s.tellEmpty(ctx)
 	}
