@@ -3,13 +3,15 @@ package duration
 
 import (
 	"errors"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 )
 
-const day = 24 * time.Hour
+const (
+	day     = 24 * time.Hour
+	longest = 36500 * day // sums of them, and of times, do not overflow
+)
 
 var (
 	errDuration = errors.New("must be a duration like 500ms, 30s, 24h or 90d")
@@ -20,17 +22,20 @@ var (
 func Parse(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		switch n, err := strconv.ParseUint(days, 10, 64); {
-		case errors.Is(err, strconv.ErrRange), err == nil && n > uint64(math.MaxInt64/day):
+		case errors.Is(err, strconv.ErrRange), err == nil && n > uint64(longest/day):
 			return 0, errTooLong
 		case err == nil:
 			return time.Duration(n) * day, nil //nolint:gosec // bounded above
 		}
 	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
+	switch d, err := time.ParseDuration(s); {
+	case err != nil, d < 0:
 		return 0, errDuration
+	case d > longest:
+		return 0, errTooLong
+	default:
+		return d, nil
 	}
-	return d, nil
 }
 
 // Value is a duration as a flag takes it: see [Parse].

@@ -1,7 +1,6 @@
 package duration
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
@@ -15,12 +14,12 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := Parse(text)
 		if err != nil {
-			if d != 0 || len(text) > 8 && strings.Contains(err.Error(), text) {
+			if d != 0 || err != errDuration && err != errTooLong { //nolint:errorlint // the very ones, which do not repeat what was given
 				t.Errorf("%v, %v: %q", d, err, text)
 			}
 			return
 		}
-		if d < 0 || d > 1<<63-1 {
+		if d < 0 || d > longest {
 			t.Fatalf("%q is %v", text, d)
 		}
 		v := Value(d)
@@ -34,7 +33,7 @@ func FuzzParse(f *testing.F) {
 func TestParse(t *testing.T) {
 	for given, want := range map[string]time.Duration{
 		"90d": 90 * day, "0d": 0, "30s": 30 * time.Second, "1h30m": 90 * time.Minute, "0": 0,
-		"80000d": 80000 * day, "106751d": 106751 * day, // what is too long for its purpose, its purpose refuses
+		"36500d": longest, "876000h": longest,
 	} {
 		if d, err := Parse(given); d != want || err != nil {
 			t.Errorf("%s: %v, %v, want %v", given, d, err, want)
@@ -42,7 +41,7 @@ func TestParse(t *testing.T) {
 	}
 	for given, want := range map[string]error{
 		"": errDuration, "d": errDuration, "1d12h": errDuration, "-1d": errDuration, "90": errDuration, "-1s": errDuration, "1.5d": errDuration, "soon": errDuration,
-		"106752d": errTooLong, "200000d": errTooLong, "99999999999999999999d": errTooLong,
+		"36501d": errTooLong, "876000h1ns": errTooLong, "2000000h": errTooLong, "106752d": errTooLong, "200000d": errTooLong, "99999999999999999999d": errTooLong,
 	} {
 		if d, err := Parse(given); err != want || d != 0 { //nolint:errorlint // the very one
 			t.Errorf("%s: %v, %v, want %v", given, d, err, want)

@@ -276,8 +276,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"fingerprint-json-only: ":                           {"--fingerprint-json-only=a"},
 		"fingerprint-json-except: ":                         {"--fingerprint-json-except=a"},
 		"deny-headers has \"X A\"":                          {"--deny-headers=X A"},
-		"a route's retention and remember are at most 36500 days each (1920000h0m0s, ": {"--retention=80000d"},
-		"the lease is": {"--lease=1us"},
+		"the lease is":                                      {"--lease=1us"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--admin=none", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		if _, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "upstream") || inSettings(err.Error()) != err.Error() {

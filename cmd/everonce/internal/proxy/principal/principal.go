@@ -23,8 +23,12 @@ import (
 // ErrSource: a text names no source of principals.
 var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or none")
 
-// serverTakes are the headers that net/http moves out of a request's header.
-var serverTakes = map[string]bool{"Host": true, "Transfer-Encoding": true, "Trailer": true}
+// neverThere are the headers that tell a service nothing: net/http moves the first three out of a request's header, and the others are
+// for the next hop alone.
+var neverThere = map[string]bool{
+	"Host": true, "Transfer-Encoding": true, "Trailer": true,
+	"Connection": true, "Keep-Alive": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Upgrade": true,
+}
 
 // Anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
 const Anonymous = "anonymous"
@@ -49,8 +53,8 @@ func New(source string, secret []byte) (httponce.Principal, error) {
 	case name == "" || strings.ContainsAny(name, " \t\r\n,;:\"()<>@[]{}\\/?="):
 		return nil, ErrSource
 	case kind == "header":
-		if h.name = http.CanonicalHeaderKey(name); serverTakes[h.name] {
-			return nil, fmt.Errorf("%w; %s is none: it never arrives as a header, and everybody would be anonymous", ErrSource, h.name)
+		if h.name = http.CanonicalHeaderKey(name); neverThere[h.name] {
+			return nil, fmt.Errorf("%w; %s tells no sender: it is not passed on as a header", ErrSource, h.name)
 		}
 		return passedOn(h.name, h.header), nil
 	case kind == "cookie":

@@ -124,7 +124,7 @@ func TestPrincipalSecret(t *testing.T) {
 }
 
 func TestSources(t *testing.T) {
-	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization", "header:Host", "header:host", "header:transfer-encoding", "header:Trailer"} {
+	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization", "header:Host", "header:host", "header:transfer-encoding", "header:Trailer", "header:proxy-authorization", "header:Upgrade", "header:TE"} {
 		if _, err := New(source, nil); err == nil {
 			t.Errorf("%q is taken", source)
 		}
