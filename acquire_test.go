@@ -166,10 +166,7 @@ func TestClaimWhoseAnswerTookLongerThanItsLease(t *testing.T) {
 func TestWaitIsWokenAtCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, r, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, r)
 		start := time.Now()
 		for range 5 {
 			wg.Go(func() {
@@ -276,10 +273,7 @@ func TestWaitAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(nil)
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, there)
 		wg.Go(func() {
 			time.Sleep(20 * time.Second)
 			close(release)

@@ -39,10 +39,7 @@ func TestOneAsksForAll(t *testing.T) {
 				if c.elsewhere {
 					there = newReceiver(t, s, everonce.Refuse, nil)
 				}
-				release := make(chan struct{})
-				var wg sync.WaitGroup
-				wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-				synctest.Wait()
+				release, wg := running(t, there)
 				time.AfterFunc(atNoPoll, func() { close(release) })
 				start := time.Now()
 				for range many {
@@ -74,10 +71,7 @@ func TestOneTransactionAsksForAll(t *testing.T) {
 	ways(t, func(t *testing.T, o everonce.Options) {
 		s := newMapStore()
 		r, g := newTxReceiver(t, s, &o), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, g, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, g)
 		time.AfterFunc(atNoPoll, func() { close(release) })
 		transactions := func() int { return s.count("Begin") + s.count("Get") }
 		ready := transactions()
@@ -129,10 +123,7 @@ func TestATurnThatEndsOtherwise(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFaultStore()
 				r := newReceiver(t, s, everonce.Refuse, nil)
-				release := make(chan struct{})
-				var wg sync.WaitGroup
-				wg.Go(func() { do(t, r, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-				synctest.Wait()
+				release, wg := running(t, r)
 				start := time.Now()
 				var mu sync.Mutex
 				answered := 0
@@ -167,10 +158,7 @@ func TestEachWaitsWithinItsOwnLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, there)
 		start := time.Now()
 		for i := range 19 {
 			limit := time.Duration(i+1) * time.Second
@@ -201,10 +189,7 @@ func TestWordIsSeenToByAnother(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newWordStore()
 				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-				release := make(chan struct{})
-				var wg sync.WaitGroup
-				wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-				synctest.Wait()
+				release, wg := running(t, there)
 				start := time.Now()
 				for i := range 5 {
 					wg.Go(func() {
@@ -233,10 +218,7 @@ func TestWhoComesLateNeedNotWaitLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, there)
 		waits := func() {
 			wg.Go(func() { do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour)) })
 		}
@@ -258,10 +240,7 @@ func TestAShortFailureReachesFewOfThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, there)
 		var mu sync.Mutex
 		failed, replayed := 0, 0
 		for range 100 {
@@ -296,10 +275,7 @@ func TestManyWhoGoAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWordStore()
 		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, there)
 		ctx, stop := context.WithCancel(t.Context())
 		start := time.Now()
 		for i := range 1000 {

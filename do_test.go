@@ -202,10 +202,7 @@ func TestPanicAndGoexitUnwindUnderEachPolicy(t *testing.T) {
 func TestInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, memstore.New(nil), everonce.Refuse, &everonce.Options{Lease: 9 * time.Second, RetryAfter: 2 * time.Second})
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, r, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, r)
 		_, err := do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress)
 		checkEqual(t, "RetryAfter", asError(t, err).RetryAfter, 2*time.Second)
 		// Another process, whose lease ends sooner than that.
@@ -228,6 +225,14 @@ func blocks(release <-chan struct{}, v string) work {
 		<-release
 		return v, nil
 	}
+}
+
+// running has an attempt of r, in a bubble of synctest, hold the key "x" until release is closed; its result is "v".
+func running(t *testing.T, r *everonce.Receiver) (release chan struct{}, wg *sync.WaitGroup) {
+	release, wg = make(chan struct{}), new(sync.WaitGroup)
+	wg.Go(func() { do(t, r, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
+	synctest.Wait()
+	return release, wg
 }
 
 // diedIn claims as a process does that dies in its work.

@@ -16,10 +16,7 @@ import (
 func TestWaiterThatLeavesIsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, newFaultStore(), everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() { do(t, r, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-		synctest.Wait()
+		release, wg := running(t, r)
 		start := time.Now()
 		wg.Go(func() {
 			do(t, r, keyOf("x"), never(t), everonce.InProgress, everonce.ErrInProgress, everonce.WithWait(time.Second))

@@ -126,10 +126,7 @@ func TestWaitDoesNotDependOnWord(t *testing.T) {
 				s := newWordStore()
 				set(s)
 				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-				release := make(chan struct{})
-				var wg sync.WaitGroup
-				wg.Go(func() { do(t, there, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
-				synctest.Wait()
+				release, wg := running(t, there)
 				time.AfterFunc(20*time.Second, func() { close(release) })
 				start := time.Now()
 				do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
