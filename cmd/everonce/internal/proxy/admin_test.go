@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -14,13 +13,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/store/memstore"
 )
 
 // The second listener tells of health, of readiness and of figures; the first has none of these.
@@ -163,9 +159,6 @@ func TestMonitorHowTo(t *testing.T) {
 	}
 }
 
-// discard is the log of who does not look at it.
-var discard = slog.New(slog.DiscardHandler)
-
 // block returns the first block of a how-to in that language.
 func block(t *testing.T, page, language string) string {
 	t.Helper()
@@ -176,147 +169,6 @@ func block(t *testing.T, page, language string) string {
 	_, found, _ := strings.Cut(string(text), "\n```"+language+"\n")
 	found, _, _ = strings.Cut(found, "\n```\n")
 	return found
-}
-
-// downStore cannot be reached.
-type downStore struct{ *memstore.Store }
-
-func (downStore) Get(context.Context, everonce.GetRequest) (everonce.GetResult, error) {
-	return everonce.GetResult{}, fmt.Errorf("%w: postgres://proxy:hunter2@db", everonce.ErrStore)
-}
-
-func TestReadiness(t *testing.T) {
-	up, down := newReadiness(memstore.New(nil), discard), newReadiness(downStore{memstore.New(nil)}, discard)
-	if err := up.check(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := down.check(t.Context()); err == nil {
-		t.Error("ready without a store")
-	}
-	up.draining.Store(true)
-	if err := up.check(t.Context()); err == nil {
-		t.Error("ready while draining")
-	}
-}
-
-// Whoever asks whether the proxy is ready is not told what its store says, which may have an address or more in it.
-func TestReadinessHidesWhatTheStoreSays(t *testing.T) {
-	s := &Server{metrics: newMetrics(nil), ready: newReadiness(downStore{memstore.New(nil)}, discard)}
-	w := httptest.NewRecorder()
-	s.admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
-	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != "the store cannot be reached\n" {
-		t.Errorf("%d %q", w.Code, got)
-	}
-}
-
-// fullStore takes no writes while it is full.
-type fullStore struct {
-	*memstore.Store
-	full   bool
-	writes int
-}
-
-func (f *fullStore) CheckWrite(ctx context.Context) error {
-	f.writes++
-	if f.full {
-		return fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, everonce.ErrStoreFull)
-	}
-	return ctx.Err()
-}
-
-// Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried now and then;
-// once it has refused one, at each question, and the log says why, once.
-func TestReadyIsWhoCanWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		store := &fullStore{Store: memstore.New(nil)}
-		s := &Server{metrics: newMetrics(nil), ready: newReadiness(store, slog.New(slog.NewTextHandler(&log, nil)))}
-		ask := func(wantStatus int, wantBody string, wantWrites int) {
-			t.Helper()
-			w := httptest.NewRecorder()
-			s.admin().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", http.NoBody))
-			if w.Code != wantStatus || w.Body.String() != wantBody || store.writes != wantWrites {
-				t.Errorf("%d %q after %d writes, want %d %q after %d", w.Code, w.Body, store.writes, wantStatus, wantBody, wantWrites)
-			}
-		}
-		ask(200, "ok\n", 1)
-		store.full = true
-		time.Sleep(writeEvery - time.Nanosecond)
-		ask(200, "ok\n", 1)
-		time.Sleep(time.Nanosecond)
-		ask(503, "the store takes no writes\n", 2)
-		ask(503, "the store takes no writes\n", 3)
-		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "disk I/O error") {
-			t.Errorf("the log has %q, want why, once", got)
-		}
-		store.full = false
-		ask(200, "ok\n", 4)
-		ask(200, "ok\n", 4)
-		if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "ready again") {
-			t.Errorf("the log has %q, want that it is ready again", got)
-		}
-	})
-}
-
-// hungWrites answers what is read, and no write.
-type hungWrites struct{ *memstore.Store }
-
-func (hungWrites) CheckWrite(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// Whoever asks may have less time than the store: the log says why all the same, once, whether it does not answer or cannot be reached.
-func TestWhyItIsNotReadyIsInTheLog(t *testing.T) {
-	for want, store := range map[error]everonce.Store{errNoWrites: hungWrites{memstore.New(nil)}, errUnreachable: hungStore{memstore.New(nil)}} {
-		synctest.Test(t, func(t *testing.T) {
-			var log strings.Builder
-			ready := newReadiness(store, slog.New(slog.NewTextHandler(&log, nil)))
-			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), readyWithin/2)
-				if err := ready.check(ctx); !errors.Is(err, want) {
-					t.Errorf("%v, want %v", err, want)
-				}
-				cancel()
-			}
-			if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want.Error()) {
-				t.Errorf("the log has %q, want %q, once", got, want)
-			}
-		})
-	}
-}
-
-// While one asks a store that hangs, another waits, within its own time.
-func TestReadinessIsAskedOneByOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ready := newReadiness(hungWrites{memstore.New(nil)}, discard)
-		go ready.check(t.Context()) //nolint:errcheck // the other one is looked at
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), readyWithin/2)
-		defer cancel()
-		if err := ready.check(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		time.Sleep(readyWithin)
-	})
-}
-
-// hungStore does not answer.
-type hungStore struct{ *memstore.Store }
-
-func (hungStore) Get(ctx context.Context, _ everonce.GetRequest) (everonce.GetResult, error) {
-	<-ctx.Done()
-	return everonce.GetResult{}, ctx.Err()
-}
-
-// A store that does not answer is one that cannot be reached, and whoever asks is told so in time.
-func TestReadinessWaitsForNoStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ready, begun := newReadiness(hungStore{memstore.New(nil)}, discard), time.Now()
-		if err := ready.check(t.Context()); err == nil || time.Since(begun) != readyWithin {
-			t.Errorf("%v after %v", err, time.Since(begun))
-		}
-	})
 }
 
 func TestCheckAdmin(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 		go serve(s.private, s.privateLn)
 	}
 	public, private := s.Addrs()
-	s.log.Info("proxy runs", "listen", public, "admin", private, "upstream", s.conf.Upstream)
+	s.log.Info("proxy runs", "listen", public, "admin", private, "upstream", storeurl.ShownUpstream(s.conf.Upstream))
 	var broke error
 	select {
 	case <-ctx.Done():

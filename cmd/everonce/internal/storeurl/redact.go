@@ -65,9 +65,10 @@ func Shown(text string) string {
 
 var secretParameter = regexp.MustCompile(`(?i)((?:password\s*=|AWS_SESSION_TOKEN(?::|%3A)))[^&]+`)
 
-// ShownUpstream is [Shown] for the URL of a service, which has no user and no query.
+// ShownUpstream is [Shown] for the URL of a service, which has no user, no query and no fragment. What is behind an @ that net/url finds
+// elsewhere may have been meant as one.
 func ShownUpstream(text string) string {
-	if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "") {
+	if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsRune(text, '@')) {
 		return redacted
 	}
 	return text

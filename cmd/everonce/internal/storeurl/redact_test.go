@@ -99,6 +99,7 @@ func TestShownUpstream(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "http://host:3000": "http://host:3000", "https://host/": "https://host/",
 		"http://user:pa ss@host": "xxxxx", "user:hunter2@host:80": "xxxxx", "http://host/?token=hunter2": "xxxxx", "http://u:p@host": "xxxxx", "hunter2": "xxxxx",
+		"http://ops:12/hunter2@host:80": "xxxxx", "http://ops:/hunter2@host": "xxxxx", "http://ops:12#hunter2@host": "xxxxx", "http://host/#hunter2": "xxxxx",
 	} {
 		if got := ShownUpstream(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

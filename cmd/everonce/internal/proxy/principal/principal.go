@@ -27,7 +27,7 @@ var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or none"
 // for the next hop alone.
 var neverThere = map[string]bool{
 	"Host": true, "Transfer-Encoding": true, "Trailer": true,
-	"Connection": true, "Keep-Alive": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Upgrade": true,
+	"Connection": true, "Http2-Settings": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Upgrade": true,
 }
 
 // Anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
@@ -113,11 +113,11 @@ var (
 	errPieces  = errors.New("the cookie is too long for one and comes in pieces, of which none tells its sender")
 )
 
-// A value that is too long for one cookie is sent in pieces: as sid.0, sid_0 or sid-0, without sid, by most; as sidC1 by ASP.NET, with a sid
-// that says how many there are. What is left for sid is the same for everybody.
+// A value that is too long for one cookie is sent in pieces: as sid.0, sid_0, sid-0 or sid__0, without sid or with an empty one, by most; as
+// sidC1 by ASP.NET, or as sid.1 by h3, with a sid that says how many there are. What is left for sid is the same for everybody.
 var (
-	piece  = regexp.MustCompile(`^[._-][0-9]+$`)
-	pieces = regexp.MustCompile(`^chunks-[0-9]+$`)
+	piece  = regexp.MustCompile(`^[._-]+[0-9]+$`)
+	pieces = regexp.MustCompile(`^(__chunked__|chunks(-|:|%3[Aa]))[0-9]+$`)
 )
 
 // cookie reads the header itself: net/http passes over a cookie whose value is no token, as JSON is none, and over all of too many. Whoever
@@ -142,7 +142,7 @@ func (h *hasher) cookie(r *http.Request) (string, error) {
 			}
 		}
 	}
-	if cut && who == Anonymous {
+	if cut && (who == Anonymous || who == h.hash("")) {
 		return "", errPieces
 	}
 	return who, nil
