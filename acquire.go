@@ -147,8 +147,11 @@ func isFinal(err error) bool {
 
 // backoff returns the pause before the try after the nth, with jitter: about 10 ms, doubled up to 1 s.
 func backoff(n int) time.Duration {
-	d := 10 * time.Millisecond << min(n-1, 7)
-	d = min(d, time.Second)
+	return jittered(min(10*time.Millisecond<<min(n-1, 7), time.Second))
+}
+
+// jittered returns a pause of half of d to one and a half, so that what failed or waits together does not come back together.
+func jittered(d time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // jitter
 }
 

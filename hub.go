@@ -1,7 +1,6 @@
 package everonce
 
 import (
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -148,8 +147,4 @@ func (c *crowd) arm(d time.Duration) {
 	}
 	c.due = time.Now().Add(d)
 	c.timer.Reset(d)
-}
-
-func jittered(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // jitter
 }
