@@ -185,15 +185,7 @@ func TestWaitIsWokenAtCompletion(t *testing.T) {
 func TestWaitIsWokenAtRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t, memstore.New(nil), everonce.Refuse, nil)
-		release := make(chan struct{})
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			do(t, r, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) {
-				<-release
-				return "", everonce.NotDone(errWork)
-			}, everonce.Failed, errWork)
-		})
-		synctest.Wait()
+		release, wg := runningInVain(t, r)
 		start := time.Now()
 		var running, executed, replayed atomic.Int32
 		for range 8 {

@@ -63,15 +63,7 @@ func TestAnAnswerIsComparedWithEachFingerprint(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newFaultStore()
 			r := newReceiver(t, s, everonce.Refuse, nil)
-			release := make(chan struct{})
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				do(t, r, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) {
-					<-release
-					return "", everonce.NotDone(errWork)
-				}, everonce.Failed, errWork)
-			})
-			synctest.Wait()
+			release, wg := runningInVain(t, r)
 			var mu sync.Mutex
 			of := [2]map[everonce.Outcome]int{{}, {}} // the outcomes, by fingerprint
 			for i := range 20 {

@@ -1,10 +1,8 @@
 package everonce_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,15 +24,7 @@ func TestAClaimThatComesLateIsItsCallersOwn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newFaultStore()
 				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
-				release := make(chan struct{})
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					do(t, there, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) {
-						<-release
-						return "", everonce.NotDone(errWork)
-					}, everonce.Failed, errWork)
-				})
-				synctest.Wait()
+				release, wg := runningInVain(t, there)
 				s.on("Claim", 2, refuse(errNet)) // it is on its way
 				opts := []everonce.CallOption{everonce.WithWait(time.Hour), everonce.WithLease(c.lease)}
 				wg.Go(func() {

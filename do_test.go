@@ -229,10 +229,24 @@ func blocks(release <-chan struct{}, v string) work {
 
 // running has an attempt of r, in a bubble of synctest, hold the key "x" until release is closed; its result is "v".
 func running(t *testing.T, r *everonce.Receiver) (release chan struct{}, wg *sync.WaitGroup) {
-	release, wg = make(chan struct{}), new(sync.WaitGroup)
-	wg.Go(func() { do(t, r, keyOf("x"), blocks(release, "v"), everonce.Executed, nil) })
+	release = make(chan struct{})
+	return release, started(t, r, blocks(release, "v"), everonce.Executed, nil)
+}
+
+// runningInVain is running, but in the end nothing was done.
+func runningInVain(t *testing.T, r *everonce.Receiver) (release chan struct{}, wg *sync.WaitGroup) {
+	release = make(chan struct{})
+	return release, started(t, r, func(context.Context, *everonce.Attempt) (string, error) {
+		<-release
+		return "", everonce.NotDone(errWork)
+	}, everonce.Failed, errWork)
+}
+
+func started(t *testing.T, r *everonce.Receiver, w work, want everonce.Outcome, wantErr error) *sync.WaitGroup {
+	wg := new(sync.WaitGroup)
+	wg.Go(func() { do(t, r, keyOf("x"), w, want, wantErr) })
 	synctest.Wait()
-	return release, wg
+	return wg
 }
 
 // diedIn claims as a process does that dies in its work.
