@@ -76,8 +76,21 @@ func (d *database) unprepared(calls []*sqlstore.Call) {
 
 var readLevel = &sqlstore.Statement{Name: "isolation", Rows: true, Text: "SHOW default_transaction_isolation"} // which a standby answers at any
 
-// serializable reports whether that is the database's own isolation. What only reads can fail there for the sake of others, and each time
-// if it takes long and many write. Here no answer depends on more than one statement sees, so that it is read at read committed.
+// readOnly sends what only reads, on a connection by itself, or in a transaction at read committed where the database's own isolation is
+// serializable: it can fail there for the sake of others, and each time if it takes long and many write. Here no answer depends on more
+// than one statement sees.
+func (d *database) readOnly(ctx context.Context, conn sqlstore.Conn, calls []*sqlstore.Call, readCommitted func() error) error {
+	strict, err := d.serializable(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case strict:
+		return readCommitted()
+	}
+	return conn.Send(ctx, calls...)
+}
+
+// serializable reports whether that is the database's own isolation.
 func (d *database) serializable(ctx context.Context, conn sqlstore.Conn) (bool, error) {
 	own := d.own.Load()
 	if own == nil {

@@ -33,16 +33,10 @@ func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 
 func (d *pgxDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 	d.unprepared(calls)
-	conn := pgxConn{d.pool}
-	strict, err := d.serializable(ctx, conn)
-	switch {
-	case err != nil:
-		return err
-	case !strict:
-		return conn.Send(ctx, calls...)
-	}
-	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		return pgxConn{tx}.Send(ctx, calls...)
+	return d.readOnly(ctx, pgxConn{d.pool}, calls, func() error {
+		return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+			return pgxConn{tx}.Send(ctx, calls...)
+		})
 	})
 }
 

@@ -40,20 +40,14 @@ func (d *sqlDriver) Read(ctx context.Context, calls ...*sqlstore.Call) error {
 	if d.asks {
 		d.unprepared(calls)
 	}
-	conn := sqlConn{d.db}
-	strict, err := d.serializable(ctx, conn)
-	switch {
-	case err != nil:
-		return err
-	case !strict:
-		return conn.Send(ctx, calls...)
-	}
-	tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // it has only read
-	return sqlConn{tx}.Send(ctx, calls...)
+	return d.readOnly(ctx, sqlConn{d.db}, calls, func() error {
+		tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // it has only read
+		return sqlConn{tx}.Send(ctx, calls...)
+	})
 }
 
 func (d *sqlDriver) Write(ctx context.Context, op func(context.Context, sqlstore.Conn) error) error {
