@@ -123,7 +123,8 @@ var (
 // cookie reads the header itself: net/http passes over a cookie whose value is no token, as JSON is none, and over all of too many. Whoever
 // sends one that the service can read would be anonymous here, together with all others.
 func (h *hasher) cookie(r *http.Request) (string, error) {
-	who, cut := Anonymous, false
+	var sent string
+	var found, cut bool
 	for _, line := range r.Header["Cookie"] {
 		for pair := range strings.SplitSeq(line, ";") {
 			name, value, _ := strings.Cut(pair, "=")
@@ -133,19 +134,22 @@ func (h *hasher) cookie(r *http.Request) (string, error) {
 			case !ours:
 			case rest != "":
 				cut = cut || piece.MatchString(rest)
-			case who != Anonymous && who != h.hash(value):
+			case found && sent != value:
 				return "", errCookies
 			case pieces.MatchString(value):
 				return "", errPieces
 			default:
-				who = h.hash(value)
+				sent, found = value, true
 			}
 		}
 	}
-	if cut && (who == Anonymous || who == h.hash("")) {
+	switch {
+	case cut && sent == "":
 		return "", errPieces
+	case !found:
+		return Anonymous, nil
 	}
-	return who, nil
+	return h.hash(sent), nil
 }
 
 // What is wrong with a token. None of them repeats it.
