@@ -9,11 +9,14 @@ import (
 // redacted stands where a secret stood.
 const redacted = "xxxxx"
 
+// secretName is what a secret stands behind: the name of a parameter that is called a password, or of MongoDB's session token.
+const secretName = `(?i)((?:password\s*=|AWS_SESSION_TOKEN(?::|%3A))\s*)`
+
 // In text that is not parsed: whatever is between a scheme and the last "@" of the word, but for a user's
-// name, and the value of a parameter that is called a password, or of MongoDB's session token.
+// name, and the value of such a parameter.
 var (
 	userinfo  = regexp.MustCompile(`(\w+://[^\s:/@]*):\S*@`)
-	parameter = regexp.MustCompile(`(?i)(password\s*=\s*|AWS_SESSION_TOKEN(?::|%3A))('[^']*'|[^\s&"]+)`)
+	parameter = regexp.MustCompile(secretName + `('[^']*'|[^\s&"]+)`)
 )
 
 // Redact takes the passwords of URLs and connection strings out of a text.
@@ -63,7 +66,7 @@ func Shown(text string) string {
 	return scheme + "://" + rest
 }
 
-var secretParameter = regexp.MustCompile(`(?i)((?:password\s*=|AWS_SESSION_TOKEN(?::|%3A)))[^&]+`)
+var secretParameter = regexp.MustCompile(secretName + `[^&]+`)
 
 // ShownUpstream is [Shown] for the URL of a service, which has no user, no query and no fragment. What is behind an @ that net/url finds
 // elsewhere may have been meant as one.
