@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -72,8 +73,8 @@ func (s *Store) begin(ctx context.Context, req *everonce.ClaimRequest, res *ever
 	return true, err
 }
 
-// none is satisfied by no document: an upsert with it inserts, or meets the unique index of _id. It is a comparison, of which the server
-// takes nothing over into the new document, and no $expr, which an upsert may not have with the server's time.
+// none is satisfied by no document, whatever stands in it: an upsert with it inserts, or meets the unique index of _id. It is a comparison,
+// of which the server takes nothing over into the new document, and no $expr, which an upsert may not have with the server's time.
 func none(id *everonce.RecordID) bson.D {
-	return bson.D{{Key: "_id", Value: binary(id[:])}, {Key: "st", Value: bson.D{{Key: "$lt", Value: 0}}}}
+	return bson.D{{Key: "_id", Value: binary(id[:])}, {Key: "st", Value: bson.D{{Key: "$lt", Value: math.Inf(-1)}}}}
 }

@@ -165,9 +165,6 @@ func (d *document) record() (*everonce.Record, error) {
 	if copy(rec.ID[:], d.ID.Data) != len(rec.ID) || len(d.Nonce.Data) != len(rec.Nonce) || d.Created == 0 {
 		return nil, unreadable(int64(d.Format), "a field is missing")
 	}
-	if d.Format <= everonce.FormatVersion && (rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted) {
-		return nil, fmt.Errorf("%w: state %d", everonce.ErrCorruptRecord, d.State)
-	}
 	copy(rec.Nonce[:], d.Nonce.Data)
 	if rec.Attempt > 0 && d.Claimed == 0 {
 		rec.ClaimedAt = rec.CreatedAt
@@ -188,7 +185,39 @@ func (d *document) record() (*everonce.Record, error) {
 	for i := range d.Steps {
 		rec.Steps = append(rec.Steps, d.Steps[i].record())
 	}
+	if d.Format <= everonce.FormatVersion {
+		if err := d.check(rec); err != nil {
+			return nil, err
+		}
+	}
 	return rec, nil
+}
+
+// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made.
+const lastDate = 1 << 60
+
+// check refuses what no version has written. What a newer one wrote is not judged by what this one knows.
+func (d *document) check(rec *everonce.Record) error {
+	corrupt := func(what string, args ...any) error {
+		return fmt.Errorf("%w: "+what, append([]any{everonce.ErrCorruptRecord}, args...)...)
+	}
+	switch {
+	case d.State < int32(everonce.StateClaimed) || d.State > int32(everonce.StateCompleted):
+		return corrupt("there is no state %d", d.State)
+	case d.Kind < 0 || d.Kind > int32(everonce.ResultElided) || (rec.State == everonce.StateCompleted) != (d.Kind != 0):
+		return corrupt("state %v with a result of kind %d", rec.State, d.Kind)
+	case d.PrevState < 0 || d.PrevState > int32(everonce.StateCompleted) || d.Attempt < 0 || rec.Token <= 0 || d.Format < 1:
+		return corrupt("a number is out of its range")
+	case (len(d.Sum) == 0) != (d.Alg == "") || len(d.Sum) != 0 && len(d.Sum) != len(rec.Fingerprint.Sum):
+		return corrupt("half a fingerprint")
+	case rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero():
+		return corrupt("claimed without a lease")
+	case min(d.Tick, d.Created, d.Claimed, d.Updated, d.Leased, d.Ended, d.Kept, d.PrevClaimed) < 0,
+		max(d.Tick, d.Created, d.Claimed, d.Updated, d.Leased, d.Ended, d.Kept, d.PrevClaimed) > lastDate,
+		min(d.LeaseMS, d.RetainMS, d.PurgeMS) < 0, max(d.LeaseMS, d.RetainMS, d.PurgeMS) > lastDate:
+		return corrupt("a time is out of its range")
+	}
+	return nil
 }
 
 // record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the record.

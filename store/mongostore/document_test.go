@@ -1,6 +1,7 @@
 package mongostore_test
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
 	"strings"
@@ -38,9 +39,11 @@ func TestDocumentKeepsEveryField(t *testing.T) {
 		"completed": func(*everonce.Record) {},
 		"claimed": func(r *everonce.Record) {
 			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, time.Time{}, r.UpdatedAt.Add(time.Minute)
+			r.Result = everonce.SavedResult{}
 		},
 		"lapsed before its last write": func(r *everonce.Record) {
 			r.State, r.CompletedAt, r.ResultUntil, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, r.UpdatedAt.Add(-time.Second)
+			r.Result = everonce.SavedResult{}
 		},
 		"released by nonce, before any claim": func(r *everonce.Record) {
 			*r = everonce.Record{ID: r.ID, State: everonce.StateReleased, Token: r.Token, Nonce: r.Nonce, Format: r.Format, CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, PurgeAt: r.PurgeAt}
@@ -163,7 +166,11 @@ func FuzzDocument(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(newer)
+	f.Add(bytes.Replace(raw, []byte("\x02fa\x00"), []byte("\x02fx\x00"), 1)) // a fingerprint of no algorithm
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		if bson.Raw(raw).Validate() != nil {
+			return // it is no document: no server stores it, and of some of them the driver never comes to an end
+		}
 		rec, err := mongostore.ReadDocument(raw)
 		switch {
 		case err == nil && rec == nil:
@@ -172,7 +179,7 @@ func FuzzDocument(f *testing.F) {
 			t.Fatalf("%v, want ErrCorruptRecord, or ErrNewerRecord", err)
 		case err != nil && strings.Contains(err.Error(), "secret"):
 			t.Fatalf("%v quotes what was read", err)
-		case err == nil:
+		case err == nil && rec.Format <= everonce.FormatVersion: // one of a newer version is not written
 			again, err := mongostore.WriteDocument(rec)
 			if err != nil {
 				t.Fatalf("a record was read that cannot be written: %v", err)

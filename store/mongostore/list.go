@@ -26,7 +26,7 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 	if res.Now, err = s.now(ctx); err != nil {
 		return res, err
 	}
-	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "rk", Value: 0}, {Key: "rc", Value: 0}}
+	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}}
 	if !req.Steps {
 		hide = append(hide, bson.E{Key: "s", Value: 0})
 	}
@@ -50,6 +50,7 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 			res.Next = res.Records[len(res.Records)-1].ID
 			return false
 		}
+		rec.Result = everonce.SavedResult{}
 		res.Records = append(res.Records, *rec)
 		return true
 	})

@@ -148,16 +148,34 @@ func TestTTLIsNotShorterThanTheLifetime(t *testing.T) {
 	}
 }
 
-// A record that cannot be read is corrupt, and never absent.
+// A record that cannot be read, or that no version has written, is corrupt, and never absent: also where a smaller type would take
+// a number for one that there is.
 func TestACorruptRecordIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
 	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
 	noErr(t, err)
+	set := func(field string, value any) bson.D {
+		return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}}
+	}
 	for what, change := range map[string]bson.D{
-		"no nonce":             {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
-		"a state that is none": {{Key: "$set", Value: bson.D{{Key: "st", Value: 9}}}},
-		"another type":         {{Key: "$set", Value: bson.D{{Key: "rev", Value: "secret"}}}},
+		"state 257":                      set("st", 256+int32(everonce.StateClaimed)),
+		"a negative state":               set("st", int32(everonce.StateReleased)-256),
+		"completed without a result":     set("st", int32(everonce.StateCompleted)),
+		"claimed with a result":          set("rk", int32(everonce.ResultValue)),
+		"a result of kind 256":           set("rk", 256),
+		"a previous state 257":           set("ps", 257),
+		"a negative attempt":             set("a", -1),
+		"a negative token":               set("tc", int64(-1)<<62),
+		"a time before all others":       set("u", bson.DateTime(-1)),
+		"no format":                      set("f", 0),
+		"a fingerprint of no algorithm":  set("fs", make([]byte, 32)),
+		"an algorithm, no fingerprint":   set("fa", "parts/1"),
+		"a fingerprint that is cut off":  {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 31)}}}},
+		"a fingerprint that is too long": {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 33)}}}},
+		"no nonce":                       {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
+		"a state that is none":           {{Key: "$set", Value: bson.D{{Key: "st", Value: 9}}}},
+		"another type":                   {{Key: "$set", Value: bson.D{{Key: "rev", Value: "secret"}}}},
 	} {
 		key := everonce.Key{Scope: "orders", ID: what}
 		id := key.RecordID()
