@@ -44,10 +44,10 @@ func unreadable(err error) bool {
 	return ok && (isWrongType(err) || strings.Contains(e.Error(), "data string too short"))
 }
 
-// judged makes a corrupt record of one whose state is none, or whose steps are missing: they are not on their way to another node of a
+// judged makes a corrupt record of one that no version has written, or whose steps are missing: they are not on their way to another node of a
 // cluster (see keys).
 func judged(err error) error {
-	if err != nil && (strings.Contains(err.Error(), "STEPS are missing") || strings.Contains(err.Error(), "STATE is none")) {
+	if err != nil && (strings.Contains(err.Error(), "STEPS are missing") || strings.Contains(err.Error(), "RECORD is damaged")) {
 		return fmt.Errorf("%w: %w", everonce.ErrCorruptRecord, err)
 	}
 	return err

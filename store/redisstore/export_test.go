@@ -13,3 +13,9 @@ func FormatByte() int {
 	f := fresh{nonce: new(everonce.Nonce), fingerprint: new(everonce.Fingerprint)}
 	return int(f.append(nil)[16])
 }
+
+// Decode reads the text of a record.
+func Decode(id everonce.RecordID, text string) (rec everonce.Record, err error) {
+	_, err = decode(&id, text, &rec)
+	return rec, err
+}

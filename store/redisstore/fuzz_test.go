@@ -65,6 +65,11 @@ func decidable(t *testing.T, rec *everonce.Record) {
 	if rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0) || rec.Token <= 0 || rec.Attempt < 0 {
 		t.Errorf("what was read is no record: %+v", rec)
 	}
+	for _, at := range []time.Time{rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt, rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt} {
+		if y := at.Year(); y < 1600 && !at.IsZero() || y > 2600 {
+			t.Errorf("a time is %v: %+v", at, rec)
+		}
+	}
 	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeForced} {
 		if d := everonce.Decide(rec, everonce.ClaimRequest{Nonce: everonce.Nonce{1}, Take: take, Lease: time.Minute}, time.Unix(1_790_000_000, 0)); d < everonce.DecideClaimed {
 			t.Errorf("no decision on %+v", rec)

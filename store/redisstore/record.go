@@ -145,7 +145,24 @@ func head(s string, rec *everonce.Record) bool {
 	return true
 }
 
-// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read.
+// exact is what the numbers of a script have to be below.
+const exact = 1 << 53
+
+// timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the latest write has a claim
+// alone: another step of its attempt may be written late.
+func timely(s string, state everonce.State) bool {
+	lease, result, purge := number(s, 35), number(s, 43), number(s, 51)
+	updated, created, claimed, before := number(s, 0), number(s, 67), number(s, 75), number(s, 83)
+	least := int64(0)
+	if state == everonce.StateClaimed {
+		least = 1 - exact
+	}
+	return updated > 0 && min(created, claimed, before, result) >= 0 && min(lease, purge) >= least &&
+		max(updated, created, claimed, before, lease, result, purge) < exact
+}
+
+// decode reads a record, and returns what follows it: the data of the result, where it is a result that is read. What no version has written
+// is corrupt: the scripts judge it likewise (lua/whole.lua).
 func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
 	*rec = everonce.Record{ID: *id}
 	whole := head(s, rec) && len(s) >= lenFixed
@@ -157,14 +174,18 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 		return "", corrupt(id, "it is too short")
 	}
 	rec.Previous.State = everonce.State(s[59])
-	rec.Attempt = int(binary.LittleEndian.Uint32([]byte(s[63:67])))
+	attempt := binary.LittleEndian.Uint32([]byte(s[63:67]))
+	rec.Attempt = int(attempt) //nolint:gosec // checked below
 	created, claimed, before := number(s, 67), number(s, 75), number(s, 83)
 	copy(rec.Fingerprint.Sum[:], s[91:])
 	r := reader{b: s[lenFixed:]}
 	rec.Fingerprint.Alg = r.text()
 	rec.Scope, rec.Name = everonce.Scope(r.text()), r.text()
 	rec.Owner, rec.Previous.Owner = r.text(), r.text()
-	rec.LastError, rec.UnknownStep = r.text(), r.text()
+	low := len(s) - lenFixed - len(r.b)
+	rec.LastError = r.text()
+	high := len(s) - lenFixed - len(r.b)
+	rec.UnknownStep = r.text()
 	rec.Result.Codec, rec.Result.Summary = r.text(), r.summary()
 	if created == 0 {
 		created = int64(rec.Token)
@@ -180,8 +201,12 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 		return "", corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
 	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
 		return "", corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
-	case rec.Format < 1 || rec.Token <= 0 || rec.Previous.State > everonce.StateCompleted || rec.Attempt < 0: // an int may have 32 bits
+	case int(binary.LittleEndian.Uint16([]byte(s[123:125]))) != low || int(binary.LittleEndian.Uint16([]byte(s[125:127]))) != high:
+		return "", corrupt(id, "its texts have other lengths")
+	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || rec.Previous.State > everonce.StateCompleted || attempt > math.MaxInt32:
 		return "", corrupt(id, "a number is out of its range")
+	case !timely(s, rec.State):
+		return "", corrupt(id, "a time is out of its range")
 	}
 	return r.b, nil
 }

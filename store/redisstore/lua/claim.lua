@@ -22,9 +22,10 @@ if not r then
 end
 
 --include read
+if format > 1 then return {10, now} end
+--include whole
 --include gone
 --include held
-if format > 1 then return {10, now} end
 if gone then
   if settle then return {8, now} end
   token = math.max(token + 1, now)
@@ -34,11 +35,9 @@ if gone then
   return {1, now, r}
 end
 
-if state < 1 or state > 4 then error('STATE is none') end -- nobody takes over what nobody can read
-local sum = string.sub(r, 92, 123)
 local asked_sum = string.sub(ARGV[1], 76, 107)
 local asked, _, _, owner_now = struct.unpack('<Hc0Hc0Hc0Hc0', ARGV[1], 112)
-if sum ~= asked_sum and asked ~= '' and asked == struct.unpack('<Hc0', r, 128) then return {6, now, r} end
+if sum ~= asked_sum and asked ~= '' and asked == algorithm then return {6, now, r} end
 
 if state == 4 then
   if now >= updated + result then return {3, now, r} end
@@ -64,7 +63,6 @@ if own then return {7, now, r} end
 
 local found = state -- as time tells it
 if state == 1 and not live then found = 3 end
-local algorithm, scope, name, owner, before, class, unknown = struct.unpack('<Hc0Hc0Hc0Hc0Hc0Hc0Hc0', r, 128)
 if found == 2 then
   if settle then return {9, now, r} end
 elseif found == 1 then
@@ -82,7 +80,6 @@ if state == 1 then class = '' end -- its lease ended it, not an error
 if asked ~= '' then
   algorithm, sum = asked, asked_sum
 end
-local attempt, created, claimed = struct.unpack('<I4i8i8', r, 64)
 if created == 0 then created = token end
 if claimed == 0 and attempt > 0 then claimed = token end
 local first = struct.pack('<Hc0Hc0Hc0Hc0Hc0', #algorithm, algorithm, #scope, scope, #name, name, #owner_now, owner_now, #owner, owner)

@@ -5,8 +5,9 @@ local r = redis.call('GET', KEYS[1])
 --include time
 if not r then return {now} end
 --include read
---include gone
 if format > 1 then return {now, r} end
+--include whole
+--include gone
 if gone then return {now} end
 if state == 4 and now >= updated + result then return {now, r} end
 local saved = state == 4 and redis.call('GET', KEYS[2])
