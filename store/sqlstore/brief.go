@@ -43,7 +43,7 @@ func (b *briefRead) scan(r Row) error {
 		return err
 	}
 	b.now, b.found = at(a.now), true
-	rec.Format, rec.State, rec.Token, rec.Attempt = int(a.format), everonce.State(a.state), everonce.Token(a.token), int(a.attempt) //nolint:gosec // fill checks the range
+	rec.Format, rec.State, rec.Token, rec.Attempt = count(a.format), everonce.State(a.state), everonce.Token(a.token), count(a.attempt) //nolint:gosec // fill checks the range
 	rec.LeaseUntil, rec.ResultUntil, rec.PurgeAt = at(a.lease), at(a.until), at(a.gone)
 	rec.Result.Kind = everonce.ResultKind(a.kind) //nolint:gosec // as above
 	if a.format > everonce.FormatVersion {        // what a newer version wrote is not judged by what this one knows

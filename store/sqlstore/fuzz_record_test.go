@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -84,6 +85,10 @@ func FuzzRecord(f *testing.F) {
 	add(id, nonce, sum, nil, "", "", 1, 1, 1, 0, 0, 1, 1, 0, 0)
 	add(id, nonce, sum, nil, "json/1", "", 257, 1, 1, 0, 0, 1, 1, 0, 0)
 	add(id, nonce, sum, nil, "json/1", "", 4, 1, 1, 257, 0, 1, 0, 0, 0)
+	add(id, nonce, sum, nil, "json/1", "", 1, 1, 1<<31, 0, 0, 1, 1, 0, 0)   // more attempts than an int of 32 bits has
+	add(id, nonce, sum, nil, "json/1", "", 1, 1, 1<<32+1, 0, 0, 1, 1, 0, 0) // which it would read as one
+	add(id, nonce, sum, nil, "json/1", "", 1, 1, 1, 0, 0, 1<<32+1, 1, 0, 0) // as it would this format
+	add(id, nonce, sum, nil, "json/1", "", 2, 1, -1, 1, 0, 1, 1, 0, 0)      // as a step it is done, in no attempt
 	add(id, nonce, sum, nil, "json/1", "", 1, -1<<63, 1<<62, -1<<63, 1<<62, -1<<63, -1<<63, 1<<63-1, 1<<63-1)
 	f.Fuzz(func(t *testing.T, id, nonce, sum, data []byte, alg, text string, state, token, attempt, kind, prevState, format, now, lease, until, gone int64) {
 		if len(id) == 0 { // NULL, which a fuzzer cannot make
@@ -117,6 +122,8 @@ func FuzzRecord(f *testing.F) {
 			t.Errorf("a step of state %d and kind %d: %+v, %v", state, kind, step, err)
 		} else if !legal && !errors.Is(err, everonce.ErrCorruptRecord) {
 			t.Errorf("a step that is none: %v, want ErrCorruptRecord", err)
+		} else if legal && (int64(step.State) != state || int64(step.Attempt) != min(max(attempt, math.MinInt32), math.MaxInt32) || int64(step.Result.Kind) != kind || !step.Readable()) {
+			t.Errorf("of a step of state %d and kind %d in attempt %d was read %+v", state, kind, attempt, step)
 		}
 	})
 }
@@ -139,6 +146,9 @@ func judged(t *testing.T, w *row, c *columns) {
 			t.Errorf("%v, want ErrCorruptRecord", err)
 		}
 	default:
+		if c.attempt > math.MaxInt32 {
+			t.Errorf("%d attempts were read, which is more than an int has on every machine", c.attempt)
+		}
 		if int64(rec.State) != c.state || int64(rec.Result.Kind) != c.kind || int64(rec.Attempt) != c.attempt || int64(rec.Token) != c.token || !bytes.Equal(rec.Nonce[:], c.nonce) {
 			t.Errorf("%+v was read of %+v", rec, c)
 		}

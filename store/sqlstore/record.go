@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -22,6 +23,9 @@ func at(us int64) time.Time {
 	}
 	return time.UnixMicro(us).UTC()
 }
+
+// count is a number as it was stored: as large as an int is on every machine.
+func count(n int64) int { return int(min(max(n, math.MinInt32), math.MaxInt32)) }
 
 func text(s string) any {
 	if s == "" {
@@ -89,14 +93,14 @@ func (w *row) scan(r Row) error {
 	}
 	if a.format > everonce.FormatVersion {
 		// what a newer version wrote is not judged by what this one knows
-		w.rec = everonce.Record{Format: int(a.format), State: everonce.State(a.state), Token: everonce.Token(a.token), PurgeAt: at(a.gone), LeaseUntil: at(a.lease)} //nolint:gosec // it is not judged
+		w.rec = everonce.Record{Format: count(a.format), State: everonce.State(a.state), Token: everonce.Token(a.token), PurgeAt: at(a.gone), LeaseUntil: at(a.lease)} //nolint:gosec // it is not judged
 		copy(w.rec.ID[:], a.id)
 		return nil
 	}
 	rec.Scope, rec.Name = everonce.Scope(a.scope), a.name
-	rec.State, rec.Token, rec.Attempt = everonce.State(a.state), everonce.Token(a.token), int(a.attempt) //nolint:gosec // fill checks the range
-	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(a.kind), everonce.State(a.prevState)       //nolint:gosec // as above
-	rec.Format = int(a.format)
+	rec.State, rec.Token, rec.Attempt = everonce.State(a.state), everonce.Token(a.token), count(a.attempt) //nolint:gosec // fill checks the range
+	rec.Result.Kind, rec.Previous.State = everonce.ResultKind(a.kind), everonce.State(a.prevState)         //nolint:gosec // as above
+	rec.Format = count(a.format)
 	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = at(a.lease), at(a.created), at(a.claimed), at(a.updated)
 	rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt = at(a.completed), at(a.until), at(a.gone), at(a.prevClaim)
 	w.err = w.fill(a.id, a.nonce, a.sum, [...]int64{a.state, a.kind, a.prevState, a.attempt, a.token, a.format})
@@ -119,7 +123,7 @@ func (w *row) fill(id, nonce, sum []byte, n [6]int64) error {
 		return w.corrupt(fmt.Sprintf("there is no state %d", state))
 	case kind < 0 || kind > int64(everonce.ResultElided) || (state == int64(everonce.StateCompleted)) != (kind != 0):
 		return w.corrupt(fmt.Sprintf("state %v with a result of kind %d", rec.State, kind))
-	case prev < 0 || prev > int64(everonce.StateCompleted) || attempt < 0 || token <= 0 || format < 1:
+	case prev < 0 || prev > int64(everonce.StateCompleted) || attempt < 0 || attempt > math.MaxInt32 || token <= 0 || format < 1:
 		return w.corrupt("a number is out of its range")
 	case rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero():
 		return w.corrupt("claimed without a lease")
@@ -173,7 +177,7 @@ func scanStep(r Row) (s everonce.StepRecord, err error) {
 	if err = r.Scan(&s.Name, &state, &attempt, &kind, &s.Result.Codec, &s.Result.Data, &s.Result.Summary, &began, &ended); err != nil {
 		return s, err
 	}
-	s.State, s.Attempt, s.Result.Kind = everonce.StepState(state), int(attempt), everonce.ResultKind(kind) //nolint:gosec // checked below
+	s.State, s.Attempt, s.Result.Kind = everonce.StepState(state), count(attempt), everonce.ResultKind(kind) //nolint:gosec // checked below
 	s.BeganAt, s.EndedAt = at(began), at(ended)
 	if int64(s.State) != state || int64(s.Result.Kind) != kind || !s.Readable() {
 		return s, fmt.Errorf("%w: step %q has state %d and a result of kind %d", everonce.ErrCorruptRecord, s.Name, state, kind)
