@@ -94,11 +94,11 @@ func Of(rec *everonce.Record, now time.Time, withData bool) Record {
 		Record: rec.ID.String(), Key: rec.ID.Short(), Scope: rec.Scope, ID: rec.Name,
 		State: stateOf(rec, now), Attempt: rec.Attempt, Token: rec.Token, Owner: rec.Owner,
 		UnknownStep: rec.UnknownStep, LastError: rec.LastError, Format: rec.Format,
-		CreatedAt: rec.CreatedAt, ClaimedAt: rec.ClaimedAt, UpdatedAt: rec.UpdatedAt, LeaseUntil: rec.LeaseUntil,
-		CompletedAt: rec.CompletedAt, ResultUntil: rec.ResultUntil, PurgeAt: rec.PurgeAt,
+		CreatedAt: writable(rec.CreatedAt), ClaimedAt: writable(rec.ClaimedAt), UpdatedAt: writable(rec.UpdatedAt), LeaseUntil: writable(rec.LeaseUntil),
+		CompletedAt: writable(rec.CompletedAt), ResultUntil: writable(rec.ResultUntil), PurgeAt: writable(rec.PurgeAt),
 	}
 	if p := rec.Previous; p.State != 0 {
-		r.Previous = &Previous{State: p.State.String(), Owner: p.Owner, ClaimedAt: p.ClaimedAt}
+		r.Previous = &Previous{State: p.State.String(), Owner: p.Owner, ClaimedAt: writable(p.ClaimedAt)}
 	}
 	if f := rec.Fingerprint; !f.IsZero() {
 		r.Fingerprint = &Fingerprint{Alg: f.Alg, Sum: hex.EncodeToString(f.Sum[:])}
@@ -109,11 +109,20 @@ func Of(rec *everonce.Record, now time.Time, withData bool) Record {
 	for i := range rec.Steps {
 		s := &rec.Steps[i]
 		r.Steps = append(r.Steps, Step{
-			Name: s.Name, State: s.State.String(), Attempt: s.Attempt, BeganAt: s.BeganAt, EndedAt: s.EndedAt,
+			Name: s.Name, State: s.State.String(), Attempt: s.Attempt, BeganAt: writable(s.BeganAt), EndedAt: writable(s.EndedAt),
 			Result: resultOf(&s.Result, withData),
 		})
 	}
 	return r
+}
+
+// writable is a time that JSON can have, and the zero time for another: in a damaged record there may be any, and one of them would leave a
+// listing without all the others.
+func writable(t time.Time) time.Time {
+	if y := t.Year(); y < 0 || y > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 func resultOf(res *everonce.SavedResult, withData bool) *Result {

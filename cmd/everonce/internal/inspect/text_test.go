@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"encoding/json"
+	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +65,24 @@ func TestDataThatIsNotUTF8(t *testing.T) {
 	out, err := json.Marshal(Of(&rec, time.Time{}, true))
 	if err != nil || !utf8.Valid(out) || !strings.Contains(string(out), `"data":"Iv8i"`) {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A damaged record may have any time. It is written all the same: a listing has others too.
+func TestATimeThatCanNotBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, us := range []int64{math.MinInt64, math.MaxInt64, -1, 253402300800000000} {
+		at := time.UnixMicro(us).UTC()
+		rec := everonce.Record{
+			State: everonce.StateClaimed, CreatedAt: at, ClaimedAt: at, UpdatedAt: at, LeaseUntil: at, CompletedAt: at, ResultUntil: at, PurgeAt: at,
+			Previous: everonce.Previous{State: everonce.StateReleased, ClaimedAt: at}, Steps: []everonce.StepRecord{{Name: "mail", BeganAt: at, EndedAt: at}},
+		}
+		r := Of(&rec, time.Time{}, true)
+		if out, err := json.Marshal(r); err != nil || strings.Contains(string(out), "created_at") != (us == -1) {
+			t.Errorf("%d µs: %s, %v", us, out, err)
+		}
+		if err := WriteRecord(io.Discard, &r, time.Time{}); err != nil {
+			t.Error(err)
+		}
 	}
 }
