@@ -129,6 +129,9 @@ func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
+	if err == nil && !res.Superseded { // if it failed, so has the store before, and that is what the caller is told
+		op.hub.wake(op.id)
+	}
 }
 
 // isFinal reports whether a store's error will be the same if the call is repeated at once, and proves that

@@ -72,6 +72,7 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	if err := s.encode(r.set); err != nil {
 		return op.fail(Invalid, err, nil)
 	}
+	defer op.hub.wake(op.id)
 	if op.set.Observer != nil {
 		w := op.observe(ctx, OpSettle, s.Step)
 		err = Settle(w.ctx, r.store, op.id, s)

@@ -189,7 +189,12 @@ func (w *waiter) wordCame() {
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
 	w.unwatch()
-	w.crowd.wake()
+	c := w.crowd
+	if now := time.Now(); now.Sub(c.heard) >= pollFirst {
+		c.heard = now
+		c.give()
+	}
+	c.hurry()
 }
 
 func (w *waiter) stopWatch() {
