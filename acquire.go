@@ -54,7 +54,7 @@ func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started t
 		}
 		switch {
 		case err != nil:
-			return started, op.fail(InProgress, ErrInProgress, err)
+			return started, op.callerGone(ctx, nil)
 		case !again:
 			return started, nil
 		}
@@ -96,6 +96,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
 	}
 	if claim.Decision == DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
+		op.waits = false
 		op.retract(ctx, req)
 		return started, op.callerGone(ctx, nil)
 	}
@@ -125,7 +126,7 @@ func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest, claim *Cl
 func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), op.set.StoreTimeout)
 	defer cancel()
-	_, _ = op.store.Release(ctx, ReleaseRequest{ //nolint:errcheck // the store has failed already, and that is what the caller is told
+	res, err := op.store.Release(ctx, ReleaseRequest{
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})

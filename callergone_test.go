@@ -264,3 +264,25 @@ func TestSettleForACallerThatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// Whose context ends in the middle of a wait is told so, also where it was the one that asked for all just then.
+func TestWhoGoesWhileItAsksHasWaited(t *testing.T) {
+	for name, do := range map[string]behaviour{
+		"no answer came":  func(ctx context.Context, _ func() error) error { <-ctx.Done(); return cutShort(ctx) },
+		"it was answered": func(ctx context.Context, call func() error) error { err := call(); <-ctx.Done(); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				r := newReceiver(t, s, everonce.Refuse, nil)
+				diedIn(t, s, keyOf("x"), time.Hour)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				s.on("Claim", 3, do)
+				res, err := everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithWait(time.Hour))
+				checkOutcome(t, res, err, everonce.InProgress, everonce.ErrInProgress)
+				checkErr(t, err, context.DeadlineExceeded)
+			})
+		})
+	}
+}

@@ -156,6 +156,7 @@ type operation struct {
 	place       *place // where the call stands; nil at the top
 	ev          *Event // nil without an observer
 	resent      bool   // a claim was sent more than once
+	waits       bool   // for another attempt
 }
 
 // prepare checks the call and makes it an operation. id is the key's, or zero if it is not known yet.
@@ -227,8 +228,11 @@ func (op *operation) storeFailed(ctx context.Context, err error) *Error {
 }
 
 // callerGone is the end of a call whose context ended while nothing had taken hold. That is not the store's failure, though a store
-// that was asked calls it one.
+// that was asked calls it one. To who waited it makes no difference whether it was the one that asked just then.
 func (op *operation) callerGone(ctx context.Context, said error) *Error {
+	if op.waits {
+		return op.fail(InProgress, ErrInProgress, context.Cause(ctx))
+	}
 	if said != nil {
 		said = excused{said}
 	}

@@ -99,7 +99,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 			return r.giveUp(again.cause)
 		}
 		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
-			return Result[T]{Outcome: Failed, Attempt: r.ran}, r.callerGone(ctx, again.cause)
+			return r.notBegun(r.callerGone(ctx, again.cause))
 		}
 		r.repeated()
 	}
@@ -268,7 +268,7 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 			r.ev.Waited = r.waiter.waited()
 		}
 		if err != nil {
-			return Result[T]{Outcome: InProgress}, r.fail(InProgress, ErrInProgress, err)
+			return r.notBegun(r.callerGone(ctx, nil))
 		}
 		if again {
 			return Result[T]{}, &errAgain{}

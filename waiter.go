@@ -25,6 +25,7 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 	if w.started.IsZero() {
 		w.started = time.Now()
 	}
+	w.op.waits = true
 	w.join(claim.Record.LeaseUntil.Sub(claim.Now))
 	left := w.left()
 	if left <= 0 {
@@ -89,6 +90,7 @@ func (w *waiter) take() {
 // tell ends a turn by what its claim has met, and tells the others if it concerns them too. Who got the record waits no more, and the others wait
 // for it.
 func (w *waiter) tell(claim *ClaimResult) {
+	w.op.waits = false
 	if w.ask == 0 {
 		return
 	}
@@ -183,7 +185,7 @@ func (w *waiter) watches() bool {
 	return true
 }
 
-// wordCame has the crowd ask, and whoever does so asks for word anew.
+// wordCame has the crowd ask, and whoever does so asks for word anew: after a pause, where there was word just before.
 func (w *waiter) wordCame() {
 	w.stopWatch()
 	w.op.hub.mu.Lock()
