@@ -2,6 +2,8 @@ package pgxstore_test
 
 import (
 	"math"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,15 +14,52 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
+// multiplied fills the table with copies of one completed record.
+func multiplied(t *testing.T, h *handle[pgx.Tx]) {
+	t.Helper()
+	rec := finished(t, h, "model")
+	mustExec(t, `INSERT INTO `+h.record()+` (id, scope, name, token, rev, created_at, updated_at, purge_at, due_at, attempt, steps, state, format, nonce, result_kind, result_until)
+		SELECT sha256(g::text::bytea), scope, g::text, token, rev, created_at, updated_at, purge_at, due_at, attempt, 0, state, format, nonce, result_kind, result_until
+		FROM `+h.record()+`, generate_series(1, 20000) AS g WHERE id = $1`, rec.ID[:])
+}
+
+func explained(t *testing.T, text string, args ...any) string {
+	t.Helper()
+	rows, err := admin(t).Query(t.Context(), "EXPLAIN "+text, args...)
+	noErr(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	noErr(t, err)
+	return strings.Join(lines, "\n")
+}
+
+// The statement that docs/how-to/millions-of-records.md gives operators is bounded by the index, and not a filter over all of it.
+func TestTheBacklogIsCountedByItsIndex(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/how-to/millions-of-records.md")
+	noErr(t, err)
+	text := regexp.MustCompile("`(SELECT count[^`]* WHERE due_at [^`]*)`").FindSubmatch(page)
+	if text == nil {
+		t.Fatal("the page has no such statement: the test looks in the wrong place")
+	}
+	h := newPgx(t, setup{})
+	multiplied(t, h)
+	mustExec(t, "UPDATE "+h.record()+" SET due_at = 1 WHERE name LIKE '77%'")
+	mustExec(t, "ANALYZE "+h.record())
+	statement := strings.Replace(string(text[1]), "everonce_record", h.record(), 1)
+	if plan := explained(t, statement); !strings.Contains(plan, "everonce_record_due") || !strings.Contains(plan, "Index Cond: (due_at <=") {
+		t.Errorf("the backlog is not counted by its index:\n%s", plan)
+	}
+	if n, want := number(t, statement), number(t, "SELECT count(*) FROM "+h.record()+" WHERE name LIKE '77%'"); n != want || n == 0 {
+		t.Errorf("the backlog is %d, want %d", n, want)
+	}
+}
+
 // What looks at many records finds them by an index, however many others there are: a purge those that are due, an operator
 // those of a tenant, and the few that are not completed.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
-	rec := finished(t, h, "model")
-	mustExec(t, `INSERT INTO `+h.record()+` (id, scope, name, token, rev, created_at, updated_at, purge_at, due_at, attempt, steps, state, format, nonce, result_kind, result_until)
-		SELECT sha256(g::text::bytea), scope, g::text, token, rev, created_at, updated_at, purge_at, due_at, attempt, 0, state, format, nonce, result_kind, result_until
-		FROM `+h.record()+`, generate_series(1, 20000) AS g WHERE id = $1`, rec.ID[:])
+	multiplied(t, h)
 	mustExec(t, "UPDATE "+h.record()+" SET state = 3 WHERE name LIKE '77%'")
 	mustExec(t, "ANALYZE "+h.record())
 	texts, err := pgxstore.Texts(&pgxstore.Options{Schema: h.schema})
@@ -51,11 +90,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		{texts.DeleteScope, with(tenant, int64(1000)), "record_pkey"},
 		{texts.ScopeLeft, tenant, "record_pkey"},
 	} {
-		rows, err := admin(t).Query(t.Context(), "EXPLAIN "+c.statement.Text, c.args...)
-		noErr(t, err)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		noErr(t, err)
-		plan := strings.Join(lines, "\n")
+		plan := explained(t, c.statement.Text, c.args...)
 		if !strings.Contains(plan, "using everonce_"+c.index+" ") && !strings.Contains(plan, "on everonce_"+c.index+" ") || strings.Contains(plan, "Seq Scan on everonce_record") {
 			t.Errorf("%s is not by %s:\n%s", c.statement.Name, c.index, plan)
 		}
