@@ -15,8 +15,8 @@ import (
 )
 
 func readMongoDB(text string, opts Options, create bool) (Opener, error) {
-	database, secrets := partsOfMongoDB(text)
-	hide := func(err error) error { return &secretError{err: err, secrets: secrets} }
+	database := databaseOf(text)
+	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(text)} }
 	if database == "" {
 		return nil, fmt.Errorf("%w: the MongoDB URL names no database: mongodb://host/DATABASE", ErrURL)
 	}
@@ -52,39 +52,18 @@ func connectMongoDB(ctx context.Context, client *options.ClientOptions, database
 	return &mongoDB{Store: s, client: conn}, nil
 }
 
-// partsOfMongoDB returns the database of a MongoDB URL, and what is secret in it. Such a URL may name several hosts with their ports, which is none
-// of net/url's.
-func partsOfMongoDB(text string) (database string, secrets []string) {
+// databaseOf returns the database of a MongoDB URL. Such a URL may name several hosts with their ports, which is none of net/url's.
+func databaseOf(text string) string {
 	_, rest, _ := strings.Cut(text, "://")
-	rest, query, _ := strings.Cut(rest, "?")
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		if _, password, ok := strings.Cut(rest[:at], ":"); ok {
-			secrets = append(secrets, secretForms(password)...)
-		}
-		rest = rest[at+1:]
+	rest, _, _ = strings.Cut(rest, "?")
+	if _, behind, ok := strings.Cut(rest, "@"); ok {
+		rest = behind
 	}
-	if values, err := url.ParseQuery(query); err == nil {
-		secrets = append(secrets, secretForms(values.Get("tlsCertificateKeyFilePassword"))...)
-	}
-	_, database, _ = strings.Cut(rest, "/")
+	_, database, _ := strings.Cut(rest, "/")
 	if plain, err := url.PathUnescape(database); err == nil {
 		database = plain
 	}
-	return database, secrets
-}
-
-// secretForms returns a secret as it is written, and as it is meant.
-func secretForms(written string) (forms []string) {
-	plain, err := url.PathUnescape(written)
-	if err != nil {
-		plain = written
-	}
-	for _, form := range []string{written, plain, url.QueryEscape(plain), url.PathEscape(plain)} {
-		if len(form) >= minSecret {
-			forms = append(forms, form)
-		}
-	}
-	return forms
+	return database
 }
 
 // mongoDB closes its client with it.

@@ -66,12 +66,13 @@ func TestPartsOfMongoDB(t *testing.T) {
 		"mongodb+srv://user:p%40ss@cluster.example/shop":     {"shop", "p%40ss", "p@ss"},
 		"mongodb://host":                                     {""},
 		"mongodb://host/?tlsCertificateKeyFilePassword=hush": {"", "hush"},
+		"mongodb://host/?TLSCERTIFICATEKEYFILEPASSWORD=h%zz": {"", "h%zz"},
 		"mongodb://user:p%ss@host/shop":                      {"shop", "p%ss"},
 	} {
-		database, secrets := partsOfMongoDB(text)
-		if database != want[0] {
+		if database := databaseOf(text); database != want[0] {
 			t.Errorf("%s: database %q, want %q", text, database, want[0])
 		}
+		secrets := secretsOf(text)
 		for _, secret := range want[1:] {
 			if !slices.Contains(secrets, secret) {
 				t.Errorf("%s: %q is not among the secrets %q", text, secret, secrets)

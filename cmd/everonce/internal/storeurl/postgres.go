@@ -21,11 +21,10 @@ const connectTimeout = 5 * time.Second
 const maxConns = 2
 
 func readPostgres(text string, opts Options, create bool) (Opener, error) {
-	u, err := url.Parse(text)
-	if err != nil { // its text may hold a part of the password, so it is not told
+	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the PostgreSQL URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
-	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(u)} }
+	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(text)} }
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
 		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
@@ -82,28 +81,6 @@ const insufficientPrivilege = "42501"
 // Schema returns the text that creates the tables of a PostgreSQL store. It connects to nothing.
 func Schema(opts Options) (string, error) {
 	return pgxstore.Schema(&pgxstore.Options{Schema: opts.Schema, TablePrefix: opts.TablePrefix})
-}
-
-// minSecret is the length from which on a text is not found in another by chance.
-const minSecret = 3
-
-// secretsOf returns all that is secret in a URL, in every form in which it may come up again.
-func secretsOf(u *url.URL) []string {
-	var found []string
-	add := func(secret string) {
-		for _, form := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret)} {
-			if len(form) >= minSecret {
-				found = append(found, form)
-			}
-		}
-	}
-	if password, ok := u.User.Password(); ok {
-		add(password)
-	}
-	for _, name := range []string{"password", "sslpassword"} {
-		add(u.Query().Get(name))
-	}
-	return found
 }
 
 // postgres closes its pool with it.

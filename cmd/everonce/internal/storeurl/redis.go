@@ -14,11 +14,10 @@ import (
 
 // readRedis reads a Redis URL. A service is refused a server that forgets; who only looks and settles is not.
 func readRedis(text string, opts Options, create bool) (Opener, error) {
-	u, err := url.Parse(text)
-	if err != nil { // its text may hold a part of the password, so it is not told
+	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the Redis URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
-	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(u)} }
+	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(text)} }
 	opt, err := rueidis.ParseURL(text)
 	if err != nil {
 		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))

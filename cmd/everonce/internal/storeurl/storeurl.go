@@ -108,9 +108,10 @@ func Name(url string) string {
 	if !ok {
 		return "?"
 	}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		rest = rest[i+1:]
+	at, query := strings.LastIndexByte(rest, '@'), strings.IndexByte(rest, '?')
+	if query >= 0 && query < at { // in which of the two the password is, nobody knows
+		return scheme + "://" + redacted
 	}
-	rest, _, _ = strings.Cut(rest, "?")
+	rest, _, _ = strings.Cut(rest[at+1:], "?")
 	return scheme + "://" + rest
 }
