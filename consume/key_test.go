@@ -105,23 +105,6 @@ func TestContentHashIsOfTheBodyAlone(t *testing.T) {
 	}
 }
 
-// Whatever a body is, looking for a key in it ends, and a key that was found is not empty.
-func FuzzJSONPointer(f *testing.F) {
-	for _, body := range []string{`{"a":{"b":"x"}}`, `{"a":[{"b":1}]}`, `{"a":{"b":"x","b":"y"}}`, `[`, "\"\xff\"", `{"a":{"b":1e999}}`} {
-		f.Add([]byte(body), "/a/b")
-	}
-	f.Fuzz(func(t *testing.T, body []byte, pointer string) {
-		key := consume.JSONPointer(pointer)
-		if key == nil {
-			return
-		}
-		k, err := key(&consume.Message{Body: body})
-		if (k == "") != (err != nil) {
-			t.Errorf("%q, %v", k, err)
-		}
-	})
-}
-
 // To find a key takes as little memory in a large body as in a small one.
 func TestJSONPointerTakesNoMoreMemoryForALargeBody(t *testing.T) {
 	key := consume.JSONPointer("/order/id")

@@ -42,12 +42,29 @@ func FuzzHeaders(f *testing.F) {
 			delete(left, "BCC")
 			return left
 		}
+		keys := []consume.Key{consume.ProducerID(), consume.CloudEvent(), consume.ContentHash()}
+		for _, name := range []string{name1, name2} {
+			if _, routes := routingHeaders[name]; name != "" && !routes {
+				keys = append(keys, consume.Header(name), consume.FirstOf(consume.Header(name), consume.ProducerID()))
+			}
+		}
+		keyed := func(what string, got *consume.Message, lost bool) {
+			t.Helper()
+			for i, key := range keys {
+				want, wantErr := key(m)
+				if k, err := key(got); (k != want || (err == nil) != (wantErr == nil)) && (!lost || err == nil) {
+					t.Errorf("%s has the key %q, %v, by the way %d; it was %q, %v", what, k, err, i, want, wantErr)
+				}
+			}
+		}
+
 		same := func(what string, got *consume.Message) {
 			t.Helper()
 			wellFormed(t, got)
 			if got.ID != m.ID || string(got.Body) != "body" || !maps.Equal(visible(got), visible(m)) {
 				t.Errorf("%s is %+v, was %+v", what, got, m)
 			}
+			keyed(what, got, false)
 		}
 
 		again := retryCopy(d, m, queue, retries, now)
@@ -80,6 +97,7 @@ func FuzzHeaders(f *testing.F) {
 		fit(again.Headers, int(room))
 		left := messageOf(delivered(&again), queue)
 		wellFormed(t, left)
+		keyed("the copy without room", left, true)
 		for name := range visible(m) {
 			if _, there := left.Headers[name]; !there && !slices.Contains(left.Odd, name) && name != "" {
 				t.Errorf("%q had no room, and is not told of", name)
