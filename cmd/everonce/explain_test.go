@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,16 +46,19 @@ func TestExplanationsComeTrue(t *testing.T) {
 func TestAReleasedKeyIsNoProof(t *testing.T) {
 	t.Parallel()
 	const open = "nobody knows whether the effect happened"
+	notDone := everonce.NotDone(errors.New("refused"))
 	for name, c := range map[string]struct {
-		err  error
-		want bool
+		err   error
+		want  bool
+		first error // how an attempt before it ended
 	}{
-		"an error":   {errors.New("timeout"), true},
-		"a deadline": {context.DeadlineExceeded, true},
-		"not done":   {everonce.NotDone(errors.New("refused")), false},
-		"settled":    {nil, false},
-		"a panic":    {errPanic, true},
-		"a cancel":   {context.Canceled, true},
+		"an error":                {errors.New("timeout"), true, nil},
+		"a deadline":              {context.DeadlineExceeded, true, nil},
+		"not done":                {notDone, false, nil},
+		"settled":                 {nil, false, nil},
+		"a panic":                 {errPanic, true, nil},
+		"a cancel":                {context.Canceled, true, nil},
+		"an error, then not done": {notDone, true, errors.New("timeout")},
 	} {
 		store := memstore.New(nil)
 		policy := everonce.Reexecute
@@ -66,6 +70,9 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		key := everonce.Key{Scope: scope, ID: "k"}
+		if c.first != nil {
+			_, _ = everonce.Do(t.Context(), r, key, func(context.Context, *everonce.Attempt) (int, error) { return 0, c.first }) //nolint:errcheck // it fails
+		}
 		func() {
 			defer func() { _ = recover() }()                                                                //nolint:errcheck // of the work
 			_, _ = everonce.Do(t.Context(), r, key, func(context.Context, *everonce.Attempt) (int, error) { //nolint:errcheck // it fails
@@ -90,6 +97,34 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 		if x := inspect.Explain(&got.Record, got.Now); strings.Contains(strings.Join(x.Story, " "), open) != c.want {
 			t.Errorf("%s: %q; want that %q: %t", name, x.Story, open, c.want)
 		}
+	}
+}
+
+// Nor must "no" be read where an operation has steps: what the finished ones did took hold, whatever the operation's last attempt said.
+func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := everonce.Key{Scope: scope, ID: "k"}
+	_, err = everonce.Do(t.Context(), r, key, func(ctx context.Context, a *everonce.Attempt) (int, error) {
+		if _, err := everonce.Step(ctx, a, "charge", func(context.Context) (int, error) { return 1, nil }); err != nil {
+			return 0, err
+		}
+		_, err := everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 0, everonce.NotDone(errors.New("no route")) })
+		return 0, everonce.NotDone(err)
+	})
+	if !everonce.IsNotDone(err) {
+		t.Fatal(err)
+	}
+	got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+	if err != nil || got.Record.State != everonce.StateReleased || got.Record.LastError != "not_done" {
+		t.Fatalf("%v, %q: %v", got.Record.State, got.Record.LastError, err)
+	}
+	if x := inspect.Explain(&got.Record, got.Now); !slices.Contains(x.Story, "What its finished steps did took hold all the same: charge.") {
+		t.Errorf("%q does not say that the charge took hold", x.Story)
 	}
 }
 

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -120,8 +121,14 @@ func (x *explainer) story() {
 		x.tell("Attempt %d, by %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
 	case everonce.StateReleased:
 		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
-		if !nothingTookHold[r.LastError] {
+		switch {
+		case !nothingTookHold[r.LastError]:
 			x.tell("That does not say that nothing took hold: under the policy reexecute the key is released all the same. Unless all its effects are in its steps, nobody knows whether the effect happened.")
+		case r.Attempt > 1 && r.LastError != "settled": // whoever settles has looked for the effect of all of them
+			x.tell("That is said of attempt %d alone: if the policy is reexecute, an earlier one may have failed, and nobody knows whether the effect happened.", r.Attempt)
+		}
+		if done := x.finishedSteps(); done != "" {
+			x.tell("What its finished steps did took hold all the same: %s.", done)
 		}
 	case everonce.StateClaimed:
 		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
@@ -202,6 +209,16 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 	})
 	x.note("To settle it yourself, find out whether it happened, then: everonce keys settle …, with --done or --not-done.")
 	x.steps()
+}
+
+func (x *explainer) finishedSteps() string {
+	var done []string
+	for i := range x.rec.Steps {
+		if s := &x.rec.Steps[i]; s.State == everonce.StepDone {
+			done = append(done, text(s.Name))
+		}
+	}
+	return strings.Join(done, ", ")
 }
 
 // steps tells what becomes of the steps when the operation runs again.

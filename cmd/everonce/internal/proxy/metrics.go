@@ -75,7 +75,7 @@ func newMetrics(patterns []string) *metrics {
 		return g
 	}
 	m.running = gauge("everonce_operations_running", "Operations that run or wait.").WithLabelValues()
-	m.records = gauge("everonce_records", "Records by state, counted about once a minute, or more seldom if that takes long. Those that are abandoned wait for somebody to settle them.", "state")
+	m.records = gauge("everonce_records", "Records by state, counted about once a minute, or more seldom if that takes long. Those that are abandoned are unknown: they wait for somebody to settle them or, under reexecute, for their client to come again.", "state")
 	m.fromZero()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
