@@ -1,5 +1,5 @@
 // Package redisstore keeps everonce's records in Redis (7.0 or newer; tested with 7.0, 8.0 and Valkey 8.1), on one
-// server or in a cluster, through rueidis. A client that finds its server through Sentinel should work too, but is not tested either.
+// server or in a cluster, through rueidis. A client that finds its server through Sentinel should work too, but is not tested.
 //
 //	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	store, err := redisstore.New(ctx, client, nil)
