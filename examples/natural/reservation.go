@@ -22,7 +22,7 @@ func Reserve(ctx context.Context, db DB, order, product string, quantity int) er
 		 SELECT ?1, product, ?3 FROM stock WHERE product = ?2 AND (
 		     on_hand - (SELECT COALESCE(SUM(quantity), 0) FROM reservation WHERE product = ?2) >= ?3
 		     OR EXISTS (SELECT 1 FROM reservation WHERE order_id = ?1 AND product = ?2))
-		 ON CONFLICT (order_id, product) DO UPDATE SET quantity = quantity
+		 ON CONFLICT (order_id, product) DO UPDATE SET quantity = reservation.quantity
 		 RETURNING quantity`,
 		order, product, quantity).Scan(&reserved)
 	switch {
