@@ -1,0 +1,154 @@
+package formats
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// script makes the calls of a case. The first write is at the case's time, and each that follows a second later: so the files
+// have it, whenever the calls are made.
+type script struct {
+	*testing.T
+	h       Harness
+	c       testCase
+	rec     everonce.Record
+	writes  int
+	known   []instant
+	lengths map[time.Duration]bool
+}
+
+// instant is a time by the store's clock, and in the files.
+type instant struct {
+	us int64
+	at time.Time
+}
+
+func (s *script) id() everonce.RecordID { return s.c.key().RecordID() }
+
+// wrote looks when the store has written, and lets its clock move on.
+func (s *script) wrote(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%s: %v", s.c.name, err)
+	}
+	s.rec = s.get().Record
+	s.known = append(s.known, instant{s.rec.UpdatedAt.UnixMicro(), s.c.at(s.writes)})
+	s.writes++
+	s.wait(s.rec.UpdatedAt)
+}
+
+// wait is over when the store's clock is past a time, in whichever unit it counts.
+func (s *script) wait(until time.Time) {
+	s.Helper()
+	for !s.get().Now.After(until.Add(5 * time.Millisecond)) {
+	}
+}
+
+func (s *script) get() everonce.GetResult {
+	s.Helper()
+	res, err := s.h.Store.Get(s.Context(), everonce.GetRequest{ID: s.id()})
+	if err != nil || !res.Found {
+		s.Fatalf("%s: found %v, %v", s.c.name, res.Found, err)
+	}
+	return res
+}
+
+// lasts notes the lengths of time that are written.
+func (s *script) lasts(lease time.Duration, life everonce.Lifetime) {
+	for _, d := range []time.Duration{lease, life.Retention, life.Total()} {
+		s.lengths[d] = true
+	}
+}
+
+// fixed is the script's [Times]. A time that no call explains is a fault of the store's, or of the form in which Dump has it.
+func (s *script) fixed(us int64, slack time.Duration) int64 {
+	s.Helper()
+	if us == 0 {
+		return 0
+	}
+	nearest, fixed := int64(math.MaxInt64), us
+	for _, k := range s.known {
+		for d := range s.lengths {
+			if off := us - k.us - d.Microseconds(); off >= 0 && off <= slack.Microseconds() && off < nearest {
+				nearest, fixed = off, k.at.Add(d).UnixMicro()
+			}
+		}
+	}
+	if nearest == math.MaxInt64 {
+		s.Errorf("%s: %d is no time of a write, and nothing that follows from one", s.c.name, us)
+	}
+	return fixed
+}
+
+func (s *script) claim(req everonce.ClaimRequest) {
+	s.Helper()
+	key := s.c.key()
+	req.ID, req.Scope, req.Name = key.RecordID(), key.Scope, key.ID
+	s.lasts(req.Lease, req.Lifetime)
+	res, err := s.h.Store.Claim(s.Context(), req)
+	if err == nil && res.Decision != everonce.DecideClaimed {
+		s.Fatalf("%s: %v", s.c.name, res.Decision)
+	}
+	s.wrote(err)
+}
+
+func (s *script) renew() {
+	s.Helper()
+	_, err := s.h.Store.Renew(s.Context(), everonce.RenewRequest{ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Lease: lease, Lifetime: web})
+	s.wrote(err)
+}
+
+func (s *script) step(step everonce.StepRecord, lease time.Duration) {
+	s.Helper()
+	step.Attempt = s.rec.Attempt
+	_, err := s.h.Store.SaveStep(s.Context(), everonce.SaveStepRequest{
+		ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Step: step, Lease: lease, Lifetime: web,
+	})
+	s.wrote(err)
+}
+
+func (s *script) release(req everonce.ReleaseRequest) {
+	s.Helper()
+	key := s.c.key()
+	req.ID, req.Scope, req.Name, req.Lifetime = key.RecordID(), key.Scope, key.ID, web
+	if req.Nonce == (everonce.Nonce{}) {
+		req.Token, req.Nonce = s.rec.Token, s.rec.Nonce
+	}
+	s.lasts(0, web)
+	_, err := s.h.Store.Release(s.Context(), req)
+	s.wrote(err)
+}
+
+func (s *script) complete(result everonce.SavedResult, life everonce.Lifetime) {
+	s.Helper()
+	s.lasts(0, life)
+	_, err := s.h.Store.Complete(s.Context(), everonce.CompleteRequest{ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Result: result, Lifetime: life})
+	s.wrote(err)
+}
+
+// transact claims and completes in a transaction; optimistic says that it claims only with the commit.
+func (s *script) transact(claim everonce.ClaimRequest, result everonce.SavedResult, optimistic bool) {
+	s.Helper()
+	key := s.c.key()
+	claim.ID, claim.Scope, claim.Name = key.RecordID(), key.Scope, key.ID
+	s.lasts(0, web)
+	commit := everonce.CommitRequest{Complete: &everonce.CompleteRequest{ID: claim.ID, Nonce: claim.Nonce, Result: result, Lifetime: web}}
+	first := &claim
+	if optimistic {
+		first, commit.Record = nil, first
+	}
+	s.wrote(s.h.Transact(s.Context(), first, commit))
+	s.known = append(s.known, instant{int64(s.rec.Token), s.c.at(s.writes - 1)}) // of the claim, shortly before the write
+}
+
+// purge lets the result go.
+func (s *script) purge() {
+	s.Helper()
+	s.wait(s.rec.ResultUntil)
+	if _, err := s.h.Store.Purge(s.Context(), everonce.PurgeRequest{}); err != nil {
+		s.Fatal(err)
+	}
+}

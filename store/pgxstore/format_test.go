@@ -1,0 +1,61 @@
+package pgxstore_test
+
+import (
+	"database/sql"
+	"strconv"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/internal/formats"
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/sqlstore"
+)
+
+// This version reads what earlier ones have left in a database, and writes what they read in other processes.
+func TestFormat(t *testing.T) {
+	t.Parallel()
+	t.Run("pgx", func(t *testing.T) {
+		testFormat(t, func(t *testing.T, path func(*pgx.ConnConfig)) *sqlstore.Store[pgx.Tx] {
+			t.Helper()
+			return unqualified(t, path)
+		})
+	})
+	t.Run("sql", func(t *testing.T) {
+		testFormat(t, func(t *testing.T, path func(*pgx.ConnConfig)) *sqlstore.Store[*sql.Tx] {
+			t.Helper()
+			store, err := pgxstore.NewSQL(newDB(t, path), nil)
+			noErr(t, err)
+			return store
+		})
+	})
+}
+
+func testFormat[Tx any](t *testing.T, newStore func(*testing.T, func(*pgx.ConnConfig)) *sqlstore.Store[Tx]) {
+	formats.Test(t, "sql", func(t *testing.T, version int) formats.Harness {
+		schema := newSchema(t)
+		path := func(c *pgx.ConnConfig) { c.RuntimeParams["search_path"] = schema }
+		db := newDB(t, path)
+		_, err := db.ExecContext(t.Context(), formats.File(t, version, "postgres.sql"))
+		noErr(t, err)
+		store := newStore(t, path)
+		noErr(t, store.Migrate(t.Context()))
+		tables := &formats.Tables{TB: t, DB: db, Prefix: "everonce_", Arg: func(n int) string { return "$" + strconv.Itoa(n) }}
+		return formats.Harness{Store: store, Load: tables.Load, Dump: tables.Dump, Transact: formats.InTx(store)}
+	})
+}
+
+// What made the tables of a version that is out there is never changed: the statements of a later one follow.
+func TestFormatOfTheTables(t *testing.T) {
+	t.Parallel()
+	text, err := pgxstore.Schema(nil)
+	noErr(t, err)
+	formats.Schema(t, "postgres", text)
+}
+
+// So it is with what the store keeps once.
+func TestFormatOfTheSettings(t *testing.T) {
+	t.Parallel()
+	h := newSQL(t, setup{})
+	(&formats.Tables{TB: t, DB: newDB(t, nil), Prefix: h.schema + ".everonce_", Arg: func(n int) string { return "$" + strconv.Itoa(n) }}).Identity(h.store)
+}
