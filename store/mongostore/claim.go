@@ -18,7 +18,7 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	if err := fits("claim", len(req.Scope)+len(req.Name)+len(req.Owner)); err != nil {
 		return res, err
 	}
-	req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
+	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	if req.Take < everonce.TakeToSettle {
 		if begun, err := s.begin(ctx, &req, &res); begun || err != nil {
 			return res, failed(ctx, "claim", err)

@@ -16,7 +16,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	if err := fits("complete", len(req.Result.Data)); err != nil {
 		return res, err
 	}
-	req.Lifetime = wholeLife(req.Lifetime)
+	ctx, req.Lifetime = alone(ctx), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), completion(&req))
 	if done || err != nil {
 		return res, failed(ctx, "complete", err)
@@ -108,7 +108,7 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	if err := fits("release", len(req.Scope)+len(req.Name)+len(req.ErrorClass)+len(req.Step)); err != nil {
 		return res, err
 	}
-	req.Lifetime = wholeLife(req.Lifetime)
+	ctx, req.Lifetime = alone(ctx), wholeLife(req.Lifetime)
 	if req.Token != 0 {
 		done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), release(&req))
 		if done || err != nil {

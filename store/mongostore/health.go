@@ -11,6 +11,7 @@ import (
 // Health implements [everonce.HealthChecker]: one aggregation over all records, and one question about the server
 // itself.
 func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+	ctx = alone(ctx)
 	if h, err = s.count(ctx); err != nil {
 		return everonce.Health{}, failed(ctx, "health", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // KeepIdentity implements [everonce.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
-	return failed(ctx, "keep identity", s.keepIdentity(ctx, check))
+	return failed(ctx, "keep identity", s.keepIdentity(alone(ctx), check))
 }
 
 func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
@@ -39,7 +39,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 
 // ReadIdentity implements [everonce.IdentityReader].
 func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
-	check, bound, err = s.identity(ctx)
+	check, bound, err = s.identity(alone(ctx))
 	return check, bound, failed(ctx, "read identity", err)
 }
 

@@ -51,8 +51,14 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 // do not count (a bson.Raw is taken as it is). A document without a value in the index's fields is refused with
 // [everonce.ErrInvalidArgument]: all such documents would be duplicates of each other.
 //
+// A context whose session is in a transaction is refused with [everonce.ErrInvalidArgument]: what is inserted in it is
+// not kept before that commits, and the first duplicate would end it.
+//
 // InsertOnce does not check that the index exists: NewInserter has.
 func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
+	if session := mongo.SessionFromContext(ctx); session != nil && session.TransactionRunning() {
+		return false, fmt.Errorf("mongostore: insert once: %w: the context's session is in a transaction", everonce.ErrInvalidArgument)
+	}
 	raw, err := bson.Marshal(document)
 	if err != nil {
 		return false, fmt.Errorf("mongostore: insert once: %w: the document cannot be encoded: %w", everonce.ErrInvalidArgument, err)

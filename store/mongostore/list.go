@@ -13,7 +13,7 @@ const defaultPage = 100
 
 // List implements [everonce.Lister]. It reads in the order of IDs until the page is full.
 func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
-	if res, err = s.list(ctx, req); err != nil {
+	if res, err = s.list(alone(ctx), req); err != nil {
 		return everonce.ListResult{}, failed(ctx, "list", err)
 	}
 	return res, nil

@@ -13,7 +13,7 @@ import (
 // Purge implements [everonce.Store]. A Limit of 0 is 1000. The indexes find what may be due; the server's clock
 // decides what is, once more in the writes.
 func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
-	if res, err = s.purge(ctx, req.Limit); err != nil {
+	if res, err = s.purge(alone(ctx), req.Limit); err != nil {
 		return res, failed(ctx, "purge", err)
 	}
 	return res, nil

@@ -78,7 +78,11 @@ func (s *Store) now(ctx context.Context) (time.Time, error) {
 }
 
 // Get implements [everonce.Store].
-func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	return s.get(alone(ctx), req)
+}
+
+func (s *Store) get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	doc, now, err := s.read(ctx, &req.ID)
 	if err != nil {
 		return res, failed(ctx, "get", err)

@@ -10,7 +10,7 @@ import (
 
 // Renew implements [everonce.Store]: one call.
 func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
-	req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
+	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), renewal(&req))
 	if done || err != nil {
 		return res, failed(ctx, "renew", err)
@@ -36,7 +36,7 @@ func renewal(req *everonce.RenewRequest) *write {
 
 // SaveStep implements [everonce.Store]: two calls.
 func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
-	req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
+	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) { return saveStep(rec, req, now) })
 	return res, failed(ctx, "save step", err)
 }

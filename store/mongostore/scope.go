@@ -16,7 +16,7 @@ const defaultBatch = 1000
 // it would be everybody's. A record that cannot be read is deleted too, unless it is a claim whose lease cannot be
 // read, or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
-	if res, err = s.deleteScope(ctx, req); err != nil {
+	if res, err = s.deleteScope(alone(ctx), req); err != nil {
 		return res, failed(ctx, "delete scope", err)
 	}
 	return res, nil

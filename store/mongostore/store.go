@@ -17,6 +17,9 @@ import (
 
 // Store keeps records in MongoDB. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter],
 // [everonce.HealthChecker], [everonce.IdentityKeeper] and [everonce.IdentityReader]. It is safe for concurrent use.
+//
+// What it writes is not part of the transaction of a session that a context holds, as within
+// [mongo.Session.WithTransaction]: only [everonce.DoTx] takes part in a caller's transaction, which is its argument.
 type Store struct {
 	coll *mongo.Collection
 }
@@ -54,6 +57,7 @@ func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error)
 	if db == nil {
 		return nil, fmt.Errorf("mongostore: %w: the database is nil", everonce.ErrInvalidArgument)
 	}
+	ctx = alone(ctx)
 	s := &Store{coll: durable(db.Collection(set.Collection))}
 	if !set.NoCreate {
 		if err := s.create(ctx); err != nil {
@@ -72,6 +76,15 @@ func durable(coll *mongo.Collection) *mongo.Collection {
 	return coll.Database().Collection(coll.Name(), options.Collection().
 		SetWriteConcern(&writeconcern.WriteConcern{W: writeconcern.Majority().W, Journal: &journal}).
 		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary()))
+}
+
+// alone takes what is sent with a context out of the session that the context may hold, and so out of the transaction that this may be in: a
+// record that an abort of the caller's took back would have its effect again.
+func alone(ctx context.Context) context.Context {
+	if mongo.SessionFromContext(ctx) == nil {
+		return ctx
+	}
+	return mongo.NewSessionContext(ctx, nil)
 }
 
 // once is the ID of the document that holds what is there once. IDs of records are binary.

@@ -113,7 +113,7 @@ func (h *txHandle) record(ctx context.Context, claim everonce.ClaimRequest, done
 
 func (h *txHandle) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
 	err = h.within(ctx, func(ctx context.Context) error {
-		res, err = h.s.Get(ctx, req)
+		res, err = h.s.get(ctx, req)
 		return err
 	})
 	return res, err

@@ -58,7 +58,7 @@ func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, er
 	if err != nil {
 		return nil, err
 	}
-	server, err := s.server(ctx)
+	server, err := s.server(alone(ctx))
 	if err != nil {
 		return nil, failed(ctx, "open", err)
 	}
