@@ -1,0 +1,191 @@
+package mongostore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// What a joined claim finds when it is completed decides: a record that was released before, or is gone, is written over, and one that somebody
+// else has begun, or ended, meanwhile is a conflict, whatever the clock says. The statements run without a transaction, as in TestTxStatements.
+func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
+	t.Parallel()
+	ctx, db, name := t.Context(), database(t), newCollection(t)
+	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	claim := func(id string) everonce.ClaimRequest {
+		key := everonce.Key{Scope: "orders", ID: id}
+		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	}
+	claimed := func(id string) everonce.ClaimResult {
+		res, err := s.Claim(ctx, claim(id))
+		noErr(t, err)
+		return res
+	}
+	release := func(id string) {
+		c := claimed(id)
+		_, err := s.Release(ctx, everonce.ReleaseRequest{ID: c.Record.ID, Token: c.Record.Token, Nonce: c.Record.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+		noErr(t, err)
+	}
+	nothing := func(string) {}
+	for id, c := range map[string]struct {
+		before, meanwhile func(id string)
+		want              error
+	}{
+		"released before": {release, nothing, nil},
+		"gone": {func(id string) {
+			done := completed(claimed(id))
+			done.Lifetime = everonce.Lifetime{Retention: time.Millisecond}
+			_, err := s.Complete(ctx, done)
+			noErr(t, err)
+			for there := true; there; {
+				res, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
+				noErr(t, err)
+				there = res.Found
+			}
+		}, nothing, nil},
+		"claimed meanwhile": {nothing, func(id string) { claimed(id) }, everonce.ErrConflict},
+		"claimed meanwhile, by a clock that is behind": {nothing, func(id string) {
+			c := claimed(id)
+			_, err := db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: c.Record.ID[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "ti", Value: bson.DateTime(1)}}}})
+			noErr(t, err)
+		}, everonce.ErrConflict},
+		"released meanwhile":  {nothing, release, everonce.ErrConflict},
+		"completed meanwhile": {nothing, func(id string) { _, err := s.Complete(ctx, completed(claimed(id))); noErr(t, err) }, everonce.ErrConflict},
+	} {
+		c.before(id)
+		h := mongostore.BareHandle(s)
+		res, err := h.Claim(ctx, claim(id))
+		if err != nil || res.Decision != everonce.DecideClaimed {
+			t.Errorf("%s: %v, %v", id, res.Decision, err)
+			continue
+		}
+		if c.want != nil { // what comes meanwhile has a later token
+			for now := res.Now; !now.After(res.Now); {
+				got, err := s.Get(ctx, everonce.GetRequest{ID: res.Record.ID})
+				noErr(t, err)
+				now = got.Now
+			}
+		}
+		c.meanwhile(id)
+		if err := h.Complete(ctx, completed(res)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", id, err, c.want)
+		}
+		if got, err := s.Get(ctx, everonce.GetRequest{ID: res.Record.ID}); err != nil || (got.Record.Nonce == res.Record.Nonce) != (c.want == nil) {
+			t.Errorf("%s: the record is of nonce %v, %v", id, got.Record.Nonce, err)
+		}
+	}
+}
+
+// The statements of a transaction round durations up, and refuse what has no place, as the store's own calls do.
+func TestTxStatementsKeepTheBounds(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: newCollection(t)})
+	noErr(t, err)
+	const more = time.Hour + time.Microsecond // is stored as
+	const whole = time.Hour + time.Millisecond
+	life := everonce.Lifetime{Retention: more, Remember: more}
+	claim := func(id string) everonce.ClaimRequest {
+		key := everonce.Key{Scope: "orders", ID: id}
+		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: more, Lifetime: life, ExpireUnsettled: true}
+	}
+	lasts := func(what string, id everonce.RecordID, retention, total time.Duration) {
+		t.Helper()
+		res, err := s.Get(ctx, everonce.GetRequest{ID: id})
+		noErr(t, err)
+		rec := res.Record
+		if kept := rec.ResultUntil.Sub(rec.CompletedAt); retention != 0 && kept < retention {
+			t.Errorf("%s: the result is kept for %v, want %v", what, kept, retention)
+		}
+		if kept := rec.PurgeAt.Sub(rec.UpdatedAt); kept < total {
+			t.Errorf("%s: the record is kept for %v, want %v", what, kept, total)
+		}
+	}
+	total := 2*time.Hour + time.Millisecond // of both together, rounded once
+	h := mongostore.BareHandle(s)
+	req := claim("1")
+	res, err := mongostore.BeginClaim(ctx, h, req)
+	noErr(t, err)
+	lasts("claim", req.ID, 0, total)
+	done := completed(res)
+	done.Lifetime = life
+	noErr(t, h.Complete(ctx, done))
+	lasts("complete", req.ID, whole, total)
+	req = claim("2")
+	done = completed(everonce.ClaimResult{Record: everonce.Record{ID: req.ID, Nonce: req.Nonce}})
+	done.Lifetime = life
+	noErr(t, h.Record(ctx, req, done))
+	lasts("record", req.ID, whole, total)
+
+	parent := claim("3")
+	held, err := s.Claim(ctx, parent)
+	noErr(t, err)
+	step := everonce.SaveStepRequest{
+		ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: more, Lifetime: life,
+		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+	}
+	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}))
+	lasts("step", parent.ID, 0, total)
+	if got, err := s.Get(ctx, everonce.GetRequest{ID: parent.ID}); err != nil || got.Record.LeaseUntil.Sub(got.Record.UpdatedAt) < whole {
+		t.Errorf("step: the lease is %v, want %v; %v", got.Record.LeaseUntil.Sub(got.Record.UpdatedAt), whole, err)
+	}
+
+	large := completed(everonce.ClaimResult{Record: everonce.Record{ID: claim("4").ID}})
+	large.Result.Data = make([]byte, mongostore.MaxResult+1)
+	for what, err := range map[string]error{"complete": h.Complete(ctx, large), "record": h.Record(ctx, claim("4"), large)} {
+		if !errors.Is(err, everonce.ErrTooLarge) {
+			t.Errorf("%s: %v, want ErrTooLarge", what, err)
+		}
+	}
+
+	// Whoever gave up did so, and was not too slow.
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := mongostore.Within(s, time.Nanosecond).Get(gone, everonce.GetRequest{ID: parent.ID}); !errors.Is(err, context.Canceled) || errors.Is(err, everonce.ErrTxTooLong) {
+		t.Errorf("after the caller has gone: %v, want that alone", err)
+	}
+}
+
+// A record that comes, or changes, between a statement's reading and its writing is a conflict, which the engine knows what to do about.
+func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
+	t.Parallel()
+	ctx, name := t.Context(), newCollection(t)
+	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
+	noErr(t, err)
+	claim := func(id string) everonce.ClaimRequest {
+		key := everonce.Key{Scope: "orders", ID: id}
+		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	}
+	for _, command := range []string{"insert", "update"} {
+		if command == "update" { // there is one, and it may be taken
+			req := claim(command)
+			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: everonce.StateReleased, Lifetime: req.Lifetime})
+			noErr(t, err)
+		}
+		first := claim(command)
+		var once sync.Once
+		late, err := mongostore.New(ctx, connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == command {
+				once.Do(func() { _, err := s.Claim(ctx, first); noErr(t, err) })
+			}
+		}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+		noErr(t, err)
+		second := claim(command)
+		done := completed(everonce.ClaimResult{Record: everonce.Record{ID: second.ID, Nonce: second.Nonce}})
+		if err := mongostore.BareHandle(late).Record(ctx, second, done); !errors.Is(err, everonce.ErrConflict) {
+			t.Errorf("%s: %v, want ErrConflict", command, err)
+		}
+		if got, err := s.Get(ctx, everonce.GetRequest{ID: first.ID}); err != nil || got.Record.Nonce != first.Nonce {
+			t.Errorf("%s: the first attempt's record was written over: %v", command, err)
+		}
+	}
+}
