@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -136,19 +135,10 @@ func (s *TxStore) Join(tx *mongo.Session) (everonce.TxHandle[*mongo.Session], er
 		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", everonce.ErrInvalidArgument)
 	case tx.Client() != s.coll.Database().Client():
 		return nil, fmt.Errorf("mongostore: join: %w: the session is of another client", everonce.ErrInvalidArgument)
-	case !isOpen(tx):
+	case !tx.TransactionRunning():
 		return nil, fmt.Errorf("mongostore: join: %w: the session has no transaction open", everonce.ErrInvalidArgument)
 	}
 	return newHandle(s.Store, tx), nil
-}
-
-// isOpen reports whether the session has a transaction open: then another one is refused, for that reason. It cannot be asked otherwise.
-func isOpen(tx *mongo.Session) bool {
-	err := tx.StartTransaction()
-	if err == nil {
-		_ = tx.AbortTransaction(context.Background()) //nolint:errcheck // nothing was sent in it
-	}
-	return err != nil && strings.Contains(err.Error(), "already in progress")
 }
 
 // Labels and codes of the errors of transactions.
