@@ -76,6 +76,9 @@ func typedFields(h http.Header) http.Header {
 	}
 	c := make(http.Header, len(h))
 	for name, values := range h {
+		if plain, ok := strings.CutPrefix(name, http.TrailerPrefix); ok { // with the colon it would be left as it is
+			name = http.TrailerPrefix + http.CanonicalHeaderKey(plain)
+		}
 		for _, v := range values {
 			c.Add(name, v)
 		}

@@ -19,6 +19,7 @@ func FuzzAnswerJSON(f *testing.F) {
 		`{"body_base64":"/w=="}`, `{"body":"","body_base64":""}`, `{"missing":"elided","headers":{"A":["b","c"]}}`, `{"missing":"expired","body":"x"}`,
 		`{"status":99}`, `{"staus":200}`, `{"status":200,"status":404}`, `{"body":"\ud800"}`, `{"headers":{"":[""],"a b":["c"],"A":null}}`,
 		`{"headers":{"Trailer":["X-Sum"],"Set-Cookie":["a"],"Trailer:X":["y"]}}`, `{"trailers":{"Trailer:X-A":["1"],"x-a":["2"]}}`,
+		`{"trailers":{"Trailer:XiA":["1"],"xia":["2"]}}`,
 	} {
 		f.Add([]byte(text))
 	}
