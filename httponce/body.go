@@ -95,7 +95,7 @@ func firstSize(declared int64) int64 {
 	if declared < 0 {
 		return 1 << 10
 	}
-	return min(declared+1, firstBody)
+	return min(declared, firstBody-1) + 1
 }
 
 // nextSize doubles, up to what is declared and to what memory may hold.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -131,6 +132,15 @@ func TestMemoryOfABody(t *testing.T) {
 	defer b.release()
 	if b.mem != nil {
 		t.Error("what is in a file is in memory too")
+	}
+}
+
+// Whatever a client says of the length of its body, where nothing limits it: room for it is not made before it comes.
+func TestABodyThatIsSaidToBeEndless(t *testing.T) {
+	b := &body{}
+	defer b.release()
+	if err := b.fill(strings.NewReader("short"), math.MaxInt64, math.MaxInt64, time.Time{}); err != nil || string(b.mem) != "short" || cap(b.mem) > firstBody {
+		t.Errorf("%q in %d bytes, %v", b.mem, cap(b.mem), err)
 	}
 }
 
