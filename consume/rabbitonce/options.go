@@ -62,7 +62,12 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 		w.Log = slog.Default()
 	}
 	w.Batch = cmp.Or(w.Batch, 1)
-	c.Prefetch = cmp.Or(c.Prefetch, min(2*w.Concurrency*w.Batch, math.MaxUint16)) // more the protocol cannot say
+	if c.Prefetch == 0 {
+		c.Prefetch = math.MaxUint16 // more the protocol cannot say
+		if most := math.MaxUint16 / 2 / w.Batch; w.Concurrency <= most {
+			c.Prefetch = 2 * w.Concurrency * w.Batch
+		}
+	}
 	if c.Prefetch > math.MaxUint16 {
 		return c, fmt.Errorf("%w: Prefetch is %d, and AMQP can say no more than %d", everonce.ErrInvalidArgument, c.Prefetch, math.MaxUint16)
 	}
@@ -85,11 +90,12 @@ func (o *Options) checked(consumer, queue string) (Options, error) {
 // longest is how long a handler, or a batch, may take so that no message is in hand for longer than AckTimeout: a message waits for
 // those before it, and is handled and answered then.
 func (o *Options) longest() time.Duration {
-	atATime := o.Workers.Concurrency * o.Workers.Batch
+	workers := o.Workers.Concurrency
 	if o.Workers.Order != nil { // all of them may have one name, and be handled one after the other
-		atATime = o.Workers.Batch
+		workers = 1
 	}
-	turns := (o.Prefetch + atATime - 1) / atATime
+	batches := (o.Prefetch + o.Workers.Batch - 1) / o.Workers.Batch
+	turns := (batches-1)/workers + 1
 	return (o.AckTimeout - o.Workers.SettleWithin) / time.Duration(turns)
 }
 

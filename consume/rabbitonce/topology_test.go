@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -162,6 +163,8 @@ func TestAShortTimeForHandlersIsTold(t *testing.T) {
 		"much is sent ahead":     {rabbitonce.Options{Prefetch: 1000}, "handle_within=14.32s"},
 		"so it is set":           {rabbitonce.Options{Prefetch: 1000, Workers: consume.Workers{HandleWithin: 14 * time.Second}}, ""},
 		"in order":               {rabbitonce.Options{Workers: inOrder}, "handle_within=1m51.875s"},
+		"any number of workers":  {rabbitonce.Options{Prefetch: 100, Workers: consume.Workers{Concurrency: math.MaxInt}}, ""},
+		"and what is sent ahead": {rabbitonce.Options{Workers: consume.Workers{Concurrency: math.MaxInt}}, ""},
 		"a broker that is quick": {rabbitonce.Options{AckTimeout: 5 * time.Minute}, "handle_within=2m25s"},
 	} {
 		var logs bytes.Buffer
