@@ -87,7 +87,8 @@ func FuzzMongoDB(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is read, and MongoDB says %v", text, err)
 		}
-		if database := databaseOf(text); database != told.Database && !strings.Contains(rest, "+") { // it takes a + for a blank there, as in a query
+		// It takes a + for a blank there, as in a query.
+		if database := databaseOf(text); database != told.Database && !strings.Contains(rest, "+") {
 
 			t.Errorf("%q: the database is %q, by MongoDB %q", text, database, told.Database)
 		}
