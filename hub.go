@@ -26,8 +26,9 @@ type crowd struct {
 	asks    int       // how often was asked
 	watched bool      // one of them sees to the store's word
 	word    bool      // and the store has promised it
-	heard   time.Time // when word came, and was followed at once
-	gone    bool      // who comes now begins another crowd
+	heard   time.Time // when word came
+	hush    time.Duration
+	gone    bool // who comes now begins another crowd
 	pause   time.Duration
 	due     time.Time // when the pause is over
 	timer   *time.Timer
@@ -114,6 +115,20 @@ func (h *hub) answer(id RecordID, c *crowd, ask int, claim *ClaimResult) {
 func (c *crowd) wake() {
 	c.give()
 	c.hurry()
+}
+
+// wordCame has one of them ask at once; or after a pause, which grows, where word has come within a second before. It may be that of a store which
+// cannot see that somebody runs.
+func (c *crowd) wordCame() {
+	now := time.Now()
+	if now.Sub(c.heard) > pollMost {
+		c.hush = pollFirst
+		c.wake()
+	} else {
+		c.within(jittered(c.hush))
+		c.hush = min(2*c.hush, pollMost)
+	}
+	c.heard = now
 }
 
 func (c *crowd) give() {

@@ -159,7 +159,7 @@ func (w *waiter) watch(ctx context.Context) {
 	if w.op.watcher == nil || !w.watches() {
 		return
 	}
-	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.left()))
+	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.left(), pollMost))
 	defer cancel()
 	res, err := w.op.watcher.Watch(one, WatchRequest{ID: w.op.id})
 	w.op.hub.mu.Lock()
@@ -185,18 +185,13 @@ func (w *waiter) watches() bool {
 	return true
 }
 
-// wordCame has the crowd ask, and whoever does so asks for word anew: after a pause, where there was word just before.
+// wordCame has the crowd ask, and whoever does so asks for word anew.
 func (w *waiter) wordCame() {
 	w.stopWatch()
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
 	w.unwatch()
-	c := w.crowd
-	if now := time.Now(); now.Sub(c.heard) >= pollFirst {
-		c.heard = now
-		c.give()
-	}
-	c.hurry()
+	w.crowd.wordCame()
 }
 
 func (w *waiter) stopWatch() {
