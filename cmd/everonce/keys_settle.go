@@ -96,6 +96,11 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 		}),
 	}
 	where.flags(cmd)
+	f.flags(cmd)
+	return cmd
+}
+
+func (f *settleFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.step, "step", "", "the step to settle (default: the whole operation)")
 	flags.BoolVar(&f.done, "done", false, "it happened")
@@ -110,7 +115,6 @@ func (a *app) keysSettle(s *storeFlags) *cobra.Command {
 	flags.BoolVar(&f.force, "force", false, "settle even a live claim")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask")
 	flags.StringVar(&f.by, "by", "", "who settles it (default: this user on this machine)")
-	return cmd
 }
 
 // settlement reads the flags.

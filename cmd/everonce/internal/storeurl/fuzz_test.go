@@ -23,6 +23,9 @@ func FuzzSecret(f *testing.F) {
 			f.Add(byte(i), around, "", "h:1", "db")
 			f.Add(byte(i), "", around, "h:1", "db")
 		}
+		f.Add(byte(i), "k@", "[k=", "h:1", "db")
+		f.Add(byte(i), "%zz", ");F", "h:1", "db")
+		f.Add(byte(i), "%zz", "", "h:1", "db?a=b;tlsCertificateKeyFilePassword=x;")
 		f.Add(byte(i), "", "", "h:port", "db")
 		f.Add(byte(i), "", "", "h:99999", "none")
 		f.Add(byte(i), "", "", "[::1", "")
@@ -89,7 +92,6 @@ func FuzzMongoDB(f *testing.F) {
 		}
 		// It takes a + for a blank there, as in a query.
 		if database := databaseOf(text); database != told.Database && !strings.Contains(rest, "+") {
-
 			t.Errorf("%q: the database is %q, by MongoDB %q", text, database, told.Database)
 		}
 	})

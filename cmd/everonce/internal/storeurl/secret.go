@@ -32,23 +32,24 @@ func secretsOf(text string) (found []string) {
 			}
 		}
 	}
+	divided := func(secret string) {
+		add(secret)
+		for _, part := range strings.FieldsFunc(secret, func(r rune) bool { return strings.ContainsRune("/?#:@&;=,", r) }) {
+			add(part)
+		}
+	}
 	_, rest, _ := strings.Cut(text, "://")
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
 		if _, password, ok := strings.Cut(rest[:at], ":"); ok {
-			add(password)
-			parts := strings.FieldsFunc(password, func(r rune) bool { return strings.ContainsRune("/?#:@&=,", r) })
-			for _, part := range parts {
-				add(part)
-			}
+			divided(password)
 		}
 	}
 	_, query, _ := strings.Cut(rest, "?")
-	for pair := range strings.SplitSeq(query, "&") {
+	pairs := strings.Split(query, "&")
+	for _, pair := range append(pairs, strings.Split(query, ";")...) { // by which MongoDB's reader divides them too
 		name, value, _ := strings.Cut(pair, "=")
 		if strings.HasSuffix(strings.ToLower(name), "password") {
-			add(value)
-			value, _, _ = strings.Cut(value, "#")
-			add(value)
+			divided(value)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b string) int { return len(b) - len(a) }) // a part of another one goes after it
