@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/everonce/everonce"
 )
@@ -11,6 +12,7 @@ func newerChecks() []check {
 	return []check{
 		{name: "NewerVersion/ItsRecordsAreRefused", run: checkNewerRefused},
 		{name: "NewerVersion/AScopeIsForgottenWithoutIt", run: checkNewerKept, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
+		{name: "NewerVersion/ItsRecordsAreListed", run: checkNewerListed, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "NewerVersion/ItsRecordsAreCountedApart", run: checkNewerCounted, needs: func(c Capabilities) bool { return c.HealthChecker }},
 	}
 }
@@ -69,6 +71,20 @@ func checkNewerKept(e *env) {
 	}
 	for name, a := range newer {
 		a.leftAlone(name)
+	}
+}
+
+// checkNewerListed: they must be found to be known of, with or without their scope.
+func checkNewerListed(e *env) {
+	newer := e.newer()
+	for _, scope := range []everonce.Scope{"", e.scope} {
+		page, err := e.s.(everonce.Lister).List(e.ctx, everonce.ListRequest{Scope: scope, Steps: true})
+		e.ok("List", err)
+		for name, a := range newer {
+			if !slices.ContainsFunc(page.Records, func(r everonce.Record) bool { return r.ID == a.req.ID && r.Format == everonce.FormatVersion+1 }) {
+				e.Errorf("the list of the scope %q has no %s record of a newer version", scope, name)
+			}
+		}
 	}
 }
 
