@@ -6,6 +6,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/everonce/everonce/consume"
 )
 
 func init() { askWithin = 3 * time.Second }
@@ -44,3 +46,15 @@ func LetterID(d *amqp.Delivery) string {
 	l := letterOf(d, "orders")
 	return l.ID
 }
+
+// Copies returns the copies that are made of a delivery: one that comes again, and a dead letter.
+func Copies(d *amqp.Delivery, queue string, retries int, l *consume.DeadLetter) (again, dead amqp.Publishing) {
+	m := messageOf(d, queue)
+	return retryCopy(d, m, queue, retries, l.Last), deadLetter(d, m, queue, l)
+}
+
+// MessageOf returns a delivery as a consumer sees it, and LetterOf a dead letter as its reader does.
+func MessageOf(d *amqp.Delivery, queue string) *consume.Message { return messageOf(d, queue) }
+
+// LetterOf is explained above.
+func LetterOf(d *amqp.Delivery, queue string) Letter { return letterOf(d, queue) }
