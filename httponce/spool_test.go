@@ -72,10 +72,22 @@ func TestMaxSpool(t *testing.T) {
 			t.Errorf("%s: it got %+v", problem, g)
 		}
 	}
+	func() { // a middleware outside of us may hand in any reader
+		defer func() { _ = recover() }()
+		r := httptest.NewRequest(http.MethodPost, "/payments", io.MultiReader(strings.NewReader(large), readerFunc(func([]byte) (int, error) { panic(http.ErrAbortHandler) })))
+		r.ContentLength = -1
+		r.Header.Set("Idempotency-Key", "reader-panics")
+		svc.ServeHTTP(httptest.NewRecorder(), r)
+		t.Error("the reader's panic was swallowed")
+	}()
 	if g := svc.postBody("second", large); g.status != http.StatusCreated || g.mark != "" {
 		t.Errorf("when there was room again it got %+v", g)
 	}
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // A request without a key gives its room back, too: that of a handler in a transaction.
 func TestMaxSpoolWithoutAKey(t *testing.T) {
