@@ -2,10 +2,12 @@ package mongostore
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/everonce/everonce"
 )
@@ -64,3 +66,30 @@ func ReadDocument(raw bson.Raw) (*everonce.Record, error) {
 
 // WriteDocument writes a record as it is stored.
 func WriteDocument(rec *everonce.Record) (bson.Raw, error) { return bson.Marshal(documentOf(rec, 1)) }
+
+// Unfit returns why an index, as a server lists it, is not the one that is wanted.
+func Unfit(listed bson.D, index Index) string {
+	raw, err := bson.Marshal(listed)
+	if err != nil {
+		return err.Error()
+	}
+	var spec indexSpec
+	if err := bson.Unmarshal(raw, &spec); err != nil {
+		return err.Error()
+	}
+	return spec.unfit(index)
+}
+
+// Lost reports whether nobody knows what became of a commit that ended with that error; so does the class of what Commit makes of it.
+func Lost(err error) (bool, error) { return lost(err), fmt.Errorf("%w: %w", errCommitLost, err) }
+
+// Conflicts reports whether an error says that another transaction was first.
+func Conflicts(err error) bool { return conflicts(err) }
+
+// TxOptions are those of every transaction.
+func TxOptions() (o options.TransactionOptions) {
+	for _, set := range txOptions().List() {
+		_ = set(&o) //nolint:errcheck // it sets a field
+	}
+	return o
+}

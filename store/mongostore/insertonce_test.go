@@ -182,6 +182,7 @@ func TestInsertOnceRefusesADocumentWithoutAnID(t *testing.T) {
 	for name, doc := range map[string]any{
 		"missing":     bson.D{{Key: "invoice", Value: "1"}},
 		"null":        bson.D{{Key: "event_id", Value: nil}},
+		"undefined":   bson.D{{Key: "event_id", Value: bson.Undefined{}}},
 		"an array":    bson.D{{Key: "event_id", Value: bson.A{"e1"}}},
 		"no document": 7,
 	} {

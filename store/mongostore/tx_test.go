@@ -138,6 +138,7 @@ func TestJoinNeedsAnOpenTransaction(t *testing.T) {
 	other, err := otherDatabase(t).Client().StartSession()
 	noErr(t, err)
 	defer other.EndSession(t.Context())
+	noErr(t, other.StartTransaction())
 	for what, tx := range map[string]*mongo.Session{"nil": nil, "no transaction": session, "another client": other} {
 		if _, err := txs.Join(tx); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", what, err)
