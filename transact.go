@@ -8,7 +8,7 @@ import (
 
 // Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
 // tx and the record of them commit together or not at all (transactional mode). So an operation that did not commit
-// did not happen, and there is no unknown.
+// did not happen: at worst its caller does not hear whether it committed, and asks again with the same key.
 //
 // After a deadlock, a serialization failure or a busy database the whole transaction is run again, including the
 // work, up to Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no
