@@ -175,7 +175,7 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 	}
 	rec.Previous.State = everonce.State(s[59])
 	attempt := binary.LittleEndian.Uint32([]byte(s[63:67]))
-	rec.Attempt = int(attempt) //nolint:gosec // checked below
+	rec.Attempt = int(attempt)
 	created, claimed, before := number(s, 67), number(s, 75), number(s, 83)
 	copy(rec.Fingerprint.Sum[:], s[91:])
 	r := reader{b: s[lenFixed:]}
