@@ -107,6 +107,7 @@ func FuzzCloudEvent(f *testing.F) {
 	f.Add("/shop", "7", "/shop", "7")
 	f.Add("a:b", "c", "a", "b:c")
 	f.Add("a%", "3Ab", "a%3A", "b")
+	f.Add("a:", "b", "a%3A", "b")
 	f.Add("", "7", "/shop", "")
 	f.Add("/shop", "\"7\"", "/shop", "7")
 	f.Add("caf\xe9", "7", "caf\ufffd", "7")

@@ -24,6 +24,7 @@ func FuzzSettle(f *testing.F) {
 	const done, notDone, status, header, body, result, failure, message, lifetime = 1, 2, 4, 8, 16, 32, 64, 128, 256
 	f.Add(uint16(done), "", "", "", "", "", "", "")
 	f.Add(uint16(notDone), "", "", "", "", "", "", "")
+	f.Add(uint16(0), "", "", "", "", "", "", "")
 	f.Add(uint16(done|notDone|status), "201", "", "", "", "", "", "")
 	f.Add(uint16(done|status|header|body), "201", "Location: /payments/7", "paid", "", "", "", "")
 	f.Add(uint16(done|status|header), "204", "content-length: 4", "", "", "", "", "")
@@ -114,7 +115,7 @@ func FuzzSettle(f *testing.F) {
 			return // it is over, or soon
 		}
 		after := record()
-		if given&done == given&notDone || after.State != map[bool]everonce.State{true: everonce.StateCompleted, false: everonce.StateReleased}[given&done != 0] {
+		if (given&done != 0) == (given&notDone != 0) || after.State != map[bool]everonce.State{true: everonce.StateCompleted, false: everonce.StateReleased}[given&done != 0] {
 			t.Errorf("%q: settled, and the operation is %v", args, after.State)
 		}
 		off := func(from, until time.Time, want time.Duration) bool {
