@@ -1,0 +1,112 @@
+package everonce_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// judge checks a run that is over.
+func (m *crowdModel) judge() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for r := range m.guarded {
+		for _, w := range []interface{ Waiting() (int, int) }{m.guarded[r], m.txs[r]} {
+			if callers, keys := w.Waiting(); callers != 0 || keys != 0 {
+				m.fail("%d callers and %d keys are left in a hub", callers, keys)
+			}
+		}
+	}
+	if m.word != nil && m.word.open != 0 {
+		m.fail("%d watches are left", m.word.open)
+	}
+	for k := range crowdKeys {
+		m.judgeEffects(k)
+		slices.SortFunc(m.busy[k], func(a, b span) int { return a.from.Compare(b.from) })
+		if len(m.plan.Troubles) == 0 {
+			m.judgeWaits(k)
+			for r := range m.guarded {
+				m.judgeAsks(k, r)
+			}
+		}
+	}
+}
+
+// judgeEffects holds the number of effects against the policy.
+func (m *crowdModel) judgeEffects(k int) {
+	n := len(m.effects[k])
+	switch {
+	case m.plan.Transactions:
+		n = m.store.row(fmt.Sprint("effects of ", k))
+	case m.plan.Policy == everonce.Reexecute:
+		return // as often as it ended in the unknown; none after it was done, see effect
+	}
+	if n > 1+m.more[k] {
+		m.fail("key %d took effect %d times: %v", k, n, m.effects[k])
+	}
+}
+
+// judgeWaits finds who waited though no attempt ran: longer than the longest pause, or at all where there was word of the end.
+func (m *crowdModel) judgeWaits(k int) {
+	for _, w := range m.waits[k] {
+		free, ender := w.from, -1
+		for _, b := range append(m.busy[k], span{w.to, w.to, 0}) {
+			if b.from.After(w.to) {
+				b.from = w.to
+			}
+			allowed := 1501 * time.Millisecond
+			switch {
+			case m.plan.Word == hungWords:
+			case ender == w.receiver:
+				allowed = 0
+			case ender >= 0 && m.plan.Word == goodWord && !m.plan.Transactions:
+				allowed = 31 * time.Millisecond
+			}
+			if m.plan.Word == slowStop {
+				allowed += 2 * 300 * time.Millisecond
+			}
+			if gap := b.from.Sub(free); gap > allowed {
+				m.fail("a caller of receiver %d waited for key %d from %v to %v, and nothing ran for %v from %v on, when one of receiver %d had ended",
+					w.receiver, k, w.from.Sub(m.start), w.to.Sub(m.start), gap, free.Sub(m.start), ender)
+			}
+			switch {
+			case b.to.After(free):
+				free, ender = b.to, b.receiver
+			case b.to.Equal(free) && b.receiver != ender: // who asked at the end of the one may have met the other
+				ender = -1
+			}
+		}
+	}
+}
+
+// judgeAsks finds a receiver that asks more often than twice in a second, or three times, where nothing has happened for a while.
+func (m *crowdModel) judgeAsks(k, r int) {
+	const second, quiet = time.Second, 3 * time.Second
+	most := 3
+	if m.plan.Word == falseWord {
+		most = 8
+	}
+	events := m.events[k]
+	for _, c := range m.plan.Calls {
+		if c.Key == k {
+			events = append(events, m.start.Add(c.At+c.Wait))
+		}
+	}
+	asks := m.asks[[2]int{k, r}]
+	for i, at := range asks {
+		if slices.ContainsFunc(events, func(e time.Time) bool { return e.After(at.Add(-quiet)) && e.Before(at.Add(quiet)) }) {
+			continue
+		}
+		n := 0
+		for _, other := range asks[i:] {
+			if other.Sub(at) < second {
+				n++
+			}
+		}
+		if n > most {
+			m.fail("receiver %d asked for key %d %d times in a second from %v on", r, k, n, at.Sub(m.start))
+		}
+	}
+}

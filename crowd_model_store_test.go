@@ -1,0 +1,215 @@
+package everonce_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// trouble is what is wrong with a store from one time of a run to another.
+type trouble struct {
+	From, To time.Duration
+	Kind     troubleKind
+	By       time.Duration // of what is slow, or comes late
+}
+
+type troubleKind uint8
+
+const (
+	refuses     troubleKind = iota // nothing is done
+	losesAnswer                    // it is done
+	isSlow                         // it is done after a time, and answered then
+	answersLate                    // it is done at once, and answered after a time
+	comesLate                      // the call fails, and is done long after
+	hangs                          // nothing is answered, nor done
+	troubleKinds
+)
+
+// wordKind is how a store of the model sends word.
+type wordKind uint8
+
+const (
+	noWord wordKind = iota
+	goodWord
+	lostWord   // none comes
+	falseWord  // it comes at once, and again
+	deniedWord // it cannot be had
+	hungWords  // asking for it does not end
+	slowStop   // ending it takes its time
+	wordKinds
+)
+
+// modelStore is the store of a run: a mapStore with troubles, and with word. It notes who asked what, and when.
+type modelStore struct {
+	*mapStore
+	m *crowdModel
+}
+
+// troubled makes one call of a store.
+func troubled[Req, Res any](ctx context.Context, s *modelStore, req Req, call func(context.Context, Req) (Res, error)) (res Res, err error) {
+	var none Res
+	for _, t := range s.m.plan.Troubles {
+		if at := time.Since(s.m.start); at < t.From || at >= t.To {
+			continue
+		}
+		switch t.Kind {
+		case refuses:
+			return none, errNet
+		case losesAnswer:
+			_, _ = call(ctx, req)
+			return none, errNet
+		case isSlow:
+			if err := s.pass(ctx, t.By); err != nil {
+				return none, err
+			}
+		case answersLate:
+			if res, err = call(ctx, req); s.pass(ctx, t.By) != nil {
+				return none, cutShort(ctx)
+			}
+			return res, err
+		case comesLate:
+			s.m.strays.Go(func() {
+				time.Sleep(t.By)
+				_, _ = call(context.WithoutCancel(ctx), req)
+			})
+			return none, errNet
+		case hangs:
+			<-ctx.Done()
+			return none, cutShort(ctx)
+		}
+	}
+	return call(ctx, req)
+}
+
+func (s *modelStore) pass(ctx context.Context, d time.Duration) error {
+	if pauseIn(ctx, d) {
+		return nil
+	}
+	return cutShort(ctx)
+}
+
+// pauseIn reports whether d passed before the context ended.
+func pauseIn(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *modelStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if err := s.m.asked(ctx, req.Nonce); err != nil {
+		return everonce.ClaimResult{}, err
+	}
+	return troubled(ctx, s, req, s.mapStore.Claim)
+}
+
+func (s *modelStore) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+	defer s.m.tell(req.ID)
+	return troubled(ctx, s, req, s.mapStore.Complete)
+}
+
+func (s *modelStore) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+	defer s.m.tell(req.ID)
+	return troubled(ctx, s, req, s.mapStore.Release)
+}
+
+func (s *modelStore) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+	return troubled(ctx, s, req, s.mapStore.Renew)
+}
+
+func (s *modelStore) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+	if s.m.plan.Transactions {
+		if err := s.m.asked(ctx, everonce.Nonce{}); err != nil {
+			return everonce.GetResult{}, err
+		}
+	}
+	return troubled(ctx, s, req, s.mapStore.Get)
+}
+
+func (s *modelStore) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*mapTx], everonce.ClaimResult, error) {
+	if req.Claim != nil {
+		if err := s.m.asked(ctx, req.Claim.Nonce); err != nil {
+			return nil, everonce.ClaimResult{}, err
+		}
+	}
+	for _, t := range s.m.plan.Troubles {
+		if at := time.Since(s.m.start); at >= t.From && at < t.To && t.Kind != isSlow { // what is begun and not known of is the tests' of Begin
+			return nil, everonce.ClaimResult{}, errNet
+		}
+	}
+	return s.mapStore.Begin(ctx, req)
+}
+
+// wordy is a modelStore that sends word.
+type wordy struct {
+	*modelStore
+	mu    sync.Mutex
+	asked map[everonce.RecordID][]chan struct{}
+	open  int
+}
+
+func (s *wordy) Watch(ctx context.Context, req everonce.WatchRequest) (everonce.WatchResult, error) {
+	kind := s.m.plan.Word
+	switch kind {
+	case deniedWord:
+		return everonce.WatchResult{}, errNet
+	case hungWords:
+		<-ctx.Done()
+		return everonce.WatchResult{}, cutShort(ctx)
+	}
+	s.mapStore.mu.Lock()
+	rec := s.records[req.ID]
+	if s.m.plan.Transactions && s.locks[req.ID] != nil { // of the end of a transaction there is no word
+		rec.State = everonce.StateClaimed
+	}
+	s.mapStore.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended := make(chan struct{})
+	if kind != falseWord && rec.State == everonce.StateClaimed {
+		s.asked[req.ID] = append(s.asked[req.ID], ended)
+	} else {
+		close(ended)
+	}
+	s.open++
+	return everonce.WatchResult{Ended: ended, Stop: sync.OnceFunc(func() {
+		if kind == slowStop {
+			time.Sleep(300 * time.Millisecond)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+	})}, nil
+}
+
+func (s *wordy) tell(id everonce.RecordID) {
+	s.mapStore.mu.Lock()
+	runs := s.records[id].State == everonce.StateClaimed
+	s.mapStore.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if runs || s.m.plan.Word == lostWord {
+		return
+	}
+	for _, ended := range s.asked[id] {
+		close(ended)
+	}
+	delete(s.asked, id)
+}
+
+func (k troubleKind) String() string {
+	return [troubleKinds]string{"refuses", "loses answers", "is slow", "answers late", "does it late", "hangs"}[k]
+}
+
+func (k wordKind) String() string {
+	return [wordKinds]string{"none", "good", "lost", "false", "denied", "hung", "slow to stop"}[k]
+}
+
+func (t trouble) String() string { return fmt.Sprintf("%v-%v %v (%v)", t.From, t.To, t.Kind, t.By) }
