@@ -253,17 +253,23 @@ func TestAHandshakeThatHangs(t *testing.T) {
 	defer l.Close() //nolint:errcheck // it was only for this
 	for _, scheme := range []string{"amqp", "amqps"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		impatient := errors.New("impatient")
+		impatient, given := errors.New("impatient"), make(chan struct{})
+		var gaveUp time.Time
 		go func() {
 			if conn, err := l.Accept(); err == nil {
+				gaveUp = time.Now()
 				cancel(impatient)
 				defer conn.Close() //nolint:errcheck // it was only for this
 			}
-			<-ctx.Done()
+			<-given // and not before: it hangs
 		}()
 		_, err := rabbitonce.OpenDeadLetters(ctx, scheme+"://user:secret@"+l.Addr().String(), rabbitonce.Queue{Name: "any"}, nil)
 		if !errors.Is(err, rabbitonce.ErrUnreachable) || !errors.Is(err, impatient) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", scheme, err)
 		}
+		if late := time.Since(gaveUp); late > 10*time.Second { // of the 15 that a handshake may take
+			t.Errorf("%s: it went on for %v", scheme, late)
+		}
+		close(given)
 	}
 }

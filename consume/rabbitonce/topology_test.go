@@ -197,6 +197,28 @@ func TestARefusedUser(t *testing.T) {
 }
 
 // A consumer runs once, and one that was closed does not run.
+// unusable is a store whose tables are missing, which its coming back would not mend.
+type unusable struct{ *memstore.Store }
+
+func (unusable) KeepIdentity(context.Context, [32]byte) error { return everonce.ErrSchema }
+
+// A consumer whose store cannot be used does not run, and says why: a supervisor would take a nil error for an end that was asked for.
+func TestAStoreThatCanNotBeUsedEndsTheRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h, err := consume.New(newReceiver(t, unusable{memstore.New(nil)}), specOf(nothing))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context()); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("%v, want ErrSchema", err)
+	}
+}
+
 func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -79,6 +79,57 @@ func TestPurgeWithoutALimit(t *testing.T) {
 	}
 }
 
+// What is over is purged at once, however long it was kept: the index by which it is found leads to it. A full batch says that there is more, and
+// what a purge writes to a record is a write that others see.
+func TestPurgeFindsWhatIsOver(t *testing.T) {
+	t.Parallel()
+	ctx, db, name := t.Context(), database(t), newCollection(t)
+	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	const year = 365 * 24 * time.Hour
+	of := func(id string) everonce.Key { return everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: id} }
+	// doneAgo is as if it had been done then, a minute more than the time that is given.
+	doneAgo := func(id string, ago time.Duration, life everonce.Lifetime) {
+		claimed, err := s.Claim(ctx, everonce.ClaimRequest{ID: of(id).RecordID(), Scope: of(id).Scope, Name: id, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: life})
+		noErr(t, err)
+		done := completed(claimed)
+		done.Lifetime = life
+		_, err = s.Complete(ctx, done)
+		noErr(t, err)
+		then := claimed.Now.Add(-ago - time.Minute)
+		_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: done.ID[:]}}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "c", Value: then}, {Key: "u", Value: then}, {Key: "pd", Value: then}}}})
+		noErr(t, err)
+	}
+	for i, life := range []time.Duration{time.Hour, 33 * time.Hour, year, 40 * year} {
+		id := fmt.Sprint(i)
+		doneAgo(id, life, everonce.Lifetime{Retention: life})
+		if res, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 1}); err != nil || res.Records != 1 || !res.More {
+			t.Errorf("a record that was kept for %v: %+v, %v; want it removed, and that there may be more", life, res, err)
+		}
+	}
+	doneAgo("tombstone", time.Hour, everonce.Lifetime{Retention: time.Hour, Remember: year})
+	var before, after struct {
+		Rev   int64  `bson:"rev"`
+		Codec string `bson:"rc"`
+	}
+	id := of("tombstone").RecordID()
+	find := func(into any) {
+		noErr(t, db.Collection(name).FindOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}).Decode(into))
+	}
+	find(&before)
+	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res != (everonce.PurgeResult{Results: 1}) {
+		t.Errorf("a result that is over: %+v, %v; want it dropped", res, err)
+	}
+	find(&after)
+	if after.Rev != before.Rev+1 || after.Codec != "" {
+		t.Errorf("the record's revision went from %d to %d, its codec is %q", before.Rev, after.Rev, after.Codec)
+	}
+	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res != (everonce.PurgeResult{}) {
+		t.Errorf("once more: %+v, %v; want nothing", res, err)
+	}
+}
+
 // One record that cannot be read keeps nobody from looking at the others of its tenant, nor from forgetting them all.
 func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	t.Parallel()
