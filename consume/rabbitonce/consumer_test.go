@@ -46,7 +46,7 @@ func TestRetriedThroughADelayQueue(t *testing.T) {
 			return everonce.NotDone(errors.New("not yet"))
 		}
 		return nil
-	}), nil)
+	}), &rabbitonce.Options{Prefetch: 1, Workers: consume.Workers{Concurrency: 1}}) // what was moved, and not acknowledged, would hold up what follows
 	b.send(message("m-1"))
 	r.wants(everonce.Failed, everonce.Failed, everonce.Executed)
 	r.stop()
