@@ -65,8 +65,8 @@ func checkFormat[T any](t *testing.T, name string, codec everonce.Codec, value T
 	if failure == nil && (err != nil || res.Outcome != everonce.Replayed || !reflect.DeepEqual(res.Value, value)) {
 		t.Errorf("%s is replayed as %v %+v, %v", name, res.Outcome, res.Value, err)
 	}
-	var same *everonce.PermanentError
-	if failure != nil && (res.Outcome != everonce.Rejected || !errors.As(err, &same) || !reflect.DeepEqual(error(same), failure)) {
+	var same, want *everonce.PermanentError
+	if errors.As(failure, &want) && (res.Outcome != everonce.Rejected || !errors.As(err, &same) || !reflect.DeepEqual(*same, *want)) {
 		t.Errorf("%s is replayed as %v, %v", name, res.Outcome, err)
 	}
 }
