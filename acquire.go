@@ -130,7 +130,7 @@ func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
-	if err == nil && !res.Superseded { // if it failed, so has the store before, and that is what the caller is told
+	if err == nil && !res.Superseded { // if it failed, the claim lapses; the caller is told why there was no attempt
 		op.hub.wake(op.id)
 	}
 }

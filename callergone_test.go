@@ -286,3 +286,33 @@ func TestWhoGoesWhileItAsksHasWaited(t *testing.T) {
 		})
 	}
 }
+
+// Who has waited and then got the record waits no more: what it says of its own end is not that another attempt runs.
+func TestWhoGotTheRecordWaitsNoMore(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"in its work": false, "as it got it": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				r := newReceiver(t, s, everonce.Reexecute, nil)
+				diedIn(t, s, keyOf("x"), time.Minute)
+				start := time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s.on("Claim", 0, func(_ context.Context, call func() error) error {
+					err := call()
+					if late && time.Since(start) >= time.Minute { // the lease is over: this one gets it
+						cancel()
+					}
+					return err
+				})
+				res, err := everonce.Do(ctx, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+					cancel()
+					return everonce.Step(ctx, a, "mail", func(context.Context) (string, error) { return "v", nil })
+				}, everonce.WithWait(time.Hour))
+				checkOutcome(t, res, err, everonce.Failed, context.Canceled)
+			})
+		})
+	}
+}

@@ -61,7 +61,7 @@ var (
 	ErrSchema = errors.New("everonce: store schema")
 	// ErrNewerRecord: the record was written by a newer version of everonce. Upgrade this process.
 	ErrNewerRecord = errors.New("everonce: record written by a newer version")
-	// ErrCorruptRecord: the record cannot be read.
+	// ErrCorruptRecord: the record cannot be read, or no version has written it so.
 	ErrCorruptRecord = errors.New("everonce: corrupt record")
 	// ErrStoreFull: the store has no room for another record.
 	ErrStoreFull = errors.New("everonce: store full")

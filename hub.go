@@ -14,8 +14,8 @@ type hub struct {
 }
 
 // crowd is the callers that wait for the same record. They ask the store by turns, one for all, so that what waiting costs the store does
-// not grow with their number. There is a turn whenever the pause is over, at once when an attempt of this receiver has ended or the store
-// sends word, and when somebody goes who had it and got no answer. The pauses go on whatever becomes of a turn: a call that
+// not grow with their number. There is a turn whenever the pause is over, at once when an attempt of this receiver has ended, when the store
+// sends word (see wordCame), and when somebody goes who had it and got no answer. The pauses go on whatever becomes of a turn: a call that
 // hangs holds up nobody else. All of it is under the hub's lock, but for the channels.
 type crowd struct {
 	turn    chan struct{} // holds a turn that nobody has taken yet
@@ -27,7 +27,7 @@ type crowd struct {
 	watched bool      // one of them sees to the store's word
 	word    bool      // and the store has promised it
 	heard   time.Time // when word came
-	hush    time.Duration
+	hush    time.Duration // before word that comes again soon is followed
 	gone    bool // who comes now begins another crowd
 	pause   time.Duration
 	due     time.Time // when the pause is over

@@ -68,7 +68,7 @@ func transportBodyLength(req *http.Request) error {
 	if err != nil {
 		return nil // and so says the next attempt
 	}
-	n, err := io.Copy(io.Discard, io.LimitReader(body, req.ContentLength+1))
+	n, err := io.Copy(io.Discard, io.LimitReader(body, max(req.ContentLength, req.ContentLength+1)))
 	_ = body.Close() //nolint:errcheck // it was only looked at
 	switch {
 	case err != nil:
