@@ -23,12 +23,12 @@ type crowd struct {
 	answer  *ClaimResult  // what a claim has met that concerns all; not written after over
 	read    int           // which ask that was; not written after over
 	waiters int
-	asks    int       // how often was asked
-	watched bool      // one of them sees to the store's word
-	word    bool      // and the store has promised it
-	heard   time.Time // when word came
+	asks    int           // how often was asked
+	watched bool          // one of them sees to the store's word
+	word    bool          // and the store has promised it
+	heard   time.Time     // when word came
 	hush    time.Duration // before word that comes again soon is followed
-	gone    bool // who comes now begins another crowd
+	gone    bool          // who comes now begins another crowd
 	pause   time.Duration
 	due     time.Time // when the pause is over
 	timer   *time.Timer

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,13 +15,13 @@ import (
 
 // answerFlags are what settle takes of a request's answer.
 type answerFlags struct {
-	status         int
+	status         string
 	headers        []string
 	body, bodyFile string
 }
 
 func (f *answerFlags) flags(flags *pflag.FlagSet) {
-	flags.IntVar(&f.status, "status", 0, "with --done, for an HTTP request: the status that duplicates get")
+	flags.StringVar(&f.status, "status", "", "with --done, for an HTTP request: the `status` that duplicates get")
 	flags.StringArrayVar(&f.headers, "header", nil, "with --status: a header of the answer, like 'Location: /payments/7'; may be repeated")
 	flags.StringVar(&f.body, "body", "", "with --status: the body of the answer")
 	flags.StringVar(&f.bodyFile, "body-file", "", "with --status: the file with the body of the answer")
@@ -36,11 +37,13 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 		return nil, nil //nolint:nilnil // no answer is none
 	case given("body") && given("body-file"):
 		return nil, usagef("give either --body or --body-file")
-	case f.status == 0: // which the library takes for 200
-		return nil, usagef("--status is 0, must be from 200 to 599")
 	}
-	a := &httponce.Answer{Status: f.status, Header: http.Header{}, Body: []byte(f.body)}
-	a.Elided = !given("body") && !given("body-file") && f.status != http.StatusNoContent && f.status != http.StatusNotModified
+	status, err := strconv.Atoi(f.status)
+	if err != nil || status == 0 { // which the library takes for 200
+		return nil, usagef("--status is %q, must be from 200 to 599", f.status)
+	}
+	a := &httponce.Answer{Status: status, Header: http.Header{}, Body: []byte(f.body)}
+	a.Elided = !given("body") && !given("body-file") && status != http.StatusNoContent && status != http.StatusNotModified
 	for _, h := range f.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
@@ -49,7 +52,6 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 		a.Header.Add(name, strings.Trim(value, " \t"))
 	}
 	if given("body-file") {
-		var err error
 		if a.Body, err = os.ReadFile(f.bodyFile); err != nil {
 			return nil, usagef("--body-file: %w", err)
 		}

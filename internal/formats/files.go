@@ -34,6 +34,9 @@ const (
 func File(t testing.TB, version int, name string) string {
 	t.Helper()
 	b, err := testdata.ReadFile(fmt.Sprintf("testdata/%d/%s", version, name))
+	if *makeNew { // it may be newer than this program
+		b, err = os.ReadFile(pathOf(t, version, name))
+	}
 	if err != nil {
 		t.Fatalf("%v: every version of the format has files of its own: see the package", err)
 	}
@@ -44,7 +47,7 @@ func File(t testing.TB, version int, name string) string {
 func sections(t testing.TB, version int, name string) (all file) {
 	t.Helper()
 	if *makeNew {
-		if _, err := os.Stat(pathOf(t, version, name)); err != nil {
+		if _, err := os.Stat(pathOf(t, version, name+".txt")); err != nil {
 			return nil
 		}
 	}
@@ -83,7 +86,7 @@ func (f file) compare(t *testing.T, version int, name string) {
 	t.Helper()
 	want := sections(t, version, name)
 	if want == nil && *makeNew {
-		if err := os.WriteFile(pathOf(t, version, name), []byte(f.String()), 0o600); err != nil {
+		if err := os.WriteFile(pathOf(t, version, name+".txt"), []byte(f.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		t.Fatalf("testdata/%d/%s.txt is new: look through it", version, name)
@@ -102,7 +105,7 @@ func pathOf(t testing.TB, version int, name string) string {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, name+".txt")
+	return filepath.Join(dir, name)
 }
 
 // records returns what the records of a version mean, by the names of their cases.

@@ -8,13 +8,15 @@
 // [cases], and make its files with
 //
 //	go test ./internal/formats -run TestRecords -formats.new
-//	go test ./store/… -run TestFormat -formats.new
+//	for s in sqlitestore pgxstore redisstore mongostore; do (cd store/$s && go test -run 'TestFormat$' -formats.new .); done
 //
-// which write what is not there yet. Read them before you commit them: from then on they are the format.
+// which write what is not there yet; sqlite.sql and postgres.sql are what Schema returns. Read them before you commit them: from then on they
+// are the format.
 package formats
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -46,7 +48,7 @@ func Test(t *testing.T, name string, factory Factory) {
 	for version := 1; version <= everonce.FormatVersion; version++ {
 		records := records(t, version)
 		stored := sections(t, version, name)
-		t.Run("read", func(t *testing.T) {
+		t.Run(fmt.Sprint("read version ", version), func(t *testing.T) {
 			h := factory(t, version)
 			for _, c := range cases(t, version) {
 				if c.inTx && h.Transact == nil {

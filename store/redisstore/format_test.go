@@ -148,14 +148,9 @@ func TestFormatOfTheSettingsAndTheWord(t *testing.T) {
 
 	rec := claimed(t, store, testKey)
 	key := prefix + "{" + base64.RawURLEncoding.EncodeToString(rec.ID[:]) + "}"
-	watch := func() everonce.WatchResult {
-		t.Helper()
-		w, err := store.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
-		noErr(t, err)
-		t.Cleanup(w.Stop)
-		return w
-	}
-	waits := watch()
+	waits, err := store.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	noErr(t, err)
+	t.Cleanup(waits.Stop)
 	if marked, err := command(t, client, "GETRANGE", key, "60", "60").ToString(); marked != "\x01" {
 		t.Errorf("byte 60 is %q, %v", marked, err)
 	}
@@ -171,12 +166,16 @@ func TestFormatOfTheSettingsAndTheWord(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	listener, ended := newClient(t, serverURL(t)), make(chan error, 1)
 	go func() {
-		err := newClient(t, serverURL(t)).Receive(listen, client.B().Subscribe().Channel(key).Build(), func(rueidis.PubSubMessage) { close(word) })
-		if ctx.Err() == nil {
-			t.Error(err)
-		}
+		ended <- listener.Receive(listen, client.B().Subscribe().Channel(key).Build(), func(rueidis.PubSubMessage) { close(word) })
 	}()
-	<-word
-	heard()
+	select {
+	case <-word:
+		heard()
+		<-ended
+	case err := <-ended:
+		heard()
+		t.Fatal(err)
+	}
 }

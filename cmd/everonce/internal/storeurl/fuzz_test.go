@@ -29,7 +29,9 @@ func FuzzSecret(f *testing.F) {
 		f.Add(byte(i), "", "", "h:port", "db")
 		f.Add(byte(i), "", "", "h:99999", "none")
 		f.Add(byte(i), "", "", "[::1", "")
-		f.Add(byte(i), "", "", "a:1,b:2", "db?x=%zz")
+		for _, before := range []string{"", "@", "\""} {
+			f.Add(byte(i), before, "", "a:1,b:2", "db?x=%zz")
+		}
 	}
 	f.Fuzz(func(t *testing.T, place byte, before, behind, host, rest string) {
 		if strings.Contains(before+behind+host+rest, hush) {

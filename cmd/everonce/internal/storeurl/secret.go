@@ -2,6 +2,7 @@ package storeurl
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func secretsOf(text string) (found []string) {
 	}
 	divided := func(secret string) {
 		add(secret)
-		for _, part := range strings.FieldsFunc(secret, func(r rune) bool { return strings.ContainsRune("/?#:@&;=,", r) }) {
+		for _, part := range strings.FieldsFunc(secret, odd) {
 			add(part)
 		}
 	}
@@ -44,14 +45,17 @@ func secretsOf(text string) (found []string) {
 			divided(password)
 		}
 	}
-	_, query, _ := strings.Cut(rest, "?")
-	pairs := strings.Split(query, "&")
-	for _, pair := range append(pairs, strings.Split(query, ";")...) { // by which MongoDB's reader divides them too
-		name, value, _ := strings.Cut(pair, "=")
-		if strings.HasSuffix(strings.ToLower(name), "password") {
-			divided(value)
-		}
+	for _, value := range passwordValue.FindAllStringSubmatch(rest, -1) {
+		divided(value[1])
 	}
 	slices.SortStableFunc(found, func(a, b string) int { return len(b) - len(a) }) // a part of another one goes after it
 	return found
+}
+
+// passwordValue is the value of a parameter that is called a password, wherever in the URL that stands.
+var passwordValue = regexp.MustCompile(`(?i)password=([^&]*)`)
+
+// odd are the characters that one reader or another escapes, or takes for an end. What is between them is told as it is, or not at all.
+func odd(r rune) bool {
+	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
