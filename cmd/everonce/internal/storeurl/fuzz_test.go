@@ -25,6 +25,8 @@ func FuzzSecret(f *testing.F) {
 		}
 		f.Add(byte(i), "k@", "[k=", "h:1", "db")
 		f.Add(byte(i), "%zz", ");F", "h:1", "db")
+		f.Add(byte(i), "@/%41", "", "h:1", "db")
+		f.Add(byte(i), ":/%41", "%41", "h:1", "db")
 		f.Add(byte(i), "%zz", "", "h:1", "db?a=b;tlsCertificateKeyFilePassword=x;")
 		f.Add(byte(i), "", "", "h:port", "db")
 		f.Add(byte(i), "", "", "h:99999", "none")

@@ -1,6 +1,7 @@
 package storeurl
 
 import (
+	"encoding/hex"
 	"net/url"
 	"regexp"
 	"slices"
@@ -35,8 +36,10 @@ func secretsOf(text string) (found []string) {
 	}
 	divided := func(secret string) {
 		add(secret)
-		for _, part := range strings.FieldsFunc(secret, odd) {
-			add(part)
+		for _, form := range []string{secret, escape.ReplaceAllStringFunc(secret, unescaped)} {
+			for _, part := range strings.FieldsFunc(form, odd) {
+				add(part)
+			}
 		}
 	}
 	_, rest, _ := strings.Cut(text, "://")
@@ -58,4 +61,15 @@ var passwordValue = regexp.MustCompile(`(?i)password=([^&]*)`)
 // odd are the characters that one reader or another escapes, or takes for an end. What is between them is told as it is, or not at all.
 func odd(r rune) bool {
 	return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+}
+
+// escape is one in a URL, in which others may be none.
+var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+func unescaped(escape string) string {
+	b, err := hex.DecodeString(escape[1:])
+	if err != nil {
+		return escape
+	}
+	return string(b)
 }
