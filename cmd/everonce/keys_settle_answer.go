@@ -21,7 +21,7 @@ type answerFlags struct {
 }
 
 func (f *answerFlags) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&f.status, "status", "", "with --done, for an HTTP request: the `status` that duplicates get")
+	flags.StringVar(&f.status, "status", "", "with --done, for an HTTP request: the status that duplicates get")
 	flags.StringArrayVar(&f.headers, "header", nil, "with --status: a header of the answer, like 'Location: /payments/7'; may be repeated")
 	flags.StringVar(&f.body, "body", "", "with --status: the body of the answer")
 	flags.StringVar(&f.bodyFile, "body-file", "", "with --status: the file with the body of the answer")
