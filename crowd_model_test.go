@@ -293,7 +293,7 @@ func (m *crowdModel) told(i int, start, worked time.Time, over bool, res everonc
 	c := &m.plan.Calls[i]
 	now := time.Now()
 	calm := len(m.plan.Troubles) == 0
-	twice := m.plan.Transactions && m.plan.Optimistic // of two, both may work
+	twice := m.plan.Transactions && (m.plan.Optimistic || c.End == "refused") // both of two may work; or one between a refusal and its record
 	wrong := func(why string) {
 		m.fail("call %d of key %d (%v, %v) after %v: %s", i, c.Key, res.Outcome, err, now.Sub(start), why)
 	}
