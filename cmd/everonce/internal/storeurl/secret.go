@@ -1,7 +1,6 @@
 package storeurl
 
 import (
-	"encoding/hex"
 	"net/url"
 	"regexp"
 	"slices"
@@ -36,7 +35,11 @@ func secretsOf(text string) (found []string) {
 	}
 	divided := func(secret string) {
 		add(secret)
-		for _, form := range []string{secret, escape.ReplaceAllStringFunc(secret, unescaped)} {
+		meant := escape.ReplaceAllStringFunc(secret, func(escape string) string {
+			plain, _ := url.PathUnescape(escape) //nolint:errcheck // the pattern has found an escape
+			return plain
+		})
+		for _, form := range []string{secret, meant} {
 			for _, part := range strings.FieldsFunc(form, odd) {
 				add(part)
 			}
@@ -65,11 +68,3 @@ func odd(r rune) bool {
 
 // escape is one in a URL, in which others may be none.
 var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
-
-func unescaped(escape string) string {
-	b, err := hex.DecodeString(escape[1:])
-	if err != nil {
-		return escape
-	}
-	return string(b)
-}
