@@ -3,6 +3,7 @@ package mongostore
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -199,7 +200,11 @@ const lastDate = 1 << 60
 // check refuses what no version has written. What a newer one wrote is not judged by what this one knows.
 func (d *document) check(rec *everonce.Record) error {
 	corrupt := func(what string, args ...any) error {
-		return fmt.Errorf("%w: "+what, append([]any{everonce.ErrCorruptRecord}, args...)...)
+		return unreadable(int64(d.Format), fmt.Sprintf(what, args...))
+	}
+	times := []int64{
+		int64(d.Tick), int64(d.Created), int64(d.Claimed), int64(d.Updated), int64(d.Leased), int64(d.Ended), int64(d.Kept), int64(d.PrevClaimed),
+		d.LeaseMS, d.RetainMS, d.PurgeMS,
 	}
 	switch {
 	case d.State < int32(everonce.StateClaimed) || d.State > int32(everonce.StateCompleted):
@@ -212,9 +217,7 @@ func (d *document) check(rec *everonce.Record) error {
 		return corrupt("half a fingerprint")
 	case rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero():
 		return corrupt("claimed without a lease")
-	case min(d.Tick, d.Created, d.Claimed, d.Updated, d.Leased, d.Ended, d.Kept, d.PrevClaimed) < 0,
-		max(d.Tick, d.Created, d.Claimed, d.Updated, d.Leased, d.Ended, d.Kept, d.PrevClaimed) > lastDate,
-		min(d.LeaseMS, d.RetainMS, d.PurgeMS) < 0, max(d.LeaseMS, d.RetainMS, d.PurgeMS) > lastDate:
+	case slices.Min(times) < 0 || slices.Max(times) > lastDate:
 		return corrupt("a time is out of its range")
 	}
 	return nil
