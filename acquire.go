@@ -49,9 +49,6 @@ func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started t
 			return started, nil
 		}
 		again, err := w.wait(ctx, claim)
-		if op.ev != nil {
-			op.ev.Waited = w.waited()
-		}
 		switch {
 		case err != nil:
 			return started, op.callerGone(ctx, nil)
@@ -190,10 +187,6 @@ func (op *operation) refusal(claim *ClaimResult) *Error {
 		e := op.fail(Expired, ErrExpired, nil)
 		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
 		return e
-	case DecideAbsent:
-		return op.fail(Invalid, ErrNotFound, nil)
-	case DecideReleased:
-		return op.fail(Failed, ErrNotUnknown, nil)
 	}
 	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store answered a claim with %v", claim.Decision))
 }
