@@ -264,9 +264,6 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 	}
 	if claim.Decision == DecideInProgress && r.call.wait > 0 {
 		again, err := r.waiter.wait(ctx, claim)
-		if r.ev != nil {
-			r.ev.Waited = r.waiter.waited()
-		}
 		if err != nil {
 			return r.notBegun(r.callerGone(ctx, nil))
 		}

@@ -25,6 +25,9 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 	if w.started.IsZero() {
 		w.started = time.Now()
 	}
+	if w.op.ev != nil {
+		defer func() { w.op.ev.Waited = time.Since(w.started) }()
+	}
 	w.op.waits = true
 	w.join(claim.Record.LeaseUntil.Sub(claim.Now))
 	left := w.left()
@@ -56,13 +59,6 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 }
 
 func (w *waiter) left() time.Duration { return w.limit - time.Since(w.started) }
-
-func (w *waiter) waited() time.Duration {
-	if w.started.IsZero() {
-		return 0
-	}
-	return time.Since(w.started)
-}
 
 // join makes this call one of the crowd, or ends its turn there: the attempt runs on. lease is what is left of its lease, if that is known.
 func (w *waiter) join(lease time.Duration) {
