@@ -55,19 +55,9 @@ func (c *workContext) end(cause error) {
 
 func (c *workContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
 
-func (c *workContext) Done() <-chan struct{} {
-	if c.place.tx != nil {
-		return c.parent.Done()
-	}
-	return c.life().Done()
-}
+func (c *workContext) Done() <-chan struct{} { return c.life().Done() }
 
-func (c *workContext) Err() error {
-	if c.place.tx != nil {
-		return c.parent.Err()
-	}
-	return c.life().Err()
-}
+func (c *workContext) Err() error { return c.life().Err() }
 
 func (c *workContext) Value(key any) any {
 	if key == (placeKey{}) {
