@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -315,4 +316,19 @@ func TestWhoGotTheRecordWaitsNoMore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What the store said of a call whose caller has gone is in the error, by its type too.
+func TestCallerThatIsGoneHearsWhatTheStoreSaid(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	s := newFaultStore()
+	s.on("Claim", 1, func(context.Context, func() error) error {
+		cancel(errGone)
+		return &net.OpError{Op: "read", Err: errNet}
+	})
+	res, err := everonce.Do(ctx, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), never(t))
+	checkOutcome(t, res, err, everonce.Failed, errGone)
+	var said *net.OpError
+	checkEqual(t, "what the store said is there", errors.As(err, &said), true)
+	checkEqual(t, "it is the store's failure", errors.Is(err, everonce.ErrStore), false)
 }

@@ -3,6 +3,7 @@ package everonce_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -109,5 +110,21 @@ func TestDoTxRefusesADoomedHandle(t *testing.T) {
 	doTx(t, x, again, keyOf("x"), within(again, nil), everonce.Executed, nil)
 	checkErr(t, again.Commit(), nil)
 	checkEqual(t, "balance", s.row("balance"), 30)
+	s.checkIdle(t)
+}
+
+// Why a transaction is doomed is told once, also where the work passes on what told it.
+func TestADoomedTransactionSaysWhyOnce(t *testing.T) {
+	s := newMapStore()
+	x := newTxReceiver(t, s, nil)
+	s.on("RollbackTo", 0, refuse(errNet))
+	tx := s.begin()
+	_, err := doTx(t, x, tx, keyOf("around"), func(ctx context.Context) (int, error) {
+		res, err := everonce.DoTx(ctx, tx, x, keyOf("inner"), within(tx, fail(errWork)))
+		return res.Value, err
+	}, everonce.Failed, everonce.ErrTxDoomed)
+	checkErr(t, err, errWork)
+	checkEqual(t, "how often it says why", strings.Count(err.Error(), errNet.Error()), 1)
+	tx.Rollback()
 	s.checkIdle(t)
 }

@@ -192,6 +192,7 @@ func TestFingerprintThatCanNotBeComputedRefusesTheCall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			do(t, r, keyOf(name), never(t), everonce.Invalid, everonce.ErrInvalidArgument, f)
+			do(t, r, keyOf(name), never(t), everonce.Invalid, everonce.ErrInvalidArgument, f, everonce.WithWait(time.Second))
 		})
 	}
 }

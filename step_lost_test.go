@@ -127,3 +127,24 @@ func TestFailureOfAStepThatWasNotRecorded(t *testing.T) {
 		})
 	}
 }
+
+// A lease that ends while somebody is asked whether a step has happened ends the step with it: its function is not called.
+func TestStepWhoseQuestionOutlivesTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Reexecute, nil)
+		do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			return everonce.Step(ctx, a, "s", stepReturns("", errWork), everonce.WithPolicy(everonce.Refuse))
+		}, everonce.Failed, errWork)
+		s.on("Renew", 0, refuse(errNet))
+		inAttempt(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) {
+			_, err := everonce.Step(ctx, a, "s", stepNever(t), everonce.WithPolicy(everonce.Reconcile),
+				everonce.WithReconcile(func(ctx context.Context, _ everonce.Abandoned) (everonce.Verdict[string], error) {
+					<-ctx.Done()
+					return everonce.NotHappened[string](), nil
+				}))
+			checkErr(t, err, everonce.ErrLeaseLost)
+			checkEqual(t, "outcome", asError(t, err).Outcome, everonce.LeaseLost)
+		})
+	})
+}

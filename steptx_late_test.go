@@ -3,7 +3,7 @@ package everonce_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -90,10 +90,14 @@ func TestStepTxIsRolledBackBeforeItsRefusalIsRecorded(t *testing.T) {
 // A commit that was given up for lost arrives when the step has failed in a further run: before the attempt has said so it is the
 // step, and afterwards it takes no effect. The work is told which.
 func TestStepTxWhoseLateCommitMeetsAFailure(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		t.Run(fmt.Sprintf("before it is recorded: %v", before), func(t *testing.T) {
+	for name, before := range map[string]bool{"before it is recorded": true, "once it is recorded": false, "it is recorded by the attempt's end alone": false} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, r, x := newStepTx(t, nil)
+				byEnd := strings.HasSuffix(name, "alone")
+				if byEnd {
+					s.on("SaveStep", 0, refuse(errNet))
+				}
 				var arrive func() error
 				s.on("Commit's writes", 1, func(_ context.Context, call func() error) error { arrive = call; return errCommitLost })
 				commits := func() error {
@@ -123,9 +127,15 @@ func TestStepTxWhoseLateCommitMeetsAFailure(t *testing.T) {
 						return
 					}
 					checkErr(t, err, errWork)
+					if !byEnd {
+						checkErr(t, commits(), everonce.ErrLeaseLost)
+						s.abort()
+					}
+				})
+				if byEnd {
 					checkErr(t, commits(), everonce.ErrLeaseLost)
 					s.abort()
-				})
+				}
 				checkEqual(t, "balance", s.row("balance"), map[bool]int{true: 30, false: 0}[before])
 				s.checkIdle(t)
 			})
