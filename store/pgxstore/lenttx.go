@@ -115,7 +115,7 @@ func (l *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 	return tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects returns large objects that cannot be used after the end.
+// LargeObjects returns the large objects, for as long as the transaction lasts: after the end there are none to be had.
 func (l *lentTx) LargeObjects() pgx.LargeObjects {
 	if tx := l.begunAtOnce(); tx != nil {
 		return tx.LargeObjects()
@@ -244,6 +244,22 @@ func (t *nestedTx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
 	}
 	return t.Tx.SendBatch(ctx, b)
+}
+
+// LargeObjects is that of the whole transaction.
+func (t *nestedTx) LargeObjects() pgx.LargeObjects {
+	if t.over.Load() {
+		return pgx.LargeObjects{}
+	}
+	return t.Tx.LargeObjects()
+}
+
+// Conn is that of the whole transaction, and nil after the end.
+func (t *nestedTx) Conn() *pgx.Conn {
+	if t.over.Load() {
+		return nil
+	}
+	return t.Tx.Conn()
 }
 
 func (t *nestedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {

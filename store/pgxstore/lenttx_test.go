@@ -13,7 +13,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// The work's first statement begins the transaction, whatever it is, and is answered as pgx answers it.
+// The work's first statement begins the transaction, whatever it is, and is answered as pgx answers it. So is one behind a savepoint of its own.
 func TestFirstStatement(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
@@ -124,11 +124,19 @@ func TestFirstStatement(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, commits := range []bool{true, false} {
-				row := fmt.Sprint(name, commits)
+			for n := range 4 {
+				commits, inSavepoint := n%2 == 0, n >= 2
+				row := fmt.Sprint(name, n)
 				handle, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
 				noErr(t, err)
-				noErr(t, work(handle.Tx(), row))
+				if tx := handle.Tx(); inSavepoint {
+					inner, err := tx.Begin(ctx)
+					noErr(t, err)
+					noErr(t, work(inner, row))
+					noErr(t, inner.Commit(ctx))
+				} else {
+					noErr(t, work(tx, row))
+				}
 				if n := h.effects(t, row); n != 0 {
 					t.Errorf("the effect is there before the commit: no transaction was begun")
 				}

@@ -392,14 +392,23 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		noErr(t, err)
 		noErr(t, h.effect(ctx, inner, "done"))
 		noErr(t, inner.Commit(ctx))
+		left, err := tx.Begin(ctx) // and its savepoints end with it
+		noErr(t, err)
+		deeper, err := left.Begin(ctx)
+		noErr(t, err)
 		done := completionOf(&rec, "v")
 		noErr(t, handle.Commit(ctx, everonce.CommitRequest{Complete: &done}))
 		if h.effects(t, "done") != 1 || h.effects(t, "undone") != 0 {
 			t.Errorf("%d and %d effects, want 1 and 0", h.effects(t, "done"), h.effects(t, "undone"))
 		}
-		for name, err := range afterwards(ctx, tx) {
-			if !errors.Is(err, pgx.ErrTxClosed) {
-				t.Errorf("%s after the end: %v", name, err)
+		for what, tx := range map[string]pgx.Tx{"the transaction": tx, "a savepoint": left, "a savepoint in it": deeper} {
+			for name, err := range afterwards(ctx, tx) {
+				if !errors.Is(err, pgx.ErrTxClosed) {
+					t.Errorf("%s: %s after the end: %v", what, name, err)
+				}
+			}
+			if tx.Conn() != nil || tx.LargeObjects() != (pgx.LargeObjects{}) { // the connection serves others
+				t.Errorf("%s: the connection is to be had after the end", what)
 			}
 		}
 	})
