@@ -30,18 +30,13 @@ func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
 	for i := range uint32(shardCount) {
 		at := (first + i) % shardCount
 		left := limit - res.Results - res.Records
-		if left == 0 {
-			s.cursor.Store(at)
-			res.More = true // perhaps: the next call tells
-			return res
-		}
 		results, records := s.shards[at].sweep(now, left)
 		res.Results += results
 		res.Records += records
 		s.count.Add(-int64(records))
 		if results+records == left {
 			s.cursor.Store(at)
-			res.More = true
+			res.More = true // perhaps: the next call tells
 			return res
 		}
 	}
