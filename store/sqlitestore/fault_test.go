@@ -132,6 +132,41 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	wants(t, "Claim", err, everonce.ErrSchema, "upgrade")
 }
 
+// Tables that say nothing of their version, or what nobody can read, are not used: nor is a store bound to what cannot be read.
+func TestSettingsThatCanNotBeRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "damaged.db")
+	s, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	set := func(name, value string) {
+		t.Helper()
+		if _, err := s.DB().Exec("INSERT INTO everonce_meta (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2", name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, value := range []string{"secret", "00", strings.Repeat("0", 63)} {
+		set("identity", value)
+		_, bound, err := s.ReadIdentity(t.Context())
+		if !errors.Is(err, everonce.ErrCorruptRecord) || bound || strings.Contains(err.Error(), "secret") {
+			t.Errorf("the identity %q: %v, %v", value, bound, err)
+		}
+	}
+	for value, want := range map[string]string{"": "Store.Schema", "0": "not a number", "-1": "not a number", "one": "not a number"} {
+		set("schema", value)
+		again, err := Open(path, &Options{NoMigrate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = again.Claim(t.Context(), claimOf("a"))
+		wants(t, "the version "+value, err, everonce.ErrSchema, want)
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestAClosedStoreRefuses(t *testing.T) {
 	s := openTest(t, nil)
 	if _, err := s.Claim(t.Context(), claimOf("a")); err != nil {

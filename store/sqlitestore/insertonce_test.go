@@ -200,3 +200,14 @@ func TestInsertOnceWhoseScanFails(t *testing.T) {
 		t.Errorf("afterwards: %+v, %v, %v; want it inserted now", got, inserted, err)
 	}
 }
+
+// A row that is neither inserted nor there, which a trigger of the application's has left out, say, is no row that was there before.
+func TestInsertOnceOfARowThatIsLeftOut(t *testing.T) {
+	s := newPayments(t)
+	if _, err := s.DB().Exec("CREATE TRIGGER leave_out BEFORE INSERT ON payment BEGIN SELECT RAISE(IGNORE); END"); err != nil {
+		t.Fatal(err)
+	}
+	if _, inserted, err := sqlitestore.InsertOnce(t.Context(), s.DB(), paymentOf("p1", "o1", 30), scanPayment); !errors.Is(err, sqlstore.ErrInvisible) || inserted {
+		t.Errorf("%v, %v, want ErrInvisible", inserted, err)
+	}
+}
