@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -111,6 +112,29 @@ func isNull[T any](t *testing.T, taken bool) {
 	v := c.Handle(t.Context(), &consume.Message{ID: "m", Body: []byte("null")})
 	if ran != taken || !taken && (v.Letter.Reason != consume.Undecodable || !strings.Contains(v.Letter.Detail, reflect.TypeFor[T]().String())) {
 		t.Errorf("%v: handled %v, %+v", reflect.TypeFor[T](), ran, v)
+	}
+}
+
+// picky reads itself, and quotes what it does not like.
+type picky struct{}
+
+func (*picky) UnmarshalJSON(text []byte) error { return fmt.Errorf("%s is not what I like", text) }
+
+// What a payload says of a body that it does not take is not told: it may quote the body.
+func TestABodyThatItsPayloadRefusesIsNotQuoted(t *testing.T) {
+	c, err := consume.NewNatural(consume.NaturalSpec[picky]{
+		Consumer: "billing", Key: consume.ProducerID(),
+		Handle: func(context.Context, *consume.Message, picky) (bool, error) {
+			t.Error("it was handled")
+			return true, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := c.Handle(t.Context(), &consume.Message{ID: "m", Body: []byte(`"s3cret"`)})
+	if v.Disposition != consume.Bury || v.Letter.Reason != consume.Undecodable || strings.Contains(fmt.Sprint(v.Letter, v.Err), "s3cret") {
+		t.Errorf("%+v", v)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -139,6 +140,20 @@ func TestRefusedArguments(t *testing.T) {
 	_, err = rabbitonce.Dial(url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
 	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "10s (Workers.SettleWithin)") || strings.Contains(err.Error(), "HandleWithin") {
 		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
+	}
+	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTx, err := consume.NewTx(recv, consume.TxSpec[order, *mapdb.Tx]{
+		Consumer: "billing", Key: consume.ProducerID(), Handle: func(context.Context, *mapdb.Tx, *consume.Message, order) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rabbitonce.Dial(url, queue, inTx, &rabbitonce.Options{Prefetch: 9, Workers: consume.Workers{Batch: 10}})
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "none would ever be full") {
+		t.Errorf("batches that are never full: %v", err)
 	}
 	_, err = rabbitonce.Dial(url, queue, h, nil)
 	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
