@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/everonce/everonce"
 )
 
 func TestParseKey(t *testing.T) {
@@ -146,6 +148,9 @@ func FuzzParseKey(f *testing.F) {
 
 func checkKey(t *testing.T, value, key string) {
 	t.Helper()
+	if err := (everonce.Key{Scope: "s", ID: key}).Validate(); err != nil {
+		t.Errorf("%q: the core does not take the key: %v", value, err)
+	}
 	if key == "" || len(key) > MaxKeyLen || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
 		t.Errorf("%q: the key is %q", value, key)
 	}

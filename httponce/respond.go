@@ -108,7 +108,7 @@ func (x *exchange) answer(v verdict) {
 	case everonce.Failed:
 		x.problem(problemNotDone, max(e.RetryAfter, time.Second))
 	case everonce.Invalid:
-		x.invalid(v.err)
+		x.problem(problemInternal, 0)
 	default:
 		x.storeFailed(v.err)
 	}
@@ -140,10 +140,7 @@ func (x *exchange) logVerdict(v *verdict) {
 		text = "httponce: the store failed"
 	case everonce.LeaseLost:
 		text, say = "httponce: the attempt lost its lease, and its answer was dropped", x.log.WarnContext
-	case everonce.Invalid:
-		if errors.Is(v.err, everonce.ErrInvalidKey) {
-			return
-		}
+	case everonce.Invalid: // not by its key: what parseKey and scopeOf return the core takes
 		text = "httponce: the call is wrong"
 		if errors.Is(v.err, everonce.ErrNested) {
 			text = "httponce: the handler is protected twice with the same key: take one of the two away"
@@ -219,16 +216,6 @@ func problemOfStore(err error) problem {
 		}
 	}
 	return problemUnavailable
-}
-
-func (x *exchange) invalid(err error) {
-	if errors.Is(err, everonce.ErrInvalidKey) {
-		p := problemInvalidKey
-		p.detail = err.Error()
-		x.problem(p, 0)
-		return
-	}
-	x.problem(problemInternal, 0)
 }
 
 // replayFailure sends a permanent failure: a saved answer of 400 and above, or what the application, its
