@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -264,6 +265,64 @@ func TestPowersThatAreNotThere(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner.ServeHTTP(noPowers{w}, r) })
 	again(h, "k")
 	if res := again(h, "k"); bodyOf(t, res) != "body" {
+		t.Error("the answer was taken for a stream")
+	}
+}
+
+// allPowers is a ResponseWriter that can do what one of net/http can, and notes what it was asked.
+type allPowers struct {
+	*httptest.ResponseRecorder
+	asked []string
+}
+
+func (w *allPowers) ask(what string) error { w.asked = append(w.asked, what); return nil }
+
+func (w *allPowers) SetReadDeadline(at time.Time) error {
+	return w.ask("read " + at.Format(time.Kitchen))
+}
+
+func (w *allPowers) SetWriteDeadline(at time.Time) error {
+	return w.ask("write " + at.Format(time.Kitchen))
+}
+func (w *allPowers) EnableFullDuplex() error { return w.ask("duplex") }
+func (w *allPowers) Push(target string, _ *http.PushOptions) error {
+	return w.ask("push " + target)
+}
+
+func (w *allPowers) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	gone <- true
+	return gone
+}
+
+// What the writer around can do, the handler can; and its answer is no stream for it.
+func TestPowersThatAreThere(t *testing.T) {
+	inner := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		c, noon := http.NewResponseController(w), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+		for what, err := range map[string]error{
+			"SetReadDeadline": c.SetReadDeadline(noon.Add(time.Hour)), "SetWriteDeadline": c.SetWriteDeadline(noon),
+			"EnableFullDuplex": c.EnableFullDuplex(), "Push": w.(http.Pusher).Push("/x", nil),
+		} {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		select {
+		case <-w.(interface{ CloseNotify() <-chan bool }).CloseNotify():
+		case <-time.After(10 * time.Second):
+			t.Error("the client has gone, and it was not told")
+		}
+		_, _ = io.WriteString(w, "body")
+	})
+	w := &allPowers{ResponseRecorder: httptest.NewRecorder()}
+	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { inner.ServeHTTP(w, r) })
+	again(h, "k")
+	for _, what := range []string{"duplex", "push /x", "read 1:00PM", "write 12:00PM"} {
+		if !slices.Contains(w.asked, what) {
+			t.Errorf("it was asked %q, and not for %s", w.asked, what)
+		}
+	}
+	if res := again(inner, "k"); bodyOf(t, res) != "body" {
 		t.Error("the answer was taken for a stream")
 	}
 }

@@ -207,6 +207,7 @@ func TestA101ThatIsLateIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := protected(t, &httponce.Options{Route: httponce.Route{AnswerWithin: time.Second}}, func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(time.Minute)
+			w.WriteHeader(http.StatusEarlyHints) // nor is this
 			w.Header().Set("Upgrade", "x")
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			if _, _, err := http.NewResponseController(w).Hijack(); !errors.Is(err, http.ErrHandlerTimeout) {
