@@ -16,26 +16,53 @@ import (
 func TestNothingCommandsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, evil := range []string{"\x1b[2J", "\x9b2J", "a\xc2\x9b2J", "a\u202eb", "a\nb"} {
-		rec := everonce.Record{State: everonce.StateCompleted, Scope: "s", Name: "i", Owner: evil}
-		rec.Result = everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte(`"` + evil + `"`), Summary: []byte(evil)}
-		r := Of(&rec, time.Time{}, true)
-		x := Explain(&rec, time.Time{})
-		for what, write := range map[string]func(*strings.Builder) error{
-			"list":        func(b *strings.Builder) error { return WriteList(b, []Record{r}) },
-			"record":      func(b *strings.Builder) error { return WriteRecord(b, &r, time.Time{}) },
-			"explanation": func(b *strings.Builder) error { return WriteExplanation(b, &x) },
-		} {
-			var b strings.Builder
-			if err := write(&b); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(b.String(), evil) {
-				t.Errorf("%s: %q is in %q", what, evil, b.String())
+		done := everonce.Record{State: everonce.StateCompleted, Scope: "s", Name: "i", Owner: evil}
+		done.Result = everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte(`"` + evil + `"`), Summary: []byte(evil)}
+		left := everonce.Record{State: everonce.StateAbandoned, Format: everonce.FormatVersion, Steps: []everonce.StepRecord{{Name: evil, State: everonce.StepOpen, Attempt: 1}}}
+		for _, rec := range []everonce.Record{done, left} {
+			r := Of(&rec, time.Time{}, true)
+			x := Explain(&rec, time.Time{})
+			for what, write := range map[string]func(*strings.Builder) error{
+				"list":        func(b *strings.Builder) error { return WriteList(b, []Record{r}) },
+				"record":      func(b *strings.Builder) error { return WriteRecord(b, &r, time.Time{}) },
+				"explanation": func(b *strings.Builder) error { return WriteExplanation(b, &x) },
+			} {
+				var b strings.Builder
+				if err := write(&b); err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(b.String(), evil) {
+					t.Errorf("%s of what is %v: %q is in %q", what, rec.State, evil, b.String())
+				}
 			}
 		}
 	}
 	if got := text("Grüße, 日本"); got != "Grüße, 日本" {
 		t.Errorf("a good name is written as %s", got)
+	}
+}
+
+// What becomes of each step when the operation runs again is told by how the step was left.
+func TestAnExplanationTellsOfTheSteps(t *testing.T) {
+	t.Parallel()
+	rec := everonce.Record{State: everonce.StateAbandoned, Format: everonce.FormatVersion, Attempt: 2, Steps: []everonce.StepRecord{
+		{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+		{Name: "mail", State: everonce.StepOpen, Attempt: 2},
+		{Name: "stock", State: everonce.StepNotDone, Attempt: 2},
+		{Name: "damaged", Attempt: 2},
+	}}
+	x := Explain(&rec, time.Time{})
+	var b strings.Builder
+	if err := WriteExplanation(&b, &x); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nIts steps, when it runs:\n", "  charge: replayed: attempt 1 finished it", "  mail: depends: attempt 2 began it",
+		"  stock: executed: nothing of it took hold in attempt 2; it runs.", "  damaged: unknown: how it ended cannot be read",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in %s", want, b.String())
+		}
 	}
 }
 
