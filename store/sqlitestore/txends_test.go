@@ -73,3 +73,36 @@ func TestDoTxInATransactionThatHasEnded(t *testing.T) {
 		}
 	}
 }
+
+// A statement that was prepared before the work ended its transaction writes nothing after it: without a transaction each would commit
+// by itself.
+func TestPreparedStatementsOfATransactionThatHasEnded(t *testing.T) {
+	b := newBank(t, nil)
+	res, err := everonce.Transact(t.Context(), b.tr, order("17"), func(ctx context.Context, tx *sql.Tx) (n int, err error) {
+		insert, err := tx.PrepareContext(ctx, "INSERT INTO account VALUES (?, 1) RETURNING 7")
+		if err != nil {
+			return 0, err
+		}
+		defer insert.Close() //nolint:errcheck // it was only used
+		if err := insert.QueryRowContext(ctx, "before").Scan(&n); err != nil || n != 7 {
+			t.Errorf("in the transaction it answers %d, %v", n, err)
+		}
+		if _, err := tx.ExecContext(ctx, "ROLLBACK"); err != nil {
+			return 0, err
+		}
+		if err := insert.QueryRowContext(ctx, "after").Scan(&n); err == nil {
+			t.Error("a query wrote after the end")
+		}
+		if _, err := insert.ExecContext(ctx, "after, too"); err == nil {
+			t.Error("a statement wrote after the end")
+		}
+		return 0, nil
+	})
+	if err == nil || res.Outcome != everonce.Failed {
+		t.Errorf("%v, %v, want that it failed", res.Outcome, err)
+	}
+	var accounts int
+	if err := b.DB().QueryRow("SELECT count(*) FROM account").Scan(&accounts); err != nil || accounts != 1 {
+		t.Errorf("there are %d accounts, %v, want 1", accounts, err)
+	}
+}
