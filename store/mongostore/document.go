@@ -215,8 +215,6 @@ func (d *document) check(rec *everonce.Record) error {
 		return corrupt("a number is out of its range")
 	case (len(d.Sum) == 0) != (d.Alg == "") || len(d.Sum) != 0 && len(d.Sum) != len(rec.Fingerprint.Sum):
 		return corrupt("half a fingerprint")
-	case rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero():
-		return corrupt("claimed without a lease")
 	case slices.Min(times) < 0 || slices.Max(times) > lastDate:
 		return corrupt("a time is out of its range")
 	}

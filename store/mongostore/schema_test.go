@@ -173,6 +173,7 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"an algorithm, no fingerprint":   set("fa", "parts/1"),
 		"a fingerprint that is cut off":  {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 31)}}}},
 		"a fingerprint that is too long": {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 33)}}}},
+		"a lease of less than nothing":   set("lm", int64(-1)<<62),
 		"no nonce":                       {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
 		"a state that is none":           {{Key: "$set", Value: bson.D{{Key: "st", Value: 9}}}},
 		"another type":                   {{Key: "$set", Value: bson.D{{Key: "rev", Value: "secret"}}}},
