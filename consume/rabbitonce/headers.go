@@ -121,7 +121,6 @@ func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 type death struct {
 	queue, reason string
 	at            time.Time
-	count         int64
 }
 
 // deaths reads x-death, newest first; entries that cannot be read are left out.
@@ -136,7 +135,6 @@ func deaths(headers amqp.Table) []death {
 		d := death{queue: stringOf(t, "queue"), reason: stringOf(t, "reason")}
 		at, _ := t["time"].(time.Time)
 		d.at = writable(at)
-		d.count, _ = integer(t["count"])
 		found = append(found, d)
 	}
 	return found

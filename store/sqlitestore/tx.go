@@ -20,7 +20,6 @@ import (
 
 // txConn is a transaction as the engine sees it.
 type txConn struct {
-	db *database
 	tx *sql.Tx
 	// open is the transaction on a connection of [Store.DB], by which the engine's statements go past
 	// database/sql; nil for one that was begun on another handle of the same file.
@@ -79,7 +78,7 @@ func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		}
 		return nil, err
 	}
-	c := &txConn{db: d, tx: tx, open: b.tx, stop: stop, expired: new(atomic.Bool)}
+	c := &txConn{tx: tx, open: b.tx, stop: stop, expired: new(atomic.Bool)}
 	if b.limit != nil {
 		cancelLimit := stop
 		rolledBack := make(chan struct{})
@@ -138,12 +137,12 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.T
 		return nil, fmt.Errorf("sqlitestore: join: %w", err)
 	}
 	if open := d.transaction(serial); open != nil {
-		return &txConn{db: d, tx: tx, open: open}, nil
+		return &txConn{tx: tx, open: open}, nil
 	}
 	if err := d.sameFile(ctx, tx); err != nil {
 		return nil, err
 	}
-	return &txConn{db: d, tx: tx}, nil
+	return &txConn{tx: tx}, nil
 }
 
 // sameFile refuses a transaction on another database.
