@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -88,4 +89,68 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 			t.Errorf("%s: the store is open", name)
 		}
 	}
+}
+
+// faulty is a listener that fails before it accepts.
+type faulty struct {
+	net.Listener
+	errs chan error
+}
+
+func (f *faulty) Accept() (net.Conn, error) {
+	select {
+	case err := <-f.errs:
+		return nil, err
+	default:
+		return f.Listener.Accept()
+	}
+}
+
+// A lack of files is told to the server, which waits a moment and asks again, with TLS too: who connects later is served. What does not
+// pass ends the listening.
+func TestALackOfFilesPasses(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	under, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := func(err error) *listener {
+		f := &faulty{under, make(chan error, 1)}
+		f.errs <- err
+		return newListener(f, &tls.Config{Certificates: []tls.Certificate{pair}}, time.Minute)
+	}
+	l := failing(syscall.EMFILE)
+	if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("the server is told %v", err)
+	}
+	dialed := make(chan error, 1)
+	go func() {
+		d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+		c, err := d.DialContext(t.Context(), "tcp", under.Addr().String())
+		if err == nil {
+			err = c.Close()
+		}
+		dialed <- err
+	}()
+	served, err := l.Accept()
+	if err != nil {
+		t.Fatalf("the next connection: %v", err)
+	}
+	if err := errors.Join(<-dialed, served.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	gone := errors.New("gone for good")
+	l = failing(gone)
+	if _, err := l.Accept(); !errors.Is(err, gone) {
+		t.Errorf("the end: %v", err)
+	}
+	l.hands.Wait() // it does not ask again
+	l.stop()
 }
