@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -101,5 +102,24 @@ func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
 		if status, header, body := post(t, srv, "/", "k", ""); status != http.StatusCreated || body != "done" || header.Get("Idempotent-Replayed") != mark {
 			t.Errorf("an answer: %d %v %s", status, header, body)
 		}
+	}
+}
+
+// A body that a middleware has wrapped, and in which there is nothing, goes out as none: not in chunks, which not every server reads.
+func TestProxyOfAnEmptyBodyThatIsWrapped(t *testing.T) {
+	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
+	p, err := httponce.Proxy(u.url, &httponce.ProxyOptions{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := protected(t, nil, func(w http.ResponseWriter, r *http.Request) {
+		r.Body, r.ContentLength = io.NopCloser(r.Body), -1
+		p.ServeHTTP(w, r)
+	})
+	if res := send(h, http.MethodPost, "/", "", "Idempotency-Key", "k"); res.StatusCode != http.StatusCreated {
+		t.Errorf("it got %d", res.StatusCode)
+	}
+	if got := u.seen(); len(got) != 1 || !strings.Contains(strings.ToLower(got[0].head), "\r\ncontent-length: 0\r\n") || strings.Contains(got[0].head, "chunked") {
+		t.Errorf("the upstream got %q", got)
 	}
 }
