@@ -19,10 +19,10 @@ func AskWithin(d time.Duration) (restore func()) {
 	return func() { askWithin = before }
 }
 
-// PublisherOf returns what publishes through one publisher.
-func PublisherOf(url string) func(context.Context) error {
+// PublisherOf returns what publishes through one publisher, with a heartbeat of a second.
+func PublisherOf(url string) (publish func(ctx context.Context, queue string, msg amqp.Publishing) error, end func() error) {
 	p := newPublisher(dialing{url: url, heartbeat: time.Second})
-	return func(ctx context.Context) error { return p.publish(ctx, "queue", amqp.Publishing{}) }
+	return p.publish, p.close
 }
 
 // PublishByAnEndedChannel publishes by a channel that has ended since the publisher took it.

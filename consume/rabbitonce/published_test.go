@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
@@ -30,11 +32,14 @@ type line struct {
 	declaring func(frame []byte) (pass bool)
 	// deaf: the broker does not hear that a consumer is to end.
 	deaf bool
+	// unread is by how many connections nothing is read any more, from the first message on that is published by them. They stay open.
+	unread atomic.Int64
+	over   <-chan struct{} // with the test
 }
 
 func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *line {
 	t.Helper()
-	l := &line{publishing: publishing}
+	l := &line{publishing: publishing, over: t.Context().Done()}
 	l.url = relay(t, brokerURL, func(near, far net.Conn) {
 		l.open.Add(1)
 		go func() {
@@ -82,6 +87,10 @@ func (l *line) say(far io.Writer, near io.Reader) {
 					continue
 				}
 			case publish:
+				if l.unread.Add(-1) >= 0 {
+					l.keepOpen(far)
+					return
+				}
 				if !l.publishing() {
 					return
 				}
@@ -89,6 +98,22 @@ func (l *line) say(far io.Writer, near io.Reader) {
 		}
 		if _, err := far.Write(frame); err != nil {
 			return
+		}
+	}
+}
+
+// keepOpen lets the broker hear heartbeats, and nothing else.
+func (l *line) keepOpen(far io.Writer) {
+	beat := time.NewTicker(100 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		select {
+		case <-l.over:
+			return
+		case <-beat.C:
+			if _, err := far.Write([]byte{8, 0, 0, 0, 0, 0, 0, 0xCE}); err != nil {
+				return
+			}
 		}
 	}
 }
@@ -164,6 +189,39 @@ func TestACopyWithoutAnAnswerIsAFailure(t *testing.T) {
 	r.stop()
 	if n := published.Load(); n < 2 || ran != 2 { // more than 2 where the broker is slow
 		t.Errorf("%d copies were published, and it ran %d times", n, ran)
+	}
+}
+
+// Nor is one that the broker does not read, though its heartbeats come: no write is waited for longer than for three of them, and the
+// copy is published by another connection. That a writer has a deadline shows only where the system's buffers are full.
+func TestACopyThatIsNotReadIsAFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	l := newLine(t, b.url, func() bool { return true })
+	l.unread.Store(1)
+	publish, end := rabbitonce.PublisherOf(l.url)
+	large := amqp.Publishing{Headers: amqp.Table{}, Body: make([]byte, 15<<20)} // the broker takes 16 MiB
+	failed, published := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(published)
+		err := publish(t.Context(), b.queue.Name, large)
+		failed <- err
+		for ; err != nil && t.Context().Err() == nil; err = publish(t.Context(), b.queue.Name, large) { // its connection ends a little later
+		}
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), "did not take a message over") {
+			t.Fatalf("%v", err)
+		}
+	case <-time.After(soon):
+		t.Fatal("it is still being written")
+	}
+	wait(t, "the next connection", published)
+	b.wantLength(b.queue.Name, 1)
+	if err := end(); err != nil {
+		t.Error(err)
 	}
 }
 

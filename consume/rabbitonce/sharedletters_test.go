@@ -174,10 +174,10 @@ func TestAPublisherWaitsForItsTurnAsLongAsItMay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close() //nolint:errcheck // the test is over
-	publish := rabbitonce.PublisherOf("amqp://" + silent.Addr().String())
+	publish, _ := rabbitonce.PublisherOf("amqp://" + silent.Addr().String())
 	first, endFirst := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- publish(first) }()
+	go func() { ended <- publish(first, "queue", message("m-1")) }()
 	conn, err := silent.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestAPublisherWaitsForItsTurnAsLongAsItMay(t *testing.T) {
 	defer conn.Close() //nolint:errcheck // as above
 	second, endSecond := context.WithCancel(t.Context())
 	endSecond()
-	if err := publish(second); err == nil {
+	if err := publish(second, "queue", message("m-1")); err == nil {
 		t.Error("published to a broker that does not answer")
 	}
 	select {
