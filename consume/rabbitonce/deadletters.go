@@ -2,8 +2,6 @@ package rabbitonce
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -47,8 +45,8 @@ type Letter struct {
 	// Replays is how often it has been replayed already, and became a dead letter again.
 	Replays int
 	// ID names this letter, which may have no key or share it with others. It is a hash of everything in the letter,
-	// in 16 hexadecimal digits. Looking at a letter does not change it. Letters that are equal in everything,
-	// including their times, have the same ID.
+	// in 16 hexadecimal digits. Looking at a letter does not change it, and it is the same in every version of this
+	// package. Letters that are equal in everything, including their times, have the same ID.
 	ID string
 }
 
@@ -346,39 +344,6 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 	}
 	l.ID = letterID(&l, d)
 	return l
-}
-
-// letterID hashes what a look at the letter does not change, wherever that is: the count of its deliveries is left out, and times
-// are in UTC. "%#v" quotes texts, and writes a table in the order of its names.
-func letterID(l *Letter, d *amqp.Delivery) string {
-	sent := original(d)
-	headers := sent.Headers
-	sent.Body, sent.Headers, sent.Timestamp = nil, nil, sent.Timestamp.UTC()
-	h := sha256.New()
-	fmt.Fprintf(h, "%#v %q %#v %#v ", l.DeadLetter, l.Queue, sent, inUTC(headers))
-	h.Write(d.Body)
-	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-// inUTC returns a header's value with its times in UTC, those that are nested too.
-func inUTC(value any) any {
-	switch v := value.(type) {
-	case time.Time:
-		return v.UTC()
-	case amqp.Table:
-		table := make(amqp.Table, len(v))
-		for name, e := range v {
-			table[name] = inUTC(e)
-		}
-		return table
-	case []any:
-		list := make([]any, len(v))
-		for i, e := range v {
-			list[i] = inUTC(e)
-		}
-		return list
-	}
-	return value
 }
 
 // replayCopy is the message as it was sent, for its queue.
