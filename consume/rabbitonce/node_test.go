@@ -34,6 +34,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("TLS", n.tls)
 	t.Run("AcknowledgementTimeout", n.acknowledgementTimeout)
 	t.Run("Blocked", n.blocked)
+	t.Run("EndWhileBlocked", n.endWhileBlocked)
 	t.Run("SmallFrames", n.smallFrames)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
@@ -118,6 +119,40 @@ func (n *node) blocked(t *testing.T) {
 	b.send(message("")) // and copies are taken again, not only those that were on their way
 	b.letter()
 	b.wantLength(b.queue.Name, 0)
+}
+
+// Nor is the end of a consumer waited for until it takes them: what was to come later is given back, and nothing is lost.
+func (n *node) endWhileBlocked(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	complained := make(chan string, 10_000)
+	begun, blocked := make(chan struct{}), make(chan struct{})
+	store, ran := memstore.New(nil), 0
+	spec := specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 1 {
+			close(begun)
+			<-blocked
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	})
+	r := b.runOn(store, n.URL, spec, &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained), Concurrency: 1}})
+	b.send(message("m-1"))
+	wait(t, "the message", begun)
+	n.ctl("set_vm_memory_high_watermark", "0.0000001")
+	close(blocked)
+	<-complained // its copy is not taken
+	r.stop()
+	n.ctl("set_vm_memory_high_watermark", "absolute", "512MB")
+	r.wants(everonce.Failed)
+	r = b.runOn(store, n.URL, spec, nil)
+	r.wants(everonce.Executed) // a copy that was on its way may come as well
+	for _, name := range b.queues() {
+		b.wantLength(name, 0)
+	}
+	r.stop()
+	if ran != 2 {
+		t.Errorf("it ran %d times", ran)
+	}
 }
 
 // A queue of dead letters that is gone, and that this user may not declare, holds up nothing, though its other queues are declared.
