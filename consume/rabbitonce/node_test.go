@@ -38,6 +38,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("SmallFrames", n.smallFrames)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
+	t.Run("ForbiddenCopies", n.forbiddenCopies)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
 }
 
@@ -162,15 +163,51 @@ func (n *node) forbidden(t *testing.T) {
 	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
+	b.url = n.user(t, "clerk", `^test\.`, ".*", ".*")
+	b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "there is no such queue")
+}
+
+// user adds one that may configure, write and read so much, and returns its URL.
+func (n *node) user(t *testing.T, name, configure, write, read string) (url string) {
+	t.Helper()
 	uri, err := amqp.ParseURI(n.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	uri.Username, uri.Password = "clerk", "s3cret"
+	uri.Username, uri.Password = name, "s3cret"
 	n.ctl("add_user", uri.Username, uri.Password)
-	n.ctl("set_permissions", uri.Username, `^test\.`, ".*", ".*")
-	b.url = uri.String()
-	b.poisoned(func() { b.deleteQueue(b.queue.DeadLetters) }, "there is no such queue")
+	n.ctl("set_permissions", uri.Username, configure, write, read)
+	return uri.String()
+}
+
+// A user who may read the queue, and not publish: no copy is taken, and why is told. The message waits in hand until it may, for
+// which the default exchange is enough.
+func (n *node) forbiddenCopies(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	b.declare()
+	b.queue.Topology = rabbitonce.Check
+	complained := make(chan string, 10_000)
+	ran := 0
+	r := b.runOn(memstore.New(nil), n.user(t, "reader", "", "", `^test\.\w+$`), specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained)}})
+	b.send(message("m-1"))
+	r.wants(everonce.Failed)
+	for range 3 {
+		if c := <-complained; !strings.Contains(c, "did not take a message over") || !strings.Contains(c, "ACCESS_REFUSED") {
+			t.Fatalf("it complained of %s", c)
+		}
+	}
+	n.ctl("set_permissions", "reader", "", `^amq\.default$`, `^test\.\w+$`)
+	r.wants(everonce.Executed)
+	b.wantLength(b.queue.Name, 0)
+	r.stop()
+	if ran != 2 {
+		t.Errorf("it ran %d times", ran)
+	}
 }
 
 // A quorum queue without a leader, as after the loss of most of its nodes: the broker answers nothing that is asked of it.

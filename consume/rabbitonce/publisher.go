@@ -42,6 +42,7 @@ func (p *publisher) unlock() { <-p.turn }
 type publishing struct {
 	ch      *amqp.Channel
 	returns chan amqp.Return
+	closed  chan *amqp.Error // why it was
 	blocked *blockade
 	room    int // for the headers of a message
 }
@@ -147,7 +148,10 @@ func openPublishing(conn *link, b *blockade) (*publishing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
-	c := &publishing{ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), blocked: b, room: roomForHeaders(conn.Config.FrameSize)}
+	c := &publishing{
+		ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
+		blocked: b, room: roomForHeaders(conn.Config.FrameSize),
+	}
 	if err := ch.Confirm(false); err != nil {
 		return nil, errors.Join(fmt.Errorf("rabbitonce: asking for confirms: %w", err), ch.Close())
 	}
@@ -185,6 +189,9 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	case confirm.Acked():
 		return nil
 	case c.ch.IsClosed(): // the library says no to what waits then
+		if err := <-c.closed; err != nil { // a user who may not write, say
+			return fmt.Errorf("%w: %w", errNotTaken, err)
+		}
 		return errNotTaken
 	}
 	return fmt.Errorf("%w: %q", errFull, queue)
