@@ -93,3 +93,51 @@ func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 		})
 	}
 }
+
+// Nor is it forgotten with its tenant, counted as what it says it is, or written over by a release that knows its nonce alone.
+func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, serverURL(t))
+	ctx := t.Context()
+	const sign = 0x80
+	for what, c := range map[string]struct {
+		ended everonce.State // 0: it runs
+		at    int
+		flip  byte
+	}{
+		"a live claim with a lease before all others":  {at: 42, flip: sign},
+		"a live claim with a token that is none":       {at: 15, flip: sign},
+		"a live claim with other texts":                {at: 123, flip: 1},
+		"released, with a lifetime before all others":  {ended: everonce.StateReleased, at: 58, flip: sign},
+		"abandoned, with a lifetime before all others": {ended: everonce.StateAbandoned, at: 58, flip: sign},
+	} {
+		s := newStore(t, client, nil)
+		rec := claimed(t, s, everonce.Key{Scope: "damaged", ID: "1"})
+		if c.ended != 0 {
+			_, err := s.Release(ctx, releaseOf(&rec, c.ended))
+			noErr(t, err)
+		}
+		key := redisstore.KeyOf(s, rec.ID)
+		text, err := command(t, client, "GET", key).ToString()
+		noErr(t, err)
+		damaged := text[:c.at] + string([]byte{text[c.at] ^ c.flip}) + text[c.at+1:]
+		command(t, client, "SET", key, damaged)
+		if h, err := s.Health(ctx); err != nil || h.Unreadable != 1 || h.Claimed+h.Abandoned+h.Released+h.Completed != 0 {
+			t.Errorf("%s: it is counted as %+v, %v", what, h, err)
+		}
+		if res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: rec.Scope}); res.Records != 0 || !errors.Is(err, everonce.ErrCorruptRecord) {
+			t.Errorf("%s: deleted %+v, %v; want ErrCorruptRecord", what, res, err)
+		}
+		for nonce, n := range map[string]everonce.Nonce{"its": rec.Nonce, "another": everonce.NewNonce()} {
+			release := releaseOf(&rec, everonce.StateReleased)
+			release.Token, release.Nonce = 0, n
+			if _, err := s.Release(ctx, release); !errors.Is(err, everonce.ErrCorruptRecord) {
+				t.Errorf("%s: a release by %s nonce: %v, want ErrCorruptRecord", what, nonce, err)
+			}
+		}
+		if after, err := command(t, client, "GET", key).ToString(); err != nil || after != damaged {
+			t.Errorf("%s: it was written over, %v", what, err)
+			command(t, client, "SET", key, damaged)
+		}
+	}
+}

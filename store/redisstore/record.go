@@ -34,7 +34,6 @@ import (
 // summary (each after its length in 2), and data.
 const (
 	offFormat = 32
-	lenHead   = 59  // up to what Health does not need
 	offSteps  = 61  // how many
 	lenFixed  = 127 // up to the texts
 )
@@ -125,7 +124,7 @@ func head(s string, rec *everonce.Record) bool {
 	if len(s) > offFormat+1 {
 		rec.State = everonce.State(s[offFormat+1])
 	}
-	if len(s) < lenHead {
+	if len(s) < lenFixed {
 		return false
 	}
 	updated := number(s, 0)
@@ -165,7 +164,7 @@ func timely(s string, state everonce.State) bool {
 // is corrupt: the scripts judge it likewise (lua/whole.lua).
 func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
 	*rec = everonce.Record{ID: *id}
-	whole := head(s, rec) && len(s) >= lenFixed
+	whole := head(s, rec)
 	switch {
 	case rec.Format > everonce.FormatVersion: // it is not judged by what this version knows
 		*rec = everonce.Record{ID: *id, Format: rec.Format, State: rec.State}

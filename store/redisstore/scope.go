@@ -67,7 +67,7 @@ func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce
 	group.Wait()
 	for i := range ids {
 		n += int(deleted[i])
-		if unreadable(errs[i]) {
+		if unreadable(errs[i]) || errors.Is(errs[i], everonce.ErrCorruptRecord) {
 			unread, errs[i] = errs[i], nil
 		}
 	}

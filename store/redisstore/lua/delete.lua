@@ -4,9 +4,10 @@ local r = redis.call('GET', KEYS[1])
 if not r then return 0 end
 --include time
 --include read
+if format > 1 then return 0 end
+--include whole
 --include gone
-if format > 1 or live then return 0 end
-local _, scope = struct.unpack('<Hc0Hc0', r, 128)
+if live then return 0 end
 if scope ~= ARGV[1] and string.sub(scope, 1, #ARGV[1] + 1) ~= ARGV[1] .. '/' then return 0 end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
 return 1

@@ -19,8 +19,11 @@ if not r then
   return 3
 end
 --include read
---include gone
 if format > 1 then return 2 end
+if by_nonce then -- who has not been told a token may be nobody that this record knows
+--include whole
+end
+--include gone
 if gone then
   if by_nonce then return refuse(math.max(token + 1, now)) end
   return 3
