@@ -48,6 +48,8 @@ func testCorruptRecord[Tx any](t *testing.T, h *handle[Tx]) {
 		"a token that is none":           "token = 0",
 		"a result of a kind that is not": "state = 4, lease_until = NULL, result_kind = 77",
 		"no version at all":              "format = 0, state = 3",
+		"over before all times":          "state = 3, lease_until = NULL, purge_at = -1, due_at = 1",
+		"a time that no clock shows":     "state = 3, lease_until = 9223372036854775807",
 	} {
 		t.Run(what, func(t *testing.T) { testSpoiled(t, h, damage, everonce.ErrCorruptRecord, "corrupt") })
 	}

@@ -49,6 +49,6 @@ func (b *briefRead) scan(r Row) error {
 	if a.format > everonce.FormatVersion {        // what a newer version wrote is not judged by what this one knows
 		return nil
 	}
-	b.err = b.fill(rec.ID[:], a.nonce, a.sum, [...]int64{a.state, a.kind, 0, a.attempt, a.token, a.format})
+	b.err = b.fill(rec.ID[:], a.nonce, a.sum, [...]int64{a.state, a.kind, 0, a.attempt, a.token, a.format}, a.lease, a.until, a.gone)
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// alive is true of a claim whose lease holds.
-const alive = "(r.state = 1 AND r.lease_until > {now})"
+// alive is true of a claim whose lease holds, and of one whose lease no version has written: nobody knows.
+const alive = "(r.state = 1 AND r.lease_until NOT BETWEEN 1 AND {now})"
 
 // newer is true of what a newer version wrote.
 var newer = "r.format > " + strconv.Itoa(everonce.FormatVersion)
@@ -49,8 +49,9 @@ func (w writer) skipLocked() string {
 // selected chooses records by range of IDs and by scope. The length is the database's: some count bytes, not letters.
 const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND ({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, length({5t})) = {5t})"
 
-// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state is none.
-const stateBit = "CASE WHEN {gone} THEN 0 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
+// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state, or a time that tells
+// it, is none.
+const stateBit = "CASE WHEN {gone} THEN 0 WHEN r.lease_until < 1 OR r.result_until < 1 OR r.purge_at < 1 THEN 62 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
 	"WHEN r.state <> 4 THEN 62 WHEN r.result_until <= {now} THEN 32 ELSE 16 END"
 
 func (w writer) maintenance(s *Statements) {

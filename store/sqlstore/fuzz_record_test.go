@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
 )
 
 // rowOf hands columns over as a driver does: an int64, a string or bytes for each.
@@ -89,6 +90,9 @@ func FuzzRecord(f *testing.F) {
 	add(id, nonce, sum, nil, "json/1", "", 1, 1, 1<<32+1, 0, 0, 1, 1, 0, 0) // which it would read as one
 	add(id, nonce, sum, nil, "json/1", "", 1, 1, 1, 0, 0, 1<<32+1, 1, 0, 0) // as it would this format
 	add(id, nonce, sum, nil, "json/1", "", 2, 1, -1, 1, 0, 1, 1, 0, 0)      // as a step it is done, in no attempt
+	add(id, nonce, nil, nil, "", "", 2, now, 1, 0, 0, 1, 0, 0, -1)          // over before all times
+	add(id, nonce, nil, nil, "", "", 1, now, 1, 0, 0, 1, 1<<60+1, 0, 0)     // a lease that never ends
+	add(id, nonce, nil, nil, "", "", 1, 1<<60+1, 1, 0, 0, 1, now, 0, 0)     // a token that hardly grows
 	add(id, nonce, sum, nil, "json/1", "", 1, -1<<63, 1<<62, -1<<63, 1<<62, -1<<63, -1<<63, 1<<63-1, 1<<63-1)
 	f.Fuzz(func(t *testing.T, id, nonce, sum, data []byte, alg, text string, state, token, attempt, kind, prevState, format, now, lease, until, gone int64) {
 		if len(id) == 0 { // NULL, which a fuzzer cannot make
@@ -151,6 +155,14 @@ func judged(t *testing.T, w *row, c *columns) {
 		}
 		if int64(rec.State) != c.state || int64(rec.Result.Kind) != c.kind || int64(rec.Attempt) != c.attempt || int64(rec.Token) != c.token || !bytes.Equal(rec.Nonce[:], c.nonce) {
 			t.Errorf("%+v was read of %+v", rec, c)
+		}
+		for _, at := range []time.Time{rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt, rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt} {
+			if us := at.UnixMicro(); !at.IsZero() && (us < 0 || us > lastTime) {
+				t.Errorf("a time was read that no version has written: %d", us)
+			}
+		}
+		if next, _, err := transition.Claim(rec, everonce.ClaimRequest{Nonce: everonce.Nonce{1}, Take: everonce.TakeForced, Lease: time.Minute}, w.now); next != nil && next.Nonce != rec.Nonce && next.Token <= rec.Token {
+			t.Errorf("the token went from %d to %d, %v", rec.Token, next.Token, err)
 		}
 		if rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero() {
 			t.Error("a claim without a lease was read")

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -103,12 +104,16 @@ func (w *row) scan(r Row) error {
 	rec.Format = count(a.format)
 	rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt = at(a.lease), at(a.created), at(a.claimed), at(a.updated)
 	rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt = at(a.completed), at(a.until), at(a.gone), at(a.prevClaim)
-	w.err = w.fill(a.id, a.nonce, a.sum, [...]int64{a.state, a.kind, a.prevState, a.attempt, a.token, a.format})
+	w.err = w.fill(a.id, a.nonce, a.sum, [...]int64{a.state, a.kind, a.prevState, a.attempt, a.token, a.format},
+		a.lease, a.created, a.claimed, a.updated, a.completed, a.until, a.gone, a.prevClaim)
 	return nil
 }
 
+// lastTime is later than any that there will be. Tokens are times too, and there is room for more of them above it.
+const lastTime = 1 << 60
+
 // fill copies what has a fixed length, and refuses what no version has written.
-func (w *row) fill(id, nonce, sum []byte, n [6]int64) error {
+func (w *row) fill(id, nonce, sum []byte, n [6]int64, times ...int64) error {
 	rec := &w.rec
 	ok := copy(rec.ID[:], id) == len(id) && len(id) == len(rec.ID) &&
 		len(nonce) == len(rec.Nonce) && (len(sum) == 0 || len(sum) == len(rec.Fingerprint.Sum)) &&
@@ -123,8 +128,10 @@ func (w *row) fill(id, nonce, sum []byte, n [6]int64) error {
 		return w.corrupt(fmt.Sprintf("there is no state %d", state))
 	case kind < 0 || kind > int64(everonce.ResultElided) || (state == int64(everonce.StateCompleted)) != (kind != 0):
 		return w.corrupt(fmt.Sprintf("state %v with a result of kind %d", rec.State, kind))
-	case prev < 0 || prev > int64(everonce.StateCompleted) || attempt < 0 || attempt > math.MaxInt32 || token <= 0 || format < 1:
+	case prev < 0 || prev > int64(everonce.StateCompleted) || attempt < 0 || attempt > math.MaxInt32 || token <= 0 || token > lastTime || format < 1:
 		return w.corrupt("a number is out of its range")
+	case slices.Min(times) < 0 || slices.Max(times) > lastTime:
+		return w.corrupt("a time is out of its range")
 	case rec.State == everonce.StateClaimed && rec.LeaseUntil.IsZero():
 		return w.corrupt("claimed without a lease")
 	}
