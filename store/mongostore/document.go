@@ -194,8 +194,8 @@ func (d *document) record() (*everonce.Record, error) {
 	return rec, nil
 }
 
-// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made.
-const lastDate = 1 << 60
+// lastDate is later than any that there will be. It is a length of time too, and of both together a date can be made, as of each date a token.
+const lastDate = 1 << 53
 
 // check refuses what no version has written. What a newer one wrote is not judged by what this one knows.
 func (d *document) check(rec *everonce.Record) error {
@@ -211,7 +211,7 @@ func (d *document) check(rec *everonce.Record) error {
 		return corrupt("there is no state %d", d.State)
 	case d.Kind < 0 || d.Kind > int32(everonce.ResultElided) || (rec.State == everonce.StateCompleted) != (d.Kind != 0):
 		return corrupt("state %v with a result of kind %d", rec.State, d.Kind)
-	case d.PrevState < 0 || d.PrevState > int32(everonce.StateCompleted) || d.Attempt < 0 || rec.Token <= 0 || d.Format < 1:
+	case d.PrevState < 0 || d.PrevState > int32(everonce.StateCompleted) || d.Attempt < 0 || d.Count < 0 || d.Count >= perMilli || d.Format < 1:
 		return corrupt("a number is out of its range")
 	case (len(d.Sum) == 0) != (d.Alg == "") || len(d.Sum) != 0 && len(d.Sum) != len(rec.Fingerprint.Sum):
 		return corrupt("half a fingerprint")

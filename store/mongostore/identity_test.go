@@ -56,3 +56,19 @@ func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// An identity that is damaged is none, and nobody's.
+func TestADamagedIdentityIsCorrupt(t *testing.T) {
+	t.Parallel()
+	name := newCollection(t)
+	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: name})
+	noErr(t, err)
+	_, err = database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: bson.Binary{Data: make([]byte, 31)}}}}})
+	noErr(t, err)
+	_, _, err = s.ReadIdentity(t.Context())
+	for what, err := range map[string]error{"read": err, "keep": s.KeepIdentity(t.Context(), [32]byte{})} {
+		if !errors.Is(err, everonce.ErrCorruptRecord) {
+			t.Errorf("%s: %v, want ErrCorruptRecord", what, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package mongostore_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,39 @@ func TestRule13TTLOnlyOnWhatMayGo(t *testing.T) {
 	}
 }
 
+// The index of a lifetime is the one that is as long, and no shorter: by whichever way the record is written.
+func TestTTLOfTheWholeLifetime(t *testing.T) {
+	t.Parallel()
+	ctx, db, name := t.Context(), database(t), newCollection(t)
+	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	const day = 24 * time.Hour
+	for index, life := range map[string]time.Duration{"h1": time.Hour, "d1": day, "d2": 2 * day, "d14": 14 * day, "d90": 90 * day, "d365": 365 * day} {
+		for what, end := range map[string]func(rec everonce.Record, life everonce.Lifetime) error{
+			"completed": func(rec everonce.Record, life everonce.Lifetime) error {
+				done := completed(everonce.ClaimResult{Record: rec})
+				done.Lifetime = life
+				_, err := s.Complete(ctx, done)
+				return err
+			},
+			"released by nonce": func(rec everonce.Record, life everonce.Lifetime) error {
+				_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: life})
+				return err
+			},
+		} {
+			key := everonce.Key{Scope: everonce.ScopeOf("ttl", index), ID: what}
+			res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForFinance()})
+			noErr(t, err)
+			noErr(t, end(res.Record, everonce.Lifetime{Retention: life / 4, Remember: life - life/4}))
+			raw, err := db.Collection(name).FindOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: res.Record.ID[:]}}}).Raw()
+			noErr(t, err)
+			if ttl, _ := raw.Lookup("t").DocumentOK(); ttl.Lookup(index).Type != bson.TypeDateTime {
+				t.Errorf("%s, kept for %v: %v, want the index %s", what, life, ttl, index)
+			}
+		}
+	}
+}
+
 // A TTL index never removes before the lifetime is over.
 func TestTTLIsNotShorterThanTheLifetime(t *testing.T) {
 	t.Parallel()
@@ -158,7 +192,7 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 	set := func(field string, value any) bson.D {
 		return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}}
 	}
-	for what, change := range map[string]bson.D{
+	damages := map[string]bson.D{
 		"state 257":                      set("st", 256+int32(everonce.StateClaimed)),
 		"a negative state":               set("st", int32(everonce.StateReleased)-256),
 		"completed without a result":     set("st", int32(everonce.StateCompleted)),
@@ -167,7 +201,6 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"a previous state 257":           set("ps", 257),
 		"a negative attempt":             set("a", -1),
 		"a negative token":               set("tc", int64(-1)<<62),
-		"a time before all others":       set("u", bson.DateTime(-1)),
 		"no format":                      set("f", 0),
 		"a fingerprint of no algorithm":  set("fs", make([]byte, 32)),
 		"an algorithm, no fingerprint":   set("fa", "parts/1"),
@@ -175,9 +208,26 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"a fingerprint that is too long": {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 33)}}}},
 		"a lease of less than nothing":   set("lm", int64(-1)<<62),
 		"no nonce":                       {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
-		"a state that is none":           {{Key: "$set", Value: bson.D{{Key: "st", Value: 9}}}},
+		"a state that is none":           set("st", int32(everonce.StateCompleted+1)),
+		"no state":                       set("st", 0),
+		"a result of a kind that is not": {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(everonce.StateCompleted)}, {Key: "rk", Value: int32(everonce.ResultElided + 1)}}}},
+		"a result of a negative kind":    {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(everonce.StateCompleted)}, {Key: "rk", Value: int32(everonce.ResultValue) - 256}}}},
+		"a previous state that is not":   set("ps", int32(everonce.StateCompleted+1)),
+		"a negative previous state":      set("ps", int32(everonce.StateReleased)-256),
+		"a token that goes round":        set("ti", bson.DateTime(1<<59)),
+		"a count that no token has":      set("tc", 1000),
+		"never created":                  {{Key: "$unset", Value: bson.D{{Key: "c", Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "ti", Value: bson.DateTime(1)}}}},
 		"another type":                   {{Key: "$set", Value: bson.D{{Key: "rev", Value: "secret"}}}},
-	} {
+	}
+	for _, date := range []string{"ti", "c", "cl", "u", "lb", "cp", "pb", "pc"} {
+		damages[date+" is before all times"] = set(date, bson.DateTime(-1))
+		damages[date+" is never"] = set(date, bson.DateTime(math.MaxInt64))
+	}
+	for _, length := range []string{"lm", "rt", "pm"} {
+		damages[length+" is negative"] = set(length, int64(-1))
+		damages[length+" has no end"] = set(length, int64(math.MaxInt64))
+	}
+	for what, change := range damages {
 		key := everonce.Key{Scope: "orders", ID: what}
 		id := key.RecordID()
 		req := everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
