@@ -43,6 +43,7 @@ func TestDocumentKeepsEveryField(t *testing.T) {
 		},
 		"lapsed before its last write": func(r *everonce.Record) {
 			r.State, r.CompletedAt, r.ResultUntil, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, r.UpdatedAt.Add(-time.Second)
+			r.PurgeAt = r.UpdatedAt.Add(-2 * time.Second)
 			r.Result = everonce.SavedResult{}
 		},
 		"released by nonce, before any claim": func(r *everonce.Record) {

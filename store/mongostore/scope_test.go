@@ -275,4 +275,10 @@ func TestARecordFromTheFutureIsNotForgotten(t *testing.T) {
 	if res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: key.Scope}); err != nil || res.Records != 0 {
 		t.Errorf("deleted %d, %v", res.Records, err)
 	}
+	past := time.Now().Add(-1000 * time.Hour)
+	_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "u", Value: past}, {Key: "pd", Value: past}}}})
+	noErr(t, err)
+	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res.Records != 0 {
+		t.Errorf("purged %+v, %v", res, err)
+	}
 }

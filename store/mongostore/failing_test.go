@@ -1,0 +1,238 @@
+package mongostore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/event"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/mongostore"
+)
+
+// ending ends a call's context when its n-th command is sent, so that the command fails; 0 ends none.
+type ending struct {
+	sent, last atomic.Int64
+	cancel     context.CancelFunc
+}
+
+func (e *ending) started(_ context.Context, ev *event.CommandStartedEvent) {
+	if n := e.sent.Add(1); n == e.last.Load() {
+		e.cancel()
+	}
+}
+
+// call returns how many commands fn has sent.
+func (e *ending) call(t *testing.T, last int64, fn func(ctx context.Context) error) (sent int64, err error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	e.cancel = cancel
+	e.sent.Store(0)
+	e.last.Store(last)
+	err = fn(ctx)
+	return e.sent.Load(), err
+}
+
+// Whichever of its commands fails, a call says that it has failed, and why: what is not known to be written is neither claimed, nor renewed, nor
+// done, and what cannot be read is not absent (rule 7).
+func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
+	t.Parallel()
+	e := &ending{}
+	db := connect(t, serverURL(t), &event.CommandMonitor{Started: e.started}).Database(dbName)
+	name := newCollection(t)
+	sound, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: name})
+	noErr(t, err)
+	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true})
+	noErr(t, err)
+	noErr(t, sound.KeepIdentity(t.Context(), [32]byte{1}))
+	for what, c := range map[string]struct {
+		before string // how the record stands: see stand
+		call   func(ctx context.Context, claim everonce.ClaimRequest, rec everonce.Record) error
+		sends  int64 // 0: it depends on the server
+	}{
+		"Claim of a new key": {"", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Claim(ctx, claim)
+			return err
+		}, 1},
+		"Claim of a released key": {"released", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Claim(ctx, claim)
+			return err
+		}, 3},
+		"Complete": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
+			_, err := s.Complete(ctx, completed(everonce.ClaimResult{Record: rec}))
+			return err
+		}, 1},
+		"Complete of what is completed": {"completed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
+			_, err := s.Complete(ctx, completed(everonce.ClaimResult{Record: rec}))
+			return err
+		}, 2},
+		"Release": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
+			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+			return err
+		}, 1},
+		"Release by nonce": {"", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: claim.ID, Scope: claim.Scope, Name: claim.Name, Nonce: claim.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+			return err
+		}, 2},
+		"Renew": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
+			_, err := s.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb()})
+			return err
+		}, 1},
+		"SaveStep": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
+			_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(), Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}})
+			return err
+		}, 2},
+		"Get": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Get(ctx, everonce.GetRequest{ID: claim.ID})
+			return err
+		}, 1},
+		"List": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.List(ctx, everonce.ListRequest{Scope: claim.Scope})
+			return err
+		}, 2},
+		"List by hash": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.List(ctx, everonce.ListRequest{KeyHash: claim.ID.Hash()})
+			return err
+		}, 3},
+		"Purge of a record": {"over", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Purge(ctx, everonce.PurgeRequest{})
+			return err
+		}, 4},
+		"Purge of a result": {"expired", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Purge(ctx, everonce.PurgeRequest{})
+			return err
+		}, 4},
+		"DeleteScope": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: claim.Scope})
+			return err
+		}, 2},
+		"Health": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := s.Health(ctx)
+			return err
+		}, 0},
+		"KeepIdentity": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+			return s.KeepIdentity(ctx, [32]byte{1})
+		}, 2},
+		"ReadIdentity": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+			_, _, err := s.ReadIdentity(ctx)
+			return err
+		}, 1},
+		"CheckWrite": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error { return s.CheckWrite(ctx) }, 1},
+		"New, as it is": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+			_, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
+			return err
+		}, 4},
+	} {
+		for last, sent := int64(0), int64(1); last <= sent; last++ {
+			key := everonce.Key{Scope: everonce.ScopeOf("orders", what), ID: everonce.NewNonce().String()}
+			claim := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+			_, err := sound.Purge(t.Context(), everonce.PurgeRequest{}) // what the one before has left
+			noErr(t, err)
+			rec := stand(t, sound, claim, c.before)
+			claim.Nonce = everonce.NewNonce()
+			n, err := e.call(t, last, func(ctx context.Context) error { return c.call(ctx, claim, rec) })
+			if last == 0 {
+				if sent = n; err != nil || c.sends != 0 && sent != c.sends {
+					t.Errorf("%s: %d commands, %v; want %d", what, sent, err, c.sends)
+				}
+				continue
+			}
+			if !errors.Is(err, context.Canceled) || errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrLeaseLost) {
+				t.Errorf("%s, whose command %d of %d fails: %v", what, last, sent, err)
+			}
+		}
+	}
+}
+
+// stand leaves a record as it is to be found: none (""), claimed, released, completed, expired (its result is over), or over.
+func stand(t *testing.T, s *mongostore.Store, claim everonce.ClaimRequest, how string) everonce.Record {
+	t.Helper()
+	if how == "" {
+		return everonce.Record{}
+	}
+	res, err := s.Claim(t.Context(), claim)
+	noErr(t, err)
+	done := completed(res)
+	switch how {
+	case "released":
+		_, err = s.Release(t.Context(), everonce.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: claim.Nonce, State: everonce.StateReleased, Lifetime: claim.Lifetime})
+	case "over":
+		done.Lifetime = everonce.Lifetime{Retention: time.Millisecond}
+	case "expired":
+		done.Lifetime = everonce.Lifetime{Retention: time.Millisecond, Remember: time.Hour}
+	}
+	if how == "completed" || how == "over" || how == "expired" {
+		_, err = s.Complete(t.Context(), done)
+	}
+	noErr(t, err)
+	for there := how == "over" || how == "expired"; there; {
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: claim.ID})
+		noErr(t, err)
+		there = got.Found && got.Record.StateAt(got.Now) == everonce.StateCompleted
+	}
+	return res.Record
+}
+
+// Who waits for others to have written, and whose context ends then, has done nothing, and is told so.
+func TestAContextThatEndsBetweenTwoTriesIsAnError(t *testing.T) {
+	t.Parallel()
+	db, name := database(t), newCollection(t)
+	sound, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	key := everonce.Key{Scope: "orders", ID: "7"}
+	id := key.RecordID()
+	this := bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}
+	written := "" // the command that is to miss
+	s, err := mongostore.New(t.Context(), connect(t, serverURL(t), &event.CommandMonitor{
+		Started: func(_ context.Context, e *event.CommandStartedEvent) {
+			if e.CommandName == written { // others write first
+				_, err := db.Collection(name).UpdateOne(t.Context(), this, bson.D{{Key: "$inc", Value: bson.D{{Key: "rev", Value: 1}}}})
+				noErr(t, err)
+			}
+		},
+		Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+			if e.CommandName == written {
+				cancel()
+			}
+		},
+	}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	noErr(t, err)
+	res, err := sound.Claim(t.Context(), everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	noErr(t, err)
+	written = "update"
+	step := everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}
+	_, err = s.SaveStep(ctx, everonce.SaveStepRequest{ID: id, Token: res.Record.Token, Nonce: res.Record.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(), Step: step})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a step that was not written: %v, want that the context has ended", err)
+	}
+}
+
+// A collection that somebody has emptied is no store: there is no time to be told, nor an identity.
+func TestACollectionThatWasEmptiedIsNoStore(t *testing.T) {
+	t.Parallel()
+	ctx, db, name := t.Context(), database(t), newCollection(t)
+	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
+	noErr(t, err)
+	noErr(t, db.Collection(name).Drop(ctx))
+	for what, call := range map[string]func() error{
+		"Get":          func() error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
+		"List":         func() error { _, err := s.List(ctx, everonce.ListRequest{}); return err },
+		"Purge":        func() error { _, err := s.Purge(ctx, everonce.PurgeRequest{}); return err },
+		"Health":       func() error { _, err := s.Health(ctx); return err },
+		"KeepIdentity": func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
+		"ReadIdentity": func() error { _, _, err := s.ReadIdentity(ctx); return err },
+		"CheckWrite":   func() error { return s.CheckWrite(ctx) },
+	} {
+		if err := call(); !errors.Is(err, everonce.ErrSchema) || !strings.Contains(err.Error(), "mongostore.New") {
+			t.Errorf("%s: %v, want ErrSchema, and what makes it again", what, err)
+		}
+	}
+}
