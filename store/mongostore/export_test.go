@@ -93,3 +93,6 @@ func TxOptions() (o options.TransactionOptions) {
 	}
 	return o
 }
+
+// Failed is what a call makes of an error.
+func Failed(ctx context.Context, what string, err error) error { return failed(ctx, what, err) }

@@ -72,3 +72,27 @@ func TestADamagedIdentityIsCorrupt(t *testing.T) {
 		}
 	}
 }
+
+// Who stops waiting for it is not told that the store is bound.
+func TestAnIdentityThatNobodyTellsIsNotBound(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	name := newCollection(t)
+	_, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
+	noErr(t, err)
+	_, err = database(t).Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: "everonce"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "identity", Value: nil}}}})
+	noErr(t, err)
+	var keeping atomic.Bool
+	client := connect(t, serverURL(t), &event.CommandMonitor{Succeeded: func(_ context.Context, e *event.CommandSucceededEvent) {
+		if e.CommandName == "find" && keeping.Load() {
+			cancel()
+		}
+	}})
+	s, err := mongostore.New(ctx, client.Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	noErr(t, err)
+	keeping.Store(true)
+	if err := s.KeepIdentity(ctx, [32]byte{1}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that the context has ended", err)
+	}
+}

@@ -211,8 +211,10 @@ func TestTxStatements(t *testing.T) {
 	isDone(first)
 	other := done(claim("1"), res.Record.Token)
 	other.ID = first.ID
-	if err := h.Complete(ctx, other); !errors.Is(err, everonce.ErrConflict) {
-		t.Errorf("Complete by another: %v, want ErrConflict", err)
+	for what, err := range map[string]error{"Complete": h.Complete(ctx, other), "a commit with it": mongostore.Last(ctx, h, everonce.CommitRequest{Complete: &other})} {
+		if !errors.Is(err, everonce.ErrConflict) {
+			t.Errorf("%s, by another: %v, want ErrConflict", what, err)
+		}
 	}
 
 	// Joined: the claim writes nothing, the completion all; of two the second conflicts.
@@ -253,8 +255,11 @@ func TestTxStatements(t *testing.T) {
 	late := claim("3")
 	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{Record: &late, Complete: new(done(late, 0))}))
 	isDone(late)
-	if err := h.Record(ctx, claim("3"), done(late, 0)); !errors.Is(err, everonce.ErrConflict) {
-		t.Errorf("Record over a record: %v, want ErrConflict", err)
+	second, over := claim("3"), done(late, 0)
+	for what, err := range map[string]error{"Record": h.Record(ctx, second, over), "a commit with it": mongostore.Last(ctx, h, everonce.CommitRequest{Record: &second, Complete: &over})} {
+		if !errors.Is(err, everonce.ErrConflict) {
+			t.Errorf("%s, over a record: %v, want ErrConflict", what, err)
+		}
 	}
 
 	// A step rides on a commit once, under the parent's token.

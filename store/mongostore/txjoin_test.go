@@ -189,3 +189,37 @@ func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 		}
 	}
 }
+
+// What a transaction writes is a write that others see: what they have decided before it is not written over it.
+func TestWhatATransactionWritesIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	ctx, name := t.Context(), newCollection(t)
+	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
+	noErr(t, err)
+	key := everonce.Key{Scope: "orders", ID: "7"}
+	res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	noErr(t, err)
+	rec := res.Record
+	step := func(name string) everonce.SaveStepRequest {
+		return everonce.SaveStepRequest{
+			ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(),
+			Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+		}
+	}
+	charge := step("charge")
+	var once sync.Once
+	late, err := mongostore.New(ctx, connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
+		if e.CommandName == "update" { // between its reading and its writing
+			once.Do(func() {
+				noErr(t, mongostore.Last(ctx, mongostore.BareHandle(s), everonce.CommitRequest{SaveStep: &charge}))
+			})
+		}
+	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
+	noErr(t, err)
+	_, err = late.SaveStep(ctx, step("mail"))
+	noErr(t, err)
+	got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	if err != nil || len(got.Record.Steps) != 2 {
+		t.Errorf("the steps are %+v, %v; want that of the transaction, and the other", got.Record.Steps, err)
+	}
+}
