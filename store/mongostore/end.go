@@ -99,7 +99,7 @@ func completion(req *everonce.CompleteRequest) *write {
 	w.put("rt", retention)
 	w.put("qk", class(retention))
 	w.expires(true, req.Lifetime)
-	w.drop("us", "lb", "pb", "cp")
+	w.drop("us", "lb", "pb")
 	return w
 }
 

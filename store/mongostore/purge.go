@@ -27,7 +27,7 @@ func (s *Store) purge(ctx context.Context, limit int) (res everonce.PurgeResult,
 	if err != nil {
 		return res, err
 	}
-	ids, more, err := s.due(ctx, "pk", gone, now, limit)
+	ids, _, err := s.due(ctx, "pk", gone, now, limit)
 	if err != nil {
 		return res, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) purge(ctx context.Context, limit int) (res everonce.PurgeResult,
 		}
 		res.Records = int(deleted.DeletedCount)
 	}
-	if limit -= len(ids); more || limit == 0 {
+	if limit -= len(ids); limit == 0 {
 		res.More = true
 		return res, nil
 	}

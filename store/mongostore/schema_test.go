@@ -303,4 +303,11 @@ func TestANewerRecordIsNotCorrupt(t *testing.T) {
 			}
 		}
 	}
+	page, err := s.List(t.Context(), everonce.ListRequest{})
+	noErr(t, err)
+	for _, rec := range page.Records {
+		if rec.Format <= everonce.FormatVersion {
+			t.Errorf("%s is listed in the format %d", rec.Name, rec.Format)
+		}
+	}
 }

@@ -268,15 +268,18 @@ func TestARecordFromTheFutureIsNotForgotten(t *testing.T) {
 	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 	noErr(t, err)
 	key := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "7"}
-	doneIn(t, s, key)
-	id := key.RecordID()
-	_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "c", Value: time.Now().Add(time.Hour)}}}})
-	noErr(t, err)
+	for _, date := range []string{"c", "ti"} { // of which its token is made: the latter where there was a claim before
+		key.ID += date
+		doneIn(t, s, key)
+		id := key.RecordID()
+		_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: date, Value: time.Now().Add(time.Hour)}}}})
+		noErr(t, err)
+	}
 	if res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: key.Scope}); err != nil || res.Records != 0 {
 		t.Errorf("deleted %d, %v", res.Records, err)
 	}
 	past := time.Now().Add(-1000 * time.Hour)
-	_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "u", Value: past}, {Key: "pd", Value: past}}}})
+	_, err = db.Collection(name).UpdateMany(ctx, bson.D{{Key: "sc", Value: string(key.Scope)}}, bson.D{{Key: "$set", Value: bson.D{{Key: "u", Value: past}, {Key: "pd", Value: past}}}})
 	noErr(t, err)
 	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res.Records != 0 {
 		t.Errorf("purged %+v, %v", res, err)
