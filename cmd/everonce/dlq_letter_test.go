@@ -60,6 +60,31 @@ func TestALetterThatIsNotReplayedIsTold(t *testing.T) {
 	}
 }
 
+// Letters that cannot be looked at, as while somebody else has their queue for himself, are no empty list, and are not done with.
+func TestLettersThatCannotBeLookedAtAreTold(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	publish(amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // its letter goes back with it
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.Consume(queue+".dead", "", false, true, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"list"}, {"list", "--count"}, {"show", "--reason", "exhausted"}, {"replay", "--dry-run"}, {"replay", "--yes"}, {"discard", "--all", "--yes"}} {
+		var out, said bytes.Buffer
+		args = append([]string{"dlq", "--broker", url, "--queue", queue}, args...)
+		if code := execute(context.Background(), args, strings.NewReader(""), &out, &said); code != exitFailure && code != exitUnreachable || out.Len() > 0 {
+			t.Errorf("%v: %d: %s%s", args[5:], code, out.String(), said.String())
+		}
+	}
+}
+
 // A replay that is repeated by a timer ends: a letter that was replayed so often is left alone, and shown with its count.
 func TestALetterIsNotReplayedForEver(t *testing.T) {
 	url, queue, publish := deadQueue(t)

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -121,7 +119,11 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		if dryRun || found == 0 {
 			return a.write(b.json, list, func() error { return letters.WriteList(a.out, list.Letters) })
 		}
-		if err := a.confirmed(yes, fmt.Sprintf(m.ask, many(found, "dead letter"))); err != nil {
+		if err := a.confirmed(yes, confirmation{
+			question: fmt.Sprintf(m.ask, many(found, "dead letter")),
+			instead:  "add --yes to go ahead, or --dry-run to see what would be done",
+			no:       errNotMoved,
+		}); err != nil {
 			return err
 		}
 		f.Limit = found
@@ -159,25 +161,6 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		flags.BoolVar(&all, "all", false, "discard all of them")
 	}
 	return cmd
-}
-
-// confirmed asks whether it is meant.
-func (a *app) confirmed(yes bool, question string) error {
-	if yes {
-		return nil
-	}
-	if !isTerminal(a.in) {
-		return usagef("standard input is not a terminal, so nobody can be asked: add --yes to go ahead, or --dry-run to see what would be done")
-	}
-	fmt.Fprint(a.err, question)
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if strings.TrimSpace(answer) == "yes" {
-		return nil
-	}
-	if err != nil {
-		fmt.Fprintln(a.err)
-	}
-	return errNotMoved
 }
 
 // auditMove writes who did what.

@@ -10,30 +10,31 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 )
 
-// pages is a store that looks at one record a page.
-type pages []everonce.Record
+// pages is a store that looks at so many records a page.
+type pages struct {
+	all  []everonce.Record
+	size int
+}
 
-func (p pages) List(_ context.Context, r everonce.ListRequest) (everonce.ListResult, error) {
-	for i := range p {
-		if r.After == (everonce.RecordID{}) || i > 0 && p[i-1].ID == r.After {
-			var res everonce.ListResult
-			if r.Name == "" || p[i].Name == r.Name {
-				res.Records = p[i : i+1]
-			}
-			if i+1 < len(p) {
-				res.Next = p[i].ID
-			}
-			return res, nil
+func (p *pages) List(_ context.Context, r everonce.ListRequest) (res everonce.ListResult, err error) {
+	begin := 1 + slices.IndexFunc(p.all, func(rec everonce.Record) bool { return rec.ID == r.After })
+	end := min(begin+min(p.size, r.Limit), len(p.all))
+	for _, rec := range p.all[begin:end] {
+		if (r.Name == "" || rec.Name == r.Name) && (len(r.States) == 0 || slices.Contains(r.States, rec.State)) {
+			res.Records = append(res.Records, rec)
 		}
 	}
-	return everonce.ListResult{}, nil
+	if end < len(p.all) {
+		res.Next = p.all[end-1].ID
+	}
+	return res, nil
 }
 
 // What is damaged or of a newer version is no operation in a state of this version, whatever its record says, and can be listed by
 // itself: an alert that counts them asks for it.
 func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
 	t.Parallel()
-	var all pages
+	store := &pages{size: 1}
 	for i, rec := range []everonce.Record{
 		{State: everonce.StateReleased, Format: everonce.FormatVersion, UpdatedAt: time.Unix(1, 0)},
 		{State: everonce.StateCompleted, Format: everonce.FormatVersion + 1},
@@ -41,7 +42,7 @@ func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
 		{State: everonce.StateTombstone + 1, Format: everonce.FormatVersion},
 	} {
 		rec.ID[0], rec.Name = byte(i+1), string(rune('a'+i))
-		all = append(all, rec)
+		store.all = append(store.all, rec)
 	}
 	for name, c := range map[string]struct {
 		states []string
@@ -57,7 +58,7 @@ func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := collect(t.Context(), all, req, want)
+		l, err := collect(t.Context(), store, req, want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,27 +78,29 @@ func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
 // A page of what is wanted goes on where it ended, and not where the store's page did.
 func TestAPageOfWhatIsWanted(t *testing.T) {
 	t.Parallel()
-	var all pages
-	for i := range byte(5) {
-		all = append(all, everonce.Record{ID: everonce.RecordID{i + 1}, Name: string(rune('a' + i)), State: everonce.StateReleased, Format: everonce.FormatVersion})
-	}
-	got, req := "", everonce.ListRequest{Limit: 2}
-	for range all {
-		l, err := collect(t.Context(), all, req, func(r *inspect.Record) bool { return slices.Contains([]string{"a", "c", "e"}, r.ID) })
-		if err != nil {
-			t.Fatal(err)
+	for _, size := range []int{1, 2, 10} {
+		store := &pages{size: size}
+		for i := range byte(5) {
+			store.all = append(store.all, everonce.Record{ID: everonce.RecordID{i + 1}, Name: string(rune('a' + i)), State: everonce.StateReleased, Format: everonce.FormatVersion})
 		}
-		for _, r := range l.Records {
-			got += r.ID
+		got, req := "", everonce.ListRequest{Limit: 2}
+		for range store.all {
+			l, err := collect(t.Context(), store, req, func(r *inspect.Record) bool { return slices.Contains([]string{"a", "c", "e"}, r.ID) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range l.Records {
+				got += r.ID
+			}
+			if got += "|"; l.Next == "" {
+				break
+			}
+			if req.After, err = everonce.ParseRecordID(l.Next); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if got += "|"; l.Next == "" {
-			break
+		if got != "ac|e|" {
+			t.Errorf("%d a page: the pages are %q, want %q", size, got, "ac|e|")
 		}
-		if req.After, err = everonce.ParseRecordID(l.Next); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got != "ac|e|" {
-		t.Errorf("the pages are %q, want %q", got, "ac|e|")
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -34,15 +35,9 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 				return err
 			}
 			defer store.Close() //nolint:errcheck // what was removed is removed
-			var total purged
-			for more := true; more; {
-				res, err := store.Purge(cmd.Context(), everonce.PurgeRequest{Limit: batch})
-				if err != nil {
-					return err
-				}
-				total.Results += res.Results
-				total.Records += res.Records
-				more = res.More
+			total, err := purge(cmd.Context(), store, batch)
+			if err != nil {
+				return err
 			}
 			return a.write(s.json, total, func() error {
 				_, err := fmt.Fprintf(a.out, "removed %s and %s\n", many(total.Results, "result"), many(total.Records, "record"))
@@ -52,4 +47,18 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 	}
 	cmd.Flags().IntVar(&batch, "batch", 1000, "how many to remove at a time")
 	return cmd
+}
+
+// purge removes a batch after the other until there is no more.
+func purge(ctx context.Context, store everonce.Store, batch int) (total purged, err error) {
+	for more := true; more; {
+		res, err := store.Purge(ctx, everonce.PurgeRequest{Limit: batch})
+		if err != nil {
+			return total, err
+		}
+		total.Results += res.Results
+		total.Records += res.Records
+		more = res.More
+	}
+	return total, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,7 +148,7 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		s.Verdict = everonce.SettleNotDone
 	}
 	if given("result") {
-		s.Encoded, s.Codec = []byte(f.result), "json"
+		s.Encoded = []byte(f.result)
 	}
 	if given("failure") {
 		s.Failure = &everonce.PermanentError{Code: f.failure, Message: f.message}
@@ -197,12 +196,6 @@ func whoAmI() string {
 
 // confirm asks whether it is meant.
 func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
-	if f.yes {
-		return nil
-	}
-	if !isTerminal(a.in) {
-		return usagef("standard input is not a terminal, so nobody can be asked: add --yes to go ahead")
-	}
 	what, verdict := "the operation", "done"
 	if f.step != "" {
 		what = fmt.Sprintf("the step %q of the operation", f.step)
@@ -210,18 +203,14 @@ func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
 	if f.notDone {
 		verdict = "not done"
 	}
-	fmt.Fprintf(a.err, "Settle %s %q in %q as %s? This cannot be undone. Type yes: ", what, rec.Name, rec.Scope, verdict)
-	answer, err := bufio.NewReader(a.in).ReadString('\n')
-	if strings.TrimSpace(answer) != "yes" {
-		if err != nil {
-			fmt.Fprintln(a.err)
-		}
-		return errUnconfirmed
-	}
-	return nil
+	return a.confirmed(f.yes, confirmation{
+		question: fmt.Sprintf("Settle %s %q in %q as %s? This cannot be undone. Type yes: ", what, rec.Name, rec.Scope, verdict),
+		instead:  "add --yes to go ahead",
+		no:       errNotSettled,
+	})
 }
 
-var errUnconfirmed = errors.New("nothing was settled")
+var errNotSettled = errors.New("nothing was settled")
 
 // verdict is what settle writes as JSON.
 type verdict struct {

@@ -15,7 +15,7 @@ import (
 )
 
 // request sends a request to a handler that sends a mail, of which nobody knows, if the key is "mail", and answers 500, protected in a
-// SQLite store, and writes the answer.
+// SQLite store, and writes the answer. If the key is "json", bodies are compared by their meaning.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: request FILE KEY")
@@ -24,7 +24,7 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	ts.Check(err)
-	protect, err := httponce.Middleware(recv, httponce.Unscoped(), nil)
+	protect, err := httponce.Middleware(recv, httponce.Unscoped(), &httponce.Options{Route: httponce.Route{Fingerprint: httponce.Fingerprint{JSON: args[1] == "json"}}})
 	ts.Check(err)
 	r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader("{}"))
 	r.Header.Set("Idempotency-Key", args[1])

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+)
+
+// confirmation is what is asked before something that cannot be taken back.
+type confirmation struct {
+	question string
+	instead  string // what to do where nobody can be asked
+	no       error  // of every answer but yes
+}
+
+// confirmed asks whether it is meant.
+func (a *app) confirmed(yes bool, c confirmation) error {
+	if yes {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		return usagef("standard input is not a terminal, so nobody can be asked: %s", c.instead)
+	}
+	fmt.Fprint(a.err, c.question)
+	answer, err := bufio.NewReader(a.in).ReadString('\n')
+	if strings.TrimSpace(answer) == "yes" {
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(a.err)
+	}
+	return c.no
+}

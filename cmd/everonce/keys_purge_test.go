@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/everonce/everonce"
+)
+
+// batches is a store that has as many left to remove, and fails once there are none if it is to.
+type batches struct {
+	everonce.Store
+	left, limit int
+	fails       error
+}
+
+func (b *batches) Purge(_ context.Context, r everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	if b.left == 0 {
+		return everonce.PurgeResult{}, b.fails
+	}
+	b.left--
+	b.limit = r.Limit
+	return everonce.PurgeResult{Results: 2, Records: 3, More: b.left > 0 || b.fails != nil}, nil
+}
+
+// It removes one batch after the other until there is nothing more, each as large as was said, and a failure is none of "all is gone".
+func TestPurgeGoesOnUntilThereIsNoMore(t *testing.T) {
+	t.Parallel()
+	store := &batches{left: 3}
+	if got, err := purge(t.Context(), store, 5); got != (purged{Results: 6, Records: 9}) || err != nil || store.left != 0 || store.limit != 5 {
+		t.Errorf("%+v, %v; %d batches are left, of %d", got, err, store.left, store.limit)
+	}
+	store = &batches{left: 1, fails: errWork}
+	if _, err := purge(t.Context(), store, 5); !errors.Is(err, errWork) {
+		t.Errorf("a store that fails: %v", err)
+	}
+}
