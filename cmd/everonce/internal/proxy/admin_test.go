@@ -92,6 +92,7 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 	m.served(httponce.Served{Route: "/a", FailedOpen: true})
 	m.served(httponce.Served{Route: "/a", Panicked: true})
 	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.NotRecorded})
+	m.End(t.Context(), everonce.Event{Outcome: everonce.StoreFailed})
 	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
 	s.swept(everonce.PurgeResult{Records: 4}, everonce.ErrStore)
@@ -103,7 +104,7 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 		`everonce_proxy_not_recorded_total{route="/a"} 1`,
 		`everonce_proxy_requests_total{code="none",outcome="failed_open",route="/a"} 1`,
 		`everonce_proxy_requests_total{code="none",outcome="aborted",route="/a"} 1`,
-		`everonce_store_errors_total 1`,
+		`everonce_store_errors_total 2`,
 		`everonce_leases_lost_total 1`,
 		`everonce_lease_renew_failures_total 2`,
 		`everonce_store_retries_total 3`,
@@ -188,7 +189,8 @@ func TestCheckAdmin(t *testing.T) {
 // Asked to end, a proxy is ready no more and takes no connections, and lets what runs end: its answer is
 // sent, and recorded.
 func TestProxyDrains(t *testing.T) {
-	for name, args := range map[string][]string{"the client waits": nil, "the client was answered": {"--answer-within=1ms"}} {
+	for name, args := range map[string][]string{"the client waits": nil, "the client was answered": {"--answer-within=1ms"}, "there is no key": {"--methods=PUT"}} {
+		keyed, waits := name != "there is no key", name != "the client was answered"
 		t.Run(name, func(t *testing.T) {
 			began, finish := make(chan struct{}), make(chan struct{})
 			up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -209,7 +211,7 @@ func TestProxyDrains(t *testing.T) {
 				answered <- answer{res.StatusCode, body}
 			}()
 			<-began
-			if args != nil {
+			if !waits {
 				if a := <-answered; a.status != http.StatusServiceUnavailable {
 					t.Errorf("%+v, want 503", a)
 				}
@@ -229,10 +231,13 @@ func TestProxyDrains(t *testing.T) {
 			if <-p.ended; p.err != nil {
 				t.Errorf("it ended with %v", p.err)
 			}
-			if args == nil {
+			if waits {
 				if a := <-answered; a != (answer{http.StatusOK, "done"}) {
 					t.Errorf("the client got %+v", a)
 				}
+			}
+			if !keyed {
+				return
 			}
 			again := startBefore(t, up.URL, "--store=sqlite:"+db, "--fingerprint-ignore-host")
 			res, body := send(t, "POST", again.url+"/", "", "Idempotency-Key", "k")
@@ -294,15 +299,18 @@ func TestProxyWaitsForWorkWithoutAClient(t *testing.T) {
 
 // A listener that breaks ends the proxy, and not without a word.
 func TestProxyEndsWhenItsListenerDoes(t *testing.T) {
-	c := configOf(t, "--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream=http://127.0.0.1:1")
-	s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.publicLn.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(t.Context(), nil); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("it ended with %v", err)
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	for name, args := range map[string][]string{"in clear": nil, "TLS": {"--tls-cert=" + cert, "--tls-key=" + key}} {
+		c := configOf(t, append(args, "--listen=127.0.0.1:0", "--admin=none", "--store=memory:", "--upstream=http://127.0.0.1:1")...)
+		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.publicLn.(*listener).Listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Run(t.Context(), nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: it ended with %v", name, err)
+		}
 	}
 }

@@ -10,10 +10,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,11 +98,37 @@ func TestProxyTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("third")
+	if c, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
 	log := p.log.String()
 	for said, times := range map[string]int{"cannot be used": 1, "was read again": 2, "cannot be looked at": 2} { // each once, and not at every handshake
 		if n := strings.Count(log, said); n != times {
 			t.Errorf("the log says %d times that it %s, want %d: %s", n, said, times, log)
 		}
+	}
+}
+
+// An upstream is believed to be itself by the CA of upstream-ca, and by no other: who is in its place gets nothing.
+func TestProxyTrustsTheUpstreamsCA(t *testing.T) {
+	var service counting
+	up := httptest.NewTLSServer(&service)
+	t.Cleanup(up.Close)
+	up.Config.ErrorLog = log.New(io.Discard, "", 0)
+	own := filepath.Join(t.TempDir(), "own.pem")
+	if err := os.WriteFile(own, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other, _ := writePair(t, t.TempDir(), "other")
+	for file, want := range map[string]int{own: http.StatusCreated, other: http.StatusBadGateway} {
+		p := startBefore(t, up.URL, "--upstream-ca="+file)
+		if res, body := send(t, "POST", p.url+"/", "", "Idempotency-Key", "k"); res.StatusCode != want {
+			t.Errorf("%s: %d %s, want %d", filepath.Base(file), res.StatusCode, body, want)
+		}
+	}
+	if n := service.count(); n != 1 {
+		t.Errorf("the service was called %d times, want once", n)
 	}
 }
 
@@ -201,6 +229,26 @@ func TestProxyTLSHandshakesAreApart(t *testing.T) {
 	io.WriteString(conns[1], "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	if _, err := io.ReadAll(conns[1]); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("who speaks no TLS has his connection still")
+	}
+}
+
+// Nor does it keep the proxy from its end.
+func TestAHandshakeIsGivenUpAtTheEnd(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	p := start(t, func(http.ResponseWriter, *http.Request) {}, "--tls-cert="+cert, "--tls-key="+key, "--header-within=24h", "--drain=24h")
+	slow, err := net.Dial("tcp", strings.TrimPrefix(p.url, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	c, err := tls.Dial("tcp", strings.TrimPrefix(p.url, "https://"), &tls.Config{InsecureSkipVerify: true}) // after which the other one is accepted
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	p.stop()
+	if <-p.ended; p.err != nil {
+		t.Error(p.err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 )
 
 // A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity secret.
@@ -23,14 +24,27 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close() //nolint:errcheck // nobody has connected
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := free.Addr().String()
+	free.Close() //nolint:errcheck // nobody has connected
 	db := filepath.Join(t.TempDir(), "proxy.db")
 	for name, args := range map[string][]string{
 		"listen": {"--listen=" + taken.Addr().String(), "--admin=none"},
-		"admin":  {"--listen=127.0.0.1:0", "--admin=" + taken.Addr().String()},
+		"admin":  {"--listen=" + listen, "--admin=" + taken.Addr().String()},
 	} {
 		c := configOf(t, append(args, "--store=sqlite:"+db, "--upstream=http://127.0.0.1:1")...)
 		if s, err := New(t.Context(), c, slog.New(slog.DiscardHandler)); s != nil || !errors.Is(err, syscall.EADDRINUSE) || !strings.HasPrefix(err.Error(), name+": ") {
 			t.Errorf("%s: %v", name, err)
+		}
+		if name == "admin" { // nothing is left open
+			ln, err := net.Listen("tcp", listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln.Close() //nolint:errcheck // nobody has connected
 		}
 		if files, err := filepath.Glob(db + "*"); err != nil || len(files) > 0 {
 			t.Errorf("%s: there is %v (%v)", name, files, err)
@@ -59,6 +73,24 @@ func TestStoreThatDoesNotOpen(t *testing.T) {
 	defer stop()
 	if _, err = s.open(ctx, time.Hour, http.NotFoundHandler()); err == nil || strings.Contains(err.Error(), "within") {
 		t.Errorf("where the start was ended, it is %v", err)
+	}
+}
+
+// Where there is no address for it, there is no second listener, in both spellings.
+func TestWithoutASecondListener(t *testing.T) {
+	for _, admin := range []string{"", config.NoAdmin} {
+		c := configOf(t, "--listen=127.0.0.1:0", "--store=memory:", "--upstream=http://127.0.0.1:1")
+		c.Admin = admin
+		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatalf("%q: %v", admin, err)
+		}
+		if _, private := s.Addrs(); private != "" {
+			t.Errorf("%q: it listens at %s", admin, private)
+		}
+		if err := s.close(); err != nil {
+			t.Errorf("%q: %v", admin, err)
+		}
 	}
 }
 

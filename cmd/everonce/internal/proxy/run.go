@@ -34,7 +34,6 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 		}
 	}
 	working, giveUp := context.WithCancel(context.Background())
-	defer giveUp()
 	s.public.BaseContext = func(net.Listener) context.Context { return working }
 	if s.conf.Store == storeurl.Memory {
 		s.log.Warn("THE RECORDS ARE IN MEMORY, and end with this process: what is repeated after a restart is done AGAIN. For anything but a trial give a store that lasts", "store", s.conf.Store)

@@ -227,6 +227,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"upstream-ca: the upstream is http":             {"--upstream-ca=x.pem"},
 		"upstream \"http://127.0.0.1:99999\"":           {"--upstream=http://127.0.0.1:99999"},
 		"go together":                                   {"--tls-cert=x.pem"},
+		"tls-cert and tls-key go together":              {"--tls-key=x.pem"},
 		"tls-cert":                                      {"--tls-cert=x.pem", "--tls-key=y.pem"},
 		"upstream-ca":                                   {"--upstream-ca=x.pem", "--upstream=https://127.0.0.1:1"},
 		"upstream-key":                                  {"--upstream-key=downstream", "--fail-open"},
@@ -252,6 +253,10 @@ func TestProxyRefusesToStart(t *testing.T) {
 	downstream.Routes = map[string]config.Route{"/a": failOpen}
 	if _, err := New(t.Context(), downstream, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), `routes "/a": fail-open`) {
 		t.Errorf("a route that is let through with another key: %v", err)
+	}
+	noCA := configOf(t, "--listen=127.0.0.1:0", "--store=sqlite:"+db, "--upstream=https://127.0.0.1:1", "--upstream-ca=server_test.go")
+	if _, err := New(t.Context(), noCA, slog.New(slog.DiscardHandler)); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "server_test.go contains no certificate") {
+		t.Errorf("a file without a certificate of the upstream's: %v", err)
 	}
 	empty := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {

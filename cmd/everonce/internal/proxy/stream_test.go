@@ -112,6 +112,10 @@ func TestProxyUpgrade(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
+	p.stop() // and is cut when the proxy ends
+	if rest, err := io.ReadAll(br); len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
 }
 
 // Server-sent events arrive one by one.

@@ -48,6 +48,20 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// What is said once, by an anchor of YAML's, may be meant again.
+func TestAnchors(t *testing.T) {
+	c, _, err := load(t, "deny-headers: &private [X-A, X-B]\nroutes:\n  /a: &strict\n    required: true\n    wait: &soon 3s\n  /b: *strict\n  /c:\n    deny-headers: *private\n    deadline: *soon\n", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Routes["/b"]; !r.Required || r.Wait != 3*time.Second {
+		t.Errorf("/b: %+v", r)
+	}
+	if r := c.Routes["/c"]; r.Deadline != 3*time.Second || !slices.Equal(r.DenyHeaders, []string{"X-A", "X-B"}) {
+		t.Errorf("/c: %+v", r)
+	}
+}
+
 // A route begins with what holds for all, wherever that was set.
 func TestRoutesInherit(t *testing.T) {
 	c, _, err := load(t, `
@@ -154,6 +168,8 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:3: the route "/a" appears twice`:       "routes:\n  /a: {}\n  /a: {}\n",
 		`proxy.yaml:2: wait: must be a duration`:           "lease: 1s\nwait: hunter2\n",
 		`proxy.yaml:3: max-body: must be a size`:           "routes:\n  /a:\n    max-body: hunter2\n",
+		`proxy.yaml:1: max-body: must be a size`:           "max-body: 0\n", // which would stand for the default
+		`proxy.yaml:2: max-spool: must be a size`:          "wait: 1s\nmax-spool: -1MiB\n",
 		`proxy.yaml:1: stall: must be a duration above 0`:  "stall: 0s\n",
 		`proxy.yaml:1: deadline: must be a duration above`: "deadline: 0d\n",
 		`proxy.yaml:3: lease: must be a duration above 0`:  "routes:\n  /a:\n    lease: 0s\n",
@@ -173,6 +189,7 @@ func TestErrorsSayWhere(t *testing.T) {
 		`proxy.yaml:2: settings are expected here`:         "routes:\n  /a: hunter2\n",
 		`proxy.yaml:1: routes must be settings by pattern`: "routes: hunter2\n",
 		`proxy.yaml:1: an element of a list`:               "methods: [[hunter2]]\n",
+		`proxy.yaml:2: an element of a list must be`:       "wait: 1s\ndeny-headers: [\"hunter2,X\"]\n",
 		`an element of a list must be a text`:              "methods:\n  - POST\n  -\n",
 		`proxy.yaml:2: "methods" has no value: leave it`:   "wait: 1s\nmethods:\nlease: 1s\n",
 		`proxy.yaml:3: "methods" has no value`:             "routes:\n  /a:\n    methods:\n",
@@ -216,7 +233,7 @@ func TestBlankVariablesAreNotSet(t *testing.T) {
 func TestPrintedIsAFile(t *testing.T) {
 	const store = "postgres://user:hunter2@db/keys"
 	c, _, err := load(t, "routes:\n  POST /a:\n    retention: 90d\n    save: {4xx: unknown}\n", nil,
-		"--store="+store, "--upstream=http://user:hunter2@service", "--wait=1500ms", "--max-body=100000", "--deny-headers=X-A,X-B", "--save=409=released", "--remember=2h", "--fail-open")
+		"--store="+store, "--upstream=http://user:hunter2@service", "--wait=1500ms", "--max-body=100000", "--max-spool=1025KiB", "--deny-headers=X-A,X-B", "--save=409=released", "--remember=2h", "--fail-open")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +246,7 @@ func TestPrintedIsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, err := again.YAML()
-	if err != nil || string(second) != string(text) || again.Store != store || again.Route.Wait != 1500*time.Millisecond {
+	if err != nil || string(second) != string(text) || again.Store != store || again.Route.Wait != 1500*time.Millisecond || again.MaxSpool != 1025<<10 {
 		t.Errorf("%v: %s\nand then\n%s", err, text, second)
 	}
 	c.Store = "user:hunter2@db/keys" // which begins with no scheme
