@@ -214,7 +214,7 @@ func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Hand
 		return nil, nil, err
 	}
 	recv, err := everonce.NewReceiver(store, c.Route.Unknown, &everonce.Options{
-		Lease: c.Route.Lease, Lifetime: opts.Lifetime, IdentitySecret: s.secret, Observer: observers{s.metrics, s.running},
+		IdentitySecret: s.secret, Observer: observers{s.metrics, s.running},
 	})
 	if err != nil {
 		return nil, nil, invalidArgument(err)

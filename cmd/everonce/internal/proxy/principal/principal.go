@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
@@ -185,7 +184,7 @@ func claim(name string) httponce.Principal {
 			return "", errToken
 		}
 		who, ok := claims[name].(string)
-		if !ok || who == "" || len(who) > maxClaim || !utf8.ValidString(who) || strings.ContainsFunc(who, unicode.IsControl) {
+		if !ok || who == "" || len(who) > maxClaim || strings.ContainsFunc(who, unicode.IsControl) {
 			return "", fmt.Errorf("the token has no claim %s that is a text of up to %d bytes", name, maxClaim)
 		}
 		return "jwt:" + name + ":" + who, nil
