@@ -131,3 +131,23 @@ func TestAListOfLettersSaysThatThereAreMore(t *testing.T) {
 		}
 	}
 }
+
+// A count is of all letters, and not of one page of them.
+func TestACountOfLettersIsOfAll(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	for range defaultPage + 1 {
+		publish(amqp.Publishing{Headers: amqp.Table{"x-everonce-reason": "exhausted", "x-everonce-queue": queue}})
+	}
+	if out, _ := dlqOut(t, "list", "--broker", url, "--queue", queue, "--count", "--json"); out != `{"letters":101,"reasons":{"exhausted":101}}`+"\n" {
+		t.Error(out)
+	}
+}
+
+// A body that is no text is there as JSON byte for byte.
+func TestABodyThatIsNoTextIsShownWhole(t *testing.T) {
+	url, queue, publish := deadQueue(t)
+	publish(amqp.Publishing{Body: []byte("\xff\x00"), Headers: amqp.Table{"x-everonce-reason": "undecodable", "x-everonce-queue": queue}})
+	if out, _ := dlqOut(t, "show", "--broker", url, "--queue", queue, "--reason", "undecodable", "--data", "--json"); !strings.Contains(out, `"body_base64":"/wA="`) || strings.Contains(out, `"body":`) {
+		t.Error(out)
+	}
+}

@@ -1,6 +1,7 @@
 package storeurl
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -40,6 +41,36 @@ func TestCreate(t *testing.T) {
 		if _, err := create(t.Context(), url, Options{}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", url, err, want)
 		}
+	}
+}
+
+// A file without a write-ahead log is not a store's, whatever tables it has: to open it would change its journal mode, and whose it is
+// nobody knows.
+func TestAFileWithoutAWriteAheadLogStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "other.db")
+	s, err := create(t.Context(), sqliteScheme+file, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{writeVersion, readVersion} {
+		before[at] = 1
+	}
+	if err := os.WriteFile(file, before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), sqliteScheme+file, Options{}); !errors.Is(err, everonce.ErrSchema) {
+		t.Errorf("%v, want ErrSchema", err)
+	}
+	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file is another now (%v)", err)
 	}
 }
 
