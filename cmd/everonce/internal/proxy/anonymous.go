@@ -1,16 +1,19 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
 
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/httponce"
 )
 
 // principalOf returns the principal of the route of a pattern, "" for all others.
-func (s *Server) principalOf(pattern, source string, secret []byte) (httponce.Principal, error) {
+func (s *Server) principalOf(pattern string, route config.Route, secret []byte) (httponce.Principal, error) {
+	source := route.Principal
 	find, err := principal.New(source, secret)
 	if err != nil {
 		return nil, err
@@ -18,7 +21,11 @@ func (s *Server) principalOf(pattern, source string, secret []byte) (httponce.Pr
 	var once sync.Once
 	return func(r *http.Request) (string, error) {
 		who, err := find(r)
-		if who == principal.Anonymous {
+		switch {
+		case who != principal.Anonymous:
+		case route.PrincipalRequired:
+			return "", errAnonymous
+		default:
 			if overlooked := overlooked(r, source); overlooked != "" {
 				once.Do(func() {
 					s.log.Warn("a request with a key lacks what principal looks for, and has "+overlooked+". If that tells who sends it, set principal: all without a principal are ONE, and get each other's answers (this is said once)",
@@ -29,6 +36,8 @@ func (s *Server) principalOf(pattern, source string, secret []byte) (httponce.Pr
 		return who, err
 	}, nil
 }
+
+var errAnonymous = errors.New("the request lacks what principal looks for, and principal-required is set")
 
 // overlooked returns the name of the header by which an anonymous request may tell its sender. Who looks for one cookie knows that there are others.
 func overlooked(r *http.Request, source string) string {

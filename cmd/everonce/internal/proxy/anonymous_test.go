@@ -1,8 +1,13 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
+	"strings"
 	"testing"
+
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 )
 
 // Who leaves principal as it is in front of a service with sessions in cookies makes one sender of all, and is told so, once.
@@ -30,5 +35,50 @@ func TestAnonymousWithACredentialIsTold(t *testing.T) {
 		if lines, raw := p.logged(t, "all without a principal are ONE"); len(lines) != tc.told {
 			t.Errorf("%s: the log has %v, want %d", label, raw, tc.told)
 		}
+	}
+}
+
+// A route that needs to know who sends a request is for nobody who does not say so: he would get the answers of all others of his kind.
+// What the route's principal is found in says it, and nothing else; a request without a key is not asked.
+func TestPrincipalRequired(t *testing.T) {
+	service := &counting{}
+	for source, headers := range map[string][]string{
+		"header:Authorization": {"Authorization", "Bearer hidden"},
+		"header:X-Tenant":      {"X-Tenant", "a"},
+		"cookie:sid":           {"Cookie", "sid=hidden"},
+	} {
+		p := start(t, service.ServeHTTP, "--principal-required", "--principal="+source)
+		for label, c := range map[string]struct {
+			headers []string
+			want    int
+		}{
+			"who says so":         {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
+			"nobody":              {[]string{"Idempotency-Key", "a"}, http.StatusForbidden},
+			"who says other":      {[]string{"X-Other", "a", "Cookie", "x=1", "Idempotency-Key", "a"}, http.StatusForbidden},
+			"nobody, and no key":  {nil, http.StatusCreated},
+			"who had been before": {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
+		} {
+			if res, body := send(t, "POST", p.url+"/", "", c.headers...); res.StatusCode != c.want || c.want == http.StatusForbidden && !strings.Contains(body, "no-principal") {
+				t.Errorf("%s, %s: %d %s, want %d", source, label, res.StatusCode, body, c.want)
+			}
+		}
+		if lines, raw := p.logged(t, "all without a principal are ONE"); len(lines) > 0 {
+			t.Errorf("%s: of who is refused the log says %v", source, raw)
+		}
+	}
+	if n := service.count(); n != 6 { // of each source one with its key, and one without
+		t.Errorf("the service was called %d times, want 6", n)
+	}
+	c := configOf(t, "--listen=127.0.0.1:0", "--store=memory:", "--upstream=http://127.0.0.1:1", "--principal-required")
+	everybody := c.Route
+	everybody.Principal = principal.None
+	c.Routes = map[string]config.Route{"/webhooks/": everybody}
+	if _, err := New(t.Context(), c, discard); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), `routes "/webhooks/": principal-required`) {
+		t.Errorf("where everybody is one: %v", err)
+	}
+	everybody.PrincipalRequired = false
+	c.Routes = map[string]config.Route{"/webhooks/": everybody}
+	if err := Check(c, discard); err != nil {
+		t.Error(err)
 	}
 }

@@ -102,6 +102,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		"required":                {"true", "Required", "true"},
 		"key-pattern":             {".+", "CheckKey", "set: true"},
 		"principal":               {"none", "", ""}, // TestPrincipalOfEverySpelling
+		"principal-required":      {"true", "", ""}, // TestPrincipalRequired
 		"unknown":                 {"reexecute", "Policy", "reexecute"},
 		"profile":                 {"stripe", "Save", fmt.Sprintf(base, "408:saved ", "saved")},
 		"save":                    {"408=released", "Save", fmt.Sprintf(base, "408:released ", "unknown")},

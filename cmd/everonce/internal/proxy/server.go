@@ -19,6 +19,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
@@ -163,6 +164,9 @@ func (s *Server) checkRoutes(invalid func(string, ...any) error) error {
 	protects := false
 	for pattern, r := range routes {
 		protects = protects || len(r.Methods) > 0
+		if r.PrincipalRequired && r.Principal == principal.None {
+			return invalid("%sprincipal-required with principal none: nobody would be asked who he is; one of the two has to go, for this route perhaps", where(pattern))
+		}
 		if r.FailOpen && s.conf.UpstreamKey == config.KeyDownstream {
 			return invalid("%sfail-open with upstream-key downstream: an unprotected request would reach the upstream with another key", where(pattern))
 		}
@@ -234,12 +238,12 @@ func (s *Server) options(secret []byte) (*httponce.Options, error) {
 		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
-	if opts.Principal, err = s.principalOf("", c.Route.Principal, secret); err != nil {
+	if opts.Principal, err = s.principalOf("", c.Route, secret); err != nil {
 		return nil, fmt.Errorf("%w: principal: %w", config.ErrInvalid, err)
 	}
 	for pattern, r := range c.Routes {
 		route := r.Options()
-		if route.Principal, err = s.principalOf(pattern, r.Principal, secret); err != nil {
+		if route.Principal, err = s.principalOf(pattern, r, secret); err != nil {
 			return nil, fmt.Errorf("%w: %sprincipal: %w", config.ErrInvalid, where(pattern), err)
 		}
 		opts.Routes[pattern] = route

@@ -47,27 +47,29 @@ type Config struct {
 
 // Route is what may be told for a route.
 type Route struct {
-	Methods       []string
-	Required      bool
-	KeyPattern    string
-	Principal     string
-	Unknown       everonce.Policy
-	Profile       string
-	Save          httponce.Save
-	Retention     time.Duration
-	Remember      time.Duration
-	Lease         time.Duration
-	Wait          time.Duration
-	Deadline      time.Duration
-	AnswerWithin  time.Duration
-	EndWithClient bool
-	FailOpen      bool
-	MaxBody       int64
-	BodyWithin    time.Duration
-	MaxAnswer     int64
-	Fingerprint   httponce.Fingerprint
-	AllowHeaders  []string
-	DenyHeaders   []string
+	Methods    []string
+	Required   bool
+	KeyPattern string
+	Principal  string
+	// PrincipalRequired: who cannot be told from others is refused.
+	PrincipalRequired bool
+	Unknown           everonce.Policy
+	Profile           string
+	Save              httponce.Save
+	Retention         time.Duration
+	Remember          time.Duration
+	Lease             time.Duration
+	Wait              time.Duration
+	Deadline          time.Duration
+	AnswerWithin      time.Duration
+	EndWithClient     bool
+	FailOpen          bool
+	MaxBody           int64
+	BodyWithin        time.Duration
+	MaxAnswer         int64
+	Fingerprint       httponce.Fingerprint
+	AllowHeaders      []string
+	DenyHeaders       []string
 }
 
 // NoAdmin in place of an address: there is no second listener. An empty one says the same.

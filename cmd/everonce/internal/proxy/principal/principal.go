@@ -20,7 +20,7 @@ import (
 )
 
 // ErrSource: a text names no source of principals.
-var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or none")
+var ErrSource = errors.New("must be header:NAME, jwt:CLAIM, cookie:NAME or " + None)
 
 // neverThere are the headers that tell a service nothing: net/http moves the first three out of a request's header, and the others are
 // for the next hop alone.
@@ -28,6 +28,9 @@ var neverThere = map[string]bool{
 	"Host": true, "Transfer-Encoding": true, "Trailer": true,
 	"Connection": true, "Http2-Settings": true, "Keep-Alive": true, "Proxy-Authenticate": true, "Proxy-Authorization": true, "Proxy-Connection": true, "Te": true, "Upgrade": true,
 }
+
+// None is the source by which everybody is one.
+const None = "none"
 
 // Anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
 const Anonymous = "anonymous"
@@ -47,7 +50,7 @@ func New(source string, secret []byte) (httponce.Principal, error) {
 	kind, name, _ := strings.Cut(source, ":")
 	h := hasher{kind: kind, name: name, secret: secret}
 	switch {
-	case source == "none":
+	case source == None:
 		return httponce.Unscoped(), nil
 	case name == "" || strings.ContainsAny(name, " \t\r\n,;:\"()<>@[]{}\\/?="):
 		return nil, ErrSource
