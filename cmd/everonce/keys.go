@@ -134,43 +134,41 @@ func (d *address) flags(cmd *cobra.Command) {
 	f.StringVar(&d.secretFile, "identity-secret-file", "", "file with the store's identity secret, if it has one (a line end is not part of it)")
 }
 
-// check refuses what addresses no operation.
-func (d *address) check() error {
+// finder finds the ID of the record that is meant.
+type finder func(context.Context, storeurl.Store) (everonce.RecordID, error)
+
+// finder reads the flags, and refuses what addresses no operation, before a store is opened.
+func (d *address) finder() (finder, error) {
 	switch {
 	case d.hash != "" && (d.record != "" || d.id != ""):
-		return usagef("give only one of --hash, --record, or --scope and --id")
+		return nil, usagef("give only one of --hash, --record, or --scope and --id")
 	case d.hash != "":
-		if _, err := everonce.ParseKeyHash(d.hash); err != nil {
-			return usagef("--hash must be 16 hexadecimal digits, as logs have them")
+		hash, err := everonce.ParseKeyHash(d.hash)
+		if err != nil {
+			return nil, usagef("--hash must be 16 hexadecimal digits, as logs have them")
 		}
-		return nil
+		return func(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
+			return d.byHash(ctx, store, hash)
+		}, nil
 	case d.record != "" && (d.scope != "" || d.id != ""):
-		return usagef("give either --record, or --scope and --id")
+		return nil, usagef("give either --record, or --scope and --id")
 	case d.record != "":
-		_, err := everonce.ParseRecordID(d.record)
-		return err
+		id, err := everonce.ParseRecordID(d.record)
+		return func(context.Context, storeurl.Store) (everonce.RecordID, error) { return id, nil }, err
 	case d.id == "", d.scope == "" && d.exact:
-		return usagef("which operation? Give --scope and --id, or --record, or --hash")
+		return nil, usagef("which operation? Give --scope and --id, or --record, or --hash")
 	case d.scope == "":
-		return nil
+		return func(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) { return d.byID(ctx, store) }, nil
 	}
-	return d.key().Validate()
+	return d.byKey, d.key().Validate()
 }
 
 func (d *address) key() everonce.Key {
 	return everonce.Key{Scope: everonce.Scope(d.scope), ID: d.id}
 }
 
-// recordID returns the ID of the record that is meant, by a secret that belongs to the store if need be.
-func (d *address) recordID(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
-	switch {
-	case d.hash != "":
-		return d.byHash(ctx, store)
-	case d.record != "":
-		return everonce.ParseRecordID(d.record)
-	case d.scope == "":
-		return d.byID(ctx, store)
-	}
+// byKey makes the ID, by a secret that belongs to the store if need be.
+func (d *address) byKey(ctx context.Context, store storeurl.Store) (everonce.RecordID, error) {
 	opts, err := d.identity()
 	if err != nil {
 		return everonce.RecordID{}, err
@@ -209,11 +207,7 @@ func (d *address) otherSecret() string {
 }
 
 // byHash asks for the record whose key has that hash.
-func (d *address) byHash(ctx context.Context, store everonce.Lister) (everonce.RecordID, error) {
-	hash, err := everonce.ParseKeyHash(d.hash)
-	if err != nil {
-		return everonce.RecordID{}, err
-	}
+func (d *address) byHash(ctx context.Context, store everonce.Lister, hash everonce.KeyHash) (everonce.RecordID, error) {
 	found, err := store.List(ctx, everonce.ListRequest{Scope: everonce.Scope(d.scope), KeyHash: hash, Limit: 1})
 	switch {
 	case err != nil:
@@ -240,13 +234,14 @@ func (d *address) byID(ctx context.Context, store everonce.Lister) (everonce.Rec
 
 // find opens the store and reads the record that is meant. The store is the caller's to close.
 func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store, got everonce.GetResult, err error) {
-	if err = d.check(); err != nil {
+	where, err := d.finder()
+	if err != nil {
 		return nil, got, err
 	}
 	if store, err = s.open(cmd); err != nil {
 		return nil, got, err
 	}
-	id, err := d.recordID(cmd.Context(), store)
+	id, err := where(cmd.Context(), store)
 	if err == nil {
 		got, err = store.Get(cmd.Context(), everonce.GetRequest{ID: id})
 	}
