@@ -69,6 +69,26 @@ func TestProxyAdmin(t *testing.T) {
 	}
 }
 
+// A scraper may know the proxy by any name.
+func TestTheSecondListenerTakesEveryHost(t *testing.T) {
+	p := start(t, (&counting{}).ServeHTTP)
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.admin+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "proxy.internal"
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", path, res.StatusCode)
+		}
+	}
+}
+
 // Routes are labels as they are configured, and only those.
 func TestMetricsRoutes(t *testing.T) {
 	m := newMetrics([]string{"POST /payments/{id}", "api.example.com/", "PUT\t/tab"})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 )
 
 // The principal of a request is that of the route whose settings hold, however the path is spelled: an answer goes to nobody
@@ -43,5 +44,23 @@ func TestPrincipalOfEverySpelling(t *testing.T) {
 	}
 	if n := service.count(); n != 12 {
 		t.Errorf("the service was called %d times, want 12", n)
+	}
+}
+
+// What may tell the sender is what the service gets too, and nothing else: it would do for nobody what is recorded as somebody's.
+func TestWhatTellsTheSenderIsPassedOn(t *testing.T) {
+	got := make(chan http.Header, 1)
+	p := start(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
+	for name, passes := range map[string]bool{
+		"Authorization": true, "Cookie": true, "X-Api-Key": true, "X-Tenant": true, "From": true, "Origin": true, "X-Forwarded-User": true,
+		"Connection": false, "Http2-Settings": false, "Keep-Alive": false, "Proxy-Authenticate": false, "Proxy-Authorization": false, "Proxy-Connection": false, "Te": false, "Upgrade": false,
+	} {
+		send(t, "POST", p.url+"/", "", name, "hidden", "Idempotency-Key", name)
+		if _, passed := (<-got)[name]; passed != passes {
+			t.Errorf("%s is passed on: %v, want %v", name, passed, passes)
+		}
+		if _, err := principal.New("header:"+name, nil); err == nil != passes {
+			t.Errorf("%s may tell the sender: %v, want %v", name, err == nil, passes)
+		}
 	}
 }
