@@ -115,7 +115,6 @@ type panicError struct {
 }
 
 func (*panicError) Error() string { return errPanicked.Error() }
-func (*panicError) Unwrap() error { return errPanicked }
 
 // batchOf is a batch of one consumer's messages.
 type batchOf[T, Tx any] struct {

@@ -44,8 +44,6 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 		return nil, err
 	case recv == nil || spec.Handle == nil:
 		return nil, fmt.Errorf("%w: the receiver or the handler is nil", everonce.ErrInvalidArgument)
-	case spec.Policy > everonce.Reconcile:
-		return nil, fmt.Errorf("%w: there is no Policy %d", everonce.ErrInvalidArgument, spec.Policy)
 	}
 	policy := cmp.Or(spec.Policy, recv.Policy())
 	switch {
