@@ -156,6 +156,19 @@ func TestAMessageWithOddHeadersIsHandled(t *testing.T) {
 	r.wants(m, everonce.Executed, consume.Ack)
 }
 
+// A body of MaxBody bytes, by default 16 MiB, is handled, and one that is a byte longer is not.
+func TestTheLargestBody(t *testing.T) {
+	unread := func(*consume.Message) (order, error) { return order{}, nil }
+	for limit, largest := range map[int]int{0: 16 << 20, 100: 100} {
+		r := rigged(t, done, func(s *consume.Spec[order]) { s.MaxBody, s.Decode = limit, unread })
+		m := first()
+		m.Body = make([]byte, largest)
+		r.wants(m, everonce.Executed, consume.Ack)
+		m.Body = make([]byte, largest+1)
+		r.wantsLetter(m, 0, consume.TooLarge)
+	}
+}
+
 // A decoder that panics on a message is a decoder that cannot read it.
 func TestADecoderThatPanics(t *testing.T) {
 	r := rigged(t, done, func(s *consume.Spec[order]) {

@@ -199,7 +199,7 @@ func TestBatchOptionsAreChecked(t *testing.T) {
 	if err := guarded.Serve(t.Context(), nil, &consume.Workers{Batch: 2}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("a batch of a guarded consumer: %v", err)
 	}
-	if err := errors.Join(c.CheckWorkers(&consume.Workers{Batch: 2}), guarded.CheckWorkers(nil)); err != nil {
+	if err := errors.Join(c.CheckWorkers(&consume.Workers{Batch: everonce.MaxBatch}), guarded.CheckWorkers(nil)); err != nil {
 		t.Error(err)
 	}
 	recv, err := everonce.NewTxReceiver[*ledgerTx](newLedger(), nil)
@@ -297,6 +297,9 @@ func TestABatchIsKeptInHand(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
+		if n := l.begun.Load(); n > 16 { // after 1, 3, 7, 15, 31 and 63 seconds, and then every minute
+			t.Errorf("the store was asked %d times: the pauses do not grow", n)
+		}
 		if len(ds[0].ended) != 0 || len(ds[2].ended) != 0 || !slices.Equal(ds[1].ended, []string{"bury no_key"}) {
 			t.Errorf("they ended as %v, %v and %v", ds[0].ended, ds[1].ended, ds[2].ended)
 		}

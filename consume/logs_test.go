@@ -93,5 +93,19 @@ func TestAPanicIsLoggedWithItsKey(t *testing.T) {
 		if strings.Contains(logs.String(), "secret") {
 			t.Errorf("logged was %s", logs.String())
 		}
+
+		c := booking(t, newLedger(), func(s *txSpec) {
+			s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error { panic("out of range") }
+		})
+		in = make(chan consume.Delivery, 1)
+		in <- message("k-secret")
+		close(in)
+		logs.Reset()
+		if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 2, Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		if text := logs.String(); !strings.Contains(text, "a handler panicked") || !strings.Contains(text, "key="+verdict.KeyHash+" ") {
+			t.Errorf("of a batch, logged was %q", text)
+		}
 	})
 }

@@ -65,6 +65,9 @@ func (r *rig) wants(m *consume.Message, o everonce.Outcome, d consume.Dispositio
 	if v.Outcome != o || v.Disposition != d {
 		r.t.Errorf("%v, %v (%v); want %v, %v", v.Outcome, v.Disposition, v.Err, o, d)
 	}
+	if d == consume.Ack && o != everonce.Rejected && v.Err != nil { // nothing went wrong, whatever the core calls what it has kept
+		r.t.Errorf("%v was acknowledged, with the error %v", o, v.Err)
+	}
 	return v
 }
 
@@ -332,7 +335,9 @@ func TestNewerRecordComesLaterWithoutCounting(t *testing.T) {
 	r.store.claim = everonce.ErrNewerRecord
 	m := first()
 	m.Retries = 1000
-	r.wants(m, everonce.StoreFailed, consume.Later)
+	if v := r.wants(m, everonce.StoreFailed, consume.Later); v.After != 10*time.Minute {
+		t.Errorf("it comes again after %v, want 10m", v.After)
+	}
 }
 
 // A message whose handling was not begun when the end came is left to the broker.

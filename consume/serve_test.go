@@ -170,12 +170,21 @@ func TestDrain(t *testing.T) {
 // A handler that takes longer than the drain allows is told by its context, and its message is not acknowledged
 // as done.
 func TestDrainIsBounded(t *testing.T) {
+	for within, want := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, 0: 30 * time.Second} {
+		t.Run(want.String(), func(t *testing.T) { drainIsBounded(t, within, want) })
+	}
+}
+
+func drainIsBounded(t *testing.T, within, want time.Duration) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		begun := make(chan struct{}, 1)
+		var cause error
 		c := serving(t, memstore.New(nil), func(ctx context.Context, _ *consume.Message, _ order) error {
 			close(begun)
 			<-ctx.Done()
+			cause = context.Cause(ctx)
 			return everonce.NotDone(ctx.Err())
 		})
 		in := make(chan consume.Delivery, 1)
@@ -186,11 +195,14 @@ func TestDrainIsBounded(t *testing.T) {
 			end()
 		}()
 		start := time.Now()
-		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: 5 * time.Second, Log: quiet}); err != nil {
+		if err := c.Serve(ctx, in, &consume.Workers{DrainWithin: within, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(start); took != 5*time.Second || !slices.Equal(d.ended, []string{"retry true"}) {
-			t.Errorf("after %v it ended as %v, want a retry after 5s", took, d.ended)
+		if took := time.Since(start); took != want || !slices.Equal(d.ended, []string{"retry true"}) {
+			t.Errorf("after %v it ended as %v, want a retry after %v", took, d.ended, want)
+		}
+		if cause == nil || !strings.Contains(cause.Error(), "the consumer ends") {
+			t.Errorf("the handler was told %v", cause)
 		}
 	})
 }

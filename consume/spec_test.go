@@ -76,8 +76,13 @@ func TestRefusedSpecs(t *testing.T) {
 	if _, err := consume.New(asking, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("a receiver that asks, and nothing to ask: %v", err)
 	}
-	if err := serving(t, memstore.New(nil), done).Serve(t.Context(), nil, &consume.Workers{HandleWithin: -1}); !errors.Is(err, everonce.ErrInvalidArgument) {
-		t.Errorf("negative bound: %v", err)
+	c := serving(t, memstore.New(nil), done)
+	for _, w := range []consume.Workers{
+		{Concurrency: -1}, {PauseMin: -1}, {PauseMax: -1}, {HandleWithin: -1}, {DrainWithin: -1}, {SettleWithin: -1},
+	} {
+		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", w, err)
+		}
 	}
 }
 

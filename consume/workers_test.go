@@ -84,29 +84,116 @@ func TestDelaysAreBounded(t *testing.T) {
 
 // The pause doubles while the store cannot be reached, and begins anew once it could be.
 func TestAPauseBeginsAnew(t *testing.T) {
+	t.Run("one by one", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			store := &downStore{Store: memstore.New(nil)}
+			pauseBeginsAnew(t, serving(t, store, done), consume.Workers{}, &store.down, func() int64 { return store.calls.Load() / 3 }) // a claim is tried three times
+		})
+	})
+	t.Run("in batches", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLedger()
+			pauseBeginsAnew(t, booking(t, l, nil), consume.Workers{Batch: 2}, &l.down, l.begun.Load)
+		})
+	})
+}
+
+func pauseBeginsAnew(t *testing.T, c *consume.Consumer, w consume.Workers, down *atomic.Bool, calls func() int64) {
+	t.Helper()
+	in := make(chan consume.Delivery)
+	served := make(chan error, 1)
+	w.Concurrency, w.PauseMin, w.PauseMax, w.Log = 1, time.Second, time.Hour, quiet
+	go func() { served <- c.Serve(t.Context(), in, &w) }()
+	for i := range 2 {
+		down.Store(true)
+		began := calls()
+		in <- message(fmt.Sprint("m-", i))
+		time.Sleep(10 * time.Second) // at once, and after 1, 3 and 7 seconds
+		synctest.Wait()
+		if asked := calls() - began; asked != 4 {
+			t.Errorf("the store was asked %d times within ten seconds of failure %d, want 4", asked, i+1)
+		}
+		down.Store(false)
+		time.Sleep(time.Hour)
+	}
+	close(in)
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A least pause that is above the longest by default is the pause.
+func TestALongLeastPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &downStore{Store: memstore.New(nil)}
-		c := serving(t, store, done)
+		store.down.Store(true)
+		in := make(chan consume.Delivery, 1)
+		in <- message("m-1")
+		endedInHand(t, serving(t, store, done), in, consume.Workers{PauseMin: time.Hour}, func() {
+			before := store.calls.Load()
+			time.Sleep(59 * time.Minute)
+			if n := store.calls.Load() - before; before == 0 || n != 0 {
+				t.Errorf("the store was asked %d times, and %d times more within an hour", before, n)
+			}
+		})
+	})
+}
+
+// What ends well in a pause does not end the pause: it was begun before it.
+func TestAPauseIsNotCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, begun, goOn := &downStore{Store: memstore.New(nil)}, new(atomic.Int64), make(chan struct{})
+		c := serving(t, store, func(context.Context, *consume.Message, order) error {
+			if begun.Add(1) == 1 {
+				<-goOn
+			}
+			return nil
+		})
 		in := make(chan consume.Delivery)
 		served := make(chan error, 1)
 		go func() {
-			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, PauseMin: time.Second, PauseMax: time.Hour, Log: quiet})
+			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 3, PauseMin: time.Minute, Log: quiet})
 		}()
-		var asked [2]int64
-		for i := range asked {
-			store.down.Store(true)
-			began := store.calls.Load()
-			in <- message(fmt.Sprint("m-", i))
-			time.Sleep(10 * time.Second) // at once, and after 1, 3 and 7 seconds
-			synctest.Wait()
-			asked[i] = store.calls.Load() - began
-			store.down.Store(false)
-			time.Sleep(time.Hour)
+		in <- message("m-1")
+		synctest.Wait()
+		store.down.Store(true)
+		in <- message("m-2")
+		time.Sleep(time.Second)
+		store.down.Store(false)
+		close(goOn)
+		go func() { in <- message("m-3"); close(in) }()
+		time.Sleep(58 * time.Second)
+		if n := begun.Load(); n != 1 {
+			t.Errorf("%d were begun in the pause", n-1)
 		}
-		if asked[0] == 0 || asked[0] != asked[1] {
-			t.Errorf("the store was asked %d times within ten seconds of the first failure, and %d times of the second", asked[0], asked[1])
+		if err := <-served; err != nil || begun.Load() != 3 {
+			t.Errorf("%v, and %d were handled", err, begun.Load())
+		}
+	})
+}
+
+// Each lane has a batch in hand beside the one that is handled, where that is more than sixteen messages.
+func TestALaneHasRoomForABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		c := booking(t, newLedger(), func(s *txSpec) {
+			s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error { <-goOn; return nil }
+		})
+		in := make(chan consume.Delivery, 200)
+		for i := range cap(in) {
+			in <- message(fmt.Sprint("m-", i))
 		}
 		close(in)
+		served := make(chan error, 1)
+		go func() {
+			served <- c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Batch: 40, Order: bySource, Log: quiet})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := cap(in) - len(in); got < 80 {
+			t.Errorf("%d messages are in hand, want 80", got)
+		}
+		close(goOn)
 		if err := <-served; err != nil {
 			t.Fatal(err)
 		}

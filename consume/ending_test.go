@@ -1,0 +1,78 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// endedInHand begins to serve what is in the channel, ends it a second later, and returns when it has ended.
+func endedInHand(t *testing.T, c *consume.Consumer, in <-chan consume.Delivery, w consume.Workers, before func()) (took time.Duration) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	w.Log = quiet
+	go func() { served <- c.Serve(ctx, in, &w) }()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	if before != nil {
+		before()
+	}
+	asked := time.Now()
+	end()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	return time.Since(asked)
+}
+
+// What is kept in hand in a pause is left when the end is asked for, at once: that the store is back by then begins nothing.
+func TestTheEndInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &downStore{Store: memstore.New(nil)}
+		store.down.Store(true)
+		in, d := make(chan consume.Delivery, 1), message("m-1")
+		in <- d
+		var asked int64
+		took := endedInHand(t, serving(t, store, done), in, consume.Workers{PauseMin: time.Minute}, func() {
+			store.down.Store(false)
+			asked = store.calls.Load()
+		})
+		if n := store.calls.Load() - asked; took != 0 || asked == 0 || n != 0 || len(d.how()) != 0 {
+			t.Errorf("it took %v, the store was asked %d times more, and the message ended as %v", took, n, d.how())
+		}
+	})
+}
+
+// A batch that is still being collected is left then, too.
+func TestTheEndWhileABatchIsCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		in, d := make(chan consume.Delivery, 1), message("m-1")
+		in <- d
+		took := endedInHand(t, booking(t, l, nil), in, consume.Workers{Batch: 2, BatchWithin: time.Hour}, nil)
+		if took != 0 || l.begun.Load() != 0 || len(d.how()) != 0 {
+			t.Errorf("it took %v, %d transactions were begun, and the message ended as %v", took, l.begun.Load(), d.how())
+		}
+	})
+}
+
+// A broker that takes no answer holds up no end: it will deliver the message again.
+func TestTheEndWithoutTheBrokersAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, d := make(chan consume.Delivery, 1), message("m-1")
+		for range 100 {
+			d.fails = append(d.fails, errors.New("not now"))
+		}
+		in <- d
+		took := endedInHand(t, serving(t, memstore.New(nil), done), in, consume.Workers{PauseMin: time.Minute}, nil)
+		if took != 0 || len(d.fails) != 99 || len(d.how()) != 0 {
+			t.Errorf("it took %v, and after %d answers the message ended as %v", took, 100-len(d.fails), d.how())
+		}
+	})
+}
