@@ -161,6 +161,7 @@ func TestAPauseIsNotCutShort(t *testing.T) {
 		time.Sleep(time.Second)
 		store.down.Store(false)
 		close(goOn)
+		synctest.Wait()
 		go func() { in <- message("m-3"); close(in) }()
 		time.Sleep(58 * time.Second)
 		if n := begun.Load(); n != 1 {
