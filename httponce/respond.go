@@ -270,7 +270,6 @@ func (x *exchange) replayRest(e *everonce.Error) {
 func restOf(e *everonce.Error, problemBase string) (a Answer) {
 	if e.Kind == everonce.ResultFailure {
 		a = failureAnswer(&everonce.PermanentError{Code: string(e.Summary)}, problemBase)
-		a.Body = nil
 	} else if a.decode(e.Summary) != nil {
 		a = Answer{Status: http.StatusOK}
 	}
