@@ -3,9 +3,26 @@ package httponce
 import (
 	"math"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 )
+
+// What the options say of their defaults.
+func TestTransportDefaults(t *testing.T) {
+	s, err := transportSettings(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := TransportOptions{
+		KeyHeader: "Idempotency-Key", Marker: "Idempotent-Replayed", Methods: []string{"POST", "PATCH"}, RetryStatuses: DefaultRetryStatuses(),
+		MaxAttempts: 10, MaxElapsed: 2 * time.Minute, AttemptTimeout: 30 * time.Second, Backoff: 100 * time.Millisecond, MaxBackoff: 10 * time.Second,
+		BufferAnswer: 1 << 20,
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("they are %+v, want %+v", s, want)
+	}
+}
 
 // Full jitter: anything from nothing to a bound that doubles, and stays at the most.
 func TestTransportBackoff(t *testing.T) {
@@ -29,11 +46,16 @@ func TestTransportBackoff(t *testing.T) {
 func TestTransportBackoffKeepsRetryAfter(t *testing.T) {
 	b := transportBackoff{100 * time.Millisecond, time.Second}
 	for _, after := range []time.Duration{time.Nanosecond, time.Second, time.Hour, math.MaxInt64 - 1, math.MaxInt64} {
+		var most time.Duration
 		for range 1000 {
 			p := b.pause(9, after)
 			if p < after || p-after > b.first {
 				t.Fatalf("a Retry-After of %v became a pause of %v", after, p)
 			}
+			most = max(most, p-after)
+		}
+		if after <= time.Hour && most < b.first*9/10 {
+			t.Errorf("on top of a Retry-After of %v is no more than %v: who was told the same comes back together", after, most)
 		}
 	}
 }

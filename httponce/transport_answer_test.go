@@ -106,13 +106,15 @@ func TestTransportGivesBackWhatAnAttemptHolds(t *testing.T) {
 		status int // 0: an error
 		buffer int64
 		end    func(io.ReadCloser)
+		empty  bool
 	}{
-		"an error":              {0, 0, nil},
-		"a refusal":             {503, 0, func(io.ReadCloser) {}},
-		"an answer":             {200, 0, func(io.ReadCloser) {}},
-		"read by the caller":    {200, -1, func(b io.ReadCloser) { _, _ = io.Copy(io.Discard, b) }},
-		"closed by the caller":  {200, -1, func(b io.ReadCloser) { b.Close() }},
-		"an upgrade, is closed": {101, 0, func(b io.ReadCloser) { b.Close() }},
+		"an error":              {status: 0},
+		"a refusal":             {status: 503, end: func(io.ReadCloser) {}},
+		"an answer":             {status: 200, end: func(io.ReadCloser) {}},
+		"an answer without one": {status: 204, end: func(io.ReadCloser) {}, empty: true},
+		"read by the caller":    {status: 200, buffer: -1, end: func(b io.ReadCloser) { _, _ = io.Copy(io.Discard, b) }},
+		"closed by the caller":  {status: 200, buffer: -1, end: func(b io.ReadCloser) { b.Close() }},
+		"an upgrade, is closed": {status: 101, end: func(b io.ReadCloser) { b.Close() }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var attempts []context.Context
@@ -120,6 +122,9 @@ func TestTransportGivesBackWhatAnAttemptHolds(t *testing.T) {
 				_ = r.Body.Close()
 				if attempts = append(attempts, r.Context()); tc.status == 0 {
 					return nil, io.ErrUnexpectedEOF
+				}
+				if tc.empty {
+					return &http.Response{StatusCode: tc.status, Body: http.NoBody, Header: http.Header{}}, nil
 				}
 				return &http.Response{StatusCode: tc.status, Body: twoWays{strings.NewReader("text")}, Header: http.Header{}, ContentLength: -1}, nil
 			})

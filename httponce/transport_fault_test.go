@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -222,6 +223,32 @@ func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 	}
 }
 
+// A limit of the transport may come back from its base as no more than the end of a context, which the caller's would not be.
+func TestTransportTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
+	ended := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, slow := range map[string]func(context.Context) (*http.Response, error){
+		"of the header": func(ctx context.Context) (*http.Response, error) { return nil, ended(ctx) },
+		"of the body": func(ctx context.Context) (*http.Response, error) {
+			body := transportReaderFunc(func([]byte) (int, error) { return 0, ended(ctx) })
+			return &http.Response{StatusCode: 201, Header: http.Header{}, Body: io.NopCloser(body), ContentLength: -1}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				base := transportFunc(func(r *http.Request) (*http.Response, error) {
+					if n++; n == 1 {
+						return slow(r.Context())
+					}
+					return &http.Response{StatusCode: 201, Header: http.Header{}, Body: http.NoBody}, nil
+				})
+				resp, err := transportPost(t, transportOver(t, base, nil), "http://pay.example/")
+				transportWantAnswer(t, resp, err, 201, "")
+			})
+		})
+	}
+}
+
 // What a base says of itself, and not of the network, is not asked for twice. What nobody knows is: with a key that is safe.
 func TestTransportErrorsOfTheBase(t *testing.T) {
 	for _, tc := range []struct {
@@ -232,6 +259,16 @@ func TestTransportErrorsOfTheBase(t *testing.T) {
 		{http.ErrSkipAltProtocol, 1},
 		{http.ErrNotSupported, 1},
 		{&net.AddrError{Err: "no such port", Addr: "x"}, 1},
+		{net.UnknownNetworkError("carrier pigeon"), 1},
+		{&net.ParseError{Type: "IP address", Text: "x"}, 1},
+		{&tls.CertificateVerificationError{Err: errors.New("no")}, 1},
+		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "x"}, 1},
+		{x509.UnknownAuthorityError{}, 1},
+		{x509.CertificateInvalidError{Reason: x509.Expired}, 1},
+		{x509.SystemRootsError{}, 1},
+		{errors.New("http2: request body larger than specified content length"), 1},
+		{errors.New("http: nil Request.URL"), 1},
+		{fmt.Errorf("a base around it: %w", errors.New("unsupported protocol scheme")), 1},
 		{context.DeadlineExceeded, 3},
 		{errors.New("http: server closed idle connection"), 3},
 		{errors.New("something new"), 3},

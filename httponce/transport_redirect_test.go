@@ -65,8 +65,11 @@ func transportStart(t *testing.T, client *http.Client, url, from string) (*http.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if from == "header" {
+	switch from {
+	case "header":
 		req.Header.Set("Idempotency-Key", `"order-7"`)
+	case "spelled":
+		req.Header["idempotency-KEY"] = []string{`"order-7"`}
 	}
 	return client.Do(req)
 }
@@ -93,7 +96,7 @@ func TestTransportRedirectKeepsTheKey(t *testing.T) {
 // A redirect that makes a GET of it makes a request without a key, though net/http copies a caller's header.
 func TestTransportRedirectToAGetHasNoKey(t *testing.T) {
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
-		for _, from := range []string{"header", "context", "random"} {
+		for _, from := range []string{"header", "spelled", "context", "random"} {
 			srv := newTransportHops(t, status, "/hop")
 			resp, err := transportStart(t, transportOver(t, nil, nil), srv.URL, from)
 			transportWantAnswer(t, resp, err, http.StatusOK, "")
@@ -142,6 +145,10 @@ func TestTransportRedirectElsewhereByLeave(t *testing.T) {
 	transportWantAnswer(t, resp, err, http.StatusOK, "")
 	if got := other.requests(); len(got) != 4 || got[0] != `POST /end charge "order-7"` || got[3] != got[0] {
 		t.Errorf("the other server got %q", got)
+	}
+	client = transportOver(t, nil, &httponce.TransportOptions{FollowTo: func(_, _ *url.URL) bool { return false }})
+	if _, err := transportStart(t, client, srv.URL, "context"); !errors.Is(err, httponce.ErrRedirectedElsewhere) || len(other.requests()) != 4 { //nolint:bodyclose // there is none
+		t.Errorf("without leave: %v, and the other server got %q", err, other.requests())
 	}
 }
 

@@ -46,7 +46,12 @@ func TestTransportStatuses(t *testing.T) {
 			continue
 		}
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
-			url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) })
+			url, requests := transportFirst(t, func(w http.ResponseWriter, _ *http.Request) {
+				if code != http.StatusConflict {
+					w.Header().Set("Retry-After", "0") // makes a 409 pass, and nothing else
+				}
+				w.WriteHeader(code)
+			})
 			client := transportOver(t, nil, nil)
 			resp, err := transportPost(t, client, url)
 			want, status := int32(1), code
@@ -399,4 +404,25 @@ func TestTransportRetryErrorIsATimeoutWhereItSaysSo(t *testing.T) {
 			t.Errorf("%v: %v, want %v", err, got, want)
 		}
 	}
+}
+
+// The pauses of an operation are drawn from a bound that doubles with each attempt, and stays at MaxBackoff.
+func TestTransportPausesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := transportFunc(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
+		var longest [6]time.Duration
+		client := transportOver(t, base, &httponce.TransportOptions{
+			MaxAttempts: len(longest) + 1, Backoff: 100 * time.Millisecond, MaxBackoff: time.Second,
+			OnRetry: func(_ context.Context, r httponce.Retry) { longest[r.Attempt-1] = max(longest[r.Attempt-1], r.Pause) },
+		})
+		for range 200 {
+			resp, err := transportPost(t, client, "http://pay.example/")
+			transportWantError(t, resp, err, len(longest)+1)
+		}
+		for i, bound := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
+			if bound *= time.Millisecond; longest[i] > bound || longest[i] < bound*6/10 {
+				t.Errorf("after attempt %d the longest pause was %v, want it near %v", i+1, longest[i], bound)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
@@ -222,6 +223,46 @@ func TestTransportOtherMethodsPassUntouched(t *testing.T) {
 	if got := srv.keys("Idempotency-Key"); !slices.Equal(got, []string{`"order-7"`, `"order-7"`}) {
 		t.Errorf("with Methods PUT the server got %q", got)
 	}
+	srv = newTransportKeys(t, 1)
+	if req, err = http.NewRequestWithContext(httponce.WithKey(t.Context(), "order-7"), http.MethodGet, srv.URL, http.NoBody); err != nil {
+		t.Fatal(err)
+	}
+	req.Method = "" // is GET
+	resp, err = transportOver(t, nil, &httponce.TransportOptions{Methods: []string{"GET"}}).Do(req)
+	transportWantAnswer(t, resp, err, http.StatusCreated, "")
+	if got := srv.keys("Idempotency-Key"); !slices.Equal(got, []string{`"order-7"`, `"order-7"`}) {
+		t.Errorf("with Methods GET the server got %q", got)
+	}
+}
+
+type idle struct {
+	transportFunc
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }
+
+// Without a base it has one of its own, as the default is at that moment; the base's idle connections are closed through it.
+func TestTransportBase(t *testing.T) {
+	tr, err := httponce.NewTransport(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	scheme := "later" + strings.ToLower(rand.Text())
+	http.DefaultTransport.(*http.Transport).RegisterProtocol(scheme, transportFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	}))
+	if _, err := transportPost(t, &http.Client{Transport: tr}, scheme+"://pay.example/"); err == nil { //nolint:bodyclose // there is none
+		t.Error("what the default can do by now, it can too")
+	}
+	base := &idle{}
+	if tr, err = httponce.NewTransport(base, nil); err != nil {
+		t.Fatal(err)
+	}
+	if (&http.Client{Transport: tr}).CloseIdleConnections(); base.closed != 1 {
+		t.Errorf("the base was asked %d times", base.closed)
+	}
 }
 
 func TestTransportOptionsAreChecked(t *testing.T) {
@@ -237,6 +278,7 @@ func TestTransportOptionsAreChecked(t *testing.T) {
 		"BufferAnswer":    {BufferAnswer: 1 << 50},
 		"MaxBackoff is ":  {MaxBackoff: 1 << 62},
 		"RetryStatuses h": {RetryStatuses: []int{503, 600}},
+		"RetryStatuses ":  {RetryStatuses: []int{399}},
 	} {
 		_, err := httponce.NewTransport(nil, &opts)
 		if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "TransportOptions."+name) {
