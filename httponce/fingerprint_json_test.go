@@ -157,6 +157,8 @@ func TestJSONPointers(t *testing.T) {
 		{except: []string{"/items/0"}, one: `{"items":[1,2,3]}`, two: `{"items":[9,2,3]}`, equal: true},
 		{except: []string{"/items/0", "/items/1"}, one: `{"items":[1,2,3]}`, two: `{"items":[3,4,3]}`, equal: true},
 		{except: []string{"/items/0"}, one: `{"items":[1,2,3]}`, two: `{"items":[1,3,2]}`},
+		{except: []string{"/items/9"}, one: `{"items":[1,23]}`, two: `{"items":[12,3]}`},
+		{except: []string{`/a"b`}, one: `{"a\"b":1,"c":1}`, two: `{"a\"b":2,"c":1}`, equal: true},
 		{except: []string{"/items/-"}, one: `{"items":[1,2]}`, two: `{"items":[1,3]}`},
 		{except: []string{"/items/1/at"}, one: `{"items":[{"at":1},{"at":2}]}`, two: `{"items":[{"at":1},{"at":3}]}`, equal: true},
 		{except: []string{"/items/1/at"}, one: `{"items":[{"at":1},{"at":2}]}`, two: `{"items":[{"at":2},{"at":2}]}`},

@@ -65,6 +65,31 @@ func TestHandleTxRefusesWhatHasNoMeaning(t *testing.T) {
 	}
 }
 
+// A body that is refused is not handled, with a key or without one.
+func TestHandleTxOfABodyThatIsRefused(t *testing.T) {
+	svc := newService(t, setup{handleTx: charges(201, "paid", nil), opts: httponce.Options{Route: httponce.Route{MaxBody: 10}}})
+	for _, headers := range [][]string{nil, {"Idempotency-Key", "k"}} {
+		if g := read(t, send(svc, http.MethodPost, "/payments", "more than ten bytes", headers...)); g.status != 413 || g.problem != "body-too-large" || svc.ran() != 0 {
+			t.Errorf("it got %+v, and the handler was called %d times", g, svc.ran())
+		}
+	}
+}
+
+// A large answer without a key is sent, and no piece of it is kept: nobody could ask for it.
+func TestHandleTxKeepsNothingWithoutAKey(t *testing.T) {
+	text, saved := noise(600<<10), 0
+	svc := newService(t, setup{handleTx: charges(201, text, nil)})
+	svc.fail(func(c oncetest.Call) oncetest.Fault {
+		if c.Op == oncetest.OpTxClaim || c.Op == oncetest.OpTxComplete {
+			saved++
+		}
+		return oncetest.Pass
+	})
+	if g := read(t, send(svc, http.MethodPost, "/payments", "{}")); g.status != 201 || g.body != text || saved != 0 {
+		t.Errorf("it got %d and %d bytes; %d calls for records", g.status, len(g.body), saved)
+	}
+}
+
 // The answer is held until the commit: whatever would send a part of it before is an error, and 1xx are dropped.
 func TestHandleTxHoldsTheAnswer(t *testing.T) {
 	svc := newService(t, setup{handleTx: func(w http.ResponseWriter, _ *http.Request, tx *mapdb.Tx) error {
@@ -86,6 +111,9 @@ func TestHandleTxHoldsTheAnswer(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusSwitchingProtocols)
+		if p := panicOf(func() { w.WriteHeader(99) }); p != "invalid WriteHeader code 99" {
+			return fmt.Errorf("a 99 panics with %v", p)
+		}
 		w.Header().Set("Location", "/payments/1")
 		w.WriteHeader(http.StatusCreated)
 		_, err := io.WriteString(w, "paid")
@@ -313,4 +341,11 @@ func TestHandleTxRefusesABodyWithoutAKeyToo(t *testing.T) {
 	if res := send(svc, http.MethodPost, "/payments", "0123456789a"); res.StatusCode != http.StatusRequestEntityTooLarge || svc.ran() != 0 {
 		t.Errorf("%d, %d calls", res.StatusCode, svc.ran())
 	}
+}
+
+// panicOf returns what a function panics with.
+func panicOf(f func()) (p any) {
+	defer func() { p = recover() }()
+	f()
+	return nil
 }

@@ -88,7 +88,7 @@ func TestTrapLocationIsNotLost(t *testing.T) {
 func TestNamesInOtherSpellings(t *testing.T) {
 	srv := httptest.NewServer(protected(t, &httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["content-length"] = []string{"7"}
-		w.Header()["connection"] = []string{"X-Hop"}
+		w.Header()["connection"] = []string{"x-hop"}
 		w.Header()["X-Hop"] = []string{"secret"}
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, "created")
@@ -294,5 +294,42 @@ func TestACompressingMiddlewareBelongsAround(t *testing.T) {
 	again(small, "k", "Accept-Encoding", "gzip")
 	if res := again(small, "k", "Accept-Encoding", "gzip"); res.Header.Get("Content-Encoding") != "" || res.Header.Get("Idempotent-Replayed") != "elided" {
 		t.Errorf("elided: %v", res.Header)
+	}
+}
+
+// What says something of a body is not on an answer without one: a client would look for it.
+func TestWithoutItsBodyAnAnswerSaysNothingOfOne(t *testing.T) {
+	ofBody := []string{"Content-Length", "Content-Encoding", "Content-Range", "Content-Digest", "Repr-Digest", "Digest", "Content-MD5", "Trailer"}
+	svc := newService(t, setup{opts: httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, handle: func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range ofBody {
+			w.Header().Set(name, "4")
+		}
+		w.Header().Set("X-A", "a")
+		w.WriteHeader(http.StatusCreated)
+		_, _ = io.WriteString(w, "paid")
+	}})
+	svc.post("k")
+	g, status := svc.post("k"), svc.ask("k")
+	if g.status != 201 || g.mark != "elided" || g.header.Get("X-A") != "a" || !strings.Contains(status.body, `"missing":"elided"`) || !strings.Contains(status.body, "X-A") {
+		t.Errorf("it got %+v, and of its status %s", g, status.body)
+	}
+	for _, name := range ofBody {
+		if g.header.Get(name) != "" || strings.Contains(status.body, http.CanonicalHeaderKey(name)) {
+			t.Errorf("%s is told of a body that is not there: %v, and of its status %s", name, g.header, status.body)
+		}
+	}
+}
+
+// What a handler changes in a header when it has been written is not sent, and not saved: in the slice of its values too.
+func TestAHeaderIsAsItWasWhenItWasWritten(t *testing.T) {
+	h := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["X-A"], w.Header()["X-B"] = []string{"1", "2"}, []string{"3"}
+		w.WriteHeader(http.StatusCreated)
+		w.Header()["X-A"][0], w.Header()["X-B"][0] = "late", "late"
+	})
+	for range 2 {
+		if res := again(h, "k"); !reflect.DeepEqual(res.Header["X-A"], []string{"1", "2"}) || !reflect.DeepEqual(res.Header["X-B"], []string{"3"}) {
+			t.Errorf("it got %v", res.Header)
+		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
@@ -79,6 +81,10 @@ func TestCheckKey(t *testing.T) {
 		switch {
 		case len(key) == 8:
 			return nil
+		case len(key) == 1:
+			return errors.New("")
+		case len(key) == 9:
+			return errors.New("not " + key)
 		case len(key) > 8:
 			return fmt.Errorf("a key has 8 letters, and %q has %d", key, len(key))
 		}
@@ -90,6 +96,8 @@ func TestCheckKey(t *testing.T) {
 	})
 	for spelled, detail := range map[string]string{
 		"pqr":             "Idempotency-Key: a key has 8 letters.",
+		"p":               "Idempotency-Key: it is no key of this service.",
+		`"sec\"ret12"`:    "Idempotency-Key: it is no key of this service.",
 		"secret-secret":   "Idempotency-Key: it is no key of this service.",
 		`"sec\"secret"`:   "Idempotency-Key: it is no key of this service.",
 		`"a, b, c, d, e"`: "Idempotency-Key: it is no key of this service.",
@@ -215,5 +223,24 @@ func TestMethodsAreScopes(t *testing.T) {
 				t.Errorf("%s got %d %q %v", method, res.StatusCode, body, res.Header)
 			}
 		}
+	}
+}
+
+// An answer is kept for the lifetime of its route, and not for the receiver's.
+func TestLifetimeOfARoute(t *testing.T) {
+	route := httponce.Route{Lifetime: everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}}
+	for name, s := range map[string]setup{"guarded": {handle: answers(201, "paid")}, "in a transaction": {handleTx: charges(201, "paid", nil)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s.opts.Route = route
+				svc := newService(t, s)
+				for _, mark := range []string{"", "true", "expired", ""} {
+					if g := svc.post("k"); g.status != 201 || g.mark != mark {
+						t.Errorf("it got %+v, want it marked %q", g, mark)
+					}
+					time.Sleep(50 * time.Minute)
+				}
+			})
+		})
 	}
 }

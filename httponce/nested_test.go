@@ -126,7 +126,8 @@ func TestProtectedInsideOfATransactionOfItsStore(t *testing.T) {
 // What the inner one says of a moment is no answer for good, though the outer one saves failures of the server.
 func TestProtectedInsideOfOneThatSavesAll(t *testing.T) {
 	inner := newService(t, setup{handle: answers(201, "paid")})
-	outer := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP, opts: httponce.Options{Route: httponce.Route{Save: saveAll}}})
+	between := newService(t, setup{policy: everonce.Reexecute, handle: inner.ServeHTTP, opts: httponce.Options{Route: httponce.Route{Save: saveAll}}})
+	outer := newService(t, setup{policy: everonce.Reexecute, handle: between.ServeHTTP, opts: httponce.Options{Route: httponce.Route{Save: saveAll}}})
 	inner.fail(everything)
 	for range 2 {
 		if g := outer.post("k"); g.status != 503 || g.problem != "store-unavailable" || g.mark != "" {

@@ -1,6 +1,8 @@
 package httponce
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,6 +46,45 @@ func everyProblem(t *testing.T) map[string]problem {
 }
 
 const problemPages = "../docs/reference/problems"
+
+// Who protects a handler around this one takes none of these for its answer for good: each may be another one a moment later.
+func TestProblemsOfAMomentAreNoAnswerOfWhoIsAround(t *testing.T) {
+	s, err := (&Options{}).settings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range everyProblem(t) {
+		w := &notHeard{ResponseRecorder: httptest.NewRecorder()}
+		s.refuse(w, p, 0)
+		if ofAMoment := p.status == http.StatusConflict || p.status > http.StatusInternalServerError; w.unknown != ofAMoment {
+			t.Errorf("%s, a %d: whoever is around is told that it is no answer for good: %v", name, p.status, w.unknown)
+		}
+	}
+}
+
+// notHeard is the writer of a protected handler around another one.
+type notHeard struct {
+	*httptest.ResponseRecorder
+	unknown bool
+}
+
+func (w *notHeard) markUnknown() { w.unknown = true }
+
+// What is compressed is read up to a bound: a few bytes may stand for gigabytes.
+func TestALongCompressedProblemIsNotRead(t *testing.T) {
+	for length, want := range map[int]bool{maxProblem - 100: true, maxProblem: false} {
+		var text bytes.Buffer
+		z := gzip.NewWriter(&text)
+		fmt.Fprintf(z, `{%s"title":"%s"}`, strings.Repeat(" ", length), problemInProgress.title)
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d, ok := readProblem(http.Header{"Content-Encoding": {"gzip"}}, text.Bytes())
+		if got := ok && d.says(problemInProgress); got != want {
+			t.Errorf("with %d blanks in it, it is read: %v", length, got)
+		}
+	}
+}
 
 // The type of each problem is the URI of a page that says what happened and what to do, and each page has its problem.
 func TestEveryProblemHasAPage(t *testing.T) {
@@ -124,7 +165,7 @@ func TestProblemDocument(t *testing.T) {
 // Retry-After is whole seconds, rounded up, and never 0, which would say "at once".
 func TestRetryAfterIsInWholeSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		time.Nanosecond: "1", time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2",
+		0: "1", time.Nanosecond: "1", time.Millisecond: "1", time.Second: "1", 1001 * time.Millisecond: "2",
 		5 * time.Second: "5", 90 * time.Minute: "5400", 100 * 365 * 24 * time.Hour: "3153600000",
 	} {
 		if got := wholeSeconds(d); got != want {

@@ -198,6 +198,12 @@ func (c *outcomeCase) run(t *testing.T) {
 		have.retryAfter != want.retryAfter || have.problem != want.problem || have.code != want.code {
 		t.Errorf("the client got %+v, want %+v", have, want)
 	}
+	if want.problem == "refused" && !strings.Contains(g.body, `"detail":"`) {
+		t.Errorf("a refusal says no more than %s", g.body)
+	}
+	if _, marked := g.header["Idempotent-Replayed"]; marked != (want.mark != "") {
+		t.Errorf("the client got the headers %v", g.header)
+	}
 	if n := svc.ran(); n != c.runs {
 		t.Errorf("the handler was called %d times, want %d", n, c.runs)
 	}

@@ -61,6 +61,11 @@ func transactionalOutcomes() []outcomeCase {
 			setup: tx(charges(0, "", everonce.Permanent("http_600", errors.New("the bank is slow"), nil))),
 		},
 		{
+			name: "permanent, by a code like ours for what is no refusal", outcome: everonce.Rejected, do: twice, runs: 1,
+			want:  got{status: 422, problem: "refused", code: "http_302", mark: "true"},
+			setup: tx(charges(0, "", everonce.Permanent("http_302", errors.New("the bank has moved"), nil))),
+		},
+		{
 			name: "permanent by a classifier", outcome: everonce.Rejected, do: twice, want: refused("true"), runs: 1,
 			setup: setup{handleTx: charges(0, "", errBug), core: everonce.Options{Classify: func(error) error { return permanent }}},
 		},

@@ -250,6 +250,7 @@ func TestStatusProblems(t *testing.T) {
 		"no key":         {send(h, http.MethodGet, "/status", ""), 400, "missing-key"},
 		"an empty key":   {send(h, http.MethodGet, "/status", "", "Idempotency-Key", ""), 400, "invalid-key"},
 		"two keys":       {send(h, http.MethodGet, "/status", "", "Idempotency-Key", "a", "Idempotency-Key", "b"), 400, "invalid-key"},
+		"no ASCII":       {send(h, http.MethodGet, "/status/%C3%A9", ""), 400, "invalid-key"},
 		"control":        {send(h, http.MethodGet, "/status/a%01b", ""), 400, "invalid-key"},
 		"a broken quote": {send(h, http.MethodGet, "/status/%22a", ""), 400, "invalid-key"},
 		"too long":       {send(h, http.MethodGet, "/status/"+strings.Repeat("a", 256), ""), 400, "invalid-key"},
