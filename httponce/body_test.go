@@ -57,6 +57,13 @@ func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 	if _, err := b.bytes(); !errors.As(err, &ours) {
 		t.Errorf("its bytes: %v", err)
 	}
+	form, err := Fingerprint{JSON: true}.checked("Idempotency-Key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := form.of(jsonRequest("{}"), b); !errors.As(err, &ours) {
+		t.Errorf("its fingerprint: %v, %v", sum, err)
+	}
 }
 
 // A body of any size, declared or not, comes back as it was, as often as it is opened.

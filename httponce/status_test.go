@@ -270,6 +270,12 @@ func TestStatusProblems(t *testing.T) {
 		}
 		svc.fail(nil)
 	})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequestWithContext(gone, http.MethodGet, "/status/a", http.NoBody)); w.Code != 503 { // no 404, of which somebody may make that it was never sent
+		t.Errorf("whose client has gone: %d %s", w.Code, w.Body)
+	}
 	if _, err := everonce.Do(t.Context(), svc.recv, keyOf("other"), func(context.Context, *everonce.Attempt) (string, error) { return "", nil }); err != nil {
 		t.Fatal(err)
 	}
