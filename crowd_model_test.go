@@ -471,6 +471,7 @@ func runCrowd(t *testing.T, p *crowdPlan) (problems []string) {
 		all.Wait()
 		m.strays.Wait()
 		time.Sleep(10 * time.Second) // a renewal may still be on its way when its attempt has ended
+		synctest.Wait()
 		m.judge()
 		m.store.checkIdle(t)
 		problems = m.problems

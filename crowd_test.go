@@ -207,6 +207,7 @@ func TestWordIsSeenToByAnother(t *testing.T) {
 				if n := s.count("Get"); n > 7 {
 					t.Errorf("%d watches were asked for, one after the other, by 6", n)
 				}
+				synctest.Wait()
 				checkEqual(t, "watches left", s.open, 0)
 			})
 		})
@@ -308,6 +309,7 @@ func TestManyWhoGoAtOnce(t *testing.T) {
 		time.Sleep(atNoPoll - time.Since(start))
 		close(release)
 		wg.Wait()
+		synctest.Wait()
 		checkEqual(t, "watches left", s.open, 0)
 	})
 }

@@ -109,6 +109,7 @@ func TestWaitIsWokenByWordFromTheStore(t *testing.T) {
 				if n := s.count("Claim"); n > 40 {
 					t.Errorf("it asked %d times in 20 s", n)
 				}
+				synctest.Wait()
 				checkEqual(t, "watches left", s.open, 0)
 			})
 		})
@@ -134,6 +135,7 @@ func TestWaitDoesNotDependOnWord(t *testing.T) {
 					t.Errorf("it was found %v after the completion", d)
 				}
 				wg.Wait()
+				synctest.Wait()
 				checkEqual(t, "watches left", s.open, 0)
 			})
 		})

@@ -2,6 +2,7 @@ package everonce
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -190,11 +191,16 @@ func (w *waiter) wordCame() {
 	w.crowd.wordCame()
 }
 
+// stopWatch ends the watch, beside this call: by now that may have got the record, whose lease runs.
 func (w *waiter) stopWatch() {
 	if w.stop != nil {
-		w.stop()
-		w.ended, w.stop = nil, nil
+		id, stop := w.op.id, w.stop
+		go func() {
+			defer contain(context.Background(), "store's watch", slog.String("key", id.Short()))
+			stop()
+		}()
 	}
+	w.ended, w.stop = nil, nil
 }
 
 // unwatch leaves the store's word to whoever has the next turn. The hub is locked.
