@@ -1,8 +1,10 @@
 package everonce_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,4 +57,76 @@ func TestAClaimThatComesLateIsItsCallersOwn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Those whose claims were sent again, as after an outage, ask by turns too, one for all.
+func TestThoseWhoseClaimsWereSentAgainAskByTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1000
+		s := newFaultStore()
+		here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+		release, wg := running(t, there)
+		s.on("Claim", 0, refuse(errNet))
+		for range many {
+			wg.Go(func() { do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour)) })
+		}
+		synctest.Wait()
+		s.heal()
+		time.Sleep(time.Second)
+		claims := s.count("Claim")
+		checkEqual(t, "their claims", claims >= 1+2*many, true)
+		time.Sleep(20 * time.Second)
+		if n := s.count("Claim") - claims; n > 50 {
+			t.Errorf("in 20 s there were %d claims", n)
+		}
+		close(release)
+		wg.Wait()
+	})
+}
+
+// Each of them whose first claim comes late is told so, whoever asks: it has the record at once, and its lease is renewed.
+func TestClaimsThatComeLateAreToldToTheirCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		release, wg := runningInVain(t, r)
+		s.on("Claim", 0, refuse(errNet)) // they are on their way
+		var mu sync.Mutex
+		var worked []time.Time
+		for range 20 {
+			wg.Go(func() {
+				_, err := everonce.Do(t.Context(), r, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) {
+					mu.Lock()
+					worked = append(worked, time.Now())
+					mu.Unlock()
+					time.Sleep(30 * time.Second)
+					return "v", everonce.NotDone(errWork)
+				}, everonce.WithWait(24*time.Hour), everonce.WithLease(5*time.Second))
+				checkErr(t, err, errWork)
+			})
+		}
+		synctest.Wait()
+		late := requests[everonce.ClaimRequest](&s.faults, "Claim")[1:]
+		s.heal()
+		time.Sleep(20 * time.Second)
+		s.on("Release", 1, func(ctx context.Context, call func() error) error { // one arrives before any of those who are woken
+			err := call()
+			res, lateErr := s.under.Claim(context.WithoutCancel(ctx), late[7])
+			checkErr(t, lateErr, nil)
+			checkEqual(t, "the late claim", res.Decision, everonce.DecideClaimed)
+			return err
+		})
+		close(release)
+		start := time.Now()
+		time.Sleep(20 * time.Second)
+		mu.Lock()
+		checkEqual(t, "attempts", len(worked), 1)
+		checkEqual(t, "it worked after", worked[0].Sub(start), 0*time.Second)
+		mu.Unlock()
+		got, err := s.under.Get(t.Context(), everonce.GetRequest{ID: late[7].ID})
+		checkErr(t, err, nil)
+		checkEqual(t, "whose it is", got.Record.Nonce, late[7].Nonce)
+		wg.Wait()
+		checkEqual(t, "attempts in the end", len(worked), 20)
+	})
 }

@@ -18,10 +18,11 @@ type hub struct {
 // sends word (see wordCame), and when somebody goes who had it and got no answer. The pauses go on whatever becomes of a turn: a call that
 // hangs holds up nobody else. All of it is under the hub's lock, but for the channels.
 type crowd struct {
-	turn    chan struct{} // holds a turn that nobody has taken yet
-	over    chan struct{} // closed when there is an answer
-	answer  *ClaimResult  // what a claim has met that concerns all; not written after over
-	read    int           // which ask that was; not written after over
+	turn    chan struct{}             // holds a turn that nobody has taken yet
+	over    chan struct{}             // closed when there is an answer
+	answer  *ClaimResult              // what a claim has met that concerns all; not written after over
+	read    int                       // which ask that was; not written after over
+	resent  map[Nonce]chan<- struct{} // of those whose claim was sent again: tells that one of theirs holds the record
 	waiters int
 	asks    int           // how often was asked
 	watched bool          // one of them sees to the store's word
@@ -129,6 +130,28 @@ func (c *crowd) wordCame() {
 		c.hush = min(2*c.hush, pollMost)
 	}
 	c.heard = now
+}
+
+// met hears of a claim by which an attempt runs on: when its lease ends, if that is known, and whether its claim is one that came late, of somebody
+// who waits and cannot know.
+func (c *crowd) met(claim *ClaimResult) {
+	if lease := claim.Record.LeaseUntil.Sub(claim.Now); lease > 0 {
+		c.within(lease + time.Millisecond)
+	}
+	if told := c.resent[claim.Record.Nonce]; told != nil {
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// expect has the caller told if a claim with its nonce comes late and gets the record.
+func (c *crowd) expect(n Nonce, told chan<- struct{}) {
+	if c.resent == nil {
+		c.resent = make(map[Nonce]chan<- struct{})
+	}
+	c.resent[n] = told
 }
 
 func (c *crowd) give() {

@@ -15,6 +15,7 @@ type waiter struct {
 	crowd    *crowd
 	joined   int             // how many times the crowd had asked when this call joined it
 	ask      int             // which of the crowd's asks is this call's; 0 without a turn
+	late     chan struct{}   // told when a claim of this call that came late holds the record; nil unless one was sent again
 	watching bool            // this call sees to the store's word
 	ended    <-chan struct{} // the word; nil if none is promised
 	stop     func()
@@ -30,13 +31,10 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 		defer func() { w.op.ev.Waited = time.Since(w.started) }()
 	}
 	w.op.waits = true
-	w.join(claim.Record.LeaseUntil.Sub(claim.Now))
+	w.join(claim)
 	left := w.left()
 	if left <= 0 {
 		return false, nil
-	}
-	if w.op.resent { // a packet of its own may come late, and get the record, which nobody but this call can know
-		left = min(left, jittered(pollMost))
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
@@ -50,7 +48,10 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 			w.wordCame()
 		case <-w.crowd.over:
 			return !w.answered(claim), nil
-		case <-timer.C: // the last look, or one for itself
+		case <-w.late:
+			w.take()
+			return true, nil
+		case <-timer.C: // the last look
 			w.take()
 			return true, nil
 		case <-ctx.Done():
@@ -61,8 +62,8 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 
 func (w *waiter) left() time.Duration { return w.limit - time.Since(w.started) }
 
-// join makes this call one of the crowd, or ends its turn there: the attempt runs on. lease is what is left of its lease, if that is known.
-func (w *waiter) join(lease time.Duration) {
+// join makes this call one of the crowd, or ends its turn there: the attempt that claim met runs on.
+func (w *waiter) join(claim *ClaimResult) {
 	h := &w.op.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,9 +72,11 @@ func (w *waiter) join(lease time.Duration) {
 		w.joined = w.crowd.asks
 	}
 	w.ask = 0
-	if lease > 0 {
-		w.crowd.within(lease + time.Millisecond)
+	if w.op.resent && w.late == nil {
+		w.late = make(chan struct{}, 1)
+		w.crowd.expect(w.nonce, w.late)
 	}
+	w.crowd.met(claim)
 }
 
 // take begins this call's turn: its next claim is one for all.
@@ -147,6 +150,10 @@ func (w *waiter) leave() {
 		w.crowd.give()
 	}
 	w.unwatch()
+	if w.late != nil {
+		delete(w.crowd.resent, w.nonce)
+		w.late = nil
+	}
 	h.leave(w.op.id, w.crowd)
 	w.crowd, w.ask = nil, 0
 }
