@@ -2,6 +2,9 @@ package everonce_test
 
 import (
 	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,4 +89,138 @@ type watchedMap struct{ *mapStore }
 
 func (s *watchedMap) Watch(context.Context, everonce.WatchRequest) (everonce.WatchResult, error) {
 	return everonce.WatchResult{Stop: func() { time.Sleep(time.Hour) }}, nil
+}
+
+// Word that cannot be had is asked for again by those who stay, so that they hear of the end at once; and that seldom, as it may never be had.
+func TestWordIsAskedForAgain(t *testing.T) {
+	for name, away := range map[string]time.Duration{"after an outage": time.Minute, "in vain": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const end = 10*time.Minute + time.Microsecond
+				s := &countsWatches{wordStore: newWordStore()}
+				s.wordStore.err = errNet
+				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+				release, wg := running(t, there)
+				start := time.Now()
+				for range 100 {
+					wg.Go(func() {
+						do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
+						if d := time.Since(start) - end; away < end && d != 0 || d > 1501*time.Millisecond {
+							t.Errorf("it was answered %v after the end", d)
+						}
+					})
+				}
+				time.AfterFunc(away, func() {
+					s.wordStore.mu.Lock()
+					defer s.wordStore.mu.Unlock()
+					s.wordStore.err = nil
+				})
+				time.Sleep(end)
+				claims, watches := s.count("Claim")-101, int(s.n.Load())
+				close(release)
+				wg.Wait()
+				if claims < 300 || claims > 900 { // one in a second, as if there were word
+					t.Errorf("in %v there were %d claims", end, claims)
+				}
+				if most := int(min(away, end)/(10*time.Second)) + 1; watches < most/2 || watches > most {
+					t.Errorf("in %v of failure word was asked for %d times", min(away, end), watches)
+				}
+			})
+		})
+	}
+}
+
+// countsWatches counts what was asked of a store whether or not it answered.
+type countsWatches struct {
+	*wordStore
+	n atomic.Int64
+}
+
+func (s *countsWatches) Watch(ctx context.Context, req everonce.WatchRequest) (everonce.WatchResult, error) {
+	s.n.Add(1)
+	return s.wordStore.Watch(ctx, req)
+}
+
+// Of those who wait where a store sends word, too, a failure of the store reaches few.
+func TestAFailureReachesFewWhereThereIsWord(t *testing.T) {
+	for name, watched := range map[string]error{"of its claims": nil, "of all": errNet} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newWordStore()
+				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+				release, wg := running(t, there)
+				var mu sync.Mutex
+				failed := 0
+				for range 100 {
+					wg.Go(func() {
+						if _, err := everonce.Do(t.Context(), here, keyOf("x"), never(t), everonce.WithWait(time.Hour)); errors.Is(err, everonce.ErrStore) {
+							mu.Lock()
+							defer mu.Unlock()
+							failed++
+						} else {
+							checkErr(t, err, nil)
+						}
+					})
+				}
+				time.Sleep(10 * time.Second)
+				s.on("Claim", 0, refuse(errNet))
+				s.mu.Lock()
+				s.err = watched
+				s.mu.Unlock()
+				time.Sleep(5 * time.Second)
+				s.heal()
+				close(release)
+				wg.Wait()
+				if failed == 0 || failed > 15 {
+					t.Errorf("in 5 s of failure %d of 100 calls failed", failed)
+				}
+			})
+		})
+	}
+}
+
+// hangsFirst is a store whose first watch is not answered.
+type hangsFirst struct {
+	*wordStore
+	asked atomic.Bool
+}
+
+func (s *hangsFirst) Watch(ctx context.Context, req everonce.WatchRequest) (everonce.WatchResult, error) {
+	if !s.asked.Swap(true) {
+		<-ctx.Done()
+		return everonce.WatchResult{}, cutShort(ctx)
+	}
+	return s.wordStore.Watch(ctx, req)
+}
+
+// Who goes while it asks for word tells nothing of whether there is any: the others ask for it, and do not wait with that.
+func TestWhoGoesWhileItAsksForWord(t *testing.T) {
+	for name, c := range map[string]struct{ limit, gone time.Duration }{
+		"its time is up":    {500 * time.Millisecond, time.Hour},
+		"its context ended": {time.Hour, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &hangsFirst{wordStore: newWordStore()}
+				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+				release, wg := running(t, there)
+				ctx, cancel := context.WithTimeout(t.Context(), c.gone)
+				defer cancel()
+				wg.Go(func() {
+					res, err := everonce.Do(ctx, here, keyOf("x"), never(t), everonce.WithWait(c.limit))
+					checkOutcome(t, res, err, everonce.InProgress, everonce.ErrInProgress)
+				})
+				synctest.Wait()
+				const end = 5*time.Second + time.Microsecond
+				start := time.Now()
+				wg.Go(func() {
+					do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
+					checkEqual(t, "it waited for", time.Since(start), end)
+				})
+				time.Sleep(end)
+				close(release)
+				wg.Wait()
+			})
+		})
+	}
 }

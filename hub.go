@@ -27,6 +27,7 @@ type crowd struct {
 	asks    int           // how often was asked
 	watched bool          // one of them sees to the store's word
 	word    bool          // and the store has promised it
+	deaf    time.Time     // until when it is not asked for again, since it could not be had
 	heard   time.Time     // when word came
 	hush    time.Duration // before word that comes again soon is followed
 	gone    bool          // who comes now begins another crowd
@@ -35,10 +36,11 @@ type crowd struct {
 	timer   *time.Timer
 }
 
-// Bounds of the pauses.
+// Bounds of the pauses, and how long those who wait do without word that could not be had.
 const (
-	pollFirst = 20 * time.Millisecond
-	pollMost  = time.Second
+	pollFirst  = 20 * time.Millisecond
+	pollMost   = time.Second
+	watchAgain = 10 * time.Second
 )
 
 // join makes a caller one of the record's crowd. The hub is locked. Who makes a new crowd asks at once, since an end between its claim and now

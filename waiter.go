@@ -132,9 +132,14 @@ func (w *waiter) answered(claim *ClaimResult) bool {
 // failed ends a turn whose claim has failed. While a store is away the next turn comes after the pause, so that few of those who wait are told
 // of a short failure.
 func (w *waiter) failed(ctx context.Context, err error) {
-	if ctx.Err() == nil && !isFinal(err) {
-		w.ask = 0
+	if w.crowd == nil || ctx.Err() != nil || isFinal(err) {
+		return
 	}
+	w.stopWatch()
+	w.op.hub.mu.Lock()
+	defer w.op.hub.mu.Unlock()
+	w.unwatch()
+	w.ask = 0
 }
 
 // leave takes this call out of the crowd. If it had the turn, and so has brought no answer, or saw to the store's word, another has to ask.
@@ -146,7 +151,10 @@ func (w *waiter) leave() {
 	h := &w.op.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w.ask != 0 || w.watching {
+	switch {
+	case w.watching: // there may be no more word
+		w.crowd.wake()
+	case w.ask != 0:
 		w.crowd.give()
 	}
 	w.unwatch()
@@ -169,7 +177,10 @@ func (w *waiter) watch(ctx context.Context) {
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
 	if err != nil {
-		w.crowd.hurry()
+		w.unwatch()
+		if ctx.Err() == nil && w.left() > 0 { // or it was cut short for this call alone
+			w.crowd.deaf = time.Now().Add(watchAgain)
+		}
 		return
 	}
 	w.ended, w.stop = res.Ended, res.Stop
@@ -182,7 +193,7 @@ func (w *waiter) watch(ctx context.Context) {
 func (w *waiter) watches() bool {
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
-	if w.crowd.watched {
+	if w.crowd.watched || time.Now().Before(w.crowd.deaf) {
 		return false
 	}
 	w.crowd.watched, w.watching = true, true
