@@ -26,7 +26,7 @@ func Table(out io.Writer, r *demo.Result) error {
 	row("  sent more than once", a.Count.MailsDoubled, b.Count.MailsDoubled)
 	if r.Config.ViaProxy {
 		row("payments unknown, settled", "-", b.Settled.Unknown())
-		row("  charged, and mailed by the operator", "-", b.Settled.Finished)
+		row("  charged, mailed by the operator", "-", b.Settled.Finished)
 	} else {
 		row("  unknown, settled from that ledger", "-", b.Settled.Unknown())
 	}
