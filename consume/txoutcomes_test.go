@@ -17,7 +17,7 @@ func both(t *testing.T, c *consume.Consumer, want consume.Disposition, o everonc
 	t.Helper()
 	verdicts := append(c.HandleBatch(t.Context(), messages("a", "b")), c.Handle(t.Context(), message("c").m))
 	for i, v := range verdicts {
-		if v.Disposition != want || v.Outcome != o {
+		if v.Disposition != want || v.Outcome != o || v.Err == nil && want != consume.Ack {
 			t.Errorf("message %d: %v after %v, %v; want %v after %v", i, v.Disposition, v.Outcome, v.Err, want, o)
 		}
 	}
