@@ -44,9 +44,7 @@ func (s *Store[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (evero
 	res, err := h.granted(ctx, req.Claim, first, &w)
 	s.hits.count(err == nil && res.Decision != everonce.DecideClaimed)
 	if err != nil || res.Decision != everonce.DecideClaimed {
-		if rollbackErr := c.Rollback(ctx); rollbackErr != nil && err == nil && res.Decision == 0 {
-			err = rollbackErr
-		}
+		_ = c.Rollback(ctx) //nolint:errcheck // nothing was written
 		return nil, res, s.failed("begin", err)
 	}
 	return h, res, nil
