@@ -33,6 +33,14 @@ var broken = []struct {
 	{"an error of the record taken for success", wrapped(everonce.Refuse, func(s everonce.Store) everonce.Store { return swallow{s} }), []string{
 		"CrashBeforeTheRecordIsSaved", "ChaosOfTheStore", "ChaosOfBoth",
 	}},
+	{"a failure taken for success", altered(Refuse, everonce.Refuse, func(p *payments) {
+		p.tell = func(a Answer) Answer {
+			if a.Outcome == everonce.Failed || a.Outcome == everonce.Unknown {
+				a.Outcome, a.Err = everonce.Executed, nil
+			}
+			return a
+		}
+	}), []string{"RetryAfterFailureRunsAgain", "FailureBeforeTheEffect", "FailureAfterTheEffect"}},
 	{"any store error taken for a duplicate", wrapped(everonce.Reexecute, func(s everonce.Store) everonce.Store { return &guess{s} }), []string{
 		"StoreErrorIsNotADuplicate", "ChaosOfTheStore",
 	}},
