@@ -30,6 +30,8 @@ type line struct {
 	publishing func() (pass bool)
 	// declaring, if set, is called before a queue is declared, or looked for. It may change the frame; where it reports false it is as above.
 	declaring func(frame []byte) (pass bool)
+	// opening, if set, is called before the broker is asked for a channel; what it writes seems to come from the broker.
+	opening func(near io.Writer)
 	// deaf: the broker does not hear that a consumer is to end.
 	deaf bool
 	// unread is by how many connections nothing is read any more, from the first message on that is published by them. They stay open.
@@ -57,7 +59,7 @@ func newLine(t *testing.T, brokerURL string, publishing func() (pass bool)) *lin
 }
 
 // say passes on what is said to the broker, frame by frame.
-func (l *line) say(far io.Writer, near io.Reader) {
+func (l *line) say(far io.Writer, near io.ReadWriter) {
 	const greeting, head, end = 8, 7, 1
 	const method, openChannel, closeChannel, declareQueue, endConsumer, publish = 1, 20<<16 | 10, 20<<16 | 40, 50<<16 | 10, 60<<16 | 30, 60<<16 | 40
 	if _, err := io.CopyN(far, near, greeting); err != nil {
@@ -76,6 +78,9 @@ func (l *line) say(far io.Writer, near io.Reader) {
 			switch binary.BigEndian.Uint32(frame[head:]) {
 			case openChannel:
 				l.channels.Add(1)
+				if l.opening != nil {
+					l.opening(near)
+				}
 			case closeChannel:
 				l.closed.Add(1)
 			case declareQueue:
@@ -349,6 +354,48 @@ func TestARefusedCopyLeavesNoChannelOpen(t *testing.T) {
 			t.Fatalf("of %d channels %d were closed after %d copies", l.channels.Load(), l.closed.Load(), published.Load())
 		}
 	}
+}
+
+// Nor is one left open that the broker was asked for when it blocked the connection, and that it opens once it takes messages again.
+func TestABlockedCopyLeavesNoChannelOpen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	told := make(chan struct{})
+	l := newLine(t, b.url, func() bool { return true })
+	l.opening = func(near io.Writer) {
+		if l.channels.Load() > 1 {
+			return
+		}
+		for _, word := range [][]byte{{1, 0, 0, 0, 0, 0, 5, 0, 10, 0, 60, 0, 0xCE}, {1, 0, 0, 0, 0, 0, 4, 0, 10, 0, 61, 0xCE}} { // blocked, and no longer
+			if _, err := near.Write(word); err != nil {
+				t.Error(err)
+			}
+			<-told
+		}
+	}
+	publish, end := rabbitonce.PublisherOf(l.url)
+	if err := publish(t.Context(), b.queue.Name, message("m-1")); err == nil || !strings.Contains(err.Error(), "short of memory") {
+		t.Fatalf("%v", err)
+	}
+	close(told)
+	for late := time.Now().Add(soon); l.closed.Load() != 1; runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Fatalf("of %d channels %d were closed", l.channels.Load(), l.closed.Load())
+		}
+	}
+	for late := time.Now().Add(soon); ; runtime.Gosched() {
+		if err := publish(t.Context(), b.queue.Name, message("m-1")); err == nil {
+			break
+		} else if time.Now().After(late) {
+			t.Fatal(err)
+		}
+	}
+	b.wantLength(b.queue.Name, 1)
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	l.leaves(t, 0)
 }
 
 // Nor is anything opened once more by a replay whose letters are closed under it.

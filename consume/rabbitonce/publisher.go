@@ -135,6 +135,13 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 	case err := <-failed:
 		return nil, err
 	case <-blocked:
+		go func() { // it is opened once the broker takes messages again
+			select {
+			case c := <-opened:
+				c.ch.Close() //nolint:errcheck // it may be closed already
+			case <-failed: //nolint:errcheck // there is none to close
+			}
+		}()
 		return nil, errBlocked
 	case <-ctx.Done():
 		p.conn.cut()
