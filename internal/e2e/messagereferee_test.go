@@ -163,17 +163,19 @@ func (r *referee) enter(ctx context.Context, q url.Values) {
 			return // it was killed
 		}
 	case phaseWorking:
-		if w.done[op] {
+		// In a transaction a claim writes nothing. That of a copy which came before the other one committed may be granted just after
+		// that: its work is rolled back.
+		if w.done[op] && (name != wayTx || q.Get("after") != "") {
 			w.undone = append(w.undone, op)
 		}
 	case phaseRecorded:
 		outcome := q.Get("outcome")
 		w.outcomes[outcome]++
 		switch {
+		case q.Get("after") != "" && (outcome == "unknown" || outcome == "executed"): // one that was called so before it was done may be told of after that
+			w.undone = append(w.undone, op)
 		case acked:
 			w.done[op] = true
-		case q.Get("after") != "" && outcome == "unknown": // one that was called unknown before it was done may be told of after that
-			w.undone = append(w.undone, op)
 		}
 		if acked || q.Get("buried") != "" {
 			w.settled[op] = true
@@ -383,7 +385,30 @@ func TestRefereeHoldsAVerdictAgainstWhatWasDoneBefore(t *testing.T) {
 	}
 	tell(1, phaseRecorded, "after=1&outcome=unknown&buried=1")
 	tell(1, phaseWorking, "")
-	if got := r.ways[wayRefused].undone; !slices.Equal(got, []int{1, 1}) {
-		t.Errorf("undone %v, want what is unknown, and what is handled again", got)
+	tell(1, phaseRecorded, "after=1&ack=1&outcome=executed")
+	if got := r.ways[wayRefused].undone; !slices.Equal(got, []int{1, 1, 1}) {
+		t.Errorf("undone %v, want what is unknown, what is handled again, and what was", got)
+	}
+}
+
+// In a transaction, whose claim writes nothing, a copy that came before another one was done may be begun after that, and is rolled back. One
+// that came later may not.
+func TestRefereeLetsATransactionBeginInVain(t *testing.T) {
+	r := newReferee([]string{wayTx})
+	tell := func(phase, more string) {
+		r.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, fmt.Sprintf("/phase?worker=w&way=%s&op=1&phase=%s&%s", wayTx, phase, more), nil))
+	}
+	tell(phaseReceived, "")
+	tell(phaseReceived, "")
+	tell(phaseRecorded, "ack=1&outcome=executed")
+	tell(phaseWorking, "")
+	tell(phaseRecorded, "ack=1&outcome=replayed")
+	if got := r.ways[wayTx].undone; len(got) != 0 {
+		t.Errorf("a copy that came before is held against it: %v", got)
+	}
+	tell(phaseReceived, "")
+	tell(phaseWorking, "after=1")
+	if got := r.ways[wayTx].undone; !slices.Equal(got, []int{1}) {
+		t.Errorf("undone %v, want what was begun afterwards", got)
 	}
 }

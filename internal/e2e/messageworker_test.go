@@ -155,8 +155,9 @@ const insertEffect = `INSERT INTO effect (way, op) VALUES ($1, $2)`
 func (w *messageWorker) transactional(recv *everonce.TxReceiver[pgx.Tx]) (*consume.Consumer, error) {
 	return consume.NewTx(recv, consume.TxSpec[operation, pgx.Tx]{
 		Consumer: wayTx, Key: consume.ProducerID(), Decode: w.received(wayTx), Observe: w.recorded(wayTx),
-		Handle: func(ctx context.Context, tx pgx.Tx, _ *consume.Message, v operation) error {
-			if err := w.at(phaseWorking, wayTx, v.Op); err != nil {
+		Handle: func(ctx context.Context, tx pgx.Tx, m *consume.Message, v operation) error {
+			_, done := w.after.Load(m)
+			if _, err := w.tell(phaseWorking, wayTx, v.Op, flag("after", done)); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(ctx, insertEffect, wayTx, v.Op); err != nil {
