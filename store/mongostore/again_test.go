@@ -47,17 +47,27 @@ func passes(t *testing.T, s *mongostore.Store, at time.Time) {
 	}
 }
 
-// What ends, or renews, a second attempt counts from then, and by its own lifetime: not from the claim, which has written the record as a whole.
+// What ends, or renews, a second attempt counts from then, and by its own lifetime, rounded up: not from the claim, which has written the record as a
+// whole.
 func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
-	life := everonce.Lifetime{Retention: 3 * time.Hour, Remember: 2 * time.Hour}
+	const more = time.Microsecond // is stored as a millisecond
+	life := everonce.Lifetime{Retention: 3*time.Hour + more, Remember: 2 * time.Hour}
 	for what, write := range map[string]func(rec everonce.Record) error{
 		"claimed": func(everonce.Record) error { return nil },
 		"renewed": func(rec everonce.Record) error {
-			_, err := s.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2 * time.Hour, Lifetime: life})
+			_, err := s.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2*time.Hour + more, Lifetime: life})
+			return err
+		},
+		"stepped": func(rec everonce.Record) error {
+			_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2*time.Hour + more, Lifetime: life, Step: everonce.StepRecord{Name: "hook", State: everonce.StepOpen, Attempt: 2}})
+			return err
+		},
+		"released by nonce": func(rec everonce.Record) error {
+			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: life, ExpireUnsettled: true})
 			return err
 		},
 		"released": func(rec everonce.Record) error {
@@ -76,12 +86,14 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 		got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
 		noErr(t, err)
 		after := got.Record
-		kept, lease, unknown := life.Total(), time.Duration(0), ""
+		kept, lease, unknown := 5*time.Hour+time.Millisecond, time.Duration(0), ""
 		switch what {
 		case "claimed":
-			kept, lease, unknown = claim.Lifetime.Total(), time.Hour+time.Millisecond, "mail" // the lease is rounded up
-		case "renewed":
-			lease, unknown = 2*time.Hour, "mail"
+			kept, lease, unknown = claim.Lifetime.Total(), time.Hour+time.Millisecond, "mail"
+		case "renewed", "stepped":
+			lease, unknown = 2*time.Hour+time.Millisecond, "mail"
+		case "released by nonce": // nobody has settled what the claim found
+			unknown = "mail"
 		}
 		if d := after.PurgeAt.Sub(after.UpdatedAt); d != kept {
 			t.Errorf("%s: it is kept for %v, want %v", what, d, kept)
@@ -92,8 +104,8 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 		if lease != 0 && after.LeaseUntil.Sub(after.UpdatedAt) != lease {
 			t.Errorf("%s: the lease is %v, want %v", what, after.LeaseUntil.Sub(after.UpdatedAt), lease)
 		}
-		if what == "completed" && after.ResultUntil.Sub(after.CompletedAt) != life.Retention {
-			t.Errorf("%s: the result is kept for %v, want %v", what, after.ResultUntil.Sub(after.CompletedAt), life.Retention)
+		if what == "completed" && after.ResultUntil.Sub(after.CompletedAt) != 3*time.Hour+time.Millisecond {
+			t.Errorf("%s: the result is kept for %v, want %v", what, after.ResultUntil.Sub(after.CompletedAt), 3*time.Hour+time.Millisecond)
 		}
 		if after.UnknownStep != unknown {
 			t.Errorf("%s: the unknown step is %q, want %q", what, after.UnknownStep, unknown)

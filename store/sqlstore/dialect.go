@@ -307,7 +307,7 @@ const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
 // stepKept keeps a step that stands ([transition.StepStands]) as it is: one that can be read, and is done, or has ended in the
 // attempt that comes late to open it.
 const stepKept = stepOver + "NOT (s.state = 2 AND coalesce(s.result_kind, 0) BETWEEN 1 AND 3 OR " +
-	"s.state = 3 AND coalesce(s.result_kind, 0) = 0 AND s.attempt >= excluded.attempt AND excluded.state = 1)"
+	"s.state = 3 AND coalesce(s.result_kind, 0) = 0 AND s.attempt = excluded.attempt AND excluded.state = 1)"
 
 // stepOnce writes over what is known not to have taken hold yet, and nothing else: with the step commits its effect. One that
 // this very attempt has ended as not done was told so to the work.

@@ -209,6 +209,14 @@ func checkDelayedStep(e *env) {
 			e.Errorf("begun by the next attempt the step is %v since %v, want %v since %v", s.State, s.BeganAt, want, before[0].BeganAt)
 		}
 	}
+	a := e.claimed(claimReq(e.key()))
+	later := a.stepping("mail", everonce.StepNotDone)
+	later.Step.Attempt += 8
+	e.is("SaveStep", a.step(later), nil)
+	a.stepped("mail", everonce.StepOpen)
+	if s, _ := e.rec(a).Step("mail"); s.State != everonce.StepOpen || s.Attempt != a.rec.Attempt {
+		e.Errorf("a step that a later attempt than there was says it has not done is %v when it has begun: nobody would know that it may be done", s.State)
+	}
 }
 
 func (e *env) rec(a *attempt) *everonce.Record {

@@ -70,8 +70,9 @@ func SaveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time)
 }
 
 // StepStands reports whether a write leaves a step as it is: a step that is done is done for good, and one that ended
-// in an attempt does not open again in the same attempt. A step that cannot be read does not stand.
+// in an attempt does not open again in the same attempt. A step that cannot be read does not stand, nor one that was
+// not done in an attempt that there was not yet.
 func StepStands(old, write *everonce.StepRecord) bool {
 	return old.Readable() && (old.State == everonce.StepDone ||
-		write.State == everonce.StepOpen && old.State == everonce.StepNotDone && old.Attempt >= write.Attempt)
+		write.State == everonce.StepOpen && old.State == everonce.StepNotDone && old.Attempt == write.Attempt)
 }

@@ -12,7 +12,7 @@ local old = redis.call('HGET', KEYS[3], ARGV[2])
 local whole, state_before, attempt_before, its_place, its_beginning, _, kind_before = pcall(struct.unpack, '<BI4Hi8i8BHc0Hc0', old or '')
 if whole and state_before >= 1 and state_before <= 3 and kind_before <= 3 and (state_before == 2) == (kind_before ~= 0) then -- else it is written over
   place, began = its_place, its_beginning
-  stands = state_before == 2 or ARGV[3] == '1' and state_before ~= 1 and attempt_before >= ARGV[4] + 0
+  stands = state_before == 2 or ARGV[3] == '1' and state_before ~= 1 and attempt_before == ARGV[4] + 0
 elseif not old then
   if steps >= ARGV[9] + 0 then return 4 end
   steps = steps + 1
