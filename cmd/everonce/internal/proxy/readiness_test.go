@@ -176,6 +176,19 @@ func TestReadinessIsAskedOnceForAll(t *testing.T) {
 	})
 }
 
+// Whoever goes before a store has answered has not made it one that cannot be reached, to the log or to others.
+func TestWhoGoesMakesNoStoreUnready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		ready := newReadiness(&farStore{Store: memstore.New(nil)}, slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if err := ready.check(ctx); err != nil || log.Len() > 0 {
+			t.Errorf("%v, log: %q", err, log.String())
+		}
+	})
+}
+
 // A store that is closed while it is asked, since the proxy ends, is no fault of it.
 func TestReadinessSeesTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
