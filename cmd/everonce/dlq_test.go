@@ -114,10 +114,16 @@ func (q *letterQueue) publish() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := ch.Confirm(false); err != nil { // a connection that closes may take with it what nobody has confirmed
+		return err
+	}
 	for id, body := range map[string]string{"m-1": `{"id":"m-1"}`, "m-2": `{"id":"m-2"}`, "m-3": "no json", "m-4": `{"id":"m-4"}`} {
 		msg := amqp.Publishing{MessageId: id, Headers: amqp.Table{"tenant": "acme"}, Body: []byte(body)}
-		if err := ch.Publish("", q.queue, true, false, msg); err != nil {
+		switch c, err := ch.PublishWithDeferredConfirm("", q.queue, true, false, msg); {
+		case err != nil:
 			return err
+		case !c.Wait():
+			return fmt.Errorf("the broker has not taken %s", id)
 		}
 	}
 	return nil
