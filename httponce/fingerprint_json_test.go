@@ -206,6 +206,10 @@ func TestLargeJSON(t *testing.T) {
 
 // A document that is as deep as one can be is hashed like any other, or by its bytes.
 func TestDeepJSON(t *testing.T) {
+	wide := "[" + strings.Repeat(`{"a":[1],"b":2},`, maxNesting) + "0]" // many, and not deep
+	if f := (Fingerprint{JSON: true}); sumOf(t, f, jsonRequest(wide)) != sumOf(t, f, jsonRequest(" "+wide)) {
+		t.Error("a wide body is compared byte for byte")
+	}
 	for _, depth := range []int{100, 9_999, 10_000, 10_001, 400_000} {
 		one := strings.Repeat("[", depth) + strings.Repeat("]", depth)
 		for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/0/0/0"}}, {JSONExcept: []string{"/0/0/1"}}} {

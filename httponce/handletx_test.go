@@ -75,18 +75,25 @@ func TestHandleTxOfABodyThatIsRefused(t *testing.T) {
 	}
 }
 
-// A large answer without a key is sent, and no piece of it is kept: nobody could ask for it.
+// A large answer without a key is sent, and it is not tried to keep it: nobody could ask for it.
 func TestHandleTxKeepsNothingWithoutAKey(t *testing.T) {
-	text, saved := noise(600<<10), 0
+	text := noise(600 << 10)
 	svc := newService(t, setup{handleTx: charges(201, text, nil)})
-	svc.fail(func(c oncetest.Call) oncetest.Fault {
-		if c.Op == oncetest.OpTxClaim || c.Op == oncetest.OpTxComplete {
-			saved++
+	if g := read(t, send(svc, http.MethodPost, "/payments", "{}")); g.status != 201 || g.body != text || svc.logs.Len() != 0 {
+		t.Errorf("it got %d and %d bytes; logged was %s", g.status, len(g.body), svc.logs.String())
+	}
+}
+
+// MaxAnswer bounds what is kept of a transaction's answer to the byte, though all of it is held and sent.
+func TestMaxAnswerOfATransaction(t *testing.T) {
+	for most, want := range map[int64]got{4: created.marked("true"), 3: created.bodiless("elided")} {
+		svc := newService(t, setup{handleTx: charges(201, "paid", nil), opts: httponce.Options{Route: httponce.Route{MaxAnswer: most}}})
+		if g := svc.post("k"); g.status != 201 || g.body != "paid" {
+			t.Errorf("of %d bytes, the first got %+v", most, g)
 		}
-		return oncetest.Pass
-	})
-	if g := read(t, send(svc, http.MethodPost, "/payments", "{}")); g.status != 201 || g.body != text || saved != 0 {
-		t.Errorf("it got %d and %d bytes; %d calls for records", g.status, len(g.body), saved)
+		if g := svc.post("k"); g.status != want.status || g.body != want.body || g.mark != want.mark || g.location != want.location {
+			t.Errorf("of %d bytes, a repetition got %+v, want %+v", most, g, want)
+		}
 	}
 }
 

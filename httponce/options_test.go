@@ -161,6 +161,9 @@ func TestReconcileNeedsItsQuestion(t *testing.T) {
 
 // The zero value of each option is what its comment says.
 func TestDefaults(t *testing.T) {
+	if _, err := (&Options{MaxSpool: 1, Route: Route{MaxBody: memoryBody - 1}}).settings(); err != nil { // which is never in a file
+		t.Error(err)
+	}
 	for _, opts := range []*Options{nil, {}, {Routes: map[string]Route{"/a": {}}}} {
 		s, err := opts.settings()
 		if err != nil {

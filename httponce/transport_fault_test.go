@@ -230,7 +230,7 @@ func TestTransportTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
 		"of the header": func(ctx context.Context) (*http.Response, error) { return nil, ended(ctx) },
 		"of the body": func(ctx context.Context) (*http.Response, error) {
 			body := transportReaderFunc(func([]byte) (int, error) { return 0, ended(ctx) })
-			return &http.Response{StatusCode: 201, Header: http.Header{}, Body: io.NopCloser(body), ContentLength: -1}, nil
+			return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: io.NopCloser(body), ContentLength: -1}, nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,10 +240,10 @@ func TestTransportTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
 					if n++; n == 1 {
 						return slow(r.Context())
 					}
-					return &http.Response{StatusCode: 201, Header: http.Header{}, Body: http.NoBody}, nil
+					return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: http.NoBody}, nil
 				})
 				resp, err := transportPost(t, transportOver(t, base, nil), "http://pay.example/")
-				transportWantAnswer(t, resp, err, 201, "")
+				transportWantAnswer(t, resp, err, http.StatusCreated, "")
 			})
 		})
 	}

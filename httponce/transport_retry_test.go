@@ -419,10 +419,12 @@ func TestTransportPausesGrow(t *testing.T) {
 			resp, err := transportPost(t, client, "http://pay.example/")
 			transportWantError(t, resp, err, len(longest)+1)
 		}
-		for i, bound := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-			if bound *= time.Millisecond; longest[i] > bound || longest[i] < bound*6/10 {
-				t.Errorf("after attempt %d the longest pause was %v, want it near %v", i+1, longest[i], bound)
+		bound := 100 * time.Millisecond
+		for i, got := range longest {
+			if got > bound || got < bound*6/10 {
+				t.Errorf("after attempt %d the longest pause was %v, want it near %v", i+1, got, bound)
 			}
+			bound = min(2*bound, time.Second)
 		}
 	})
 }

@@ -251,7 +251,7 @@ func TestTransportBase(t *testing.T) {
 	t.Cleanup(tr.CloseIdleConnections)
 	scheme := "later" + strings.ToLower(rand.Text())
 	http.DefaultTransport.(*http.Transport).RegisterProtocol(scheme, transportFunc(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	}))
 	if _, err := transportPost(t, &http.Client{Transport: tr}, scheme+"://pay.example/"); err == nil { //nolint:bodyclose // there is none
 		t.Error("what the default can do by now, it can too")
