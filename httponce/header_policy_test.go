@@ -299,7 +299,7 @@ func TestACompressingMiddlewareBelongsAround(t *testing.T) {
 
 // What says something of a body is not on an answer without one: a client would look for it.
 func TestWithoutItsBodyAnAnswerSaysNothingOfOne(t *testing.T) {
-	ofBody := []string{"Content-Length", "Content-Encoding", "Content-Range", "Content-Digest", "Repr-Digest", "Digest", "Content-MD5", "Trailer"}
+	ofBody := []string{"Content-Length", "Content-Encoding", "Content-Range", "Content-Digest", "Repr-Digest", "Digest", "Content-MD5", "Trailer", http.TrailerPrefix + "X-Sum"}
 	svc := newService(t, setup{opts: httponce.Options{Route: httponce.Route{MaxAnswer: 1}}, handle: func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range ofBody {
 			w.Header().Set(name, "4")
