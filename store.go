@@ -144,8 +144,8 @@ func (d Decision) String() string {
 // ClaimResult is the answer to a claim.
 type ClaimResult struct {
 	Decision Decision
-	// Record is the record after the call, whole, since others who wait for the key are answered by it too, with its steps if the
-	// decision is DecideClaimed or DecideAbandoned. It is
+	// Record is the record after the call, whole, since others who wait for the key are answered by it too, and told by its nonce
+	// that a claim of theirs has come late; with its steps if the decision is DecideClaimed or DecideAbandoned. It is
 	// the zero Record if the decision is DecideAbsent, and may be if it is DecideInProgress and the holder is a
 	// transaction that has not committed.
 	Record Record

@@ -42,6 +42,10 @@ func writeBugs() []bug {
 			plant: both(func(s everonce.Store) everonce.Store { return &takeoverWithoutSteps{planted{s}} }),
 		},
 		{
+			name: "whose attempt runs is told to nobody else", caught: "Rule04/WhoMeetsARunningAttemptIsToldWhoseItIs",
+			plant: both(func(s everonce.Store) everonce.Store { return &runningForAnybody{planted{s}} }),
+		},
+		{
 			name: "lifetime moved by a replay", caught: "Rule04/DelayedClaimAfterCompletion",
 			plant: both(func(s everonce.Store) everonce.Store {
 				return &touched{planted: planted{s}, by: everonce.DecideReplay, change: func(rec *everonce.Record, req *everonce.ClaimRequest) {
@@ -134,6 +138,17 @@ func (s *takeoverWithoutSteps) Claim(ctx context.Context, req everonce.ClaimRequ
 	res, err := s.Store.Claim(ctx, req)
 	if res.Record.Previous.State == everonce.StateAbandoned {
 		res.Record.Steps = nil
+	}
+	return res, err
+}
+
+// runningForAnybody tells who meets a running attempt only that there is one.
+type runningForAnybody struct{ planted }
+
+func (s *runningForAnybody) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, req)
+	if res.Decision == everonce.DecideInProgress {
+		res.Record.Nonce = everonce.Nonce{}
 	}
 	return res, err
 }

@@ -33,6 +33,15 @@ func repeatChecks() []check {
 				b.released(everonce.StateAbandoned)
 			}
 		}},
+		{name: "Rule04/WhoMeetsARunningAttemptIsToldWhoseItIs", run: func(e *env) { // of those who wait, the one whose claim came late is told so by the others
+			a := e.claimed(claimReq(e.key()))
+			res := e.decided(a.taking(everonce.TakeNone), everonce.DecideInProgress)
+			res.Record.Steps = nil // which are not promised here
+			e.same("the record that is told", res.Record, e.get(a.key()))
+			if res.Record.Nonce != a.req.Nonce {
+				e.Errorf("the nonce that is told is not that of the claim that runs")
+			}
+		}},
 		{name: "Rule04/CompleteRepeated", run: func(e *env) {
 			req := claimReq(e.key())
 			req.Lifetime.Retention = short
