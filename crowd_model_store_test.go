@@ -107,7 +107,28 @@ func (s *modelStore) Claim(ctx context.Context, req everonce.ClaimRequest) (ever
 	if err := s.m.asked(ctx, req.Nonce); err != nil {
 		return everonce.ClaimResult{}, err
 	}
-	return troubled(ctx, s, req, s.mapStore.Claim)
+	return troubled(ctx, s, req, func(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+		if res, err = s.mapStore.Claim(ctx, req); res.Decision == everonce.DecideClaimed {
+			s.m.granted(ctx, req.ID)
+		}
+		return res, err
+	})
+}
+
+// granted notes a claim that got the record.
+func (m *crowdModel) granted(ctx context.Context, id everonce.RecordID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	receiver := nobody
+	if i, ok := ctx.Value(callNumber{}).(int); ok {
+		receiver = m.plan.Calls[i].Receiver
+	}
+	now := time.Now()
+	for k := range crowdKeys {
+		if crowdKey(k).RecordID() == id {
+			m.grants[k] = append(m.grants[k], span{now, now, receiver})
+		}
+	}
 }
 
 func (s *modelStore) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
@@ -144,7 +165,11 @@ func (s *modelStore) Begin(ctx context.Context, req everonce.BeginRequest) (ever
 			return nil, everonce.ClaimResult{}, errNet
 		}
 	}
-	return s.mapStore.Begin(ctx, req)
+	h, res, err := s.mapStore.Begin(ctx, req)
+	if res.Decision == everonce.DecideClaimed {
+		s.m.granted(ctx, req.Claim.ID)
+	}
+	return h, res, err
 }
 
 // wordy is a modelStore that sends word.

@@ -104,8 +104,11 @@ func drawCrowd(t *rapid.T) *crowdPlan {
 // span is when something held.
 type span struct {
 	from, to time.Time
-	receiver int // of the attempt; -1 for a process that died
+	receiver int // of the attempt, or nobody
 }
+
+// nobody is what stands for a receiver where there is none: a process that died, or a settlement.
+const nobody = -1
 
 // crowdModel is one run, and what is known of it.
 type crowdModel struct {
@@ -122,6 +125,7 @@ type crowdModel struct {
 	events   [crowdKeys][]time.Time // arrivals, exits and ends: what makes somebody ask
 	busy     [crowdKeys][]span
 	waits    [crowdKeys][]span
+	grants   [crowdKeys][]span      // claims that got the record, at their from
 	nonces   map[int]everonce.Nonce // the latest of each call
 	total    int
 	running  [crowdKeys]int
@@ -402,7 +406,7 @@ func (m *crowdModel) act(ctx context.Context, n int) {
 		defer m.mu.Unlock()
 		now := time.Now()
 		m.dark[a.Key] = true
-		m.busy[a.Key] = append(m.busy[a.Key], span{now, now.Add(a.Lease), -1})
+		m.busy[a.Key] = append(m.busy[a.Key], span{now, now.Add(a.Lease), nobody})
 		m.events[a.Key] = append(m.events[a.Key], now.Add(a.Lease))
 		if a.Effect && !m.plan.Transactions && len(m.effects[a.Key]) == 0 { // or it would have asked
 			m.effect(a.Key, fmt.Sprintf("%d/dead/%d", a.Key, n))
