@@ -33,6 +33,7 @@ func (b Backoff) withDefaults() Backoff {
 // that what failed together does not come back together.
 func (b Backoff) after(retries int) time.Duration {
 	d := b.Max
+	retries = max(retries, 0) // of an adapter that believes what a header says
 	if b.Min < b.Max>>retries {
 		d = b.Min << retries
 	}

@@ -79,6 +79,11 @@ func TestDelaysAreBounded(t *testing.T) {
 				t.Errorf("%+v: retry %d after %v", b, retries, after)
 			}
 		}
+		m := first()
+		m.Retries = -1 // as nobody counts
+		if after := r.wants(m, everonce.Failed, consume.Retry).After; after > time.Hour {
+			t.Errorf("%+v: retry -1 after %v", b, after)
+		}
 	}
 }
 
