@@ -3,6 +3,8 @@ package everonce_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -27,4 +29,19 @@ func TestObserverIsToldOfStepsThatAreCut(t *testing.T) {
 	checkEqual(t, "Elided", events[0].Elided, "size")
 	checkEqual(t, "outcome of the refusal", events[1].Outcome, everonce.Rejected)
 	checkEqual(t, "outcome of the panic", events[2].Outcome, everonce.Failed)
+}
+
+// How long a duplicate waited is told up to the answer, and not up to the last time that it asked.
+func TestObserverIsToldHowLongADuplicateWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rec := &recorder{}
+		r := newReceiver(t, newFaultStore(), everonce.Refuse, &everonce.Options{Observer: rec})
+		release, wg := running(t, r)
+		time.AfterFunc(1500*time.Millisecond, func() { close(release) })
+		do(t, r, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
+		wg.Wait()
+		for _, ev := range rec.take(t) {
+			checkEqual(t, "Waited of what was "+ev.Outcome.String(), ev.Waited, map[everonce.Outcome]time.Duration{everonce.Replayed: 1500 * time.Millisecond}[ev.Outcome])
+		}
+	})
 }
