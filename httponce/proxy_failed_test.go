@@ -430,3 +430,40 @@ func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
 		t.Errorf("the upstream got %d requests, want 1", n)
 	}
 }
+
+// A client that gives its request up with itself does not end what the service has begun: the key is unknown, and no answer is kept that
+// speaks of the client.
+func TestProxyEndWithClientIsUnknown(t *testing.T) {
+	for _, held := range []bool{false, true} { // the head of the answer is there, or not
+		begun, calls := make(chan struct{}, 1), atomic.Int64{}
+		u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			io.Copy(io.Discard, r.Body)
+			if held {
+				w.WriteHeader(http.StatusCreated)
+				http.NewResponseController(w).Flush()
+			}
+			begun <- struct{}{}
+			<-r.Context().Done() // the proxy has gone
+		})
+		srv := newProxy(t, u, &httponce.Options{Route: httponce.Route{EndWithClient: true, Wait: time.Minute}}, nil)
+		ctx, leave := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/", strings.NewReader("amount=1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Idempotency-Key", "k")
+		go func() {
+			<-begun
+			leave()
+		}()
+		if res, err := http.DefaultClient.Do(r); err == nil {
+			io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+		status, _, body := post(t, srv, "/", "k", "amount=1")
+		if status != http.StatusConflict || !strings.Contains(body, "outcome-unknown") || calls.Load() != 1 {
+			t.Errorf("the head is there: %v: the repetition: %d %s, after %d calls", held, status, body, calls.Load())
+		}
+	}
+}
