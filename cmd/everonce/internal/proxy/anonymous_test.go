@@ -82,3 +82,22 @@ func TestPrincipalRequired(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a hop in front writes tells who sends a request only where the proxy believes what is in front.
+func TestPrincipalsThatAnyClientWrites(t *testing.T) {
+	for _, source := range []string{"header:Forwarded", "header:x-forwarded-for", "header:X-Forwarded-Host", "header:X-Forwarded-Proto"} {
+		args := []string{"--listen=127.0.0.1:0", "--store=memory:", "--upstream=http://127.0.0.1:1", "--principal=" + source}
+		if err := Check(configOf(t, args...), discard); !errors.Is(err, config.ErrInvalid) || !strings.Contains(err.Error(), "principal "+source+" without trust-forwarded: ") {
+			t.Errorf("%s: %v", source, err)
+		}
+		if err := Check(configOf(t, append(args, "--trust-forwarded")...), discard); err != nil {
+			t.Errorf("%s, believed: %v", source, err)
+		}
+	}
+	others := []string{"header:X-Forwarded-User", "cookie:Forwarded", "jwt:Forwarded", principal.None}
+	for _, source := range others { // which the proxy passes on as they came
+		if err := Check(configOf(t, "--listen=127.0.0.1:0", "--store=memory:", "--upstream=http://127.0.0.1:1", "--principal="+source), discard); err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+	}
+}

@@ -32,6 +32,17 @@ var neverThere = map[string]bool{
 // None is the source by which everybody is one.
 const None = "none"
 
+// Forwarded reports whether a source is a header that says for whom a hop in front asks. Unless the proxy believes what is in front, it writes these anew,
+// and what arrives in them is what any client likes.
+func Forwarded(source string) bool {
+	kind, name, _ := strings.Cut(source, ":")
+	switch http.CanonicalHeaderKey(name) {
+	case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
+		return kind == "header"
+	}
+	return false
+}
+
 // Anonymous is whoever sends nothing of the kind that is looked for: one principal, and no other's.
 const Anonymous = "anonymous"
 
