@@ -24,20 +24,20 @@ type gathering struct {
 	back int       // what skip was the last time
 }
 
-// before is called before a transaction. came counts the writes, and answered is how many the last one had: their callers may come
-// with their next ones.
+// before is called before a transaction of so many as are queued. came counts the writes, and answered is how many the last transaction
+// had: their callers may come with their next ones.
 //
 // Where writes come often it pauses, if the processors have other work: that is done meanwhile, and each commit that is spared spares
 // what a processor loses by waiting for the disk. Where they have none, a pause is idle time, which shows in its length: an
 // idle process wakes late. Then, and where nobody came, the next transactions have no pause.
-func (g *gathering) before(came *atomic.Int64, answered int) {
+func (g *gathering) before(came *atomic.Int64, queued, answered int) {
 	start, n := time.Now(), came.Load()
 	often := n > g.seen && start.Sub(g.at) <= gatherOften*time.Duration(n-g.seen)
 	g.at, g.seen = start, n
 	switch {
 	case often && g.skip == 0:
 		time.Sleep(gatherPause)
-		g.judge(time.Since(start), came.Load() > n)
+		g.judge(time.Since(start), int64(queued)+came.Load()-n > 1) // who comes alone shares nothing
 		return
 	case often:
 		g.skip--

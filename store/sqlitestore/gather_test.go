@@ -20,7 +20,7 @@ func (g *gathering) pausedBefore(came *atomic.Int64, since time.Duration, n int6
 	came.Add(n)
 	start := time.Now()
 	next := time.AfterFunc(gatherPause/2, func() { came.Add(1) })
-	g.before(came, 1)
+	g.before(came, int(n), 1)
 	next.Stop()
 	return time.Since(start)
 }
@@ -133,6 +133,29 @@ func TestPausesThatAreTooLongBecomeRare(t *testing.T) {
 			t.Errorf("after a pause of the right length and one too long %d transactions have none, want 1", g.skip)
 		}
 	})
+}
+
+// A pause for which one came alone was in vain, though it came while others had been done: it shares its commit with nobody.
+func TestAPauseForOneIsInVain(t *testing.T) {
+	for name, c := range map[string]struct{ queued, comes, skip int }{
+		"one was there":            {1, 0, 1},
+		"one came":                 {0, 1, 1},
+		"one was there, one came":  {1, 1, 0},
+		"two came":                 {0, 2, 0},
+		"nobody, who was told of":  {0, 0, 1},
+		"two were there, one came": {2, 1, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var came atomic.Int64
+			g := gathering{at: time.Now()}
+			came.Add(1)
+			time.AfterFunc(gatherPause/2, func() { came.Add(int64(c.comes)) })
+			g.before(&came, c.queued, 1)
+			if g.skip != c.skip {
+				t.Errorf("%s: %d transactions have no pause now, want %d", name, g.skip, c.skip)
+			}
+		})
+	}
 }
 
 // Those that were just answered are waited for, without a pause, until as many have come.

@@ -116,10 +116,10 @@ func (g *grouper) run() {
 // await waits for others, if they could share the next commit. So many were just answered.
 func (g *grouper) await(answered int) {
 	g.mu.Lock()
-	full := len(g.queue) >= g.limit
+	queued := len(g.queue)
 	g.mu.Unlock()
-	if g.limit > 1 && !full {
-		g.gather.before(&g.came, answered)
+	if g.limit > 1 && queued < g.limit {
+		g.gather.before(&g.came, queued, answered)
 	}
 }
 
