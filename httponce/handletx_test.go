@@ -340,16 +340,6 @@ func TestHandleTxWithAnOperationInside(t *testing.T) {
 	}
 }
 
-// A request that needs no key has the limits of its route too: no transaction begins for one that is refused.
-func TestHandleTxRefusesABodyWithoutAKeyToo(t *testing.T) {
-	svc := newService(t, setup{opts: httponce.Options{Route: httponce.Route{MaxBody: 10}}, handleTx: func(http.ResponseWriter, *http.Request, *mapdb.Tx) error {
-		return nil
-	}})
-	if res := send(svc, http.MethodPost, "/payments", "0123456789a"); res.StatusCode != http.StatusRequestEntityTooLarge || svc.ran() != 0 {
-		t.Errorf("%d, %d calls", res.StatusCode, svc.ran())
-	}
-}
-
 // panicOf returns what a function panics with.
 func panicOf(f func()) (p any) {
 	defer func() { p = recover() }()

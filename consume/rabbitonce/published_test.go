@@ -212,7 +212,7 @@ func TestACopyThatIsNotReadIsAFailure(t *testing.T) {
 		defer close(published)
 		err := publish(t.Context(), b.queue.Name, large)
 		failed <- err
-		for ; err != nil && t.Context().Err() == nil; err = publish(t.Context(), b.queue.Name, large) { // its connection ends a little later
+		for ; err != nil && t.Context().Err() == nil; err = publish(t.Context(), b.queue.Name, message("m-1")) { // its connection ends a little later
 		}
 	}()
 	select {

@@ -120,13 +120,20 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 		return nil, errBlocked
 	default:
 	}
-	opened := make(chan *publishing, 1)
+	opened := make(chan *publishing)
 	failed := make(chan error, 1)
-	go func(conn *link, b *blockade) { // the library asks without a bound
-		if c, err := openPublishing(conn, b); err != nil {
+	gone := make(chan struct{})
+	defer close(gone)
+	go func(conn *link, b *blockade) { // the library asks without a bound, and a broker that takes no messages answers when it does again
+		c, err := openPublishing(conn, b)
+		if err != nil {
 			failed <- err
-		} else {
-			opened <- c
+			return
+		}
+		select {
+		case opened <- c:
+		case <-gone:
+			c.ch.Close() //nolint:errcheck // it may be closed already
 		}
 	}(p.conn, p.blocked)
 	select {
@@ -135,13 +142,6 @@ func (p *publisher) channel(ctx context.Context) (*publishing, error) {
 	case err := <-failed:
 		return nil, err
 	case <-blocked:
-		go func() { // it is opened once the broker takes messages again
-			select {
-			case c := <-opened:
-				c.ch.Close() //nolint:errcheck // it may be closed already
-			case <-failed: //nolint:errcheck // there is none to close
-			}
-		}()
 		return nil, errBlocked
 	case <-ctx.Done():
 		p.conn.cut()

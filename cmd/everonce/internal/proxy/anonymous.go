@@ -14,7 +14,7 @@ import (
 // principalOf returns the principal of the route of a pattern, "" for all others.
 func (s *Server) principalOf(pattern string, route config.Route, secret []byte) (httponce.Principal, error) {
 	source := route.Principal
-	find, err := principal.New(source, secret)
+	find, err := principal.New(source, secret, route.PrincipalRequired)
 	if err != nil {
 		return nil, err
 	}

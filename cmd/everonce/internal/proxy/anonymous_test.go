@@ -42,11 +42,12 @@ func TestAnonymousWithACredentialIsTold(t *testing.T) {
 // What the route's principal is found in says it, and nothing else; a request without a key is not asked.
 func TestPrincipalRequired(t *testing.T) {
 	service := &counting{}
-	for source, headers := range map[string][]string{
-		"header:Authorization": {"Authorization", "Bearer hidden"},
-		"header:X-Tenant":      {"X-Tenant", "a"},
-		"cookie:sid":           {"Cookie", "sid=hidden"},
+	for source, headers := range map[string][2][]string{
+		"header:Authorization": {{"Authorization", "Bearer hidden"}, {"Authorization", ""}},
+		"header:X-Tenant":      {{"X-Tenant", "a"}, {"X-Tenant", "", "X-Tenant", ""}},
+		"cookie:sid":           {{"Cookie", "sid=hidden"}, {"Cookie", "sid="}},
 	} {
+		headers, empty := headers[0], headers[1]
 		p := start(t, service.ServeHTTP, "--principal-required", "--principal="+source)
 		for label, c := range map[string]struct {
 			headers []string
@@ -54,6 +55,8 @@ func TestPrincipalRequired(t *testing.T) {
 		}{
 			"who says so":         {append(headers, "Idempotency-Key", "a"), http.StatusCreated},
 			"nobody":              {[]string{"Idempotency-Key", "a"}, http.StatusForbidden},
+			"who says nothing":    {append(empty, "Idempotency-Key", "a"), http.StatusForbidden},
+			"who quotes nothing":  {[]string{"Cookie", `sid=""`, "Idempotency-Key", "a"}, http.StatusForbidden},
 			"who says other":      {[]string{"X-Other", "a", "Cookie", "x=1", "Idempotency-Key", "a"}, http.StatusForbidden},
 			"nobody, and no key":  {nil, http.StatusCreated},
 			"who had been before": {append(headers, "Idempotency-Key", "a"), http.StatusCreated},

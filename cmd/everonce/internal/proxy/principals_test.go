@@ -59,7 +59,7 @@ func TestWhatTellsTheSenderIsPassedOn(t *testing.T) {
 		if _, passed := (<-got)[name]; passed != passes {
 			t.Errorf("%s is passed on: %v, want %v", name, passed, passes)
 		}
-		if _, err := principal.New("header:"+name, nil); err == nil != passes {
+		if _, err := principal.New("header:"+name, nil, false); err == nil != passes {
 			t.Errorf("%s may tell the sender: %v, want %v", name, err == nil, passes)
 		}
 	}

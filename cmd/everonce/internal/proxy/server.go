@@ -168,7 +168,7 @@ func (s *Server) checkRoutes(invalid func(string, ...any) error) error {
 			return invalid("%sprincipal-required with principal none: nobody would be asked who he is; one of the two has to go, for this route perhaps", where(pattern))
 		}
 		if principal.Forwarded(r.Principal) && !s.conf.TrustForwarded {
-			return invalid("%sprincipal %s without trust-forwarded: any client could write the name of another there, and get his answers; the upstream is told another one", where(pattern), r.Principal)
+			return invalid("%sprincipal %s without trust-forwarded: any client could write the name of another there, and get his answers, and the upstream does not get it", where(pattern), r.Principal)
 		}
 		if r.FailOpen && s.conf.UpstreamKey == config.KeyDownstream {
 			return invalid("%sfail-open with upstream-key downstream: an unprotected request would reach the upstream with another key", where(pattern))

@@ -103,7 +103,7 @@ var fields = []Field{
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
 	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; if empty: any key will do", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),
 	per("principal", "header:Authorization", "who owns a key: header:NAME, jwt:CLAIM (of a token that something in front has verified), cookie:NAME or none", func(r *Route) pflag.Value { return (*principalText)(&r.Principal) }),
-	per("principal-required", "false", "refuse a request with a key that lacks what principal looks for; otherwise all of these are one", func(r *Route) pflag.Value { return (*truth)(&r.PrincipalRequired) }),
+	per("principal-required", "false", "refuse a request with a key that lacks what principal looks for, or has it empty; otherwise all of these are one", func(r *Route) pflag.Value { return (*truth)(&r.PrincipalRequired) }),
 	per("unknown", "refuse", "what to do about a request whose outcome nobody knows: refuse or reexecute", func(r *Route) pflag.Value { return (*policy)(&r.Unknown) }),
 	per("profile", profileDefault, "which answers are kept: default, or stripe (server errors too)", func(r *Route) pflag.Value { return &choice{&r.Profile, []string{profileDefault, profileStripe}} }),
 	per("save", "", "exceptions to the profile, by status: saved, released or unknown, like 409=released,5xx=unknown", func(r *Route) pflag.Value { return (*endings)(&r.Save) }),

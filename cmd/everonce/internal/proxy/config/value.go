@@ -217,7 +217,7 @@ func (*policy) Type() string    { return "word" }
 type principalText string
 
 func (p *principalText) Set(s string) error {
-	if _, err := principal.New(s, nil); err != nil {
+	if _, err := principal.New(s, nil, false); err != nil {
 		return err
 	}
 	*p = principalText(s)

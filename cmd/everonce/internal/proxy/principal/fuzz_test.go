@@ -18,7 +18,7 @@ import (
 // asked asks for the principal of a request with one header of several lines.
 func asked(t *testing.T, source, header, lines string) (string, error) {
 	t.Helper()
-	p, err := New(source, []byte("sixteen bytes is"))
+	p, err := New(source, []byte("sixteen bytes is"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,9 +57,11 @@ const Anonymous = "anonymous"
 //
 // What is read from a header or a cookie is a credential, and is hashed: with secret, so that who reads the
 // store cannot guess it either, where there is one. A claim is the name of somebody, and is not.
-func New(source string, secret []byte) (httponce.Principal, error) {
+//
+// Where one is required, who sends an empty header or cookie, as logging out leaves it, is anonymous like who sends none.
+func New(source string, secret []byte, required bool) (httponce.Principal, error) {
 	kind, name, _ := strings.Cut(source, ":")
-	h := hasher{kind: kind, name: name, secret: secret}
+	h := hasher{kind: kind, name: name, secret: secret, required: required}
 	switch {
 	case source == None:
 		return httponce.Unscoped(), nil
@@ -99,6 +101,7 @@ func passedOn(header string, p httponce.Principal) httponce.Principal {
 type hasher struct {
 	kind, name string
 	secret     []byte
+	required   bool
 }
 
 // hash returns a name that tells nothing of the values, and is another one for each kind and name.
@@ -115,7 +118,7 @@ func (h *hasher) hash(values ...string) string {
 
 func (h *hasher) header(r *http.Request) (string, error) {
 	values := r.Header[h.name]
-	if len(values) == 0 {
+	if len(values) == 0 || h.required && strings.Join(values, "") == "" {
 		return Anonymous, nil
 	}
 	return h.hash(values...), nil
@@ -159,7 +162,7 @@ func (h *hasher) cookie(r *http.Request) (string, error) {
 	switch {
 	case cut && sent == "":
 		return "", errPieces
-	case !found:
+	case !found || h.required && strings.Trim(sent, `"`) == "":
 		return Anonymous, nil
 	}
 	return h.hash(sent), nil

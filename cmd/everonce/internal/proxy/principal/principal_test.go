@@ -17,7 +17,7 @@ func token(claims string) string {
 // name returns the principal of a request with headers: name, value, name, value.
 func name(t *testing.T, source string, secret []byte, headers ...string) (string, error) {
 	t.Helper()
-	p, err := New(source, secret)
+	p, err := New(source, secret, false)
 	if err != nil {
 		t.Fatalf("%s: %v", source, err)
 	}
@@ -130,7 +130,7 @@ func TestPrincipalSecret(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	for _, source := range []string{"", "header", "header:", "header:no header", "jwt:", "cookie:", "cookie:a=b", "query:token", "none:x", "Authorization", "header:Host", "header:host", "header:transfer-encoding", "header:Trailer", "header:proxy-authorization", "header:Upgrade", "header:TE"} {
-		if _, err := New(source, nil); err == nil {
+		if _, err := New(source, nil, false); err == nil {
 			t.Errorf("%q is taken", source)
 		}
 	}
