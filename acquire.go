@@ -51,6 +51,9 @@ func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started t
 		again, err := w.wait(ctx, claim)
 		switch {
 		case err != nil:
+			if op.resent { // one of its claims may have come late, and nobody else would know
+				op.retract(ctx, &req)
+			}
 			return started, op.callerGone(ctx, nil)
 		case !again:
 			return started, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // A claim may arrive long after its caller has sent it again and joined those who wait. It gets the record then, in the name of a
-// caller that does not know: that one asks for itself, and works. It does so too where others are told first that the outcome is
+// caller that does not know: that one is told by whoever asks, claims, and works. It does so too where others are told first that the outcome is
 // unknown, since the lease has run out.
 func TestAClaimThatComesLateIsItsCallersOwn(t *testing.T) {
 	type crowded struct {
@@ -129,4 +129,39 @@ func TestClaimsThatComeLateAreToldToTheirCallers(t *testing.T) {
 		wg.Wait()
 		checkEqual(t, "attempts in the end", len(worked), 20)
 	})
+}
+
+// Nor does the claim of a caller that goes in the moment in which it comes stay behind: nothing ran, so nothing is unknown.
+func TestAClaimThatComesLateToACallerThatGoes(t *testing.T) {
+	for range 20 { // whether it is told before it goes is chance
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaultStore()
+			r := newReceiver(t, s, everonce.Refuse, nil)
+			release, wg := runningInVain(t, r)
+			s.on("Claim", 2, refuse(errNet)) // it is on its way
+			ctx, gone := context.WithCancel(t.Context())
+			defer gone()
+			wg.Go(func() { _, _ = everonce.Do(ctx, r, keyOf("x"), never(t), everonce.WithWait(time.Hour)) })
+			synctest.Wait()
+			late := requests[everonce.ClaimRequest](&s.faults, "Claim")[1]
+			time.Sleep(10 * time.Second)
+			s.heal()
+			wg.Go(func() { do(t, r, keyOf("x"), returns("w", nil), everonce.Executed, nil, everonce.WithWait(time.Hour)) })
+			time.Sleep(5 * time.Second)
+			s.on("Release", 1, func(ctx context.Context, call func() error) error {
+				err := call()
+				res, lateErr := s.under.Claim(context.WithoutCancel(ctx), late)
+				checkErr(t, lateErr, nil)
+				checkEqual(t, "the late claim", res.Decision, everonce.DecideClaimed)
+				return err
+			})
+			s.on("Claim", s.count("Claim")+1, func(_ context.Context, call func() error) error {
+				err := call()
+				gone()
+				return err
+			})
+			close(release)
+			wg.Wait()
+		})
+	}
 }

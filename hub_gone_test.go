@@ -19,3 +19,23 @@ func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 		}
 	})
 }
+
+// Of those whose claims were sent again, and who have gone, nothing stays with the others, who may wait for long.
+func TestNoncesGoWithTheirCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(core)
+		wait := func() *waiter {
+			w := &waiter{op: &operation{core: r, id: RecordID{1}, resent: true}, nonce: NewNonce()}
+			w.join(new(ClaimResult))
+			return w
+		}
+		stays := wait()
+		for range 100 {
+			wait().leave()
+		}
+		if n := len(stays.crowd.resent); n != 1 {
+			t.Errorf("the nonces of %d are kept, of one that waits", n)
+		}
+		stays.leave()
+	})
+}

@@ -327,8 +327,8 @@ type ListResult struct {
 
 // ScopeDeleter is an optional power of a [Store]: it forgets a tenant.
 type ScopeDeleter interface {
-	// DeleteScope removes up to Limit records of the scope and everything inside it, except live claims and records
-	// of a newer Format; the keys that the removed records protected are new afterwards. A Limit of 0 is the store's
+	// DeleteScope removes up to Limit records of the scope and everything inside it, except live claims, records
+	// of a newer Format, and damaged ones that may be either; the keys that the removed records protected are new afterwards. A Limit of 0 is the store's
 	// own bound. A request without a valid scope is refused with [ErrInvalidKey]: no scope would be everybody's.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
 }

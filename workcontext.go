@@ -8,7 +8,7 @@ import (
 
 // workContext is the context of an attempt: it stands in a place, and ends with its parent or by end. What it
 // takes to end is made when somebody first looks: work that never asks whether it is to stop costs nothing
-// for it. In a transaction there is no end but the parent's.
+// for it. In a transaction it is asked for values alone: the work has a context of the standard library there.
 type workContext struct {
 	place  place
 	parent context.Context
@@ -45,7 +45,7 @@ func (c *workContext) life() *cancellable {
 	return c.made.Load()
 }
 
-// end ends the context, if it has not ended before. One in a transaction has no end of its own.
+// end ends the context, if it has not ended before.
 func (c *workContext) end(cause error) {
 	if cause == ErrAttemptEnded && c.parent.Err() == nil && c.made.CompareAndSwap(nil, endedUnseen) { //nolint:errorlint // what endedUnseen ended with
 		return

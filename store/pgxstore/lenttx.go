@@ -115,7 +115,8 @@ func (l *lentTx) Prepare(ctx context.Context, name, sql string) (*pgconn.Stateme
 	return tx.Prepare(ctx, name, sql)
 }
 
-// LargeObjects returns the large objects, for as long as the transaction lasts: after the end there are none to be had.
+// LargeObjects returns the large objects. After the end there are none to be had: what it returns then cannot be used. What was taken before the end
+// is not closed by it, since pgx has no means.
 func (l *lentTx) LargeObjects() pgx.LargeObjects {
 	if tx := l.begunAtOnce(); tx != nil {
 		return tx.LargeObjects()

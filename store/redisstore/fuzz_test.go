@@ -54,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("a step was read: %+v", step)
 		}
 		var h everonce.Health
-		add(&h, &id, s)
+		add(&h, s)
 		_ = infoOf(s)
 	})
 }

@@ -3,12 +3,13 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 
 	"github.com/everonce/everonce"
 )
 
-// Health implements [everonce.HealthChecker]. It scans every key of the server and reads every record, without the
-// data of its result, and holds 8 bytes of each in memory while it counts.
+// Health implements [everonce.HealthChecker]. It scans every key of the server and reads the head of every record,
+// and holds 8 bytes of each in memory while it counts.
 func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	if h, err = s.count(ctx); err != nil {
 		return everonce.Health{}, failed("health", err)
@@ -27,26 +28,26 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 	}
 	seen := make(map[uint64]struct{}) // a scan may tell a key more than once
 	return h, s.scan(ctx, "", func(ids []everonce.RecordID) (bool, error) {
-		texts, err := s.read(ctx, ids)
+		texts, err := s.heads(ctx, ids, "GETRANGE", "0", strconv.Itoa(lenFixed-1))
 		if err != nil {
 			return false, err
 		}
 		for i, text := range texts {
 			hash := binary.LittleEndian.Uint64(ids[i][8:])
-			if _, twice := seen[hash]; twice || text == nil { // it has gone
+			if _, twice := seen[hash]; twice || text == nil || *text == "" { // it has gone
 				continue
 			}
 			seen[hash] = struct{}{}
-			add(&h, &ids[i], *text)
+			add(&h, *text)
 		}
 		return true, nil
 	})
 }
 
-// add counts a record.
-func add(h *everonce.Health, id *everonce.RecordID, text string) {
+// add counts a record by its head.
+func add(h *everonce.Health, text string) {
 	var rec everonce.Record
-	if _, err := decode(id, text, &rec); err != nil || rec.Format > everonce.FormatVersion {
+	if !head(text, &rec) || rec.Format > everonce.FormatVersion || damaged(text, &rec) != "" {
 		h.Unreadable++
 		return
 	}

@@ -45,7 +45,7 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 		if len(ids) == 0 {
 			return true, nil
 		}
-		texts, err := s.read(ctx, ids)
+		texts, err := s.heads(ctx, ids, "GET")
 		if err != nil {
 			return false, err
 		}

@@ -160,6 +160,21 @@ func timely(s string, state everonce.State) bool {
 		max(updated, created, claimed, before, lease, result, purge) < exact
 }
 
+// damaged says what is wrong with a record's head, if anything is.
+func damaged(s string, rec *everonce.Record) string {
+	switch {
+	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
+		return fmt.Sprintf("there is no state %d", rec.State)
+	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
+		return fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind)
+	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || everonce.State(s[59]) > everonce.StateCompleted || binary.LittleEndian.Uint32([]byte(s[63:67])) > math.MaxInt32:
+		return "a number is out of its range"
+	case !timely(s, rec.State):
+		return "a time is out of its range"
+	}
+	return ""
+}
+
 // decode reads a record, and returns what follows it: the data of the result, where it is a result that is read. What no version has written
 // is corrupt: the scripts judge it likewise (lua/whole.lua).
 func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
@@ -173,8 +188,7 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 		return "", corrupt(id, "it is too short")
 	}
 	rec.Previous.State = everonce.State(s[59])
-	attempt := binary.LittleEndian.Uint32([]byte(s[63:67]))
-	rec.Attempt = int(attempt)
+	rec.Attempt = int(binary.LittleEndian.Uint32([]byte(s[63:67])))
 	created, claimed, before := number(s, 67), number(s, 75), number(s, 83)
 	copy(rec.Fingerprint.Sum[:], s[91:])
 	r := reader{b: s[lenFixed:]}
@@ -193,19 +207,14 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 		claimed = int64(rec.Token)
 	}
 	rec.CreatedAt, rec.ClaimedAt, rec.Previous.ClaimedAt = at(created), at(claimed), at(before)
+	odd := damaged(s, rec)
 	switch {
+	case odd != "":
+		return "", corrupt(id, odd)
 	case r.short:
 		return "", corrupt(id, "it is too short")
-	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
-		return "", corrupt(id, fmt.Sprintf("there is no state %d", rec.State))
-	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
-		return "", corrupt(id, fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind))
 	case int(binary.LittleEndian.Uint16([]byte(s[123:125]))) != low || int(binary.LittleEndian.Uint16([]byte(s[125:127]))) != high:
 		return "", corrupt(id, "its texts have other lengths")
-	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || rec.Previous.State > everonce.StateCompleted || attempt > math.MaxInt32:
-		return "", corrupt(id, "a number is out of its range")
-	case !timely(s, rec.State):
-		return "", corrupt(id, "a time is out of its range")
 	}
 	return r.b, nil
 }

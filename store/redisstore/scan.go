@@ -106,11 +106,11 @@ func (s *Store) idsOf(names []string) []everonce.RecordID {
 // noText stands for what is no text, and is too short for a record.
 const noText = "?"
 
-// read reads records in one round trip. One that has gone is nil.
-func (s *Store) read(ctx context.Context, ids []everonce.RecordID) ([]*string, error) {
+// heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the first bytes are read.
+func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...string) ([]*string, error) {
 	all := make(rueidis.Commands, len(ids))
 	for i := range ids {
-		all[i] = s.client.B().Arbitrary("GET").Keys(s.keys(&ids[i]).record).Build()
+		all[i] = s.client.B().Arbitrary(command[0]).Keys(s.keys(&ids[i]).record).Args(command[1:]...).Build()
 	}
 	texts := make([]*string, len(ids))
 	for i, res := range s.client.DoMulti(ctx, all...) {

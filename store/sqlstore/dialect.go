@@ -142,7 +142,7 @@ func (w writer) expand(text string, args int) string {
 
 // goneAt is [everonce.Record.GoneAt]. A time that no version has written lets nothing go.
 func goneAt(now string) string {
-	return "(r.purge_at BETWEEN 1 AND " + now + " AND (r.state <> 1 OR r.lease_until <= " + now + "))"
+	return "(r.purge_at BETWEEN 1 AND " + now + " AND (r.state <> 1 OR r.lease_until BETWEEN 1 AND " + now + "))"
 }
 
 // timed writes a time in the place of {now}, where one is at hand: a sub-select for each costs a database

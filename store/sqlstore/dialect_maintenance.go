@@ -16,7 +16,7 @@ var newer = "r.format > " + strconv.Itoa(everonce.FormatVersion)
 var deletable = "NOT " + alive + " AND NOT " + newer
 
 // ripe is true of what a purge may look at. Every row that is due has something to be purged, so that no
-// row stands in the way of those behind it. The lower bound is a comparison of rows, which goes by the index as well: two
+// row stands in the way of those behind it, unless it is damaged: that one stays, and takes its place in each batch. The lower bound is a comparison of rows, which goes by the index as well: two
 // plain bounds a planner takes for a small range, to be read whole and sorted.
 func (w writer) ripe() string {
 	return w.among("{record} WHERE due_at <= {now} AND (due_at, 0) >= ({2i}, 0) ORDER BY due_at LIMIT {1i}")
@@ -49,9 +49,9 @@ func (w writer) skipLocked() string {
 // selected chooses records by range of IDs and by scope. The length is the database's: some count bytes, not letters.
 const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND ({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, length({5t})) = {5t})"
 
-// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state, or a time that tells
-// it, is none.
-const stateBit = "CASE WHEN {gone} THEN 0 WHEN r.lease_until < 1 OR r.result_until < 1 OR r.purge_at < 1 THEN 62 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
+// stateBit is a record's state at the store's time as a bit, 0 for a record that is gone, and all of them for one whose state is none, and for one
+// with a time that tells it and is missing, or before all times.
+const stateBit = "CASE WHEN {gone} THEN 0 WHEN r.state = 1 AND r.lease_until IS NULL OR r.lease_until < 1 OR r.result_until < 1 OR r.purge_at < 1 THEN 62 WHEN " + alive + " THEN 2 WHEN r.state = 1 OR r.state = 3 THEN 8 WHEN r.state = 2 THEN 4 " +
 	"WHEN r.state <> 4 THEN 62 WHEN r.result_until <= {now} THEN 32 ELSE 16 END"
 
 func (w writer) maintenance(s *Statements) {

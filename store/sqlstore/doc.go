@@ -11,6 +11,6 @@
 // In a transaction of the application, a claim writes nothing: it locks the key, without waiting, and
 // reads the record. The completion is one insert, which also writes over a record that is released or gone,
 // and which conflicts with everything else. So it does not matter that the claim's snapshot may
-// be older than its lock: who claims in the moment in which another commits works in vain, is rolled back, and is told
+// be older than its lock: in PostgreSQL, who claims in the moment in which another commits works in vain, is rolled back, and is told
 // the other's result.
 package sqlstore
