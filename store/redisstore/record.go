@@ -131,6 +131,8 @@ func head(s string, rec *everonce.Record) bool {
 	rec.Token = everonce.Token(number(s, 8))
 	copy(rec.Nonce[:], s[16:])
 	rec.Result.Kind = everonce.ResultKind(s[34])
+	rec.Previous.State = everonce.State(s[59])
+	rec.Attempt = int(binary.LittleEndian.Uint32([]byte(s[63:67])))
 	rec.UpdatedAt = at(updated)
 	switch rec.State {
 	case everonce.StateClaimed:
@@ -167,7 +169,7 @@ func damaged(s string, rec *everonce.Record) string {
 		return fmt.Sprintf("there is no state %d", rec.State)
 	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
 		return fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind)
-	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || everonce.State(s[59]) > everonce.StateCompleted || binary.LittleEndian.Uint32([]byte(s[63:67])) > math.MaxInt32:
+	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || rec.Previous.State > everonce.StateCompleted || rec.Attempt < 0 || rec.Attempt > math.MaxInt32:
 		return "a number is out of its range"
 	case !timely(s, rec.State):
 		return "a time is out of its range"
@@ -187,8 +189,6 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 	case !whole:
 		return "", corrupt(id, "it is too short")
 	}
-	rec.Previous.State = everonce.State(s[59])
-	rec.Attempt = int(binary.LittleEndian.Uint32([]byte(s[63:67])))
 	created, claimed, before := number(s, 67), number(s, 75), number(s, 83)
 	copy(rec.Fingerprint.Sum[:], s[91:])
 	r := reader{b: s[lenFixed:]}
