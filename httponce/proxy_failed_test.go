@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // refusing is an address that refuses every connection. A port that somebody has listened at may be another test's by now.
@@ -198,17 +200,13 @@ func TestProxyProblemsAreTold(t *testing.T) {
 
 // The retry of a request that was refused reaches the service that has come up since.
 func TestProxyRetryAfterRefusedConnectionRuns(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 	srv := newProxy(t, &url.URL{Scheme: "http", Host: addr}, nil, nil)
 	if status, _, _ := post(t, srv, "/", "k", ""); status != http.StatusBadGateway {
 		t.Fatalf("%d, want 502", status)
 	}
-	if ln, err = net.Listen("tcp", addr); err != nil {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
 		t.Fatal(err)
 	}
 	up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }), ReadHeaderTimeout: time.Minute}

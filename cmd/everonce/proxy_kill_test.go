@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // killed is a process that is killed and started again.
@@ -59,12 +59,7 @@ func (k *killed) kill() {
 // freeAddr returns an address that a process may listen on, again and again.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 }
 
 const (

@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // programDir is where the program was built, if a test needed it.
@@ -105,11 +106,5 @@ func startProxy(t *testing.T, listen, upstream, store string, flags ...string) *
 // freeAddr returns an address that nobody listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	var lc net.ListenConfig
-	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 }

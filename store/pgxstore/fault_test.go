@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/pgxstore"
 )
@@ -312,11 +313,8 @@ func TestRefusals(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		t.Parallel()
 		closed := func(c *pgx.ConnConfig) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			noErr(t, err)
-			c.Port = uint16(l.Addr().(*net.TCPAddr).Port)
+			c.Port = uint16(testserver.FreePort(t))
 			c.Fallbacks = nil
-			noErr(t, l.Close())
 		}
 		schema := newSchema(t)
 		testUnreachable(t, newPgx(t, setup{schema: schema, config: closed, pending: true}))

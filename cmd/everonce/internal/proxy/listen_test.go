@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/internal/testserver"
 )
 
 // A port that is taken is found before the store is opened: it leaves no file behind, and binds none to an identity secret.
@@ -24,12 +26,7 @@ func TestAPortThatIsTakenLeavesNoStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close() //nolint:errcheck // nobody has connected
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := free.Addr().String()
-	free.Close() //nolint:errcheck // nobody has connected
+	listen := fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 	db := filepath.Join(t.TempDir(), "proxy.db")
 	for name, args := range map[string][]string{
 		"listen": {"--listen=" + taken.Addr().String(), "--admin=none"},
