@@ -224,3 +224,50 @@ func TestWhoGoesWhileItAsksForWord(t *testing.T) {
 		})
 	}
 }
+
+// At the end that the store sends word of, nothing is asked for but the answer. Where the attempt of another has begun instead, word is asked
+// for again at once.
+func TestTheEndIsNotWatchedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		first   func(*testing.T, *everonce.Receiver) (chan struct{}, *sync.WaitGroup)
+		second  time.Duration // how long the attempt of another takes that begins then
+		watches int64
+	}{
+		"an answer":      {running, 0, 1},
+		"a next attempt": {runningInVain, 20 * time.Second, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &countsWatches{wordStore: newWordStore()}
+				here, there := newReceiver(t, s, everonce.Refuse, nil), newReceiver(t, s, everonce.Refuse, nil)
+				release, wg := c.first(t, there)
+				const end = 20*time.Second + time.Microsecond
+				start := time.Now()
+				wg.Go(func() {
+					do(t, here, keyOf("x"), never(t), everonce.Replayed, nil, everonce.WithWait(time.Hour))
+					checkEqual(t, "it waited for", time.Since(start), end+c.second)
+				})
+				time.Sleep(end)
+				if c.second > 0 { // its claim is before that of who has heard
+					var begun atomic.Bool
+					s.on("Claim", 0, func(_ context.Context, call func() error) error {
+						if begun.CompareAndSwap(false, true) {
+							wg.Go(func() {
+								do(t, there, keyOf("x"), func(context.Context, *everonce.Attempt) (string, error) {
+									time.Sleep(c.second)
+									return "v", nil
+								}, everonce.Executed, nil)
+							})
+							time.Sleep(time.Millisecond)
+						}
+						return call()
+					})
+				}
+				close(release)
+				wg.Wait()
+				synctest.Wait()
+				checkEqual(t, "watches", s.n.Load(), c.watches)
+			})
+		})
+	}
+}

@@ -27,6 +27,7 @@ type crowd struct {
 	asks    int           // how often was asked
 	watched bool          // one of them sees to the store's word
 	word    bool          // and the store has promised it
+	told    bool          // word came, and nobody has asked since
 	deaf    time.Time     // until when it is not asked for again, since it could not be had
 	heard   time.Time     // when word came
 	hush    time.Duration // before word that comes again soon is followed
@@ -126,6 +127,7 @@ func (c *crowd) wordCame() {
 	now := time.Now()
 	if now.Sub(c.heard) > pollMost {
 		c.hush = pollFirst
+		c.told = true
 		c.wake()
 	} else {
 		c.within(jittered(c.hush))

@@ -189,10 +189,15 @@ func (w *waiter) watch(ctx context.Context) {
 	w.crowd.rest()
 }
 
-// watches reports whether it is for this call to ask for word.
+// watches reports whether it is for this call to ask for word. Where word has just come there is nearly always an answer: who asks for that alone
+// has it sooner, and if the attempt of another has begun instead, the next turn sees to its word.
 func (w *waiter) watches() bool {
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
+	if w.crowd.told {
+		w.crowd.told = false
+		return false
+	}
 	if w.crowd.watched || time.Now().Before(w.crowd.deaf) {
 		return false
 	}
@@ -200,7 +205,7 @@ func (w *waiter) watches() bool {
 	return true
 }
 
-// wordCame has the crowd ask, and whoever does so asks for word anew.
+// wordCame has the crowd ask.
 func (w *waiter) wordCame() {
 	w.stopWatch()
 	w.op.hub.mu.Lock()
