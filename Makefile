@@ -34,6 +34,10 @@ soak: ## 1000 cycles of SIGKILL against SQLite and PostgreSQL; 10 000 messages, 
 newer: ## the tests on a newer Debian in a folder, with newer servers (root)
 	@scripts/newer
 
+.PHONY: latest
+latest: ## the tests with the latest versions of all dependencies, in a copy
+	@scripts/latest
+
 .PHONY: services-up
 services-up: ## start the servers that the tests talk to, and leave them running
 	@scripts/services up && scripts/services status

@@ -83,7 +83,6 @@ func (c *conn) rolledBack() {
 // openTx is a transaction that holds the writer, from BEGIN IMMEDIATE to its end.
 type openTx struct {
 	serial int64
-	base   driver.Tx
 	conn   *conn
 	// limit ends with the time that the transaction may take; nil where it has no bound.
 	limit context.Context
@@ -125,12 +124,13 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 		}
 	}
 	b.entered = false // from here on the turn is the transaction's
-	base, err := c.baseConn.BeginTx(b.ctx, opts)
-	if err != nil {
+	// Not by the driver's BeginTx: what bounds BEGIN there ends a COMMIT too, from its 1.61 on.
+	if err := c.raw.send(b.ctx, &sqlstore.Call{Statement: beginImmediate}); err != nil {
+		_ = c.rollBack() //nolint:errcheck // most often it has not begun; it may have just when its bound ended
 		c.db.turn.leave()
 		return nil, err
 	}
-	tx := &openTx{serial: serials.Add(1), base: base, conn: c, limit: b.limit, lent: b.lent}
+	tx := &openTx{serial: serials.Add(1), conn: c, limit: b.limit, lent: b.lent}
 	b.tx = tx
 	c.mu.Lock()
 	c.tx = tx
@@ -143,6 +143,19 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 // errLent refuses a commit by whom the transaction was lent to. It was rolled back.
 var errLent = errors.New("sqlitestore: the transaction is committed by what began it: return from the work instead")
 
+// commit commits, and leaves no transaction behind where that fails.
+func (c *conn) commit() error {
+	err := c.raw.send(context.Background(), &sqlstore.Call{Statement: commit})
+	if err != nil {
+		_ = c.rollBack() //nolint:errcheck // SQLite may have rolled back, which is an error then
+	}
+	return err
+}
+
+func (c *conn) rollBack() error {
+	return c.raw.send(context.Background(), &sqlstore.Call{Statement: rollback})
+}
+
 // Commit ends the transaction. What SQLite has ended by itself is refused.
 func (t *openTx) Commit() error {
 	return t.end(func() error {
@@ -151,12 +164,12 @@ func (t *openTx) Commit() error {
 			t.clean()
 			return errTxEnded
 		case t.lent && !t.ending.Load():
-			return errors.Join(errLent, t.base.Rollback())
+			return errors.Join(errLent, t.conn.rollBack())
 		}
 		if err := t.conn.db.there(); err != nil {
-			return errors.Join(err, t.base.Rollback())
+			return errors.Join(err, t.conn.rollBack())
 		}
-		return t.base.Commit()
+		return t.conn.commit()
 	})
 }
 
@@ -167,13 +180,13 @@ func (t *openTx) Rollback() error {
 			t.clean()
 			return nil
 		}
-		return t.base.Rollback()
+		return t.conn.rollBack()
 	})
 }
 
 // clean leaves no transaction on the connection of one that has ended: a script may have begun another.
 func (t *openTx) clean() {
-	_ = t.base.Rollback() //nolint:errcheck // most often there is none, and that is the error
+	_ = t.conn.rollBack() //nolint:errcheck // most often there is none, and that is the error
 }
 
 func (t *openTx) end(how func() error) error {
