@@ -13,12 +13,11 @@ type waiter struct {
 	limit    time.Duration
 	started  time.Time
 	crowd    *crowd
-	joined   int             // how many times the crowd had asked when this call joined it
-	ask      int             // which of the crowd's asks is this call's; 0 without a turn
-	late     chan struct{}   // told when a claim of this call that came late holds the record; nil unless one was sent again
-	watching bool            // this call sees to the store's word
-	ended    <-chan struct{} // the word; nil if none is promised
-	stop     func()
+	joined   int           // how many times the crowd had asked when this call joined it
+	ask      int           // which of the crowd's asks is this call's; 0 without a turn
+	late     chan struct{} // told when a claim of this call that came late holds the record; nil unless one was sent again
+	watching bool          // this call sees to the store's word
+	word     WatchResult   // zero if none is promised
 }
 
 // wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
@@ -44,7 +43,7 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 			w.take()
 			w.watch(ctx)
 			return true, nil
-		case <-w.ended:
+		case <-w.word.Ended:
 			w.wordCame()
 		case <-w.crowd.over:
 			return !w.answered(claim), nil
@@ -135,7 +134,6 @@ func (w *waiter) failed(ctx context.Context, err error) {
 	if w.crowd == nil || ctx.Err() != nil || isFinal(err) {
 		return
 	}
-	w.stopWatch()
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
 	w.unwatch()
@@ -147,7 +145,6 @@ func (w *waiter) leave() {
 	if w.crowd == nil {
 		return
 	}
-	w.stopWatch()
 	h := &w.op.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,8 +180,7 @@ func (w *waiter) watch(ctx context.Context) {
 		}
 		return
 	}
-	w.ended, w.stop = res.Ended, res.Stop
-	w.crowd.word = true
+	w.word, w.crowd.word = res, true
 	w.crowd.pause = pollMost
 	w.crowd.rest()
 }
@@ -207,28 +203,25 @@ func (w *waiter) watches() bool {
 
 // wordCame has the crowd ask.
 func (w *waiter) wordCame() {
-	w.stopWatch()
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
 	w.unwatch()
 	w.crowd.wordCame()
 }
 
-// stopWatch ends the watch, beside this call: by now that may have got the record, whose lease runs.
-func (w *waiter) stopWatch() {
-	if w.stop != nil {
-		id, stop := w.op.id, w.stop
+// unwatch leaves the store's word to whoever has the next turn. The watch ends beside this call: by now that may have got the record,
+// whose lease runs. The hub is locked.
+func (w *waiter) unwatch() {
+	if !w.watching {
+		return
+	}
+	if stop := w.word.Stop; stop != nil {
+		id := w.op.id
 		go func() {
 			defer contain(context.Background(), "store's watch", slog.String("key", id.Short()))
 			stop()
 		}()
 	}
-	w.ended, w.stop = nil, nil
-}
-
-// unwatch leaves the store's word to whoever has the next turn. The hub is locked.
-func (w *waiter) unwatch() {
-	if w.watching {
-		w.watching, w.crowd.watched, w.crowd.word = false, false, false
-	}
+	w.word = WatchResult{}
+	w.watching, w.crowd.watched, w.crowd.word = false, false, false
 }
