@@ -74,11 +74,11 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize, nonce: NewNonce()}
 	b.prepare(items)
 	if whole.observed() {
-		watches := b.observe(ctx)
+		observations := b.observe(ctx)
 		defer func() {
-			for i := range watches {
-				if watches[i].ev != nil {
-					watches[i].end(b.results[i].Outcome, b.results[i].Err)
+			for i := range observations {
+				if observations[i].ev != nil {
+					observations[i].end(b.results[i].Outcome, b.results[i].Err)
 				}
 			}
 		}()
@@ -166,16 +166,16 @@ func (b *batch[T, Tx]) prepare(items []BatchItem) {
 
 func (b *batch[T, Tx]) byID(i, j int) int { return bytes.Compare(b.ops[i].id[:], b.ops[j].id[:]) }
 
-func (b *batch[T, Tx]) observe(ctx context.Context) []watch {
-	watches := make([]watch, len(b.ops))
+func (b *batch[T, Tx]) observe(ctx context.Context) []observation {
+	observations := make([]observation, len(b.ops))
 	for i := range b.ops {
 		if b.results[i].Outcome != 0 { // a wrong key is nobody's operation
 			continue
 		}
-		watches[i] = b.ops[i].observe(ctx, OpTransact, "")
-		watches[i].ev.Outcome, watches[i].ev.Err = Failed, errUnwound // if the work does not return
+		observations[i] = b.ops[i].observe(ctx, OpTransact, "")
+		observations[i].ev.Outcome, observations[i].ev.Err = Failed, errUnwound // if the work does not return
 	}
-	return watches
+	return observations
 }
 
 // todo are the items that are to be claimed, in their order.

@@ -77,9 +77,9 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return invalid[T](err)
 	}
 	if op.observed() {
-		w := op.observe(ctx, OpDo, "")
-		ctx = w.ctx
-		defer func() { w.end(res.Outcome, err) }()
+		o := op.observe(ctx, OpDo, "")
+		ctx = o.ctx
+		defer func() { o.end(res.Outcome, err) }()
 	}
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err

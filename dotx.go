@@ -47,11 +47,11 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 		return invalid[T](err)
 	}
 	if op.observed() {
-		w := op.observe(ctx, OpDoTx, "")
-		ctx = w.ctx
+		o := op.observe(ctx, OpDoTx, "")
+		ctx = o.ctx
 		defer func() {
-			w.ev.Provisional = res.Provisional
-			w.end(res.Outcome, err)
+			o.ev.Provisional = res.Provisional
+			o.end(res.Outcome, err)
 		}()
 	}
 	if err := op.checkPlace(tx); err != nil {

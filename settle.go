@@ -74,9 +74,9 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	}
 	defer op.hub.wake(op.id)
 	if op.set.Observer != nil {
-		w := op.observe(ctx, OpSettle, s.Step)
-		err = Settle(w.ctx, r.store, op.id, s)
-		w.end(s.outcome(err), err)
+		o := op.observe(ctx, OpSettle, s.Step)
+		err = Settle(o.ctx, r.store, op.id, s)
+		o.end(s.outcome(err), err)
 		return err
 	}
 	return Settle(ctx, r.store, op.id, s)

@@ -188,7 +188,7 @@ type stepRun struct {
 	ev       *Event
 	kind     OpKind
 	elide    bool // the store has refused the result by its size
-	watch    watch
+	observed observation
 	finished bool
 }
 
@@ -305,16 +305,16 @@ func (s *stepRun) observe(ctx context.Context) context.Context {
 	if s.a.set.Observer == nil {
 		return ctx
 	}
-	s.watch = s.a.operation.watch(ctx, s.kind, s.name)
-	s.ev = s.watch.ev
+	s.observed = s.a.newObservation(ctx, s.kind, s.name)
+	s.ev = s.observed.ev
 	s.ev.Attempt = s.a.number
-	return s.watch.ctx
+	return s.observed.ctx
 }
 
 func (s *stepRun) finish(o Outcome, err error) error {
 	s.finished = true
 	if s.ev != nil {
-		s.watch.end(o, err)
+		s.observed.end(o, err)
 	}
 	return err
 }

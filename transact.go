@@ -37,9 +37,9 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.observed() {
-		w := op.observe(ctx, OpTransact, "")
-		ctx = w.ctx
-		defer func() { w.end(res.Outcome, err) }()
+		o := op.observe(ctx, OpTransact, "")
+		ctx = o.ctx
+		defer func() { o.end(res.Outcome, err) }()
 	}
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// watch is the observation of one operation, step or settlement, from Start to End.
-type watch struct {
+// observation is that of one operation, step or settlement, from Start to End.
+type observation struct {
 	observer Observer
 	ctx      context.Context
 	ev       *Event
@@ -16,29 +16,29 @@ type watch struct {
 }
 
 // observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
-func (op *operation) observe(ctx context.Context, kind OpKind, step string) watch {
-	w := op.watch(ctx, kind, step)
-	op.ev = w.ev
-	return w
+func (op *operation) observe(ctx context.Context, kind OpKind, step string) observation {
+	o := op.newObservation(ctx, kind, step)
+	op.ev = o.ev
+	return o
 }
 
-// watch starts an observation in the operation, with an event of its own.
-func (op *operation) watch(ctx context.Context, kind OpKind, step string) watch {
-	w := watch{
+// newObservation starts one in the operation, with an event of its own.
+func (op *operation) newObservation(ctx context.Context, kind OpKind, step string) observation {
+	o := observation{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
 	}
-	w.ctx = tellStart(ctx, w.observer, w.ev.Op)
-	return w
+	o.ctx = tellStart(ctx, o.observer, o.ev.Op)
+	return o
 }
 
 // end ends it. An outcome of 0 is that of work that did not return: the event has it already.
-func (w *watch) end(o Outcome, err error) {
-	if o != 0 {
-		w.ev.Outcome, w.ev.Err = o, err
+func (o *observation) end(outcome Outcome, err error) {
+	if outcome != 0 {
+		o.ev.Outcome, o.ev.Err = outcome, err
 	}
-	w.ev.Duration = time.Since(w.started)
-	tellEnd(w.ctx, w.observer, *w.ev)
+	o.ev.Duration = time.Since(o.started)
+	tellEnd(o.ctx, o.observer, *o.ev)
 }
 
 // tellStart tells an observer of a start, and returns the context from there on.
