@@ -61,8 +61,7 @@ type transaction[T, Tx any] struct {
 	nonce      Nonce
 	optimistic bool
 
-	verdict *SavedResult    // what remains to be saved without the work: a permanent failure
-	failure *PermanentError // what verdict stands for
+	failure *PermanentError // what remains to be saved without the work
 	elide   bool            // the store has refused the result by its size
 	lost    *T              // the value whose commit's answer was lost
 	lostErr error
@@ -108,7 +107,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 // outliving returns the context of what is left to do. Once the work has ended that is not the caller's: what became of a commit
 // is found out, and a permanent failure is saved, past the caller's end.
 func (r *transaction[T, Tx]) outliving(ctx context.Context) context.Context {
-	if r.lostErr != nil || r.verdict != nil {
+	if r.lostErr != nil || r.failure != nil {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
@@ -161,8 +160,10 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	r.lost, r.lostErr = nil, nil // the claim was granted: what was lost did not commit, and cannot any more
 	var value T
-	saved := r.verdict
-	if saved == nil {
+	var saved SavedResult
+	if r.failure != nil {
+		saved = r.failure.save()
+	} else {
 		if ctx.Err() != nil {
 			return r.notBegun(r.callerGone(ctx, nil))
 		}
@@ -173,17 +174,17 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		if err != nil {
 			return r.undone(ctx, err, lost)
 		}
-		s, elided := encode(r.core, r.call, value, r.summarize)
-		if r.elide && s.Kind == ResultValue {
-			s, elided = s.elided(), "store"
+		var elided string
+		saved, elided = encode(r.core, r.call, value, r.summarize)
+		if r.elide && saved.Kind == ResultValue {
+			saved, elided = saved.elided(), "store"
 		}
 		if r.ev != nil {
 			r.ev.Elided = elided
 		}
-		saved = &s
 	}
 
-	commit := CommitRequest{Complete: &CompleteRequest{ID: r.id, Token: claim.Record.Token, Nonce: r.nonce, Result: *saved, Lifetime: r.call.lifetime}}
+	commit := CommitRequest{Complete: &CompleteRequest{ID: r.id, Token: claim.Record.Token, Nonce: r.nonce, Result: saved, Lifetime: r.call.lifetime}}
 	if late {
 		commit.Record = &claimed
 	}
@@ -284,9 +285,7 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 		return Result[T]{}, &errAgain{err}
 	}
 	if judgeError(err, r.set.Classify) == endedRejected {
-		failure := failureOf(err, r.set)
-		saved := failure.save()
-		r.failure, r.verdict = failure, &saved
+		r.failure = failureOf(err, r.set)
 		r.optimistic = false
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
@@ -311,8 +310,6 @@ func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T
 		return Result[T]{}, &errAgain{err}
 	case errors.Is(err, ErrTooLarge) && r.failure != nil && r.failure.Detail != nil:
 		r.failure = r.failure.withoutDetail()
-		saved := r.failure.save()
-		r.verdict = &saved
 		return Result[T]{}, &errAgain{}
 	case errors.Is(err, ErrTooLarge) && r.failure == nil && !r.elide:
 		r.elide = true
