@@ -114,17 +114,6 @@ func (a *Attempt) complete(saved SavedResult) error {
 	})
 }
 
-// reject completes with a permanent failure, and returns it as it was saved: one that the store refuses
-// by its size loses its detail.
-func (a *Attempt) reject(failure *PermanentError) (*PermanentError, error) {
-	err := a.complete(failure.save())
-	if errors.Is(err, ErrTooLarge) && failure.Detail != nil {
-		failure = failure.withoutDetail()
-		err = a.complete(failure.save())
-	}
-	return failure, err
-}
-
 // release ends the attempt without a result. A release that fails leaves the claim to lapse, which is
 // another state than released: so it is tried as long as a completion. To abandon is what lapsing does
 // anyway: that is tried shortly. It returns ErrLeaseLost if another has the record; after a try whose

@@ -221,7 +221,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		return res, nil
 	case endedRejected:
 		res.Outcome = Rejected
-		failure, err := a.reject(failureOf(cause, a.set))
+		failure, err := failureOf(cause, a.set).savedBy(a.complete)
 		if err != nil {
 			return unrecorded(a, res, err, failure)
 		}

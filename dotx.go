@@ -178,14 +178,10 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		res.Outcome = Failed
 		return res, j.bordered(workErr)
 	}
-	failure := failureOf(workErr, j.set)
-	complete.Result = failure.save()
-	err = j.h.Record(own, req, complete)
-	if errors.Is(err, ErrTooLarge) && failure.Detail != nil {
-		failure = failure.withoutDetail()
-		complete.Result = failure.save()
-		err = j.h.Record(own, req, complete)
-	}
+	failure, err := failureOf(workErr, j.set).savedBy(func(saved SavedResult) error {
+		complete.Result = saved
+		return j.h.Record(own, req, complete)
+	})
 	if err != nil {
 		return dissolve[T](own, j, StoreFailed, ErrStore, err)
 	}

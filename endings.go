@@ -76,6 +76,16 @@ func (e *PermanentError) withoutDetail() *PermanentError {
 	return &n
 }
 
+// savedBy saves e by write, and without its detail if the store refuses it by its size. It returns what was saved.
+func (e *PermanentError) savedBy(write func(SavedResult) error) (*PermanentError, error) {
+	err := write(e.save())
+	if errors.Is(err, ErrTooLarge) && e.Detail != nil {
+		e = e.withoutDetail()
+		err = write(e.save())
+	}
+	return e, err
+}
+
 func cutText(s string, limit int) (string, bool) {
 	cut := false
 	if !utf8.ValidString(s) {

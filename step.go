@@ -146,19 +146,12 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 			s.ev.Elided = elided
 		}
 		s.outcome = Executed
-		if err := s.end(StepRecord{State: StepDone, Result: saved}); err != nil {
-			return v, err
-		}
-		return v, nil
+		return v, s.end(StepRecord{State: StepDone, Result: saved})
 	case endedRejected:
-		failure := failureOf(err, s.a.set)
-		s.outcome = Rejected
-		err := s.end(StepRecord{State: StepDone, Result: failure.save()})
-		if errors.Is(err, ErrTooLarge) && failure.Detail != nil {
-			failure = failure.withoutDetail()
+		failure, err := failureOf(err, s.a.set).savedBy(func(saved SavedResult) error {
 			s.outcome = Rejected
-			err = s.end(StepRecord{State: StepDone, Result: failure.save()})
-		}
+			return s.end(StepRecord{State: StepDone, Result: saved})
+		})
 		if err != nil {
 			return zero, errors.Join(err, failure)
 		}
