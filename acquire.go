@@ -73,11 +73,9 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	}
 	var err error
 	for try := 1; ; try++ {
-		if op.prompt {
-			*claim, err = op.store.Claim(ctx, *req)
-		} else {
-			err = op.sendClaim(ctx, req, claim)
-		}
+		one, cancel := op.bounded(ctx)
+		*claim, err = op.store.Claim(one, *req)
+		cancel()
 		if err == nil {
 			break
 		}
@@ -110,15 +108,15 @@ func (op *operation) repeated() {
 	}
 }
 
-// sendClaim sends a claim to a store that may take its time.
-func (op *operation) sendClaim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (err error) {
-	if end, ok := ctx.Deadline(); !ok || time.Until(end) > op.set.StoreTimeout {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, op.set.StoreTimeout)
-		defer cancel()
+// bounded returns the context of a store call. Where the caller's will do it is that: one of our own is most of what the core costs in
+// a look-up.
+func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !r.prompt {
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) > r.set.StoreTimeout {
+			return context.WithTimeout(ctx, r.set.StoreTimeout)
+		}
 	}
-	*claim, err = op.store.Claim(ctx, *req)
-	return err
+	return ctx, func() {}
 }
 
 // retract releases a claim by its nonce: one try, past the end of the caller's context. The work was

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
@@ -63,11 +62,8 @@ func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
 }
 
 func (op *operation) get(ctx context.Context) (GetResult, error) {
-	if end, ok := ctx.Deadline(); !ok || time.Until(end) > op.set.StoreTimeout { // a context of our own is most of what the core costs here
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, op.set.StoreTimeout)
-		defer cancel()
-	}
+	ctx, cancel := op.bounded(ctx)
+	defer cancel()
 	var got GetResult
 	var err error
 	for try := 1; ; try++ {
