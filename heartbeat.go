@@ -33,16 +33,12 @@ func (a *Attempt) stopBeat() {
 	}
 }
 
-// extend moves the local deadline after a write that renewed the lease and was sent at that time.
+// extend moves the local deadline after a write that renewed the lease and was sent at that time. Answers may come in another order than
+// the writes were sent in.
 func (a *Attempt) extend(sent time.Time) {
 	b := &a.beat
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.extend(sent)
-}
-
-// extend is [Attempt.extend]. Answers may come in another order than the writes were sent in. The heartbeat is locked.
-func (b *heartbeat) extend(sent time.Time) {
 	if !b.lost && sent.After(b.sent) {
 		b.sent = sent
 	}
@@ -66,13 +62,15 @@ func (a *Attempt) renew() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(max(left/2, minLease), a.set.StoreTimeout)) // a try that hangs leaves room for another
 	_, err := a.store.Renew(ctx, RenewRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Lease: a.call.lease, Lifetime: a.call.lifetime})
 	cancel()
+	if err == nil {
+		a.extend(sent)
+	}
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.stopped || b.lost:
 	case err == nil:
-		b.extend(sent)
 		a.pulse.schedule(a, b.sent.Add(a.call.lease/3))
 	case errors.Is(err, ErrLeaseLost):
 		a.lose()
