@@ -21,17 +21,15 @@ type exchange struct {
 	key    everonce.Key
 	echoed string // the key as it was spelled, to be repeated in the answer; empty where it is not
 	sum    everonce.Fingerprint
-	body   *body // what is kept of the request's; nil until it is read
-	kept   body
+	body   body // what is kept of the request's
 	begun  time.Time
 	stay   stay
 	told   Served
 
-	opts      [3]everonce.CallOption // room for those of a call
-	recv      everonce.AnyReceiver   // set when the key counts
-	pieceSize int                    // the largest part of an answer that one record keeps
-	own       *recorder              // what the handler writes; nil until it is called
-	absence   *absence               // set where the client does not wait for ever
+	opts    [3]everonce.CallOption // room for those of a call
+	recv    everonce.AnyReceiver   // set when the key counts
+	own     *recorder              // what the handler writes; nil until it is called
+	absence *absence               // set where the client does not wait for ever
 }
 
 // admit reads what is needed to know an operation. It returns nil where the request was refused, or, with
@@ -76,7 +74,7 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	if !x.readBody() {
 		return nil, false
 	}
-	if x.sum, err = rt.sum.of(r, x.body); err != nil {
+	if x.sum, err = rt.sum.of(r, &x.body); err != nil {
 		x.bodyRefused(err)
 		return nil, false
 	}
@@ -106,7 +104,6 @@ func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *excha
 
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
-	x.body = &x.kept
 	x.body.spool = &x.spool
 	ended := false
 	defer func() {
@@ -152,8 +149,7 @@ func (x *exchange) bodyRefused(err error) {
 
 // refused answers with a problem, and is the end of the exchange.
 func (x *exchange) refused(p problem, retryAfter time.Duration) {
-	x.told.Problem, x.told.Status = p.name, p.status
-	x.refuse(x.w, p, retryAfter)
+	x.problem(p, retryAfter)
 	x.end()
 }
 
@@ -175,9 +171,7 @@ func (x *exchange) keyHash() string {
 
 // end is the end of every exchange.
 func (x *exchange) end() {
-	if x.body != nil {
-		x.body.release()
-	}
+	x.body.release()
 	if x.observe != nil {
 		x.told.KeyHash = x.keyHash()
 		x.told.Duration = time.Since(x.begun)

@@ -54,7 +54,7 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 	if err := s.prepare(recv); err != nil {
 		return nil, err
 	}
-	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, pieceSize: pieceSizeOf(recv), limit: recv.Options().TxTimeout}, nil
+	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, limit: recv.Options().TxTimeout}, nil
 }
 
 // checkTx refuses what has no meaning in a transaction.
@@ -85,7 +85,6 @@ type txHandler[Tx any] struct {
 	recv      *everonce.TxReceiver[Tx]
 	principal Principal
 	handle    func(http.ResponseWriter, *http.Request, Tx) error
-	pieceSize int
 	limit     time.Duration // of a transaction
 }
 
@@ -95,7 +94,7 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pass:
 		h.unkeyed(w, r)
 	case x != nil:
-		x.recv, x.pieceSize = h.recv, h.pieceSize
+		x.recv = h.recv
 		x.told.Panicked = true // unless it returns
 		defer x.end()
 		x.answer(x.awaited(h))

@@ -44,9 +44,8 @@ func Middleware(recv *everonce.Receiver, principal Principal, opts *Options) (fu
 	if err := s.checkReconcile(recv.Policy()); err != nil {
 		return nil, err
 	}
-	size := pieceSizeOf(recv)
 	return func(next http.Handler) http.Handler {
-		return &guard{settings: s, recv: recv, principal: principal, next: next, pieceSize: size}
+		return &guard{settings: s, recv: recv, principal: principal, next: next}
 	}, nil
 }
 
@@ -56,7 +55,6 @@ type guard struct {
 	recv      *everonce.Receiver
 	principal Principal
 	next      http.Handler
-	pieceSize int
 }
 
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +69,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve runs the handler of a request, or finds its answer.
 func (g *guard) serve(x *exchange) {
-	x.recv, x.pieceSize = g.recv, g.pieceSize
+	x.recv = g.recv
 	x.told.Panicked = true // unless it returns
 	defer x.end()
 	v, inTime := g.verdict(x)

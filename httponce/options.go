@@ -167,6 +167,7 @@ type settings struct {
 	waiting        waitingRoom
 	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
 	spool          spool
+	pieceSize      int // the largest part of an answer that one record keeps
 	log            *slog.Logger
 	observe        func(context.Context, Served)
 
@@ -332,11 +333,13 @@ func (s *settings) checkReconcile(receivers everonce.Policy) error {
 
 // preparer is a receiver of either mode.
 type preparer interface {
+	everonce.AnyReceiver
 	Prepare(opts ...everonce.CallOption) (everonce.CallOption, error)
 }
 
 // prepare puts together what is the same for all calls of the core, which checks its options.
 func (s *settings) prepare(recv preparer) (err error) {
+	s.pieceSize = pieceSizeOf(recv)
 	for _, rt := range s.routes {
 		if rt.call, err = recv.Prepare(rt.callOptions()...); err != nil {
 			return rt.in(err)

@@ -53,9 +53,7 @@ const (
 // separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch w's.
 func (r *recorder) init(x *exchange, separate bool) {
 	r.x, r.w, r.r, r.route, r.separate, r.declared = x, x.w, x.r, x.route, separate, -1
-	if r.held.room = x.pieceSize; r.held.room == 0 { // a request without a key, of which nothing is kept
-		r.held.room = pieceSize
-	}
+	r.held.room = x.pieceSize
 	r.before, r.sent = r.beforeOwn[:0], r.sentOwn[:0]
 }
 
