@@ -22,23 +22,28 @@ func (a Answer) MarshalJSON() ([]byte, error) {
 	if a.saved != nil && a.saved.pieces.total != 0 {
 		return nil, errors.New("httponce: the body of this answer is in records of its own")
 	}
+	body := a.Body
+	if a.saved != nil {
+		body = []byte(a.saved.body())
+	}
+	return json.Marshal(a.statusAnswer(body))
+}
+
+// statusAnswer returns the answer as [Status] tells it, with its whole body, unless it is elided.
+func (a *Answer) statusAnswer(body []byte) statusAnswer {
 	doc := statusAnswer{Status: a.Status, Headers: http.Header{}}
 	a.putHeader(doc.Headers)
 	delete(doc.Headers, "Trailer")
 	if a.Elided {
 		withoutBody(doc.Headers)
 		doc.Missing = markElided
-		return json.Marshal(doc)
-	}
-	body := a.Body
-	if a.saved != nil {
-		body = []byte(a.saved.body())
+		return doc
 	}
 	doc.tell(body)
 	trailers := http.Header{}
 	a.putTrailer(trailers)
 	doc.tellTrailers(trailers)
-	return json.Marshal(doc)
+	return doc
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, so that a verdict given in JSON can be replayed. Every member may be

@@ -225,15 +225,13 @@ func (x *exchange) replayFailure(v *verdict) {
 	if v.res.Attempt != 0 {
 		mark = "" // by this very attempt
 	}
-	var p *everonce.PermanentError
-	if !errors.As(v.err, &p) {
-		p = &everonce.PermanentError{}
-	}
-	x.replay(failureAnswer(p, x.problems), mark)
+	x.replay(failureAnswer(v.err, x.problems), mark)
 }
 
 // failureAnswer returns the answer that a permanent failure stands for: always the same for the same failure.
-func failureAnswer(p *everonce.PermanentError, problemBase string) Answer {
+func failureAnswer(err error, problemBase string) Answer {
+	p := new(everonce.PermanentError)
+	errors.As(err, &p)
 	if status, ok := failureStatus(p.Code); ok {
 		var a Answer
 		if p.Detail == nil || a.decode(p.Detail) != nil {

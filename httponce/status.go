@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,17 +137,12 @@ func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong keyP
 
 // tell answers with what is known of a key.
 func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonce.Key, res everonce.Result[Answer], err error) {
-	var e *everonce.Error
-	if !errors.As(err, &e) {
-		e = &everonce.Error{}
-	}
+	e := errorOf(err)
 	switch res.Outcome {
 	case everonce.Replayed:
 		h.done(w, r, key, res.Value, "") // what could be decoded has a status
 	case everonce.Rejected:
-		p := new(everonce.PermanentError)
-		errors.As(err, &p)
-		h.done(w, r, key, failureAnswer(p, h.problems), "")
+		h.done(w, r, key, failureAnswer(err, h.problems), "")
 	case everonce.Elided:
 		h.done(w, r, key, restOf(e, h.problems), markElided)
 	case everonce.Expired:
@@ -173,9 +169,6 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 
 // done tells the answer of an operation.
 func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonce.Key, a Answer, missing string) {
-	doc := statusAnswer{Status: a.Status, Headers: http.Header{}, Missing: missing}
-	a.putHeader(doc.Headers)
-	delete(doc.Headers, "Trailer")
 	var body []byte
 	if !a.Elided {
 		var err error
@@ -185,17 +178,8 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 			a.Elided = true
 		}
 	}
-	if a.Elided {
-		withoutBody(doc.Headers)
-		if doc.Missing == "" {
-			doc.Missing = markElided
-		}
-	} else {
-		doc.tell(body)
-		trailers := http.Header{}
-		a.putTrailer(trailers)
-		doc.tellTrailers(trailers)
-	}
+	doc := a.statusAnswer(body)
+	doc.Missing = cmp.Or(missing, doc.Missing)
 	h.send(w, http.StatusOK, statusDocument{State: stateDone, Answer: &doc})
 }
 
