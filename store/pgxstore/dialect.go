@@ -41,10 +41,9 @@ func placeholder(n int, kind sqlstore.ArgKind) string {
 // Traits tells the engine what PostgreSQL is like.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
-		Name:         "PostgreSQL",
-		OneStatement: true,
-		MigrateHint:  "run the store's Migrate once, or the text of its Schema with your own migration tool",
-		Notes:        d.notes,
+		Name:        "PostgreSQL",
+		MigrateHint: "run the store's Migrate once, or the text of its Schema with your own migration tool",
+		Notes:       d.notes,
 	}
 }
 

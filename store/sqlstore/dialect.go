@@ -29,7 +29,8 @@ type Dialect struct {
 	SameTx func(n string) string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
-	// OneStatement is Traits.OneStatement.
+	// OneStatement says that each transition is one atomic statement (writable common table expressions), so that it
+	// needs no transaction around it.
 	OneStatement bool
 	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
@@ -56,14 +57,15 @@ const (
 func NewStatements(d Dialect) *Statements {
 	w := writer{d}
 	s := &Statements{
-		Read:      w.read("read", ""),
-		ReadSteps: w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name"),
-		Swap:      w.swap(),
-		Insert:    w.insert(),
-		Complete:  w.complete(),
-		Release:   w.release(),
-		Renew:     w.renew(),
-		SameTx:    d.SameTx != nil,
+		Read:        w.read("read", ""),
+		ReadSteps:   w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name"),
+		Swap:        w.swap(),
+		Insert:      w.insert(),
+		Complete:    w.complete(),
+		Release:     w.release(),
+		Renew:       w.renew(),
+		DropOrphans: w.dropOrphans(),
+		SameTx:      d.SameTx != nil,
 	}
 	s.Finish, s.FinishNew = w.finish()
 	if d.Arrays {
@@ -84,12 +86,10 @@ func NewStatements(d Dialect) *Statements {
 		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(),
 			w.saveStep("save_step", 13, w.from(), stepKept+") SELECT 1 FROM touched"),
 			w.saveStep("save_step_once", args, from, stepOnce+" RETURNING 1) SELECT 1 FROM written")
-		s.DropOrphans = w.dropOrphans()
 	} else {
 		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep("put_step", stepKept)
 		s.PutStepOnce = w.putStep("put_step_once", stepOnce)
 		s.DropSteps = w.exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
-		s.DropOrphans = w.dropOrphans()
 	}
 	w.maintenance(s)
 	w.meta(s)

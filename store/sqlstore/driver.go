@@ -27,7 +27,7 @@ type Driver[Tx any] interface {
 	// Write runs op, which reads and writes through the Conn and does nothing else: it has no other effect and may be
 	// run again. When Write returns nil, what op wrote is durable.
 	//
-	// Either the whole of op is one transaction, or, if Traits.OneStatement is set, every Send may commit by itself.
+	// Either the whole of op is one transaction, or, if [Dialect.OneStatement] is set, every Send may commit by itself.
 	// A transaction may be shared with other calls of Write: if op fails, nothing of it takes hold, and the others
 	// are not affected. If ctx ends first, Write returns its error, and op may still take hold.
 	Write(ctx context.Context, op func(ctx context.Context, c Conn) error) error
@@ -52,9 +52,6 @@ type Traits struct {
 	// Clock is the store's clock if that is the process's. If nil, the statements read the database's clock. If set,
 	// every statement takes its time as a last argument: see [Dialect.Now].
 	Clock func() time.Time
-	// OneStatement says that each transition is one atomic statement (writable common table expressions), so that it
-	// needs no transaction around it.
-	OneStatement bool
 	// ReadFirst says that a read is much cheaper than a turn of the only writer: what a read can answer, such as a
 	// replay, is answered by it before anything is begun.
 	ReadFirst bool

@@ -17,7 +17,7 @@ type Statements struct {
 	SameTx bool
 
 	// Claim inserts a claimed record unless there is one, and returns one row: the time, whether the key could be
-	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Traits.OneStatement is
+	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Dialect.OneStatement is
 	// not set, it is a bare INSERT, of which the number of affected rows counts; Read follows.
 	//  $1 id, $2 scope, $3 name, $4 nonce, $5 owner, $6 lease, $7 fp_alg, $8 fp_sum, $9 format,
 	//  $10 total lifetime or NULL, $11 time until due to be purged or NULL
@@ -42,12 +42,12 @@ type Statements struct {
 	// Swap writes a whole record over the revision that was read, if it is still that one and the key could be
 	// locked; if $3… say that there are no steps, it removes them. It affects one row or none.
 	//  $1 id, $2 revision; $3… are [SwapColumns]
-	// If Traits.OneStatement is not set, DropSteps follows where it is needed.
+	// If Dialect.OneStatement is not set, DropSteps follows where it is needed.
 	Swap *Statement
 	// Insert writes a whole record unless there is one.
 	//  $1 id, $2 scope, $3 name; $4… are [SwapColumns]
 	Insert *Statement
-	// DropSteps removes the steps of a record. It is nil if Traits.OneStatement is set.
+	// DropSteps removes the steps of a record. It is nil if Dialect.OneStatement is set.
 	//  $1 id
 	DropSteps *Statement
 
@@ -61,21 +61,21 @@ type Statements struct {
 	Renew    *Statement
 	// SaveStep changes the record if the attempt holds it and has room for the step, as Renew does if there is a
 	// lease. It also writes the step, by name, unless the step that is there stands. It returns one row or none, and
-	// ends in RETURNING 1 or the like. (now) If Traits.OneStatement is not set, it only changes the record, and
+	// ends in RETURNING 1 or the like. (now) If Dialect.OneStatement is not set, it only changes the record, and
 	// PutStep follows in the same transaction.
 	//  $1 id, $2 token, $3 nonce, $4 lease or NULL, $5 total lifetime, $6 time until due to be purged, $7 step's name;
 	//  OneStatement: $8 state, $9 attempt, $10 kind, $11 codec, $12 data, $13 summary
 	SaveStep *Statement
 	// SaveStepOnce is SaveStep, but it affects no row unless the step is new, open, or not done by an earlier
-	// attempt, and raises an error in another transaction. It is nil if Traits.OneStatement is not set.
+	// attempt, and raises an error in another transaction. It is nil if Dialect.OneStatement is not set.
 	SaveStepOnce *Statement
 	// DropOrphans removes the steps of a record that has none by its own count.
 	//  $1 id
 	DropOrphans *Statement
-	// PutStep writes a step unless the step that is there stands. (now) It is nil if Traits.OneStatement is set.
+	// PutStep writes a step unless the step that is there stands. (now) It is nil if Dialect.OneStatement is set.
 	//  $1 id, $2 name, $3 state, $4 attempt, $5 kind, $6 codec, $7 data, $8 summary
 	PutStep *Statement
-	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if Traits.OneStatement is set.
+	// PutStepOnce is to PutStep what SaveStepOnce is to SaveStep. It is nil if Dialect.OneStatement is set.
 	PutStepOnce *Statement
 	// Finish writes a completed record, in a transaction, where there is none, over one that is released or gone, or
 	// over the revision $2. It affects one row or none, raises an error in another transaction, and ends in
@@ -101,7 +101,7 @@ type Statements struct {
 	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1 records
 	// that are gone, both from what was due at $2 on. Both affect the rows that they changed, and repeat their predicate
 	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
-	// on with from there. (now) If Traits.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
+	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
 	PurgeResults *Statement
 	PurgeSteps   *Statement
 	PurgeRecords *Statement
