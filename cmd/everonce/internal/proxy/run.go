@@ -151,21 +151,3 @@ func (r *running) wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 }
-
-// observers are told in their order, and of an end in the reverse.
-type observers []everonce.Observer
-
-// Start is of everonce.Observer.
-func (o observers) Start(ctx context.Context, op everonce.Op) context.Context {
-	for _, each := range o {
-		ctx = each.Start(ctx, op)
-	}
-	return ctx
-}
-
-// End is of everonce.Observer.
-func (o observers) End(ctx context.Context, ev everonce.Event) {
-	for i := len(o) - 1; i >= 0; i-- {
-		o[i].End(ctx, ev)
-	}
-}
