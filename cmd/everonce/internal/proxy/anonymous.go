@@ -12,9 +12,9 @@ import (
 )
 
 // principalOf returns the principal of the route of a pattern, "" for all others.
-func (s *Server) principalOf(pattern string, route config.Route, secret []byte) (httponce.Principal, error) {
+func (s *Server) principalOf(pattern string, route config.Route) (httponce.Principal, error) {
 	source := route.Principal
-	find, err := principal.New(source, secret, route.PrincipalRequired)
+	find, err := principal.New(source, s.secret, route.PrincipalRequired)
 	if err != nil {
 		return nil, err
 	}

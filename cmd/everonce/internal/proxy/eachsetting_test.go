@@ -21,7 +21,7 @@ import (
 func told(t *testing.T, c *config.Config) map[string]string {
 	t.Helper()
 	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
-	opts, err := s.options(nil)
+	opts, err := s.options()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,8 @@ func TestIdentitySecretHidesCredentials(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer 7")
 	names := map[string]bool{}
 	for _, secret := range []string{"", strings.Repeat("a", 16), strings.Repeat("b", 16)} {
-		opts, err := s.options([]byte(secret))
+		s.secret = []byte(secret)
+		opts, err := s.options()
 		if err != nil {
 			t.Fatal(err)
 		}

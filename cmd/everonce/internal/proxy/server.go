@@ -82,9 +82,6 @@ func newServer(conf *config.Config, log *slog.Logger) *Server {
 
 // prepare makes what needs no store, so that a wrong configuration creates none.
 func (s *Server) prepare() (http.Handler, *certificate, error) {
-	invalid := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{config.ErrInvalid}, args...)...)
-	}
 	c := s.conf
 	upstream, err := url.Parse(c.Upstream)
 	if err != nil { // its text may hold a password
@@ -124,7 +121,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 			return nil, nil, invalid("admin: it is where the proxy listens for clients (%s): it needs another port", c.Listen)
 		}
 	}
-	if err := s.checkRoutes(invalid); err != nil {
+	if err := s.checkRoutes(); err != nil {
 		return nil, nil, err
 	}
 	if s.opener, err = storeurl.Prepare(c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema}); err != nil {
@@ -156,7 +153,7 @@ func (s *Server) upstreamOptions() (opts *httponce.ProxyOptions, err error) {
 func hasAdmin(c *config.Config) bool { return c.Admin != "" && c.Admin != config.NoAdmin }
 
 // checkRoutes refuses what contradicts itself.
-func (s *Server) checkRoutes(invalid func(string, ...any) error) error {
+func (s *Server) checkRoutes() error {
 	routes := map[string]config.Route{"": s.conf.Route}
 	for pattern, r := range s.conf.Routes {
 		routes[pattern] = r
@@ -206,7 +203,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 		return nil, err
 	}
 	if err := recv.Ready(ctx); errors.Is(err, everonce.ErrIdentity) {
-		return nil, fmt.Errorf("%w: identity-secret-file: %w", config.ErrInvalid, err)
+		return nil, invalid("identity-secret-file: %w", err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -216,7 +213,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 // guard makes the receiver of a store, and the middleware.
 func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Handler) http.Handler, error) {
 	c := s.conf
-	opts, err := s.options(s.secret)
+	opts, err := s.options()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -234,29 +231,34 @@ func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Hand
 }
 
 // options returns what the middleware is told: the principal of each route is found where its settings are, and nowhere else.
-func (s *Server) options(secret []byte) (*httponce.Options, error) {
+func (s *Server) options() (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
 		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
-	if opts.Principal, err = s.principalOf("", c.Route, secret); err != nil {
-		return nil, fmt.Errorf("%w: principal: %w", config.ErrInvalid, err)
+	if opts.Principal, err = s.principalOf("", c.Route); err != nil {
+		return nil, invalid("principal: %w", err)
 	}
 	for pattern, r := range c.Routes {
 		route := r.Options()
-		if route.Principal, err = s.principalOf(pattern, r, secret); err != nil {
-			return nil, fmt.Errorf("%w: %sprincipal: %w", config.ErrInvalid, where(pattern), err)
+		if route.Principal, err = s.principalOf(pattern, r); err != nil {
+			return nil, invalid("%sprincipal: %w", where(pattern), err)
 		}
 		opts.Routes[pattern] = route
 	}
 	return opts, nil
 }
 
+// invalid is the error of a configuration that is wrong.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{config.ErrInvalid}, args...)...)
+}
+
 func invalidArgument(err error) error {
 	if errors.Is(err, everonce.ErrInvalidArgument) {
-		return fmt.Errorf("%w: %s", config.ErrInvalid, inSettings(err.Error()))
+		return invalid("%s", inSettings(err.Error()))
 	}
 	return err
 }
@@ -308,7 +310,7 @@ func (s *Server) open(ctx context.Context, within time.Duration, handler http.Ha
 func (s *Server) openStore(ctx context.Context) error {
 	store, err := s.opener(ctx)
 	if errors.Is(err, everonce.ErrInvalidArgument) {
-		return fmt.Errorf("%w: store: %w", config.ErrInvalid, err)
+		return invalid("store: %w", err)
 	}
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 	c := configOf(t, args...)
 	c.Routes = map[string]config.Route{"/a": c.Route}
 	s := &Server{conf: c, log: slog.New(slog.DiscardHandler)}
-	opts, err := s.options(nil)
+	opts, err := s.options()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 		t.Errorf("the defaults are not the library's: %+v", opts)
 	}
 	s.conf = configOf(t, "--max-still-running=7", "--max-waiting=8", "--key-header=X-Key")
-	if o, err := s.options(nil); err != nil || o.MaxStillRunning != 7 || o.MaxWaiting != 8 || o.KeyHeader != "X-Key" {
+	if o, err := s.options(); err != nil || o.MaxStillRunning != 7 || o.MaxWaiting != 8 || o.KeyHeader != "X-Key" {
 		t.Errorf("%+v", o)
 	}
 }
