@@ -16,13 +16,12 @@ import (
 
 func readMongoDB(text string, opts Options, create bool) (Opener, error) {
 	database := databaseOf(text)
-	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(text)} }
 	if database == "" {
 		return nil, fmt.Errorf("%w: the MongoDB URL names no database: mongodb://host/DATABASE", ErrURL)
 	}
 	client := options.Client().ApplyURI(text)
 	if err := client.Validate(); err != nil {
-		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	if client.ServerSelectionTimeout == nil {
 		client.SetServerSelectionTimeout(connectTimeout)
@@ -31,13 +30,7 @@ func readMongoDB(text string, opts Options, create bool) (Opener, error) {
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (Store, error) {
-		s, err := connectMongoDB(ctx, client, database, set)
-		if err != nil {
-			return nil, hide(err)
-		}
-		return s, nil
-	}, nil
+	return func(ctx context.Context) (Store, error) { return connectMongoDB(ctx, client, database, set) }, nil
 }
 
 func connectMongoDB(ctx context.Context, client *options.ClientOptions, database string, set *mongostore.Options) (*mongoDB, error) {

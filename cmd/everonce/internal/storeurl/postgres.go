@@ -24,10 +24,9 @@ func readPostgres(text string, opts Options, create bool) (Opener, error) {
 	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the PostgreSQL URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
-	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(text)} }
 	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	if !create {
 		cfg.MaxConns = maxConns
@@ -39,13 +38,7 @@ func readPostgres(text string, opts Options, create bool) (Opener, error) {
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (Store, error) {
-		s, err := connectPostgres(ctx, cfg, set, create)
-		if err != nil {
-			return nil, hide(err)
-		}
-		return s, nil
-	}, nil
+	return func(ctx context.Context) (Store, error) { return connectPostgres(ctx, cfg, set, create) }, nil
 }
 
 func connectPostgres(ctx context.Context, cfg *pgxpool.Config, set *pgxstore.Options, create bool) (*postgres, error) {

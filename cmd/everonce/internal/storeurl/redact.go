@@ -25,6 +25,9 @@ func Redact(text string) string {
 	return parameter.ReplaceAllString(text, "${1}"+redacted)
 }
 
+// hide takes what is secret in a URL out of an error's text.
+func hide(err error, url string) error { return &secretError{err: err, secrets: secretsOf(url)} }
+
 // secretError hides known secrets in an error's text.
 type secretError struct {
 	err     error

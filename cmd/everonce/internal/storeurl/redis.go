@@ -17,10 +17,9 @@ func readRedis(text string, opts Options, create bool) (Opener, error) {
 	if _, err := url.Parse(text); err != nil { // its text may hold a part of the password, so it is not told
 		return nil, fmt.Errorf("%w: the Redis URL cannot be parsed; special characters in user and password must be percent-encoded", ErrURL)
 	}
-	hide := func(err error) error { return &secretError{err: err, secrets: secretsOf(text)} }
 	opt, err := rueidis.ParseURL(text)
 	if err != nil {
-		return nil, hide(fmt.Errorf("%w: %w", ErrURL, err))
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	if opt.Dialer.Timeout == 0 {
 		opt.Dialer.Timeout = connectTimeout
@@ -33,13 +32,7 @@ func readRedis(text string, opts Options, create bool) (Opener, error) {
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (Store, error) {
-		s, err := connectRedis(ctx, opt, set)
-		if err != nil {
-			return nil, hide(err)
-		}
-		return s, nil
-	}, nil
+	return func(ctx context.Context) (Store, error) { return connectRedis(ctx, opt, set) }, nil
 }
 
 func connectRedis(ctx context.Context, opt rueidis.ClientOption, set *redisstore.Options) (*redis, error) {

@@ -29,11 +29,7 @@ func readSQLite(url string, opts Options, create bool) (Opener, error) {
 				return nil, err
 			}
 		}
-		s, err := sqlitestore.Open(path, set)
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
+		return sqlitestore.Open(path, set)
 	}, nil
 }
 

@@ -40,10 +40,10 @@ const sqliteScheme = "sqlite:"
 // kind is a kind of store.
 type kind struct {
 	name    string
-	begins  []string // its URLs begin so; the first is told
-	schemas bool     // it has some
-	forgets bool     // its records end with the process, so that there are none to look at
-	read    func(url string, opts Options, create bool) (Opener, error)
+	begins  []string                                                    // its URLs begin so; the first is told
+	schemas bool                                                        // it has some
+	forgets bool                                                        // its records end with the process, so that there are none to look at
+	read    func(url string, opts Options, create bool) (Opener, error) // the errors, and the Opener's, may tell a password
 }
 
 var kinds = []kind{
@@ -80,7 +80,17 @@ func read(url string, opts Options, create bool) (Opener, error) {
 	if opts.Schema != "" && !k.schemas {
 		return nil, fmt.Errorf("%w: %s has no schemas", everonce.ErrInvalidArgument, k.name)
 	}
-	return k.read(url, opts, create)
+	open, err := k.read(url, opts, create)
+	if err != nil {
+		return nil, hide(err, url)
+	}
+	return func(ctx context.Context) (Store, error) {
+		s, err := open(ctx)
+		if err != nil {
+			return nil, hide(err, url) // s is a nil pointer, and no nil Store
+		}
+		return s, nil
+	}, nil
 }
 
 func kindOf(url string, create bool) (*kind, error) {
