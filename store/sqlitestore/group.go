@@ -272,7 +272,7 @@ func (c *groupConn) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 		if call.Affected > 0 && !c.reads[call.Statement] {
 			c.wrote = true
 		}
-		if call.Must && call.Affected == 0 {
+		if call.Missed() {
 			return sqlstore.ErrNothingWritten
 		}
 	}

@@ -25,7 +25,7 @@ type txConn struct {
 	// database/sql; nil for one that was begun on another handle of the same file.
 	open    *openTx
 	stop    func() // ends the bound; nil for a joined one
-	expired *atomic.Bool
+	expired atomic.Bool
 }
 
 // Begin begins a transaction that holds the writer: see [sqlstore.Driver].
@@ -37,22 +37,15 @@ func (d *database) Begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 			return nil, sqlstore.ErrKeyLocked
 		}
 		defer d.locks.release(*opts.Key, waiting)
-		c, err := d.begin(ctx, opts, first)
-		if err == nil {
-			d.locks.hand(*opts.Key, c.open)
-		}
-		return nilIfNil(c), err
 	}
 	c, err := d.begin(ctx, opts, first)
-	return nilIfNil(c), err
-}
-
-// nilIfNil keeps a nil pointer from becoming an interface that is not nil.
-func nilIfNil(c *txConn) sqlstore.TxConn[*sql.Tx] {
-	if c == nil {
-		return nil
+	if err != nil {
+		return nil, err
 	}
-	return c
+	if opts.Key != nil {
+		d.locks.hand(*opts.Key, c.open)
+	}
+	return c, nil
 }
 
 // pendingTx holds a key for a transaction that has not begun. It has a size, so that each has its own address.
@@ -78,7 +71,7 @@ func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		}
 		return nil, err
 	}
-	c := &txConn{tx: tx, open: b.tx, stop: stop, expired: new(atomic.Bool)}
+	c := &txConn{tx: tx, open: b.tx, stop: stop}
 	if b.limit != nil {
 		cancelLimit := stop
 		rolledBack := make(chan struct{})
@@ -214,7 +207,7 @@ func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
 
 // tooLong tells what the end of the transaction's time looks like from inside.
 func (c *txConn) tooLong(err error) error {
-	if err != nil && c.expired != nil && c.expired.Load() {
+	if err != nil && c.expired.Load() {
 		return fmt.Errorf("%w: it held the only writer of this database: %w", everonce.ErrTxTooLong, err)
 	}
 	return err

@@ -20,7 +20,7 @@ func (s *Store[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (res e
 			return res, s.failed("claim", err)
 		}
 		if s.locks != nil && s.locks.Locked(req.ID) {
-			return everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: s.traits.Clock()}, nil
+			return s.inProgress(), nil
 		}
 	}
 	var answer everonce.ClaimResult // read only if Write returns nil: it may still be written otherwise
@@ -120,17 +120,14 @@ func (s *Store[Tx]) judge(rec *everonce.Record, w *row, req *everonce.ClaimReque
 
 func (s *Store[Tx]) claimCall(req *everonce.ClaimRequest, w *row) *Call {
 	lease := req.Lease.Microseconds()
-	var sum, total, due any
-	if !req.Fingerprint.IsZero() {
-		sum = req.Fingerprint.Sum[:]
-	}
+	var total, due any
 	if req.ExpireUnsettled {
 		us := req.Lifetime.Total().Microseconds()
 		total, due = us, max(us, lease)
 	}
 	call := &Call{Statement: s.text.Claim, Args: []any{
 		req.ID[:], string(req.Scope), req.Name, req.Nonce[:], req.Owner, lease,
-		text(req.Fingerprint.Alg), sum, int64(everonce.FormatVersion), total, due,
+		text(req.Fingerprint.Alg), sumOf(&req.Fingerprint), int64(everonce.FormatVersion), total, due,
 	}}
 	*w = row{locked: true}
 	if s.traits.Clock != nil {

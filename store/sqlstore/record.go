@@ -43,6 +43,14 @@ func blob(b []byte) any {
 	return b
 }
 
+// sumOf is the sum of a fingerprint, or nil of none.
+func sumOf(f *everonce.Fingerprint) any {
+	if f.IsZero() {
+		return nil
+	}
+	return f.Sum[:]
+}
+
 func number[N ~int | ~int64 | ~uint8](n N) any {
 	if n == 0 {
 		return nil
@@ -152,12 +160,8 @@ func (w *row) record() (*everonce.Record, error) {
 
 // swapArgs appends the arguments of [SwapColumns].
 func swapArgs(args []any, r *everonce.Record, steps int64) []any {
-	var sum any
-	if !r.Fingerprint.IsZero() {
-		sum = r.Fingerprint.Sum[:]
-	}
 	return append(args,
-		int64(r.State), int64(r.Token), r.Nonce[:], r.Owner, int64(r.Attempt), micros(r.LeaseUntil), text(r.Fingerprint.Alg), sum,
+		int64(r.State), int64(r.Token), r.Nonce[:], r.Owner, int64(r.Attempt), micros(r.LeaseUntil), text(r.Fingerprint.Alg), sumOf(&r.Fingerprint),
 		number(r.Result.Kind), text(r.Result.Codec), blob(r.Result.Data), blob(r.Result.Summary),
 		text(r.UnknownStep), number(r.Previous.State), text(r.Previous.Owner), micros(r.Previous.ClaimedAt), text(r.LastError),
 		int64(r.Format), micros(r.CreatedAt), micros(r.ClaimedAt), micros(r.UpdatedAt), micros(r.CompletedAt), micros(r.ResultUntil), micros(r.PurgeAt),

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,16 +218,12 @@ func (h *txHandle[Tx]) completeCall(req *everonce.CompleteRequest) *Call {
 
 func (s *Store[Tx]) finishCall(claim *txClaim, done *everonce.CompleteRequest) *Call {
 	req := &claim.req
-	var sum any
-	if !req.Fingerprint.IsZero() {
-		sum = req.Fingerprint.Sum[:]
-	}
 	st := s.text.Finish
 	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
 		st = s.text.FinishNew
 	}
 	call := s.call(st, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
-		text(req.Fingerprint.Alg), sum, int64(everonce.FormatVersion),
+		text(req.Fingerprint.Alg), sumOf(&req.Fingerprint), int64(everonce.FormatVersion),
 		int64(done.Result.Kind), text(done.Result.Codec), blob(done.Result.Data), blob(done.Result.Summary),
 		done.Lifetime.Retention.Microseconds(), done.Lifetime.Total().Microseconds())
 	call.Args = s.inTx(call.Args, claim.tx)
@@ -300,14 +297,10 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 		_ = h.conn.Rollback(ctx) //nolint:errcheck // the argument is what is wrong
 		return fmt.Errorf("%w: CommitRequest.Record without Complete", everonce.ErrInvalidArgument)
 	}
-	refused := everonce.ErrConflict
 	var step *Call
 	if req.SaveStep != nil {
 		h.store.lease.see(req.SaveStep.Lease)
-		save := h.store.text.SaveStep
-		if h.store.text.SaveStepOnce != nil {
-			save = h.store.text.SaveStepOnce
-		}
+		save := cmp.Or(h.store.text.SaveStepOnce, h.store.text.SaveStep)
 		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
 		if save == h.store.text.SaveStepOnce {
 			steps[0].Args = h.store.inTx(steps[0].Args, h.marked())
@@ -320,10 +313,10 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) e
 	}
 	err := h.conn.Commit(ctx, last...)
 	if errors.Is(err, ErrNothingWritten) {
-		if req.SaveStep != nil && (last[0] == step || last[0].Affected > 0) {
-			refused = h.store.whyNoStep(ctx, req.SaveStep)
+		if step != nil && (last[0] == step || last[0].Affected > 0) {
+			return h.store.whyNoStep(ctx, req.SaveStep)
 		}
-		return refused
+		return everonce.ErrConflict
 	}
 	return h.failed("commit", err)
 }
