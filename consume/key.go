@@ -89,25 +89,27 @@ func Composite(name string, parts ...Key) Key {
 	if unusable(parts) {
 		return nil
 	}
-	return func(m *Message) (string, error) {
-		var b strings.Builder
-		b.WriteString(escapePart(name))
-		for _, part := range parts {
-			v, err := part(m)
-			if err != nil {
-				return "", err
-			}
-			b.WriteByte(':')
-			b.WriteString(escapePart(v))
-		}
-		return b.String(), nil
-	}
+	named := func(*Message) (string, error) { return name, nil }
+	return joined(append([]Key{named}, parts...)...)
 }
 
 // partEscaper keeps the separator out of a part; "%" goes first.
 var partEscaper = strings.NewReplacer("%", "%25", ":", "%3A")
 
-func escapePart(s string) string { return partEscaper.Replace(s) }
+// joined is a [Composite] without a name.
+func joined(parts ...Key) Key {
+	return func(m *Message) (string, error) {
+		values := make([]string, len(parts))
+		for i, part := range parts {
+			v, err := part(m)
+			if err != nil {
+				return "", err
+			}
+			values[i] = partEscaper.Replace(v)
+		}
+		return strings.Join(values, ":"), nil
+	}
+}
 
 // FirstOf takes the first key that is found. The keys should be of different forms, because the same value found by
 // two of them is the same key; if they are not, put a [Composite] around each. A header whose value is missing from

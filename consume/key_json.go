@@ -161,18 +161,3 @@ func CloudEvent() Key {
 var structuredEvent = joined(JSONPointer("/source"), JSONPointer("/id"))
 
 func eventHeaders(prefix string) Key { return joined(Header(prefix+"source"), Header(prefix+"id")) }
-
-// joined is a Composite without a name.
-func joined(first, second Key) Key {
-	return func(m *Message) (string, error) {
-		a, err := first(m)
-		if err != nil {
-			return "", err
-		}
-		b, err := second(m)
-		if err != nil {
-			return "", err
-		}
-		return escapePart(a) + ":" + escapePart(b), nil
-	}
-}
