@@ -9,6 +9,43 @@ import (
 // retryInTx is in both tables: a store without transactions has no room for it.
 const retryInTx = "retry inside the caller's transaction"
 
+// overTx plants a mistake over a store with transactions.
+func overTx[Tx any](plant func(s everonce.TxStore[Tx]) everonce.Store) func(h Harness) Harness {
+	return func(h Harness) Harness {
+		h.Store = plant(h.Store.(everonce.TxStore[Tx]))
+		return h
+	}
+}
+
+// inHandle plants a mistake into every transaction that is begun.
+func inHandle[Tx any](plant func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx]) func(h Harness) Harness {
+	return overTx(func(s everonce.TxStore[Tx]) everonce.Store { return &plantedTx[Tx]{s, plant} })
+}
+
+// inBatch plants a mistake into every one that can take many keys at once.
+func inBatch[Tx any](plant func(h everonce.TxHandle[Tx], many everonce.TxBatch) everonce.TxHandle[Tx]) func(h Harness) Harness {
+	return inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] {
+		if many, ok := h.(everonce.TxBatch); ok {
+			return plant(h, many)
+		}
+		return h
+	})
+}
+
+// plantedTx is a store with a mistake in its transactions.
+type plantedTx[Tx any] struct {
+	everonce.TxStore[Tx]
+	plant func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx]
+}
+
+func (s *plantedTx[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+	h, res, err := s.TxStore.Begin(ctx, req)
+	if h != nil {
+		h = s.plant(h)
+	}
+	return h, res, err
+}
+
 // txBugs are mistakes that need transactions.
 func txBugs[Tx any]() []bug {
 	return []bug{
@@ -23,17 +60,11 @@ func txBugs[Tx any]() []bug {
 		},
 		{
 			name: "recorded as done though the work has ended the transaction", caught: "Transact/WorkThatEndsItsTransaction",
-			plant: func(h Harness) Harness {
-				h.Store = &doneAnyway[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: overTx(func(s everonce.TxStore[Tx]) everonce.Store { return &doneAnyway[Tx]{s} }),
 		},
 		{
 			name: "a batch recorded as done though the work has ended the transaction", caught: "TransactBatch/WorkThatEndsItsTransaction",
-			plant: func(h Harness) Harness {
-				h.Store = &doneAnyway[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: overTx(func(s everonce.TxStore[Tx]) everonce.Store { return &doneAnyway[Tx]{s} }),
 			pointless: func(_ Harness, c Capabilities) string {
 				if !c.TxBatch {
 					return "each of a batch is recorded by itself"
@@ -43,10 +74,7 @@ func txBugs[Tx any]() []bug {
 		},
 		{
 			name: "a rollback does not tell that the work has ended the transaction", caught: "Transact/WorkThatEndsItsTransactionAndPanics",
-			plant: func(h Harness) Harness {
-				h.Store = &quietRollback[Tx]{h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] { return &quietHandle[Tx]{h} }),
 			pointless: func(_ Harness, c Capabilities) string {
 				if c.OneWriter {
 					return "the store undoes what the work has ended"
@@ -56,31 +84,25 @@ func txBugs[Tx any]() []bug {
 		},
 		{
 			name: "acknowledged before commit, in a transaction", caught: "Tx/EffectAndRecordCommitTogether",
-			plant: func(h Harness) Harness {
-				h.Store = &commitLater[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] { return &laterHandle[Tx]{h} }),
 		},
 		{
 			name: "half of a batch is recorded", caught: "TransactBatch/EffectsAndRecordsCommitTogether",
-			plant: func(h Harness) Harness {
-				h.Store = &halfStore[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inBatch(func(h everonce.TxHandle[Tx], many everonce.TxBatch) everonce.TxHandle[Tx] {
+				return &halfHandle[Tx]{h, many}
+			}),
 		},
 		{
 			name: "a busy key of a batch is taken for a new one", caught: "Rule01/ABatchTakesNothingThatIsBusy",
-			plant: func(h Harness) Harness {
-				h.Store = &greedyStore[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inBatch(func(h everonce.TxHandle[Tx], many everonce.TxBatch) everonce.TxHandle[Tx] {
+				return &greedyHandle[Tx]{h, many}
+			}),
 		},
 		{
 			name: "answers of a batch in another order", caught: "Rule20/ManyClaimsAreDecidedAsOneIs",
-			plant: func(h Harness) Harness {
-				h.Store = &shuffledStore[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inBatch(func(h everonce.TxHandle[Tx], many everonce.TxBatch) everonce.TxHandle[Tx] {
+				return &shuffledHandle[Tx]{h, many}
+			}),
 		},
 		{
 			name: "a transaction's key is locked in its own process alone", caught: "Rule01/ATransactionsClaimExcludesOthers",
@@ -98,38 +120,23 @@ func txBugs[Tx any]() []bug {
 		},
 		{
 			name: "a lapsed claim is free in a transaction", caught: "Rule20/AClaimInATransactionIsDecidedAsSpecified",
-			plant: func(h Harness) Harness {
-				h.Store = &lapsedIsFree[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: overTx(func(s everonce.TxStore[Tx]) everonce.Store { return &lapsedIsFree[Tx]{s} }),
 		},
 		{
 			name: "a record over that of another request", caught: "Tx/ConflictRollsBack",
-			plant: func(h Harness) Harness {
-				h.Store = &recordUnasked[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] { return &unaskedHandle[Tx]{h} }),
 		},
 		{
 			name: "a renewal in a transaction locks nothing", caught: "Rule16/ARenewalWaitsForThatOfAnotherTransaction", tries: 20, // the second one may come late
-			plant: func(h Harness) Harness {
-				h.Store = &renewUnlocked[Tx]{TxStore: h.Store.(everonce.TxStore[Tx])}
-				return h
-			},
+			plant: inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] { return &unlockedHandle[Tx]{h} }),
 		},
 		{
 			name: "a late commit of a done step", caught: "Rule18/AStepCommitsOnce",
-			plant: func(h Harness) Harness {
-				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx]), over: everonce.StepDone}
-				return h
-			},
+			plant: inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] { return &againHandle[Tx]{h, everonce.StepDone} }),
 		},
 		{
 			name: "a late commit over a step that was not done", caught: "Rule18/AStepCommitsOnce",
-			plant: func(h Harness) Harness {
-				h.Store = &stepAgain[Tx]{TxStore: h.Store.(everonce.TxStore[Tx]), over: everonce.StepNotDone}
-				return h
-			},
+			plant: inHandle(func(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] { return &againHandle[Tx]{h, everonce.StepNotDone} }),
 		},
 	}
 }
@@ -159,38 +166,15 @@ func (h *retryHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteReq
 	return nil
 }
 
-// commitLater says that it has committed, and rolls back: as a process does that dies in between.
-type commitLater[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *commitLater[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if h == nil {
-		return nil, res, err
-	}
-	return &laterHandle[Tx]{h}, res, err
-}
-
+// laterHandle says that it has committed, and rolls back: as a process does that dies in between.
 type laterHandle[Tx any] struct{ everonce.TxHandle[Tx] }
 
 func (h *laterHandle[Tx]) Commit(ctx context.Context, _ everonce.CommitRequest) error {
 	return h.Rollback(ctx)
 }
 
-// stepAgain takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of one that is
+// againHandle takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of one that is
 // done, and commits what came with it.
-type stepAgain[Tx any] struct {
-	everonce.TxStore[Tx]
-	over everonce.StepState
-}
-
-func (s *stepAgain[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if h == nil {
-		return nil, res, err
-	}
-	return &againHandle[Tx]{h, s.over}, res, err
-}
-
 type againHandle[Tx any] struct {
 	everonce.TxHandle[Tx]
 	over everonce.StepState

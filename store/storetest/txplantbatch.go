@@ -6,17 +6,7 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// halfStore commits a batch with the records of its first half.
-type halfStore[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *halfStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if many, ok := h.(everonce.TxBatch); ok {
-		return &halfHandle[Tx]{h, many}, res, err
-	}
-	return h, res, err
-}
-
+// halfHandle commits a batch with the records of its first half.
 type halfHandle[Tx any] struct {
 	everonce.TxHandle[Tx]
 	everonce.TxBatch
@@ -26,17 +16,7 @@ func (h *halfHandle[Tx]) CommitAll(ctx context.Context, reqs []everonce.Complete
 	return h.TxBatch.CommitAll(ctx, reqs[:len(reqs)/2])
 }
 
-// greedyStore tells a batch that what others are at is free.
-type greedyStore[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *greedyStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if many, ok := h.(everonce.TxBatch); ok {
-		return &greedyHandle[Tx]{h, many}, res, err
-	}
-	return h, res, err
-}
-
+// greedyHandle tells a batch that what others are at is free.
 type greedyHandle[Tx any] struct {
 	everonce.TxHandle[Tx]
 	everonce.TxBatch
@@ -52,17 +32,7 @@ func (h *greedyHandle[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRe
 	return all, err
 }
 
-// shuffledStore tells each key of a batch what the next one is.
-type shuffledStore[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *shuffledStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if many, ok := h.(everonce.TxBatch); ok {
-		return &shuffledHandle[Tx]{h, many}, res, err
-	}
-	return h, res, err
-}
-
+// shuffledHandle tells each key of a batch what the next one is.
 type shuffledHandle[Tx any] struct {
 	everonce.TxHandle[Tx]
 	everonce.TxBatch

@@ -41,17 +41,7 @@ func (s *lapsedIsFree[Tx]) Begin(ctx context.Context, req everonce.BeginRequest)
 	return h, res, err
 }
 
-// recordUnasked records without a look at the fingerprint.
-type recordUnasked[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *recordUnasked[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if h == nil {
-		return nil, res, err
-	}
-	return &unaskedHandle[Tx]{h}, res, err
-}
-
+// unaskedHandle records without a look at the fingerprint.
 type unaskedHandle[Tx any] struct{ everonce.TxHandle[Tx] }
 
 func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
@@ -63,17 +53,7 @@ func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req everonce.CommitReque
 	return h.TxHandle.Commit(ctx, req)
 }
 
-// renewUnlocked looks whether the token holds, and leaves it to others.
-type renewUnlocked[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *renewUnlocked[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if h == nil {
-		return nil, res, err
-	}
-	return &unlockedHandle[Tx]{h}, res, err
-}
-
+// unlockedHandle looks whether the token holds, and leaves it to others.
 type unlockedHandle[Tx any] struct{ everonce.TxHandle[Tx] }
 
 func (h *unlockedHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {

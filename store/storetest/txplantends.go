@@ -73,17 +73,7 @@ func (h *doneAnywayBatch[Tx]) CommitAll(ctx context.Context, reqs []everonce.Com
 	return err
 }
 
-// quietRollback does not tell that there was nothing to roll back.
-type quietRollback[Tx any] struct{ everonce.TxStore[Tx] }
-
-func (s *quietRollback[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
-	h, res, err := s.TxStore.Begin(ctx, req)
-	if err == nil && h != nil {
-		h = &quietHandle[Tx]{h}
-	}
-	return h, res, err
-}
-
+// quietHandle does not tell that there was nothing to roll back.
 type quietHandle[Tx any] struct{ everonce.TxHandle[Tx] }
 
 func (h *quietHandle[Tx]) Rollback(ctx context.Context) error {
