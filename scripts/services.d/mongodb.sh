@@ -11,11 +11,7 @@ native_packages='maven default-jdk-headless'
 
 native_find() { command -v java >/dev/null && command -v mvn >/dev/null && command -v javac >/dev/null; }
 
-server_pid() {
-	local pid
-	pid=$(head -n 1 "$dir/pid" 2>/dev/null) || return 1
-	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/data" && printf '%s\n' "$pid"
-}
+server_pid() { running "$dir/pid" "$dir/data"; }
 
 # libraries fetches what pom.xml names, once.
 libraries() {
@@ -46,14 +42,7 @@ native_start() {
 
 url() { printf 'mongodb://127.0.0.1:%s/\n' "$(cat "$dir/port")"; }
 
-native_alive() { server_pid >/dev/null; }
-
-native_stop() {
-	local pid
-	pid=$(server_pid) || return 0
-	kill "$pid"
-	wait_until 100 gone "$pid" || { kill -9 "$pid" && wait_until 100 gone "$pid"; }
-}
+native_stop() { end_server; }
 
 compose_inner() { echo 27017; }
 
@@ -63,12 +52,4 @@ compose_url() {
 }
 
 # answers knocks.
-answers() {
-	local at
-	at=${1#*://} at=${at%%/*} at=${at##*@} at=${at%%,*}
-	case $at in
-	*:*) ;;
-	*) at=$at:27017 ;;
-	esac
-	(exec 3<>"/dev/tcp/${at%:*}/${at##*:}") 2>/dev/null
-}
+answers() { listens "$(address "$1" 27017)"; }

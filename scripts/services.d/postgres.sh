@@ -33,13 +33,7 @@ as_owner() {
 	fi
 }
 
-# server_pid prints the process that our data folder names, if that is still our server and not
-# another process that was given its number.
-server_pid() {
-	local pid
-	pid=$(head -n 1 "$dir/data/postmaster.pid" 2>/dev/null) || return 1
-	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/data" && printf '%s\n' "$pid"
-}
+server_pid() { running "$dir/data/postmaster.pid" "$dir/data"; }
 
 # init_data makes the cluster aside and moves it into its place when it is whole, so that a run that was
 # killed in between leaves nothing that looks like one.
@@ -92,8 +86,6 @@ native_start() {
 	printf 'postgres://everonce:%s@127.0.0.1:%s/postgres?sslmode=disable\n' "$(cat "$dir/password")" "$(cat "$dir/port")"
 }
 
-native_alive() { server_pid >/dev/null; }
-
 native_stop() {
 	server_pid >/dev/null || return 0
 	native_find || {
@@ -113,17 +105,12 @@ compose_url() {
 
 # answers asks the server itself where there is a client, and knocks at its port otherwise.
 answers() {
-	local client at
+	local client
 	for client in psql "${bin:-/nowhere}/psql"; do
 		if command -v "$client" >/dev/null; then
 			PGCONNECT_TIMEOUT=5 quiet 10 "$client" -X -w -d "$1" -c 'SELECT 1'
 			return
 		fi
 	done
-	at=${1#*://} at=${at%%/*} at=${at##*@}
-	case $at in
-	*:*) ;;
-	*) at=$at:5432 ;;
-	esac
-	(exec 3<>"/dev/tcp/${at%:*}/${at##*:}") 2>/dev/null
+	listens "$(address "$1" 5432)"
 }

@@ -31,11 +31,7 @@ node() {
 		"$d/$program" "$@" >>"$dir/log" 2>&1 </dev/null
 }
 
-server_pid() {
-	local pid
-	pid=$(head -n 1 "$dir/pid" 2>/dev/null) || return 1
-	[ -n "$pid" ] && process_args "$pid" | grep -qF -- "$dir/" && printf '%s\n' "$pid"
-}
+server_pid() { running "$dir/pid" "$dir/"; }
 
 # boot starts a node at a port, with another one for what nodes say to each other. Both are below those that systems
 # give to outgoing connections.
@@ -50,7 +46,7 @@ boot() {
 		wait_until 100 answers "$(url)"
 }
 
-free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+free() { ! listens "127.0.0.1:$1"; }
 
 native_start() {
 	local p tries=0
@@ -84,8 +80,6 @@ native_start() {
 
 url() { printf 'amqp://everonce:%s@127.0.0.1:%s/\n' "$(cat "$dir/password")" "$(cat "$dir/port")"; }
 
-native_alive() { server_pid >/dev/null; }
-
 native_stop() {
 	local pid
 	pid=$(server_pid) || return 0
@@ -103,11 +97,7 @@ compose_url() {
 # answers knocks: a broker that listens greets whoever speaks AMQP.
 answers() {
 	local at greeting
-	at=${1#*://} at=${at%%/*} at=${at##*@}
-	case $at in
-	*:*) ;;
-	*) at=$at:5672 ;;
-	esac
+	at=$(address "$1" 5672)
 	# The broker answers a wrong protocol header with the right one, and closes.
 	greeting=$( (exec 3<>"/dev/tcp/${at%:*}/${at##*:}" && printf 'AMQP\0\0\0\0' >&3 && head -c 4 <&3) 2>/dev/null) || return 1
 	[ "$greeting" = AMQP ]

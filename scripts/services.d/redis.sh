@@ -8,12 +8,7 @@ native_packages=redis-server
 
 native_find() { command -v redis-server >/dev/null && command -v redis-cli >/dev/null; }
 
-# server_pid prints the process that was started here, if it still is that one.
-server_pid() {
-	local pid
-	pid=$(head -n 1 "$dir/pid" 2>/dev/null) || return 1
-	[ -n "$pid" ] && process_args "$pid" | grep -q redis-server && process_args "$pid" | grep -qF ":$(cat "$dir/port")" && printf '%s\n' "$pid"
-}
+server_pid() { running "$dir/pid" redis-server ":$(recalled port)"; }
 
 native_start() {
 	local p tries=0
@@ -35,14 +30,7 @@ native_start() {
 	printf 'redis://127.0.0.1:%s/0\n' "$(cat "$dir/port")"
 }
 
-native_alive() { server_pid >/dev/null; }
-
-native_stop() {
-	local pid
-	pid=$(server_pid) || return 0
-	kill "$pid"
-	wait_until 100 gone "$pid" || { kill -9 "$pid" && wait_until 100 gone "$pid"; }
-}
+native_stop() { end_server; }
 
 compose_inner() { echo 6379; }
 
@@ -52,11 +40,9 @@ compose_url() {
 }
 
 answers() {
-	local at
 	if command -v redis-cli >/dev/null; then
 		quiet 5 redis-cli -u "$1" --no-auth-warning ping
-		return
+	else
+		listens "$(address "$1" 6379)"
 	fi
-	at=${1#*://} at=${at%%/*} at=${at##*@}
-	(exec 3<>"/dev/tcp/${at%:*}/${at##*:}") 2>/dev/null
 }
