@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
 )
 
 // defaultPage is the limit of a listing that sets none.
@@ -131,23 +132,6 @@ func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n 
 func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
 	h.Now = s.now()
 	h.Notes = []string{"Records are in the memory of this process: they are lost when it ends."}
-	err = s.each(ctx, func(rec *everonce.Record) {
-		if rec.GoneAt(h.Now) {
-			return
-		}
-		switch rec.StateAt(h.Now) {
-		case everonce.StateClaimed:
-			h.Claimed++
-		case everonce.StateReleased:
-			h.Released++
-		case everonce.StateCompleted, everonce.StateTombstone:
-			h.Completed++
-		case everonce.StateAbandoned:
-			h.Abandoned++
-			if h.OldestAbandoned.IsZero() || rec.UpdatedAt.Before(h.OldestAbandoned) {
-				h.OldestAbandoned = rec.UpdatedAt
-			}
-		}
-	})
+	err = s.each(ctx, func(rec *everonce.Record) { transition.Count(&h, rec) })
 	return h, err
 }

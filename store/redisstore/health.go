@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/transition"
 )
 
 // Health implements [everonce.HealthChecker]. It scans every key of the server and reads the head of every record,
@@ -51,20 +52,5 @@ func add(h *everonce.Health, text string) {
 		h.Unreadable++
 		return
 	}
-	if rec.GoneAt(h.Now) {
-		return
-	}
-	switch rec.StateAt(h.Now) {
-	case everonce.StateClaimed:
-		h.Claimed++
-	case everonce.StateReleased:
-		h.Released++
-	case everonce.StateCompleted, everonce.StateTombstone:
-		h.Completed++
-	case everonce.StateAbandoned:
-		h.Abandoned++
-		if h.OldestAbandoned.IsZero() || rec.UpdatedAt.Before(h.OldestAbandoned) {
-			h.OldestAbandoned = rec.UpdatedAt
-		}
-	}
+	transition.Count(h, &rec)
 }
