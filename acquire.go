@@ -9,13 +9,18 @@ import (
 	"time"
 )
 
+// claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
+func (op *operation) claimAs(n Nonce) ClaimRequest {
+	return ClaimRequest{
+		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.set.Owner,
+		Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
+	}
+}
+
 // claimRequest is what a guarded call asks of the store.
 func (op *operation) claimRequest() ClaimRequest {
-	c := op.call
-	req := ClaimRequest{
-		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: NewNonce(), Owner: op.set.Owner,
-		Lease: c.lease, Fingerprint: op.fingerprint, Lifetime: c.lifetime, ExpireUnsettled: c.policy == Reexecute,
-	}
+	req := op.claimAs(NewNonce())
+	req.Lease, req.ExpireUnsettled = op.call.lease, op.call.policy == Reexecute
 	if op.takesOver() {
 		req.Take = TakeAbandoned
 	}

@@ -99,10 +99,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	if err := j.h.Savepoint(own, j.savepoint); err != nil {
 		return brokenAs[T](j, err)
 	}
-	req := ClaimRequest{
-		ID: j.id, Scope: j.key.Scope, Name: j.key.ID, Nonce: NewNonce(), Owner: j.set.Owner,
-		Fingerprint: j.fingerprint, Lifetime: j.call.lifetime,
-	}
+	req := j.claimAs(NewNonce())
 	claim, err := j.h.Claim(own, req)
 	if err != nil {
 		return dissolve[T](own, j, StoreFailed, ErrStore, err)

@@ -36,10 +36,9 @@ func (op *operation) abandon(ctx context.Context) error {
 }
 
 func (op *operation) abandonOnce(ctx context.Context, nonce Nonce) error {
-	claim, err := op.store.Claim(ctx, ClaimRequest{
-		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: nonce, Owner: op.set.Owner,
-		Fingerprint: op.fingerprint, Lease: op.set.CompletionLimit, Lifetime: op.call.lifetime,
-	})
+	req := op.claimAs(nonce)
+	req.Lease = op.set.CompletionLimit
+	claim, err := op.store.Claim(ctx, req)
 	if errors.Is(err, ErrAttemptEnded) { // by a release whose answer was lost
 		return nil
 	}

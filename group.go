@@ -59,30 +59,26 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 	}
 }
 
-// fail answers all that is left.
-func (g *group[T, Tx]) fail(o Outcome, sentinel, cause error) {
+// end answers all that is left: of an attempt, or of none (0).
+func (g *group[T, Tx]) end(attempt int, how func(op *operation) *Error) {
 	for _, i := range g.part {
-		g.answer(i, Result[T]{Outcome: o}, g.ops[i].fail(o, sentinel, cause))
+		e := how(&g.ops[i])
+		g.answer(i, Result[T]{Outcome: e.Outcome, Attempt: attempt}, e)
 	}
 	g.part = nil
 }
 
-// callerGone answers all that is left.
 func (g *group[T, Tx]) callerGone(ctx context.Context, said error) {
-	for _, i := range g.part {
-		g.answer(i, Result[T]{Outcome: Failed}, g.ops[i].callerGone(ctx, said))
-	}
-	g.part = nil
+	g.end(0, func(op *operation) *Error { return op.callerGone(ctx, said) })
 }
 
 func (g *group[T, Tx]) unknown(cause error) {
 	cause = ofStore(errors.Join(g.lostErr, cause))
-	for _, i := range g.part {
-		e := g.ops[i].fail(Unknown, ErrOutcomeUnknown, cause)
-		e.RetryAfter = g.t.set.RetryAfter
-		g.answer(i, Result[T]{Outcome: Unknown, Attempt: 1}, e)
-	}
-	g.part = nil
+	g.end(1, func(op *operation) *Error {
+		e := op.fail(Unknown, ErrOutcomeUnknown, cause)
+		e.RetryAfter = op.set.RetryAfter
+		return e
+	})
 }
 
 // once runs one transaction. An *errAgain asks for another, an *errSplit, or an error of the work, for smaller groups.
@@ -151,11 +147,7 @@ func (g *group[T, Tx]) begin(ctx context.Context) (tx *lent[Tx], claims []ClaimR
 	order := g.order()
 	reqs := make([]ClaimRequest, len(order))
 	for n, k := range order {
-		op := &g.ops[g.part[k]]
-		reqs[n] = ClaimRequest{
-			ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: g.nonce, Owner: op.set.Owner,
-			Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
-		}
+		reqs[n] = g.ops[g.part[k]].claimAs(g.nonce)
 	}
 	if tx, _, again, err = begin(ctx, g.t.txs, g.t.set, BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
 		return nil, nil, again, err
@@ -208,7 +200,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) erro
 	case again:
 		return &errAgain{err}
 	}
-	g.fail(StoreFailed, ErrStore, err)
+	g.end(0, func(op *operation) *Error { return op.fail(StoreFailed, ErrStore, err) })
 	return nil
 }
 
@@ -275,10 +267,7 @@ func (g *group[T, Tx]) uncommitted(ctx context.Context, err error, values []T) e
 func (g *group[T, Tx]) ended(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.t.set.CompletionLimit) // for all: they may be a thousand
 	defer cancel()
-	for _, i := range g.part {
-		g.answer(i, Result[T]{Outcome: Unknown, Attempt: 1}, g.ops[i].endedByWork(ctx, cause))
-	}
-	g.part = nil
+	g.end(1, func(op *operation) *Error { return op.endedByWork(ctx, cause) })
 }
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {

@@ -123,16 +123,9 @@ func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
 	return r.failed(ErrStore, cause)
 }
 
-func (r *transaction[T, Tx]) claimRequest() ClaimRequest {
-	return ClaimRequest{
-		ID: r.id, Scope: r.key.Scope, Name: r.key.ID, Nonce: r.nonce, Owner: r.set.Owner,
-		Fingerprint: r.fingerprint, Lifetime: r.call.lifetime,
-	}
-}
-
 // once runs one transaction. An *errAgain asks for another.
 func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error) {
-	claimed := r.claimRequest()
+	claimed := r.claimAs(r.nonce)
 	req := BeginRequest{Timeout: r.set.TxTimeout, Claim: &claimed}
 	late := r.optimistic && r.lostErr == nil
 	if late {
@@ -241,7 +234,7 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	case !got.Found:
 		return false, res, nil
 	}
-	claim := ClaimResult{Record: got.Record, Now: got.Now, Decision: Decide(&got.Record, r.claimRequest(), got.Now)}
+	claim := ClaimResult{Record: got.Record, Now: got.Now, Decision: Decide(&got.Record, r.claimAs(r.nonce), got.Now)}
 	if claim.Decision == DecideClaimed {
 		r.optimistic = false // there is a released record: claim it
 		return false, res, nil
