@@ -104,8 +104,10 @@ func (h *hub) pauseOver(c *crowd) {
 	c.rest()
 }
 
-// answer tells all who wait what an ask has met. The hub is locked.
+// answer tells all who wait what an ask has met.
 func (h *hub) answer(id RecordID, c *crowd, ask int, claim *ClaimResult) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if c.gone {
 		return
 	}

@@ -93,16 +93,13 @@ func (w *waiter) tell(claim *ClaimResult) {
 	if w.ask == 0 {
 		return
 	}
-	h := &w.op.hub
-	h.mu.Lock()
 	switch claim.Decision {
 	case DecideReplay, DecideExpired, DecideAbandoned:
-		h.answer(w.op.id, w.crowd, w.ask, claim)
+		w.op.hub.answer(w.op.id, w.crowd, w.ask, claim)
 		w.ask = 0
 	case DecideClaimed:
 		w.ask = 0
 	}
-	h.mu.Unlock()
 	w.leave()
 }
 

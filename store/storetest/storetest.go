@@ -103,7 +103,7 @@ func (c Capabilities) withDefaults() Capabilities {
 type check struct {
 	name string // "Rule03/TokenGrowsAcrossRelease"
 	run  func(e *env)
-	// needs says why the check cannot be made of a store, or is nil.
+	// needs reports whether a store has the power that the check is of; nil where it needs none.
 	needs func(c Capabilities) bool
 }
 
