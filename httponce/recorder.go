@@ -12,15 +12,12 @@ import (
 //
 // It is used like any ResponseWriter, by one goroutine at a time, but for gate: see within.
 type recorder struct {
-	x     *exchange
-	w     http.ResponseWriter
-	r     *http.Request // as it came from the server
-	route *route
-	gate  *gate // set where the client may be answered while the handler goes on
+	x    *exchange
+	gate *gate // set where the client may be answered while the handler goes on
 
 	mode      mode
 	buffers   bool // never a stream: what is too large to be kept is held all the same
-	separate  bool // header is no other's: else it is w's own
+	separate  bool // header is no other's: else it is x.w's own
 	used      bool // the handler has asked for the header
 	explicit  bool // it has called WriteHeader
 	notDone   bool
@@ -49,10 +46,10 @@ const (
 	modeDrop                 // nobody gets it: it is a stream, or too large to be kept, and the client has been answered
 )
 
-// init makes the recorder of a handler whose answer goes to w. The header that the handler sees is w's own, unless it is
-// separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch w's.
+// init makes the recorder of a handler whose answer goes to x.w. The header that the handler sees is x.w's own, unless it is
+// separate: an attempt that is not the last one, or that goes on when the client has been answered, must not touch x.w's.
 func (r *recorder) init(x *exchange, separate bool) {
-	r.x, r.w, r.r, r.route, r.separate, r.declared = x, x.w, x.r, x.route, separate, -1
+	r.x, r.separate, r.declared = x, separate, -1
 	r.held.room = x.pieceSize
 	r.before, r.sent = r.beforeOwn[:0], r.sentOwn[:0]
 }
@@ -69,7 +66,7 @@ func (x *exchange) recordTx() *recorder {
 func (r *recorder) Header() http.Header {
 	if !r.used {
 		r.used = true
-		r.header = r.w.Header()
+		r.header = r.x.w.Header()
 		r.before = r.before.taken(r.header)
 		if r.status != 0 {
 			r.sent = r.sent.taken(r.header)
@@ -93,7 +90,7 @@ func (r *recorder) WriteHeader(status int) {
 		return
 	case status < 100 || status > maxStatus:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http says it
-	case status < http.StatusOK && (status != http.StatusSwitchingProtocols || r.r.ProtoMajor != 1):
+	case status < http.StatusOK && (status != http.StatusSwitchingProtocols || r.x.r.ProtoMajor != 1):
 		r.inform(status)
 		return
 	}
@@ -151,7 +148,7 @@ func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
 	if r.declared >= 0 && r.written > r.declared {
 		return 0, http.ErrContentLength
 	}
-	if !r.buffers && r.held.size+int64(n) > r.route.MaxAnswer {
+	if !r.buffers && r.held.size+int64(n) > r.x.route.MaxAnswer {
 		return r.outgrow(p, s)
 	}
 	if r.held.buf == nil {
@@ -164,7 +161,7 @@ func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
 
 // begin writes the head of what is saved; the body follows in the same bytes.
 func (r *recorder) begin(body int) {
-	fs := r.route.headers.mark(r.sent, r.before)
+	fs := r.x.route.headers.mark(r.sent, r.before)
 	r.held.buf = appendHead(make([]byte, 0, headSize(fs)+min(body, r.held.room)), 0, r.savedStatus(), fs, nil)
 	r.held.head = len(r.held.buf)
 }
@@ -194,7 +191,7 @@ func (r *recorder) finish() {
 		r.begin(0)
 	}
 	if r.mode == modeStream && r.separate && r.used && r.enter() {
-		replaceHeader(r.w.Header(), r.header) // its trailers
+		replaceHeader(r.x.w.Header(), r.header) // its trailers
 		r.leave()
 	}
 }

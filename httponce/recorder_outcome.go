@@ -16,7 +16,7 @@ func (r *recorder) ending() Ending {
 	case r.mode == modeHijacked, r.status == http.StatusSwitchingProtocols:
 		return Saved // what was said on the connection is between the two
 	}
-	return r.route.save.of(r.status)
+	return r.x.route.save.of(r.status)
 }
 
 // marked reports whether the handler, or a [Proxy], has said that this is no answer for good, whatever its status.
@@ -24,7 +24,7 @@ func (r *recorder) marked() bool { return r.notDone || r.unknown }
 
 // elided reports whether the body is not kept.
 func (r *recorder) elided() bool {
-	return r.mode != modeHold || r.held.size > r.route.MaxAnswer
+	return r.mode != modeHold || r.held.size > r.x.route.MaxAnswer
 }
 
 // outcome returns the answer as the core takes it. save keeps the pieces of a large one; where they cannot be kept it is
@@ -43,7 +43,7 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 			var err error
 			if rest, err = save(r.held.rest); err != nil {
 				elided = true
-				r.x.log.WarnContext(r.r.Context(), "httponce: the pieces of a large answer could not be kept: its duplicates get status and headers",
+				r.x.log.WarnContext(r.x.r.Context(), "httponce: the pieces of a large answer could not be kept: its duplicates get status and headers",
 					"route", r.x.told.Route, "key", r.x.keyHash(), "error", err)
 			}
 		}

@@ -20,7 +20,7 @@ func (r *recorder) send() {
 func (r *recorder) sendHeld() {
 	var left http.Header
 	if r.used && r.status != 0 {
-		h := r.w.Header()
+		h := r.x.w.Header()
 		switch {
 		case r.separate:
 			left = r.header
@@ -31,19 +31,19 @@ func (r *recorder) sendHeld() {
 		}
 	}
 	if r.x.echoed != "" { // else the header is not asked for
-		r.x.echo(r.w.Header())
+		r.x.echo(r.x.w.Header())
 	}
 	if r.chunked {
-		putPrefixed(r.w.Header(), left)
+		putPrefixed(r.x.w.Header(), left)
 	}
 	if r.explicit {
-		r.w.WriteHeader(r.status)
+		r.x.w.WriteHeader(r.status)
 	}
 	if r.held.size > 0 {
 		r.sendBody()
 	}
 	if left != nil {
-		replaceHeader(r.w.Header(), left)
+		replaceHeader(r.x.w.Header(), left)
 	}
 }
 
@@ -54,15 +54,15 @@ func (r *recorder) sendBody() {
 		var err error
 		switch op := r.held.ops[i]; op.kind {
 		case wrote:
-			_, err = r.w.Write(body.take(op.n))
+			_, err = r.x.w.Write(body.take(op.n))
 		case wroteString:
-			err = writeAsString(r.w, body.take(op.n))
+			err = writeAsString(r.x.w, body.take(op.n))
 		case copied:
 			end := i + 1
 			for end < len(r.held.ops) && r.held.ops[end].kind == read {
 				end++
 			}
-			body, err = body.copyTo(r.w, r.held.ops[i+1:end])
+			body, err = body.copyTo(r.x.w, r.held.ops[i+1:end])
 			i = end - 1
 		}
 		if err != nil {
@@ -89,7 +89,7 @@ var copyBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // ReadFrom adds what src holds to the body.
 func (r *recorder) ReadFrom(src io.Reader) (n int64, err error) {
-	if rf, ok := r.w.(io.ReaderFrom); !ok {
+	if rf, ok := r.x.w.(io.ReaderFrom); !ok {
 		return io.Copy(onlyWriter{r}, src)
 	} else if r.mode == modeStream && r.gate == nil {
 		return rf.ReadFrom(src)
@@ -155,7 +155,7 @@ func (r *recorder) trailers() (fs fields) {
 		return nil
 	}
 	declared := r.sent.named("Trailer")
-	late := r.chunked || r.held.begun || declared != nil || r.r.ProtoMajor != 1
+	late := r.chunked || r.held.begun || declared != nil || r.x.r.ProtoMajor != 1
 	for i := range r.sent {
 		late = late || isPrefixed(r.sent[i].name)
 	}
@@ -164,7 +164,7 @@ func (r *recorder) trailers() (fs fields) {
 			fs = fs.taken(http.Header{name: values})
 		}
 	}
-	return r.route.headers.mark(fs, nil)
+	return r.x.route.headers.mark(fs, nil)
 }
 
 // putPrefixed adds the trailers that were not declared before the header is sent, so that net/http does not count the body.

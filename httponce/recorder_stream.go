@@ -84,11 +84,11 @@ func (r *recorder) writeThrough(p []byte) (int, error) {
 		return 0, errAnswered
 	}
 	defer r.leave()
-	return r.w.Write(p)
+	return r.x.w.Write(p)
 }
 
 func (r *recorder) writeStringThrough(s string) (int, error) {
-	w, ok := r.w.(interface{ WriteString(string) (int, error) })
+	w, ok := r.x.w.(interface{ WriteString(string) (int, error) })
 	if !ok || r.mode == modeDrop || r.overrun() {
 		return r.writeThrough([]byte(s))
 	}
@@ -106,12 +106,12 @@ func (r *recorder) inform(status int) {
 	}
 	defer r.leave()
 	if r.used && r.separate {
-		h := r.w.Header()
+		h := r.x.w.Header()
 		outer := h.Clone()
 		defer func() { replaceHeader(h, outer) }()
 		replaceHeader(h, r.header)
 	}
-	r.w.WriteHeader(status)
+	r.x.w.WriteHeader(status)
 }
 
 // Flush makes the answer a stream.
@@ -123,9 +123,9 @@ func (r *recorder) Flush() {
 func (r *recorder) FlushError() error {
 	return r.control(func(c *http.ResponseController) error {
 		if r.mode == modeHold {
-			_, can := unwrapped[http.Flusher](r.w)
+			_, can := unwrapped[http.Flusher](r.x.w)
 			if !can {
-				_, can = unwrapped[interface{ FlushError() error }](r.w)
+				_, can = unwrapped[interface{ FlushError() error }](r.x.w)
 			}
 			if !can {
 				return http.ErrNotSupported
@@ -143,7 +143,7 @@ func (r *recorder) FlushError() error {
 func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	err = r.control(func(c *http.ResponseController) (err error) {
 		if r.mode == modeHold && r.status != 0 {
-			if _, can := unwrapped[http.Hijacker](r.w); !can {
+			if _, can := unwrapped[http.Hijacker](r.x.w); !can {
 				return http.ErrNotSupported
 			}
 			r.stream()
@@ -178,7 +178,7 @@ func (r *recorder) EnableFullDuplex() error {
 // Push is [http.Pusher]'s.
 func (r *recorder) Push(target string, opts *http.PushOptions) error {
 	return r.control(func(*http.ResponseController) error {
-		if p, ok := unwrapped[http.Pusher](r.w); ok {
+		if p, ok := unwrapped[http.Pusher](r.x.w); ok {
 			return p.Push(target, opts)
 		}
 		return http.ErrNotSupported
@@ -190,7 +190,7 @@ func (r *recorder) Push(target string, opts *http.PushOptions) error {
 func (r *recorder) CloseNotify() <-chan bool {
 	gone := make(<-chan bool)
 	_ = r.control(func(*http.ResponseController) error { //nolint:errcheck // it has no error to return
-		if n, ok := unwrapped[interface{ CloseNotify() <-chan bool }](r.w); ok {
+		if n, ok := unwrapped[interface{ CloseNotify() <-chan bool }](r.x.w); ok {
 			gone = n.CloseNotify()
 		}
 		return nil
@@ -204,7 +204,7 @@ func (r *recorder) control(do func(*http.ResponseController) error) error {
 		return errAnswered
 	}
 	defer r.leave()
-	return do(http.NewResponseController(r.w))
+	return do(http.NewResponseController(r.x.w))
 }
 
 // enter reports whether the writer is still the handler's, and keeps it so until leave.
@@ -219,11 +219,11 @@ func (r *recorder) leave() {
 // logf writes to the server's log what net/http would write there, which is silent for HTTP/2. The caller that it names
 // is the handler's line.
 func (r *recorder) logf(format string) {
-	if r.r.ProtoMajor != 1 {
+	if r.x.r.ProtoMajor != 1 {
 		return
 	}
 	printf := log.Printf
-	if s, ok := r.r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
+	if s, ok := r.x.r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
 		printf = s.ErrorLog.Printf
 	}
 	f := caller()
