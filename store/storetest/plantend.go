@@ -46,12 +46,8 @@ func endBugs() []bug {
 		{
 			name: "word of an end at every write", caught: "ChangeWaiter/WordComesWhenAnAttemptEnds",
 			plant: func(h Harness) Harness {
-				if h.Peer == nil {
-					h.Peer = h.Store
-				}
 				w := &words{ends: make(map[everonce.RecordID][]func())}
-				h.Store, h.Peer = &wordAtWrites{planted{h.Store}, w}, &wordAtWrites{planted{h.Peer}, w}
-				return h
+				return both(func(s everonce.Store) everonce.Store { return &wordAtWrites{planted{s}, w} })(h)
 			},
 		},
 	}

@@ -14,12 +14,8 @@ import (
 func raceBugs() []bug {
 	shared := func(plant func(s everonce.Store, m *meeting) everonce.Store) func(h Harness) Harness {
 		return func(h Harness) Harness {
-			if h.Peer == nil {
-				h.Peer = h.Store
-			}
 			m := new(meeting)
-			h.Store, h.Peer = plant(h.Store, m), plant(h.Peer, m)
-			return h
+			return both(func(s everonce.Store) everonce.Store { return plant(s, m) })(h)
 		}
 	}
 	lookThenWrites := func(h Harness) Harness {
