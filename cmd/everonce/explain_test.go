@@ -128,6 +128,42 @@ func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	}
 }
 
+// Nor where an operation was refused for good: that is said of the whole, by its work, which may have done a part of it, or not know.
+func TestARefusalNamesWhatTookHold(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, refused := range map[string]error{"refused": everonce.Permanent("http_503", errors.New("sorry"), nil), "done": nil} {
+		key := everonce.Key{Scope: scope, ID: id}
+		_, err := everonce.Do(t.Context(), r, key, func(ctx context.Context, a *everonce.Attempt) (int, error) {
+			if _, err := everonce.Step(ctx, a, "charge", func(context.Context) (int, error) { return 1, nil }); err != nil {
+				return 0, err
+			}
+			if _, err := everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 0, errors.New("timeout") }); err == nil {
+				t.Error("the mail was sent")
+			}
+			return 0, refused
+		})
+		if (err != nil) != (refused != nil) {
+			t.Fatal(err)
+		}
+		got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+		if err != nil || got.Record.State != everonce.StateCompleted {
+			t.Fatalf("%v: %v", got.Record.State, err)
+		}
+		x := inspect.Explain(&got.Record, got.Now)
+		if said := slices.Contains(x.Story, "What its finished steps did took hold all the same: charge."); said != (refused != nil) {
+			t.Errorf("%s: %q; that the charge took hold: %t", id, x.Story, said)
+		}
+		if !slices.Contains(x.Story, `The step "mail" was not seen to end, and the operation was completed without it: nobody knows whether it took hold.`) {
+			t.Errorf("%s: %q does not say that nobody knows of the mail", id, x.Story)
+		}
+	}
+}
+
 var errPanic = errors.New("panic")
 
 // answerUnder returns the one answer that holds under a policy.

@@ -119,6 +119,14 @@ func (x *explainer) story() {
 	switch r.State {
 	case everonce.StateCompleted:
 		x.tell("Attempt %d, by %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
+		if r.Result.Kind == everonce.ResultFailure { // of the operation: its steps may have done something all the same
+			x.tookHold()
+		}
+		for i := range r.Steps {
+			if s := &r.Steps[i]; s.State == everonce.StepOpen || !s.Readable() {
+				x.tell("The step %q was not seen to end, and the operation was completed without it: nobody knows whether it took hold.", text(s.Name))
+			}
+		}
 	case everonce.StateReleased:
 		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 		switch {
@@ -127,9 +135,7 @@ func (x *explainer) story() {
 		case r.Attempt > 1 && r.LastError != "settled": // whoever settles has looked for the effect of all of them
 			x.tell("That is said of attempt %d alone: if the policy is reexecute, an earlier one may have failed, and nobody knows whether the effect happened.", r.Attempt)
 		}
-		if done := x.finishedSteps(); done != "" {
-			x.tell("What its finished steps did took hold all the same: %s.", done)
-		}
+		x.tookHold()
 	case everonce.StateClaimed:
 		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
 		if r.StateAt(x.now) == everonce.StateAbandoned {
@@ -211,14 +217,17 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 	x.steps()
 }
 
-func (x *explainer) finishedSteps() string {
+// tookHold names what finished steps did, whatever became of the operation.
+func (x *explainer) tookHold() {
 	var done []string
 	for i := range x.rec.Steps {
 		if s := &x.rec.Steps[i]; s.State == everonce.StepDone {
 			done = append(done, text(s.Name))
 		}
 	}
-	return strings.Join(done, ", ")
+	if len(done) > 0 {
+		x.tell("What its finished steps did took hold all the same: %s.", strings.Join(done, ", "))
+	}
 }
 
 // steps tells what becomes of the steps when the operation runs again.
