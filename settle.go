@@ -34,6 +34,8 @@ type Settlement struct {
 	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same, already encoded
 	// as the codec named Codec (default "json") does it. Failure is a permanent failure instead. At most one of the
 	// three is set; if none is, the result counts as elided.
+	// A step needs one, be it struct{}{}: from an elided step the operation goes on only if its work knows what to
+	// do about [ErrResultElided].
 	Value   any
 	Encoded []byte
 	Codec   string

@@ -104,7 +104,7 @@ func (f *settleFlags) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.step, "step", "", "the step to settle (default: the whole operation)")
 	flags.BoolVar(&f.done, "done", false, "it happened")
 	flags.BoolVar(&f.notDone, "not-done", false, "it did not happen, and will not")
-	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON")
+	flags.StringVar(&f.result, "result", "", "with --done: its result, as JSON; a step needs it")
 	f.answer.flags(flags)
 	flags.StringVar(&f.failure, "failure", "", "with --done: it was refused for good, with this code")
 	flags.StringVar(&f.message, "message", "", "with --failure: a message for people")
@@ -131,6 +131,8 @@ func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error
 		return s, usagef("--status is the answer to a request, not the result of a step")
 	case given("step") && f.step == "": // a variable that is not set, say: it would settle the whole operation
 		return s, usagef("--step is empty; leave it out to settle the whole operation")
+	case f.done && f.step != "" && !given("result") && !given("failure"): // elided, it would end every delivery to come
+		return s, usagef("the operation goes on with the result of its step: give --result, as JSON ('{}' or 'null' where it returns nothing), or --failure")
 	case given("token") && f.token <= 0: // a variable that is not set, say: it would settle whatever is there
 		return s, usagef("--token is %d, must be the token of an attempt", f.token)
 	case given("message") && !given("failure"):

@@ -204,7 +204,7 @@ func (x *explainer) replay() {
 func (x *explainer) abandoned(mayTakeOver bool) {
 	if !mayTakeOver {
 		x.always(everonce.Unknown, "the step %q is unknown, and stays unknown until it is settled, whatever the policy of the operation", x.rec.UnknownStep)
-		x.note("Find out whether the step %q took hold, then: everonce keys settle … --step %s, with --done or --not-done.", x.rec.UnknownStep, word(x.rec.UnknownStep))
+		x.note("Find out whether the step %q took hold, then: everonce keys settle … --step %s, with --done and the step's --result, or with --not-done.", x.rec.UnknownStep, word(x.rec.UnknownStep))
 		return
 	}
 	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
