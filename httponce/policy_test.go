@@ -197,6 +197,25 @@ func TestPolicyOfEffectsInSteps(t *testing.T) {
 	}
 }
 
+// An answer that is saved is the operation's end, whatever its steps were: Stripe's rules with steps hide what nobody knows.
+func TestASavedAnswerEndsOpenStepsToo(t *testing.T) {
+	svc := newService(t, setup{
+		opts: httponce.Options{Route: httponce.Route{Save: httponce.Stripe()}}, core: everonce.Options{EffectsInSteps: true},
+		handle: func(w http.ResponseWriter, r *http.Request) {
+			a, _ := everonce.AttemptFrom(r.Context())
+			_, err := everonce.Step(r.Context(), a, "charge", func(context.Context) (string, error) { return "", errors.New("timeout") })
+			if err == nil {
+				t.Error("the step has ended")
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
+	})
+	svc.post("k")
+	if g := svc.post("k"); g.status != http.StatusServiceUnavailable || g.mark != "true" {
+		t.Errorf("a repetition got %+v, want the saved 503", g)
+	}
+}
+
 // Lifetimes are told as ISO 8601 durations and in seconds.
 func TestPolicyLifetimes(t *testing.T) {
 	for _, c := range []struct {
