@@ -3,6 +3,7 @@ package httponce
 import (
 	"encoding/hex"
 	"errors"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -228,5 +229,32 @@ func TestChangedConfigurationIsNoMismatch(t *testing.T) {
 		if sum := sumOf(t, f, request("POST", "/p", "body")); sum.Conflicts(old) || sum.Alg == old.Alg {
 			t.Errorf("%+v: %v", f, sum)
 		}
+	}
+}
+
+// A form is its bytes, and the boundary is among them: a client that builds it anew sends another request.
+func TestAFormThatIsBuiltAgain(t *testing.T) {
+	form := func(boundary string) everonce.Fingerprint {
+		var b strings.Builder
+		w := multipart.NewWriter(&b)
+		if boundary != "" {
+			if err := w.SetBoundary(boundary); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := w.CreateFormFile("receipt", "receipt.pdf")
+		if err == nil {
+			_, err = f.Write([]byte("%PDF"))
+		}
+		if err = errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return sumOf(t, Fingerprint{}, request("POST", "/p", b.String(), "Content-Type", w.FormDataContentType()))
+	}
+	if first, again := form("order-7"), form("order-7"); again != first {
+		t.Errorf("with the same boundary: %v, %v", first, again)
+	}
+	if first, again := form(""), form(""); !again.Conflicts(first) {
+		t.Errorf("with a boundary of its own each: %v, %v", first, again)
 	}
 }
