@@ -164,3 +164,50 @@ func insist(t *testing.T, url, body, header, value string) (*http.Response, stri
 	}
 	return res, string(text)
 }
+
+// The unit of the page starts the proxy of the page: its command, the variables that it sets, and a stop that waits for as long as drain does.
+func TestUnitOfTheHowTo(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("proxy.yaml", blocks(t, "how-to", "proxy-in-front-of-any-service.md", "yaml")[0])
+	write("identity", strings.Repeat("x", 32))
+
+	unit := map[string]string{}
+	for line := range strings.Lines(blocks(t, "how-to", "proxy-in-front-of-any-service.md", "ini")[0]) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
+			unit[key] = value
+		}
+	}
+	there := strings.NewReplacer("%d", dir, "/etc/everonce", dir)
+	words := strings.Fields(there.Replace(unit["ExecStart"]))
+	if words[0] != "/usr/local/bin/everonce" {
+		t.Fatalf("it starts %q", words)
+	}
+	if from := there.Replace(unit["LoadCredential"]); from != "identity:"+filepath.Join(dir, "identity") {
+		t.Errorf("the credential is %q", from)
+	}
+	start := exec.Command("everonce", append(words[1:], "--print-config")...)
+	start.Env = append(os.Environ(), noRace, there.Replace(unit["Environment"]))
+	out, err := start.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "identity-secret-file: "+filepath.Join(dir, "identity")) {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	for _, f := range config.Fields() {
+		if f.Key != "drain" {
+			continue
+		}
+		drain, err := time.ParseDuration(f.Default)
+		stop, err2 := time.ParseDuration(unit["TimeoutStopSec"])
+		if err != nil || err2 != nil || stop <= drain {
+			t.Errorf("systemd kills it after %v, and drain is %v (%v, %v)", stop, drain, err, err2)
+		}
+	}
+	if want := fmt.Sprint(exitUsage); unit["RestartPreventExitStatus"] != want {
+		t.Errorf("it is not started again after %q, want %s", unit["RestartPreventExitStatus"], want)
+	}
+}

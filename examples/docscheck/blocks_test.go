@@ -122,9 +122,9 @@ func TestOutputs(t *testing.T) {
 }
 
 // testedDocuments are languages whose blocks a test takes from the page: it names both.
-var testedDocuments = []string{"json", "yaml", "python"}
+var testedDocuments = []string{"json", "yaml", "python", "ini"}
 
-// TestDocuments: what a page shows as JSON, YAML or Python is what a test compares or runs, which quotes the page.
+// TestDocuments: what a page shows as JSON, YAML, Python or INI is what a test compares or runs, which quotes the page.
 func TestDocuments(t *testing.T) {
 	all := sources(t)
 	for _, page := range docs.Pages(t) {
@@ -147,7 +147,7 @@ func TestEveryBlockSaysWhatItIs(t *testing.T) {
 		}
 		for _, b := range docs.All(t, page) {
 			if !slices.Contains(append([]string{"go", "text", "sh", "sql", "console"}, testedDocuments...), b.Info) {
-				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json, yaml or python (the same, by its place on the page), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
+				t.Errorf("%s:%d: the block is %q; want go, text (an output that a test compares), json, yaml, python or ini (the same, by its place on the page), console (one that differs), sh or sql", b.Page, b.Line, b.Info)
 			}
 		}
 	}
