@@ -7,33 +7,44 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
 )
 
+// ofRides is how the scopes of this route end. They begin with the account.
+var ofRides = "/" + string(everonce.ScopeOf(http.MethodPost, "/rides"))
+
 // finish sends again what has been idle for that long: its client may never come back. Call it once a minute, in one
-// process or in several.
-func (s *service) finish(ctx context.Context, idle time.Duration) (sent int, err error) {
+// process or in several. It returns how many it has found.
+func (s *service) finish(ctx context.Context, idle time.Duration) (found int, err error) {
 	list := everonce.ListRequest{States: []everonce.State{everonce.StateReleased, everonce.StateAbandoned}}
 	for {
 		page, err := s.store.List(ctx, list)
 		if err != nil {
-			return sent, err
+			return found, err
 		}
 		for _, rec := range page.Records {
-			if rec.UnknownStep != "" || page.Now.Sub(rec.UpdatedAt) < idle {
-				continue // a person has to settle it; or its client may still be at it
+			switch {
+			case !strings.HasSuffix(string(rec.Scope), ofRides): // another route's
+				continue
+			case rec.UnknownStep != "": // a person has to settle it
+				continue
+			case page.Now.Sub(rec.UpdatedAt) < idle: // its client may still be at it
+				continue
 			}
-			switch err := s.again(ctx, &rec); {
-			case err == nil:
-				sent++
-			case !errors.Is(err, sql.ErrNoRows): // it did not get as far as its first step: there is nothing to finish
-				return sent, err
+			found++
+			err := s.again(ctx, &rec)
+			if errors.Is(err, sql.ErrNoRows) {
+				err = s.drop(ctx, &rec)
+			}
+			if err != nil {
+				return found, err
 			}
 		}
 		if page.Next == (everonce.RecordID{}) {
-			return sent, nil
+			return found, nil
 		}
 		list.After = page.Next
 	}
@@ -55,4 +66,16 @@ func (s *service) again(ctx context.Context, rec *everonce.Record) error {
 	req.Header.Set("Idempotency-Key", key)
 	s.protects.ServeHTTP(httptest.NewRecorder(), req)
 	return nil
+}
+
+// drop is for a process that died before its first step: nothing was done, and only the client knows what it had asked for.
+// If that comes back, its request runs. Without this the record would be unknown for ever.
+func (s *service) drop(ctx context.Context, rec *everonce.Record) error {
+	err := s.receiver.Settle(ctx, everonce.Key{Scope: rec.Scope, ID: rec.Name}, everonce.Settlement{
+		Verdict: everonce.SettleNotDone, Token: rec.Token, By: "finish",
+	})
+	if errors.Is(err, everonce.ErrNotUnknown) || errors.Is(err, everonce.ErrInProgress) || errors.Is(err, everonce.ErrLeaseLost) {
+		return nil // it is released already, or its client has just come back
+	}
+	return err
 }

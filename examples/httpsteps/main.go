@@ -29,6 +29,7 @@ type outside interface {
 
 type service struct {
 	store    *sqlitestore.Store
+	receiver *everonce.Receiver
 	steps    *everonce.TxReceiver[*sql.Tx] // for the steps that are in the database
 	outside  outside
 	protects http.Handler // place, inside the middleware
@@ -52,7 +53,7 @@ func newService(store *sqlitestore.Store, out outside) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.protects = protect(http.HandlerFunc(s.place))
+	s.receiver, s.protects = receiver, protect(http.HandlerFunc(s.place))
 	return s, nil
 }
 

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/sqlitestore"
 )
 
 const want = `
@@ -11,7 +16,7 @@ const want = `
 alice ride-1: 503 not finished yet
   gateway: this key is known
   mail to alice: receipt-1
-the service itself: sent again 1
+the service itself: found 1
 alice ride-1: 201 /rides/1
 alice ride-1: 201 /rides/1
 alice ride-2: 402 the card is declined
@@ -20,7 +25,7 @@ alice ride-2: 402 the card is declined
   mail to alice: receipt-2
 alice ride-3: 503 not finished yet
 alice ride-3: 409 (a problem)
-the service itself: sent again 0
+the service itself: found 0
 `
 
 // TestEffectsOfAHandler has a gateway and a mail server lose their answers, and compares what was done, and what was told.
@@ -31,5 +36,49 @@ func TestEffectsOfAHandler(t *testing.T) {
 	}
 	if got := "\n" + out.String(); got != want {
 		t.Errorf("it printed%s\nwant%s", got, want)
+	}
+}
+
+// A process that died before its first step has left a record and no ride. It is dropped, and nothing of another route is.
+func TestWhatHasNotBegunIsDropped(t *testing.T) {
+	ctx := t.Context()
+	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "test.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := tables(ctx, store); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newService(store, &world{out: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := map[everonce.Scope]everonce.State{
+		everonce.ScopeOf("alice", "POST", "/rides"):   everonce.StateReleased,
+		everonce.ScopeOf("alice", "POST", "/refunds"): everonce.StateAbandoned,
+	}
+	state := func(scope everonce.Scope) everonce.State {
+		got, err := store.Get(ctx, everonce.GetRequest{ID: everonce.Key{Scope: scope, ID: "k"}.RecordID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Record.StateAt(got.Now)
+	}
+	for scope := range states {
+		id := everonce.Key{Scope: scope, ID: "k"}.RecordID()
+		if _, err := store.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: scope, Name: "k", Nonce: everonce.NewNonce(), Lease: time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+		for state(scope) != everonce.StateAbandoned { // by the store's time
+		}
+	}
+	if found, err := s.finish(ctx, 0); err != nil || found != 1 {
+		t.Errorf("found %d, %v", found, err)
+	}
+	for scope, want := range states {
+		if got := state(scope); got != want {
+			t.Errorf("%s: %v, want %v", scope, got, want)
+		}
 	}
 }

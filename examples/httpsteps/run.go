@@ -52,9 +52,7 @@ func run(ctx context.Context, out io.Writer, file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	_, err = store.DB().ExecContext(ctx, `CREATE TABLE ride (id INTEGER PRIMARY KEY, scope TEXT NOT NULL, name TEXT NOT NULL,
-		account TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (scope, name))`)
-	if err != nil {
+	if err := tables(ctx, store); err != nil {
 		return err
 	}
 	w := &world{out: out, charged: map[string]string{}}
@@ -86,7 +84,7 @@ func run(ctx context.Context, out io.Writer, file string) (err error) {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(out, "the service itself: sent again", n)
+			fmt.Fprintln(out, "the service itself: found", n)
 			continue
 		}
 		if err := send(ctx, out, server.URL, r.key, r.cents); err != nil {
@@ -94,6 +92,12 @@ func run(ctx context.Context, out io.Writer, file string) (err error) {
 		}
 	}
 	return nil
+}
+
+func tables(ctx context.Context, store *sqlitestore.Store) error {
+	_, err := store.DB().ExecContext(ctx, `CREATE TABLE ride (id INTEGER PRIMARY KEY, scope TEXT NOT NULL, name TEXT NOT NULL,
+		account TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, UNIQUE (scope, name))`)
+	return err
 }
 
 func send(ctx context.Context, out io.Writer, url, key string, cents int) error {
