@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,5 +210,68 @@ func TestUnitOfTheHowTo(t *testing.T) {
 	}
 	if want := fmt.Sprint(exitUsage); unit["RestartPreventExitStatus"] != want {
 		t.Errorf("it is not started again after %q, want %s", unit["RestartPreventExitStatus"], want)
+	}
+}
+
+// The client of the page sends the same request until it has an answer, and no other answer than those that say "later" sends it again.
+func TestClientOfTheHowTo(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal("the how-to's client is a script of Python: install python3")
+	}
+	script := blocks(t, "how-to", "proxy-in-front-of-any-service.md", "python")[1] + `
+import sys
+try:
+    print(*post(sys.argv[1], b"amount=1", "payment-7"))
+except TimeoutError:
+    print("no answer")
+`
+	cut, later := func(w http.ResponseWriter) { panic(http.ErrAbortHandler) }, func(status int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(status)
+		}
+	}
+	half := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Length", "9")
+		io.WriteString(w, "half")
+		cut(w)
+	}
+	is := func(status int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.WriteHeader(status)
+			io.WriteString(w, "told")
+		}
+	}
+	for name, c := range map[string]struct {
+		answers []func(http.ResponseWriter)
+		want    string
+	}{
+		"later, in all ways":      {[]func(http.ResponseWriter){cut, half, later(409), is(503), later(429), is(201)}, "201 b'told'"},
+		"unknown":                 {[]func(http.ResponseWriter){cut, is(409)}, "409 b'told'"},
+		"another request":         {[]func(http.ResponseWriter){is(422)}, "422 b'told'"},
+		"an error of the service": {[]func(http.ResponseWriter){is(500)}, "500 b'told'"},
+		"never":                   {slices.Repeat([]func(http.ResponseWriter){later(503)}, 10), "no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sent := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if r.Method != http.MethodPost || r.Header.Get("Idempotency-Key") != "payment-7" || string(body) != "amount=1" || err != nil || sent == len(c.answers) {
+					t.Errorf("request %d: %s %v %q, %v", sent, r.Method, r.Header, body, err)
+					return
+				}
+				sent++
+				c.answers[sent-1](w)
+			}))
+			cmd := exec.CommandContext(t.Context(), python, "-c", script, server.URL)
+			cmd.Env = append(os.Environ(), "NO_PROXY=*")
+			out, err := cmd.CombinedOutput()
+			server.Close()
+			if got := strings.TrimSpace(string(out)); err != nil || got != c.want || sent != len(c.answers) {
+				t.Errorf("after %d of %d requests: %s (%v), want %s", sent, len(c.answers), got, err, c.want)
+			}
+		})
 	}
 }
