@@ -3,6 +3,7 @@ package consume_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -131,6 +133,30 @@ func TestOrderAfterAHandlerThatEndsItsGoroutine(t *testing.T) {
 		}
 		if !slices.Equal(seen, want) {
 			t.Errorf("%v, want %v", seen, want)
+		}
+	})
+}
+
+// A message that failed waits at the broker, and holds up none of its name: they overtake it.
+func TestAMessageThatFailedIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
+			if m.ID == "m-1" {
+				return everonce.NotDone(errors.New("not yet"))
+			}
+			return nil
+		})
+		in := make(chan consume.Delivery, 2)
+		first, second := from("customer", "m-1"), from("customer", "m-2")
+		in <- first
+		in <- second
+		close(in)
+		start := time.Now()
+		if err := c.Serve(t.Context(), in, &consume.Workers{Order: bySource, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if len(first.ended) != 1 || !strings.HasPrefix(first.ended[0], "retry") || !slices.Equal(second.ended, []string{"ack"}) || time.Since(start) != 0 {
+			t.Errorf("they ended as %v and %v, after %v", first.ended, second.ended, time.Since(start))
 		}
 	})
 }

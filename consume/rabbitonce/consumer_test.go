@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
@@ -94,6 +96,47 @@ func TestTwoProcessesConsumeOneQueue(t *testing.T) {
 	close(goOn)
 	one.wants(everonce.Executed)
 	other.wants(everonce.Executed)
+}
+
+// A queue with a single active consumer keeps the order of all processes: one of them handles, and when it ends, another.
+func TestOrderOfASingleActiveConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	args := amqp.Table{"x-queue-type": "quorum", "x-single-active-consumer": true}
+	if _, err := b.ch.QueueDeclare(b.queue.Name, true, false, false, false, args); err != nil {
+		t.Fatal(err)
+	}
+	b.queue.Topology = rabbitonce.DeclareOwn
+	store, opts := memstore.New(nil), &rabbitonce.Options{Workers: consume.Workers{Order: func(*consume.Message) string { return "all" }}}
+	type handled struct{ process, id string }
+	seen, processes := make(chan handled, 10), map[string]*running{}
+	for _, name := range []string{"one", "other"} {
+		processes[name] = b.runOn(store, b.url, specOf(func(_ context.Context, m *consume.Message, _ order) error {
+			seen <- handled{name, m.ID}
+			return nil
+		}), opts)
+	}
+	was := ""
+	for _, ids := range [][]string{{"m-9", "m-8", "m-7"}, {"m-6", "m-5", "m-4"}} {
+		for _, id := range ids {
+			b.send(message(id))
+		}
+		active := ""
+		for i, id := range ids {
+			got := wait(t, id, seen)
+			if i == 0 {
+				active = got.process
+			}
+			if got != (handled{active, id}) || active == was {
+				t.Errorf("got %v, want %s from %q, and not from %q", got, id, active, was)
+			}
+		}
+		for range ids {
+			processes[active].wants(everonce.Executed)
+		}
+		processes[active].stop()
+		was = active
+	}
 }
 
 // No more messages are sent ahead than Prefetch says.

@@ -96,13 +96,14 @@ func (h *reconnections) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func wait(t *testing.T, what string, signal <-chan struct{}) {
+func wait[T any](t *testing.T, what string, signal <-chan T) (v T) {
 	t.Helper()
 	select {
-	case <-signal:
+	case v = <-signal:
 	case <-time.After(soon):
 		t.Fatalf("waited for %s", what)
 	}
+	return v
 }
 
 // The connection is cut many times in a stream of messages: each takes effect once, and none is left.
