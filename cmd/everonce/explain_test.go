@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +15,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
 	"github.com/everonce/everonce/store/memstore"
+	"github.com/everonce/everonce/store/sqlitestore"
 )
 
 // TestExplanationsComeTrue delivers what was explained: what explain says of the next delivery is what
@@ -160,6 +165,40 @@ func TestARefusalNamesWhatTookHold(t *testing.T) {
 		}
 		if !slices.Contains(x.Story, `The step "mail" was not seen to end, and the operation was completed without it: nobody knows whether it took hold.`) {
 			t.Errorf("%s: %q does not say that nobody knows of the mail", id, x.Story)
+		}
+	}
+}
+
+// What explain says to do about the unknown can be copied as it stands, but for the verdict.
+func TestTheSuggestedCommandSettles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "payments.db")
+	store, err := sqlitestore.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(populate(store), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	everonce := func(args ...string) string {
+		cmd := exec.Command("everonce", args...)
+		cmd.Env = append(os.Environ(), noRace, "EVERONCE_STORE=sqlite:"+file)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	for _, id := range []string{"abandoned", "mail-unknown", "lapsed"} {
+		said := everonce("keys", "explain", "--id", id)
+		command := regexp.MustCompile(`then: everonce (keys settle .+), with`).FindStringSubmatch(said)
+		if command == nil {
+			t.Errorf("%s: no command in %s", id, said)
+			continue
+		}
+		everonce(append(strings.Fields(command[1]), "--not-done", "--yes")...)
+		if said := everonce("keys", "explain", "--id", id); !strings.Contains(said, "The operation is released") {
+			t.Errorf("%s, settled: %s", id, said)
 		}
 	}
 }

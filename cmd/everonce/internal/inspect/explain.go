@@ -204,7 +204,7 @@ func (x *explainer) replay() {
 func (x *explainer) abandoned(mayTakeOver bool) {
 	if !mayTakeOver {
 		x.always(everonce.Unknown, "the step %q is unknown, and stays unknown until it is settled, whatever the policy of the operation", x.rec.UnknownStep)
-		x.note("Find out whether the step %q took hold, then: everonce keys settle … --step %s, with --done and the step's --result, or with --not-done.", x.rec.UnknownStep, word(x.rec.UnknownStep))
+		x.note("Find out whether the step %q took hold, then: %s --step %s, with --done and the step's --result, or with --not-done.", x.rec.UnknownStep, x.settle(), word(x.rec.UnknownStep))
 		return
 	}
 	x.under(everonce.Reexecute, everonce.Executed, "the work runs again, as attempt %d, with the same downstream keys", x.rec.Attempt+1)
@@ -213,8 +213,13 @@ func (x *explainer) abandoned(mayTakeOver bool) {
 		Policy: everonce.Reconcile.String(), Outcome: Depends,
 		Why: "the receiver asks whether it happened and, depending on the answer, completes it, runs it, or leaves it unknown",
 	})
-	x.note("To settle it yourself, find out whether it happened, then: everonce keys settle …, with --done or --not-done.")
+	x.note("To settle it yourself, find out whether it happened, then: %s, with --done or --not-done.", x.settle())
 	x.steps()
+}
+
+// settle is the command that settles this record, as long as no other attempt has followed.
+func (x *explainer) settle() string {
+	return fmt.Sprintf("everonce keys settle --record %s --token %d", x.Record, x.rec.Token)
 }
 
 // tookHold names what finished steps did, whatever became of the operation.
