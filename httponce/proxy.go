@@ -50,7 +50,7 @@ import (
 // middleware knows.
 //
 // upstream is http or https, with or without a path, which is put before that of the request; a request whose path
-// would leave it is answered 400. The error wraps [everonce.ErrInvalidArgument].
+// would leave it is answered 400, and so is one whose target is none, or has a blank in its query. The error wraps [everonce.ErrInvalidArgument].
 func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
 		return nil, err
@@ -111,6 +111,11 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != strings.ToUpper(r.Method) { // some services take "post" for POST, which no middleware has protected then
 		NotDone(w)
 		http.Error(w, "a method is written in capital letters", http.StatusNotImplemented)
+		return
+	}
+	if !isPath(r.URL) {
+		NotDone(w)
+		http.Error(w, "the target of the request is no path with a query", http.StatusBadRequest)
 		return
 	}
 	if p.upstream.Path != "" && climbs(r.URL.Path) {
