@@ -42,9 +42,12 @@ func (s *Server) front(next http.Handler) http.Handler {
 				panic(cause)
 			}
 		}()
-		if r.Method == http.MethodConnect { // this is no tunnel
+		switch {
+		case r.Method == http.MethodConnect: // this is no tunnel
 			w.Header().Set("Connection", "close")
 			http.Error(p, "CONNECT is not offered here", http.StatusNotImplemented)
+			return
+		case r.Method == http.MethodOptions && r.RequestURI == "*": // a question to this server, and to no service behind it
 			return
 		}
 		next.ServeHTTP(p, r)

@@ -105,6 +105,26 @@ func TestProxyNothingFollowsChunks(t *testing.T) {
 	}
 }
 
+// net/http answers OPTIONS * by itself and goes on with the connection, behind a head that asks for an upgrade too. What follows would be read by
+// nobody but net/http.
+func TestProxyReadsHeadsBehindOptions(t *testing.T) {
+	service := &counting{}
+	p := start(t, service.ServeHTTP)
+	const inner = "POST /smuggled HTTP/1.1\r\nHost: service.test\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	for name, head := range map[string]string{
+		"":            "\r\n",
+		"an upgrade":  "Upgrade: x\r\n\r\n",
+		"no body":     "Content-Length: 0\r\n\r\n",
+		"chunks":      "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"many chunks": "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\na\r\n", 10_000) + "0\r\n\r\n",
+	} {
+		answer := raw(t, p, "OPTIONS * HTTP/1.1\r\nHost: service.test\r\n"+head+inner)
+		if !strings.HasPrefix(answer, "HTTP/1.1 200 ") || strings.Count(answer, "HTTP/1.1 200 ") != 1 || service.count() != 0 {
+			t.Errorf("%s: %q, %d calls", name, answer, service.count())
+		}
+	}
+}
+
 // What stands in chunks is no head: lines of its own, in a request whose first line is long, arrive as they are.
 func TestProxyChunksAreNoHead(t *testing.T) {
 	const body = "{\n \"a\": 1\r\n}\r\n\r\nContent-Length: 1\nContent-Length: 2\r\n"

@@ -344,6 +344,7 @@ func (s *Server) serve(front http.Handler, certs *certificate) {
 	s.public = &http.Server{
 		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
 		ConnContext: withTLSState, ErrorLog: quiet,
+		DisableGeneralOptionsHandler: true, // it knows nothing of the last request on a connection
 	}
 	if s.privateLn == nil {
 		return
