@@ -114,10 +114,11 @@ func (f *headerFilter) mark(fs, before fields) fields {
 			fs = append(fs[:len(fs):len(fs)], field{name: name, removed: true})
 		}
 	}
+	ofConnection := fs.ofConnection()
 	for i := range fs {
 		fd := &fs[i]
 		name := strings.TrimPrefix(fd.name, http.TrailerPrefix)
-		if !f.saves(name) || fs.connectionNames(name) {
+		if !f.saves(name) || ofConnection != nil && ofConnection[strings.ToLower(name)] {
 			continue
 		}
 		fd.saved = true
@@ -132,15 +133,14 @@ func (f *headerFilter) mark(fs, before fields) fields {
 	return fs
 }
 
-// connectionNames reports whether a header is of one connection because Connection, in any spelling, names it.
-func (fs fields) connectionNames(name string) bool {
-	const connection = "Connection"
+// ofConnection returns, in small letters, the headers that are of one connection because Connection, in any spelling, names them.
+func (fs fields) ofConnection() (names map[string]bool) {
 	for i := range fs {
-		if n := fs[i].name; len(n) == len(connection) && strings.EqualFold(n, connection) && fs[i].lists(name) {
-			return true
+		if strings.EqualFold(fs[i].name, "Connection") {
+			names = fs[i].listed(names)
 		}
 	}
-	return false
+	return names
 }
 
 // beyond returns from which value on a field goes beyond what it was: 0 where it is not an addition.
@@ -157,16 +157,17 @@ func (f *field) beyond(old *field) int {
 	return n
 }
 
-// lists reports whether a field is a list that holds a token.
-func (f *field) lists(token string) bool {
+// listed adds, in small letters, the tokens of a field that is a list. There may be as many of them as there are headers.
+func (f *field) listed(tokens map[string]bool) map[string]bool {
+	if tokens == nil {
+		tokens = map[string]bool{}
+	}
 	for i := range f.len() {
 		for part := range strings.SplitSeq(f.value(i), ",") {
-			if strings.EqualFold(strings.Trim(part, " \t"), token) {
-				return true
-			}
+			tokens[strings.ToLower(strings.Trim(part, " \t"))] = true
 		}
 	}
-	return false
+	return tokens
 }
 
 // validFieldName reports whether s is a token (RFC 9110, 5.6.2).

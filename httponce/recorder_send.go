@@ -154,13 +154,16 @@ func (r *recorder) trailers() (fs fields) {
 	if !r.used {
 		return nil
 	}
-	declared := r.sent.named("Trailer")
+	var declared map[string]bool
+	if f := r.sent.named("Trailer"); f != nil {
+		declared = f.listed(nil)
+	}
 	late := r.chunked || r.held.begun || declared != nil || r.x.r.ProtoMajor != 1
 	for i := range r.sent {
 		late = late || isPrefixed(r.sent[i].name)
 	}
 	for name, values := range r.header {
-		if late && isPrefixed(name) || declared != nil && declared.lists(name) {
+		if late && isPrefixed(name) || declared != nil && declared[strings.ToLower(name)] {
 			fs = fs.taken(http.Header{name: values})
 		}
 	}
