@@ -2,7 +2,7 @@ package httponce
 
 import (
 	"fmt"
-	"log/slog"
+	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -70,7 +70,7 @@ func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 		ModifyResponse: answered,
 		ErrorHandler:   p.failed,
 		BufferPool:     &copyBuffers,
-		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		ErrorLog:       log.New(unquoting{o.Log}, "", 0),
 	}
 	return p, nil
 }

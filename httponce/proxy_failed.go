@@ -3,7 +3,10 @@ package httponce
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -75,7 +78,7 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 	if keyHash != "" {
 		attrs = append(attrs, "key", keyHash)
 	}
-	p.opts.Log.WarnContext(r.Context(), text, append(attrs, "problem", what.name, "error", err)...)
+	p.opts.Log.WarnContext(r.Context(), text, append(attrs, "problem", what.name, "error", unquoted(err.Error()))...)
 	p.problems.refuse(w, what, retryAfter)
 }
 
@@ -83,8 +86,24 @@ func (p *proxy) tell(w http.ResponseWriter, r *http.Request, x *passage, err err
 // says of a status.
 func (p *proxy) cut(r *http.Request, err error) {
 	p.opts.Log.ErrorContext(r.Context(), "httponce: the upstream gave no answer, and the middleware cannot be told, for a ResponseWriter in between has no Unwrap: the connection is cut, and the outcome is unknown",
-		"method", r.Method, "path", r.URL.Path, "error", err)
+		"method", r.Method, "path", r.URL.Path, "error", unquoted(err.Error()))
 	panic(http.ErrAbortHandler)
+}
+
+// quotation is what %q writes.
+var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// unquoted returns the text of an error without what it quotes. net/http quotes what it cannot read: a line of the answer, which may be left
+// over from somebody else's, or a header of the request.
+func unquoted(text string) string { return quotation.ReplaceAllString(text, `"…"`) }
+
+// unquoting is what [httputil.ReverseProxy] writes its log to.
+type unquoting struct{ log *slog.Logger }
+
+// Write writes one entry.
+func (u unquoting) Write(p []byte) (int, error) {
+	u.log.Debug(unquoted(strings.TrimRight(string(p), "\n")))
+	return len(p), nil
 }
 
 func isTimeout(err error) bool {
