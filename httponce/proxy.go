@@ -82,6 +82,8 @@ func checkUpstream(u *url.URL) error {
 		return fmt.Errorf("%w: there is no upstream", everonce.ErrInvalidArgument)
 	case u.User != nil:
 		return fmt.Errorf("%w: the upstream's URL holds a user; credentials come with the requests", everonce.ErrInvalidArgument)
+	case u.Host == "" && strings.Contains(u.Opaque+u.Path, "@"): // what net/url takes for another part may have been meant as a user
+		return fmt.Errorf("%w: the upstream is no http or https URL with a host", everonce.ErrInvalidArgument)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
 		return fmt.Errorf("%w: the upstream %q is no http or https URL with a host", everonce.ErrInvalidArgument, u)
 	case !isPort(u.Port()):

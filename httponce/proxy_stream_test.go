@@ -246,7 +246,7 @@ func TestProxyDownstreamKey(t *testing.T) {
 
 // What cannot be an upstream is refused where the proxy is made, and the refusal tells no password.
 func TestProxyRefuses(t *testing.T) {
-	for _, text := range []string{"", "localhost:8080", "ftp://host", "http://", "http://user:hunter2@host", "http://host?x=1", "http://host#x", "http:opaque", "http://host:99999"} {
+	for _, text := range []string{"", "localhost:8080", "ftp://host", "http://", "http://user:hunter2@host", "http://host?x=1", "http://host#x", "http:opaque", "http://host:99999", "user:hunter2@host", "http:user:hunter2@host", "user%3Ahunter2%40host", "/user:hunter2@host"} {
 		u, err := url.Parse(text)
 		if err != nil {
 			t.Fatal(err)
