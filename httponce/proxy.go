@@ -3,9 +3,11 @@ package httponce
 import (
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -182,6 +184,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	upgradeWithoutHTTP(pr.Out.Header)
 	pr.Out.Trailer = pr.In.Trailer // that very map: its fields come behind the body
 	if x.attempt != nil {
+		maps.DeleteFunc(pr.Out.Trailer, func(name string, _ []string) bool { return framing[name] })
 		if p.opts.DownstreamKey {
 			pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
 		} else if key := pr.In.Header[p.opts.KeyHeader]; key != nil { // it is of no one connection, whatever Connection says
@@ -191,7 +194,7 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 		pr.Out.Header.Del("Expect") // the body is here, and waits for nobody's leave
 		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	} else if pr.Out.Body != nil && pr.Out.Body != http.NoBody {
-		x.upload = &upload{ReadCloser: pr.Out.Body}
+		x.upload = &upload{ReadCloser: pr.Out.Body, trailer: pr.Out.Trailer, announced: slices.Collect(maps.Keys(pr.Out.Trailer))}
 		pr.Out.Body = x.upload
 	}
 	if x.attempt != nil || !safeMethods[pr.Out.Method] {

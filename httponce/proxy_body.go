@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -75,16 +77,26 @@ func sendOnce(out *http.Request) {
 	}
 }
 
-// upload is the body of a request without a key, which flows.
+// framing are the fields that say how long a message is. No trailer may be one (RFC 9110, 6.5.1); net/http refuses those that are announced, and
+// takes the others.
+var framing = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Trailer": true}
+
+// upload is the body of a request without a key, which flows. Behind it the trailers have come, of which those are passed on that were announced.
 type upload struct {
 	io.ReadCloser
-	failed atomic.Pointer[clientError] // how it ended early
+	trailer   http.Header
+	announced []string
+	failed    atomic.Pointer[clientError] // how it ended early
 }
 
 // Read reads from the client.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		maps.DeleteFunc(u.trailer, func(name string, _ []string) bool { return !slices.Contains(u.announced, name) })
+	default:
 		failed := &clientError{err}
 		u.failed.Store(failed)
 		err = failed

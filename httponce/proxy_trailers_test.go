@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +95,34 @@ func TestProxyTrailersOfARequest(t *testing.T) {
 			res.Body.Close()
 			if want := fmt.Sprint(size, " <nil> 7"); got != want {
 				t.Errorf("key %q: the service got %s, want %s", key, got, want)
+			}
+		}
+	}
+}
+
+// A trailer that was not announced is passed on with a key alone, whose middleware has read it; and none that would frame the request, which no
+// server in front has looked at there.
+func TestProxyPassesOnNoTrailerThatFrames(t *testing.T) {
+	for key, want := range map[string]string{"": "[X-Sum]", "Idempotency-Key: k\r\n": "[X-Sum X-User]"} {
+		for _, body := range []string{"", "2\r\nhi\r\n"} {
+			got := "nothing"
+			u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
+				if _, err := io.Copy(io.Discard, r.Body); err != nil {
+					t.Error(err)
+				}
+				got = fmt.Sprint(slices.Sorted(maps.Keys(r.Trailer)))
+			})
+			srv := newProxy(t, u, nil, nil)
+			c, err := net.Dial("tcp", strings.TrimPrefix(srv.URL, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\n%sConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n%s0\r\n"+
+				"X-Sum: 7\r\nX-User: somebody\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n", key, body)
+			answer, err := io.ReadAll(c)
+			c.Close()
+			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || got != want {
+				t.Errorf("%q, body %q: %q, %v, and the service got %s", key, body, answer, err, got)
 			}
 		}
 	}
