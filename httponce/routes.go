@@ -76,15 +76,24 @@ func handlePattern(mux *http.ServeMux, rt *route) (err error) {
 			err = fmt.Errorf("%w: %s", everonce.ErrInvalidArgument, strings.Join(strings.Fields(text), " "))
 		}
 	}()
-	mux.Handle(withLowerHost(rt.pattern), rt)
+	mux.Handle(withPlainHost(rt.pattern), rt)
 	return nil
 }
 
-// withLowerHost returns a pattern for hosts in lower case: their letter case does not count, but for a mux.
-func withLowerHost(pattern string) string {
+// withPlainHost returns a pattern for hosts as plainHost writes them.
+func withPlainHost(pattern string) string {
 	_, rest := cutMethod(pattern)
 	host := max(strings.IndexByte(rest, '/'), 0)
-	return pattern[:len(pattern)-len(rest)] + strings.ToLower(rest[:host]) + rest[host:]
+	return pattern[:len(pattern)-len(rest)] + plainHost(rest[:host]) + rest[host:]
+}
+
+// plainHost returns a host in one spelling: its letter case does not count, nor the dot with which a full name ends, but for a mux.
+func plainHost(host string) string {
+	host = strings.ToLower(host)
+	if name, port, ok := strings.Cut(host, ".:"); ok {
+		return name + ":" + port
+	}
+	return strings.TrimSuffix(host, ".")
 }
 
 // ServeHTTP is never called: a route is registered to be found.
@@ -129,7 +138,7 @@ func (s *settings) match(r *http.Request) *route {
 // matched returns the route whose pattern a request matches. The mux answers with handlers of its own for what it does
 // not know, and for what it redirects to its clean path or to its trailing slash.
 func (s *settings) matched(r *http.Request) *route {
-	if host := strings.ToLower(r.Host); host != r.Host {
+	if host := plainHost(r.Host); host != r.Host {
 		r = &http.Request{Method: r.Method, Host: host, URL: r.URL}
 	}
 	h, _ := s.matcher.Handler(r)

@@ -22,6 +22,7 @@ func TestRouteOf(t *testing.T) {
 			"POST api.example.com/{a...}":     {MaxBody: 7},
 			"CONNECT example.com/":            {MaxBody: 8, Methods: []string{"CONNECT"}},
 			"POST Shop.example.com/B/{$}":     {MaxBody: 9},
+			"POST full.example.com./a":        {MaxBody: 10},
 		},
 	}
 	s, err := opts.settings()
@@ -48,6 +49,11 @@ func TestRouteOf(t *testing.T) {
 		{"POST", "api.example.com", "/payments/1", "", 4, "api.example.com/payments/1"},
 		{"POST", "api.example.com:443", "/payments/2", "", 7, "api.example.com/{a...}"},
 		{"POST", "API.Example.com:443", "/payments/2", "", 7, "api.example.com/{a...}"}, // it is the same host
+		{"POST", "api.example.com.", "/payments/2", "", 7, "api.example.com/{a...}"},    // and so is this, in full
+		{"POST", "API.example.com.:443", "//payments/1", "", 4, "api.example.com/payments/1"},
+		{"POST", "full.example.com", "/a", "", 10, "full.example.com./a"},
+		{"POST", "Full.example.com.:80", "/a", "", 10, "full.example.com./a"},
+		{"POST", "[::1]:443", "/payments/1", "", 2, "/payments/{id}"},
 		{"POST", "API.Example.com", "//payments/1", "", 4, "api.example.com/payments/1"},
 		{"POST", "shop.example.com", "/B/", "", 9, "Shop.example.com/B/{$}"},
 		{"POST", "SHOP.example.com", "/b/", "", 1, "/b/"},
