@@ -1,9 +1,13 @@
 package consume_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,4 +103,35 @@ func TestADeadLetterIsTheVerdicts(t *testing.T) {
 	if d.letter != told.Letter || d.letter.Reason != consume.NoKey || d.asked != time.Hour {
 		t.Errorf("the letter %+v, and again after %v; the verdict was %+v", d.letter, d.asked, told)
 	}
+}
+
+// What cannot come again, because the broker takes no copy of it, is a dead letter. If the dead letters do not take it either, it waits
+// in hand, as it did before: it does not go round between the two.
+func TestWhatCanNotComeAgainIsADeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := serving(t, memstore.New(nil), func(context.Context, *consume.Message, order) error { return everonce.NotDone(errors.New("not yet")) })
+		noCopy, refused := fmt.Errorf("%w: it is too large", consume.ErrNoCopy), fmt.Errorf("%w: it is full", consume.ErrRefused)
+		var log bytes.Buffer
+		once, never, behind := message("m-1"), message("m-2"), message("m-3")
+		once.fails = []error{noCopy}
+		never.fails = []error{noCopy, refused, noCopy}
+		in := make(chan consume.Delivery, 3)
+		for _, d := range []*delivery{once, never, behind} {
+			in <- d
+		}
+		close(in)
+		began := time.Now()
+		if err := c.Serve(t.Context(), in, &consume.Workers{Concurrency: 1, Log: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(once.ended, []string{"bury too_large"}) || !slices.Equal(never.ended, []string{"bury too_large"}) || !slices.Equal(behind.ended, []string{"retry true"}) {
+			t.Errorf("they ended as %v, %v and %v", once.ended, never.ended, behind.ended)
+		}
+		if took := time.Since(began); took != 3*time.Second { // of the one that the dead letters did not take
+			t.Errorf("it took %v", took)
+		}
+		if text := log.String(); !strings.Contains(text, "it is too large") || !strings.Contains(text, "not yet") {
+			t.Errorf("the log does not say why: %s", text)
+		}
+	})
 }

@@ -240,9 +240,10 @@ func (s *server) handling() (context.Context, context.CancelFunc) {
 }
 
 // settle gives the broker its answer, and keeps trying where it does not take it: the message is not handled again for that.
-// A dead letter that is refused comes again later: those that wait in hand would soon be all that there may be in hand.
+// A dead letter that is refused comes again later, and what cannot come again is a dead letter: those that wait in hand would soon be
+// all that there may be in hand.
 func (s *server) settle(d Delivery, v Verdict) {
-	gate := newGate(s.PauseMin, s.PauseMax)
+	gate, copied := newGate(s.PauseMin, s.PauseMax), true
 	for {
 		err := s.answer(d, v)
 		switch {
@@ -252,10 +253,14 @@ func (s *server) settle(d Delivery, v Verdict) {
 		case errors.Is(err, ErrGone):
 			s.Log.InfoContext(s.work, "consume: the broker will deliver a message again", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
 			return
-		case v.Disposition == Bury && errors.Is(err, ErrRefused):
+		case v.Disposition == Bury && copied && errors.Is(err, ErrRefused):
 			v.Disposition, v.After = Later, s.c.retry.Max
 			s.Log.WarnContext(s.work, "consume: the dead letters take no more: a message comes again later", "consumer", s.c.name, "key", v.KeyHash,
 				"reason", v.Letter.Reason, "after", v.After, "error", err)
+			continue
+		case v.Disposition != Bury && errors.Is(err, ErrNoCopy):
+			copied = false
+			v = s.c.bury(d.Message(), v.KeyHash, v.Outcome, TooLarge, fmt.Errorf("it cannot come again: %w: %w", err, v.Err))
 			continue
 		}
 		pause := gate.shut()

@@ -149,7 +149,7 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 	var gone error
 	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
 		err := l.out.publish(ctx, letter.Queue, replayCopy(d))
-		if errors.Is(err, errUnroutable) {
+		if errors.Is(err, errUnroutable) || errors.Is(err, errTooLarge) {
 			gone = errors.Join(gone, fmt.Errorf("the letter %s stays: %w", letter.ID, err))
 			return nil
 		}

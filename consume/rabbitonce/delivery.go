@@ -28,25 +28,44 @@ func (d *delivery) Message() *consume.Message { return d.m }
 // Ack implements [consume.Delivery]. The broker answers nothing: an acknowledgement that was lost is a message that
 // comes again.
 func (d *delivery) Ack(context.Context) error {
-	if err := d.d.Ack(false); err != nil {
+	return answered(d.d.Ack(false))
+}
+
+// answered is what an answer by the channel that the message came by has come to.
+func answered(err error) error {
+	if err != nil {
 		return fmt.Errorf("%w: %w", consume.ErrGone, err)
 	}
 	return nil
 }
 
-// Retry implements [consume.Delivery].
+// Retry implements [consume.Delivery]. Where a message that is too large could not be buried either, it waits in hand.
 func (d *delivery) Retry(ctx context.Context, after time.Duration, counts bool) error {
 	retries := d.m.Retries
 	if counts {
 		retries++
 	}
 	delay := d.queue.delayFor(after)
-	return d.move(ctx, d.queue.retryQueue(delay), func() amqp.Publishing { return retryCopy(&d.d, d.m, d.queue.Name, retries, time.Now()) })
+	err := d.move(ctx, d.queue.retryQueue(delay), func() amqp.Publishing { return retryCopy(&d.d, d.m, d.queue.Name, retries, time.Now()) })
+	if d.rejects(err) {
+		return fmt.Errorf("%w: %w", consume.ErrNoCopy, err)
+	}
+	return err
 }
 
 // Bury implements [consume.Delivery].
 func (d *delivery) Bury(ctx context.Context, letter consume.DeadLetter) error {
-	return d.move(ctx, d.queue.DeadLetters, func() amqp.Publishing { return deadLetter(&d.d, d.m, d.queue.Name, &letter) })
+	err := d.move(ctx, d.queue.DeadLetters, func() amqp.Publishing { return deadLetter(&d.d, d.m, d.queue.Name, &letter) })
+	if d.rejects(err) {
+		err = answered(d.d.Reject(false))
+	}
+	return err
+}
+
+// rejects reports whether the broker takes no copy of the message, and moves it to the dead letters by itself when it is rejected. A
+// queue that was not declared here may have none: the message would be gone.
+func (d *delivery) rejects(err error) bool {
+	return errors.Is(err, errTooLarge) && d.queue.Topology == Declare
 }
 
 // move puts a copy into another queue, and acknowledges the message once the copy is there.

@@ -34,12 +34,14 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
+func textTo(l *lines) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
 // poisoned runs a consumer whose dead letters take no more, for which spoil sees. It sends more messages that cannot be handled
 // than may be in hand, with a good one behind them, and wants that one to be handled, and the log to tell of the others.
 func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	b.t.Helper()
 	log := &lines{}
-	opts := &rabbitonce.Options{Prefetch: 4, Workers: consume.Workers{Concurrency: 2, Log: slog.New(slog.NewTextHandler(log, nil))}}
+	opts := &rabbitonce.Options{Prefetch: 4, Workers: consume.Workers{Concurrency: 2, Log: textTo(log)}}
 	r := b.run(specOf(nothing), opts)
 	spoil()
 	poison = 2*opts.Prefetch + 1

@@ -36,6 +36,8 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("Blocked", n.blocked)
 	t.Run("EndWhileBlocked", n.endWhileBlocked)
 	t.Run("SmallFrames", n.smallFrames)
+	t.Run("TooLarge", n.tooLarge)
+	t.Run("TooLargeElsewhere", n.tooLargeElsewhere)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
 	t.Run("ForbiddenCopies", n.forbiddenCopies)

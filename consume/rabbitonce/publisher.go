@@ -52,6 +52,7 @@ var (
 	errNotTaken        = errors.New("rabbitonce: the broker did not take a message over")
 	errUnroutable      = fmt.Errorf("%w: there is no such queue", consume.ErrRefused)
 	errFull            = fmt.Errorf("%w: it is full", consume.ErrRefused) // what else a broker says no for
+	errTooLarge        = errors.New("rabbitonce: the broker takes no message of this size")
 	errPublisherClosed = errors.New("rabbitonce: the publisher is closed")
 )
 
@@ -196,7 +197,11 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	case confirm.Acked():
 		return nil
 	case c.ch.IsClosed(): // the library says no to what waits then
-		if err := <-c.closed; err != nil { // a user who may not write, say
+		err := <-c.closed
+		if err != nil && err.Code == amqp.PreconditionFailed { // it is larger than max_message_size
+			return fmt.Errorf("%w: %w", errTooLarge, err)
+		}
+		if err != nil { // a user who may not write, say
 			return fmt.Errorf("%w: %w", errNotTaken, err)
 		}
 		return errNotTaken
