@@ -58,7 +58,8 @@ type Verdict struct {
 	Outcome everonce.Outcome
 	// KeyHash is [everonce.RecordID.Short]; empty if no key was found.
 	KeyHash string
-	// Err is the reason if it is not Ack.
+	// Err is the reason if it is not Ack. An Ack has one only if a refusal is dropped, under DropRejected: the refusal,
+	// of which there is no dead letter.
 	Err error
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,33 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 			})
 		})
 	}
+}
+
+// So is one that was refused for good, and is dropped because that was asked for: there is no letter that would tell.
+func TestWhatIsDroppedIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var verdict consume.Verdict
+		r := rigged(t, refuses, func(s *consume.Spec[order]) {
+			s.DropRejected = true
+			s.Observe = func(_ context.Context, _ *consume.Message, v consume.Verdict) { verdict = v }
+		})
+		d := message("k-secret")
+		in := make(chan consume.Delivery, 1)
+		in <- d
+		close(in)
+		var logs bytes.Buffer
+		if err := r.c.Serve(t.Context(), in, &consume.Workers{Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"INFO", "is dropped", "key=" + verdict.KeyHash + " ", "no_such_account"} {
+			if !strings.Contains(logs.String(), want) {
+				t.Errorf("logged was %q, without %q", logs.String(), want)
+			}
+		}
+		if !slices.Equal(d.how(), []string{"ack"}) || strings.Contains(logs.String(), "secret") {
+			t.Errorf("it ended as %v; logged was %s", d.how(), logs.String())
+		}
+	})
 }
 
 // A panic is told with the hash of the key, by which the message is found again, and with where it came from.

@@ -42,7 +42,7 @@ type Workers struct {
 	// SettleWithin bounds one answer to the broker. Default 10 s.
 	SettleWithin time.Duration
 	// Log gets dead letters, pauses and answers that the broker did not take as warnings, panics as errors, and
-	// failures that are tried again as information; with the hash of the key, never with the key or the body. Default
+	// failures that are tried again, or dropped under DropRejected, as information; with the hash of the key, never with the key or the body. Default
 	// [slog.Default].
 	Log *slog.Logger
 }
@@ -281,7 +281,11 @@ func (s *server) answered(v Verdict) {
 		s.Log.InfoContext(s.work, "consume: a message has failed, and comes again", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
 	case Later:
 		s.Log.DebugContext(s.work, "consume: a message comes again later", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
-	case Ack, Keep:
+	case Ack:
+		if v.Err != nil {
+			s.Log.InfoContext(s.work, "consume: a message was refused for good, and is dropped", "consumer", s.c.name, "key", v.KeyHash, "error", v.Err)
+		}
+	case Keep:
 	}
 }
 
