@@ -30,7 +30,8 @@ type Options struct {
 	// certfile, keyfile and server_name_indication say.
 	TLS *tls.Config
 	// Heartbeat is the interval that the broker is asked for, in whole seconds; a connection that is silent for three
-	// intervals is lost, and one that the broker does not read for as long. At least 1 s. Default 10 s.
+	// intervals is lost, and one that the broker does not read for as long, or for Workers.SettleWithin where a copy is
+	// on its way. At least 1 s. Default 10 s.
 	Heartbeat time.Duration
 	// Name is the name of the connections for operators. Default: the consumer's name and the queue.
 	Name string

@@ -230,6 +230,57 @@ func TestACopyThatIsNotReadIsAFailure(t *testing.T) {
 	}
 }
 
+// hugeMessage is more than the system's buffers take.
+func hugeMessage(id string) amqp.Publishing {
+	msg := message(id)
+	msg.Body = []byte(`{"id":"` + strings.Repeat("x", 15<<20) + `"}`)
+	return msg
+}
+
+// Nor is it waited for longer than an answer may take, where that is less: the worker has its message still, and its copy goes by
+// another connection.
+func TestACopyThatIsNotReadIsWaitedForAsLongAsAnAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := newLine(t, b.url, func() bool { return true })
+	l.unread.Store(1)
+	ran := 0
+	complaints := make(chan string, 1000)
+	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 4 * time.Second, Log: complaintsTo(complaints)}}
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 1 {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), opts)
+	b.send(hugeMessage("m-1"))
+	r.wants(everonce.Failed, everonce.Executed)
+	if c := <-complaints; !strings.Contains(c, "did not take a message over: context deadline exceeded") {
+		t.Errorf("it complained of %s", c)
+	}
+	for _, name := range b.queues() {
+		b.wantLength(name, 0)
+	}
+	r.stop()
+	if ran != 2 {
+		t.Errorf("it ran %d times", ran)
+	}
+}
+
+// Nor does the end of a consumer wait for it for longer: the message is given back.
+func TestTheEndIsNotWaitedForInACopyThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := newLine(t, b.url, func() bool { return true })
+	l.unread.Store(1000)
+	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 2 * time.Second}}
+	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error { return everonce.NotDone(errClosed) }), opts)
+	b.send(hugeMessage("m-1"))
+	r.wants(everonce.Failed)
+	r.stop()
+	b.wantLength(b.queue.Name, 1)
+}
+
 // Nor is one that could not be written: its channel has ended since it was taken.
 func TestACopyThatIsNotWrittenIsAFailure(t *testing.T) {
 	t.Parallel()

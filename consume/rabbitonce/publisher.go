@@ -40,6 +40,7 @@ func (p *publisher) unlock() { <-p.turn }
 
 // publishing is a channel with one message on its way at most: so a message that comes back is that one.
 type publishing struct {
+	conn    *link
 	ch      *amqp.Channel
 	returns chan amqp.Return
 	closed  chan *amqp.Error // why it was
@@ -157,7 +158,7 @@ func openPublishing(conn *link, b *blockade) (*publishing, error) {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
 	c := &publishing{
-		ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
+		conn: conn, ch: ch, returns: ch.NotifyReturn(make(chan amqp.Return, 1)), closed: ch.NotifyClose(make(chan *amqp.Error, 1)),
 		blocked: b, room: roomForHeaders(conn.Config.FrameSize),
 	}
 	if err := ch.Confirm(false); err != nil {
@@ -175,7 +176,11 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 	}
 	fit(msg.Headers, c.room)
 	const mandatory = true
+	stop := context.AfterFunc(ctx, c.conn.cut) // the library writes without a bound, and the broker may read nothing
 	confirm, err := c.ch.PublishWithDeferredConfirm("", queue, mandatory, false, msg)
+	if !stop() && err != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotTaken, err)
 	}
