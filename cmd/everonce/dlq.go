@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -29,7 +30,9 @@ name with ".dead" appended, or in --dead-letters; other queues may share that on
 their letters are left alone. Nothing is declared.
 
 AMQP cannot show a message without taking it: while a command runs, nobody else sees the
-letters that it looks at, and afterwards they are flagged as redelivered.`
+letters that it looks at, and afterwards they are flagged as redelivered. Nor does a
+command see those that a consumer, or another command, has in hand: if there is one, that
+is said on standard error, and "consumers" in the JSON is how many there are.`
 
 // dlq is the operator's set of tools for dead letters.
 func (a *app) dlq() *cobra.Command {
@@ -73,6 +76,20 @@ func (b *brokerFlags) open(cmd *cobra.Command) (*rabbitonce.DeadLetters, error) 
 	}
 	opts := &rabbitonce.Options{Name: "everonce dlq, " + whoAmI()}
 	return rabbitonce.OpenDeadLetters(cmd.Context(), b.url, rabbitonce.Queue{Name: b.queue, DeadLetters: b.letters}, opts)
+}
+
+// look is open, and says who else may have letters in hand: those are not seen, and would be taken for none.
+func (a *app) look(cmd *cobra.Command, b *brokerFlags) (l *rabbitonce.DeadLetters, others int, err error) {
+	if l, err = b.open(cmd); err != nil {
+		return nil, 0, err
+	}
+	if others, err = l.Consumers(cmd.Context()); err != nil {
+		return nil, 0, errors.Join(err, l.Close())
+	}
+	if others > 0 && !b.json {
+		fmt.Fprintf(a.err, "There may be more: somebody else consumes these letters, or looks at them (%s). What they have in hand is not seen\n", many(others, "consumer"))
+	}
+	return l, others, nil
 }
 
 // hexadecimal is the beginning of a letter's ID, or of a key's hash. An empty one, of a variable that is not set, would mean all.

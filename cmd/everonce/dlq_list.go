@@ -12,12 +12,15 @@ import (
 // letterList is what a listing writes as JSON.
 type letterList struct {
 	Letters []letters.Letter `json:"letters"`
+	// Consumers is how many others may have further letters in hand.
+	Consumers int `json:"consumers,omitempty"`
 }
 
 // letterCount is what a count writes as JSON.
 type letterCount struct {
-	Letters int            `json:"letters"`
-	Reasons map[string]int `json:"reasons"`
+	Letters   int            `json:"letters"`
+	Reasons   map[string]int `json:"reasons"`
+	Consumers int            `json:"consumers,omitempty"` // as of a listing
 }
 
 func (a *app) dlqList(b *brokerFlags) *cobra.Command {
@@ -68,18 +71,18 @@ func (w *which) page(b *brokerFlags, limit int) (rabbitonce.Filter, error) {
 }
 
 // page returns the letters that are meant, and says where there may be more of them.
-func (a *app) page(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, data bool) (letterList, error) {
-	l := letterList{Letters: []letters.Letter{}}
-	err := a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
+func (a *app) page(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, data bool) (l letterList, err error) {
+	l.Letters = []letters.Letter{}
+	l.Consumers, err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) { l.Letters = append(l.Letters, letters.Of(letter, data)) })
 	if err == nil && !b.json && len(l.Letters) == f.Limit {
 		fmt.Fprintln(a.err, "There may be more: --limit, or list --count")
 	}
 	return l, err
 }
 
-func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) error {
+func (a *app) count(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter) (err error) {
 	c := letterCount{Reasons: map[string]int{}}
-	if err := a.each(cmd, b, f, func(letter *rabbitonce.Letter) {
+	if c.Consumers, err = a.each(cmd, b, f, func(letter *rabbitonce.Letter) {
 		c.Letters++
 		c.Reasons[string(letter.Reason)]++
 	}); err != nil {
@@ -126,17 +129,17 @@ they are written only with --data.`,
 }
 
 // each looks at the letters that are meant, one after the other, and leaves.
-func (a *app) each(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, fn func(*rabbitonce.Letter)) error {
-	l, err := b.open(cmd)
+func (a *app) each(cmd *cobra.Command, b *brokerFlags, f rabbitonce.Filter, fn func(*rabbitonce.Letter)) (others int, err error) {
+	l, others, err := a.look(cmd, b)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer l.Close() //nolint:errcheck // it was only read
 	for letter, err := range l.All(cmd.Context(), f) {
 		if err != nil {
-			return err
+			return 0, err
 		}
 		fn(&letter)
 	}
-	return nil
+	return others, nil
 }

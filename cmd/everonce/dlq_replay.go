@@ -74,6 +74,8 @@ type moved struct {
 	// Letters are those that a dry run found.
 	Letters []letters.Letter `json:"letters,omitempty"`
 	DryRun  bool             `json:"dry_run,omitempty"`
+	// Consumers is how many others may have further letters in hand.
+	Consumers int `json:"consumers,omitempty"`
 }
 
 var (
@@ -101,12 +103,12 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		if maxReplays > 0 {
 			f.Only = func(letter *rabbitonce.Letter) bool { return letter.Replays < maxReplays }
 		}
-		l, err := b.open(cmd)
+		l, others, err := a.look(cmd, b)
 		if err != nil {
 			return err
 		}
 		defer l.Close() //nolint:errcheck // what the broker has confirmed is done
-		found, seen, list := 0, map[string]int{}, moved{DryRun: dryRun}
+		found, seen, list := 0, map[string]int{}, moved{DryRun: dryRun, Consumers: others}
 		for letter, err := range l.All(cmd.Context(), f) {
 			if err != nil {
 				return err
@@ -144,7 +146,7 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 		if err != nil {
 			return fmt.Errorf("%d of %d were %s before this error: %w", n, found, m.done, err)
 		}
-		return a.write(b.json, moved{Done: n}, func() error {
+		return a.write(b.json, moved{Done: n, Consumers: others}, func() error {
 			_, err := fmt.Fprintf(a.out, "%s %s\n", m.done, many(n, "dead letter"))
 			return err
 		})

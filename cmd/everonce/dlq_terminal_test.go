@@ -18,6 +18,12 @@ import (
 // deadQueue makes a queue of dead letters, which is gone after the test, and returns what publishes to it.
 func deadQueue(t *testing.T) (url, queue string, publish func(amqp.Publishing)) {
 	t.Helper()
+	return lettersOf(t, nil)
+}
+
+// lettersOf is deadQueue, declared with arguments.
+func lettersOf(t *testing.T, args amqp.Table) (url, queue string, publish func(amqp.Publishing)) {
+	t.Helper()
 	url = testserver.URL(t, "rabbitmq")
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -28,7 +34,7 @@ func deadQueue(t *testing.T) (url, queue string, publish func(amqp.Publishing)) 
 		t.Fatal(err)
 	}
 	queue = "cli." + strings.ToLower(rand.Text())
-	letters, err := ch.QueueDeclare(queue+".dead", true, false, false, false, nil)
+	letters, err := ch.QueueDeclare(queue+".dead", true, false, false, false, args)
 	if err != nil {
 		t.Fatal(err)
 	}

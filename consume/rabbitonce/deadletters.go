@@ -111,6 +111,25 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 // Close closes the connections.
 func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.close()) }
 
+// Consumers returns how many consume the queue of the dead letters, or look at them, at this moment. What those have in hand is seen by
+// no method: that no letter was found then does not say that there is none. A classic queue does not count who only looks.
+func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
+	stop := context.AfterFunc(ctx, l.conn.cut)
+	defer stop()
+	err = withChannel(l.conn, func(ch *amqp.Channel) error {
+		q, err := ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
+		if err != nil {
+			return refused(l.queue.DeadLetters, "cannot be counted", err)
+		}
+		n = q.Consumers
+		return nil
+	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return n, err
+}
+
 // All returns an iterator over the selected letters, so that they need not all fit into memory. All of them stay. It
 // ends with the first error.
 func (l *DeadLetters) All(ctx context.Context, filter Filter) iter.Seq2[Letter, error] {

@@ -1,6 +1,8 @@
 package rabbitonce_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -93,4 +95,42 @@ func TestTwoLookAtTheLetters(t *testing.T) {
 		}
 	}
 	b.wantLength(b.queue.DeadLetters, n-20)
+}
+
+// What one has in hand the other one does not see, and takes for none: that somebody has letters can be asked. Who asks does not count.
+func TestWhoElseHasLettersIsCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	b.sendLetters(3)
+	one, other := b.letters(), b.letters()
+	wants := func(of *rabbitonce.DeadLetters, want int) {
+		t.Helper()
+		if n, err := of.Consumers(t.Context()); n != want || err != nil {
+			t.Errorf("%d have letters, %v; want %d", n, err, want)
+		}
+	}
+	for _, err := range one.All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, err := other.List(t.Context(), rabbitonce.Filter{}); len(found) != 0 || err != nil {
+			t.Errorf("%d letters, %v", len(found), err)
+		}
+		n, err := other.Consumers(t.Context())
+		if n == 0 || err != nil {
+			t.Errorf("%d have letters, %v", n, err)
+		}
+	}
+	wants(one, 0)
+	wants(other, 0)
+	if _, err := b.ch.Consume(b.queue.DeadLetters, "", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	wants(one, 1)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := one.Consumers(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
 }
