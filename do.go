@@ -144,8 +144,11 @@ func perform[T any](a *Attempt, work func(context.Context, *Attempt) (T, error),
 	}
 	value, err := work(&a.ctx, a)
 	a.closeSteps()
-	how := a.judge(err)
+	how, failure := a.judge(err)
 	returned = true
+	if how == endedRejected {
+		return rejected[T](a, failure)
+	}
 	if a.ev != nil && how == endedDone {
 		a.ev.UnusedSteps = a.seenSteps().unused()
 	}
@@ -178,34 +181,45 @@ const (
 	endedUnknown
 )
 
-// judge tells how an error of the work ended it.
-func (a *Attempt) judge(err error) ended {
+// judge tells how an error of the work ended it, and the failure of one that is refused for good.
+func (a *Attempt) judge(err error) (how ended, failure *PermanentError) {
 	if a.seenSteps().refused() != "" {
-		return endedUnknown
+		return endedUnknown, nil
 	}
-	how := judgeError(err, a.set.Classify)
+	how, failure = a.set.judge(err)
 	if how == endedUnknown && a.call.effectsInSteps && !a.seenSteps().anyOpen() {
-		return endedNotDone
+		how = endedNotDone
 	}
-	return how
+	return how, failure
 }
 
-// judgeError reads the marks of an error, the classifier's included. The error of a step was classified
-// there: what is known of the step says nothing of the work around it.
-func judgeError(err error, classify func(error) error) ended {
+// judge reads the marks of an error, the classifier's included, which is asked once: it may count. The error of a step was
+// classified there: what is known of the step says nothing of the work around it.
+func (s *settings) judge(err error) (how ended, failure *PermanentError) {
 	if err == nil {
-		return endedDone
+		return endedDone, nil
 	}
-	how := readMarks(err)
-	if how == endedUnknown && classify != nil && !crossedBorder(err) {
-		if marked := classify(err); marked != nil {
-			how = readMarks(marked)
-		}
+	how, failure = marksIn(err)
+	if how == endedUnknown && s.Classify != nil && !crossedBorder(err) {
+		how, failure = marksIn(s.Classify(err))
 	}
-	return how
+	if failure != nil {
+		failure = failure.normalized(s.MaxResult)
+	}
+	return how, failure
 }
 
-// conclude writes how an attempt ended, and returns what the caller gets.
+// rejected ends an attempt whose work was refused for good.
+func rejected[T any](a *Attempt, failure *PermanentError) (Result[T], error) {
+	res := Result[T]{Attempt: a.number, Outcome: Rejected}
+	failure, err := failure.savedBy(a.complete)
+	if err != nil {
+		return unrecorded(a, res, err, failure)
+	}
+	return res, failure
+}
+
+// conclude writes how an attempt ended that was not refused for good, and returns what the caller gets.
 func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func(T) []byte) (Result[T], error) {
 	res := Result[T]{Attempt: a.number}
 	switch how {
@@ -219,13 +233,6 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 			return unrecorded(a, res, err, nil)
 		}
 		return res, nil
-	case endedRejected:
-		res.Outcome = Rejected
-		failure, err := failureOf(cause, a.set).savedBy(a.complete)
-		if err != nil {
-			return unrecorded(a, res, err, failure)
-		}
-		return res, failure
 	case endedUnknown:
 		if state, step := a.unknownEnd(); state == StateAbandoned {
 			class := errorClass(cause)

@@ -168,14 +168,15 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	if err := j.h.RollbackTo(own, j.savepoint); err != nil { // proves that the transaction is alive
 		return brokenAs[T](j, errors.Join(workErr, err))
 	}
-	if judgeError(workErr, j.set.Classify) != endedRejected {
+	how, failure := j.set.judge(workErr)
+	if how != endedRejected {
 		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 			return brokenAs[T](j, errors.Join(workErr, err))
 		}
 		res.Outcome = Failed
 		return res, j.bordered(workErr)
 	}
-	failure, err := failureOf(workErr, j.set).savedBy(func(saved SavedResult) error {
+	failure, err = failure.savedBy(func(saved SavedResult) error {
 		complete.Result = saved
 		return j.h.Record(own, req, complete)
 	})

@@ -205,15 +205,3 @@ func marksIn(err error) (how ended, failure *PermanentError) {
 	}
 	return endedUnknown, nil
 }
-
-// failureOf returns the permanent failure in an error that judgeError called rejected.
-func failureOf(err error, set *settings) *PermanentError {
-	_, p := marksIn(err)
-	if p == nil && set.Classify != nil {
-		_, p = marksIn(set.Classify(err))
-	}
-	if p == nil {
-		p = &PermanentError{Message: err.Error()}
-	}
-	return p.normalized(set.MaxResult)
-}

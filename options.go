@@ -29,7 +29,7 @@ type Options struct {
 	// Codec encodes results. Default [JSON].
 	Codec Codec
 	// Classify may mark an error of the work, by wrapping it with [NotDone] or [Permanent], if it knows more than
-	// "unknown". Default: none.
+	// "unknown". It is asked once about each error. Default: none.
 	Classify func(error) error
 	// EffectsInSteps declares for all operations what [EffectsInSteps] declares for one.
 	EffectsInSteps bool

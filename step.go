@@ -139,7 +139,7 @@ func replayStep[T any](s *stepRun) (T, Outcome, error) {
 // endStep records how a step ended.
 func endStep[T any](s *stepRun, v T, err error) (T, error) {
 	var zero T
-	switch judgeError(err, s.a.set.Classify) {
+	switch how, failure := s.a.set.judge(err); how {
 	case endedDone:
 		saved, elided := encode(s.a.core, s.call, v, nil)
 		if s.ev != nil {
@@ -148,14 +148,7 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 		s.outcome = Executed
 		return v, s.end(StepRecord{State: StepDone, Result: saved})
 	case endedRejected:
-		failure, err := failureOf(err, s.a.set).savedBy(func(saved SavedResult) error {
-			s.outcome = Rejected
-			return s.end(StepRecord{State: StepDone, Result: saved})
-		})
-		if err != nil {
-			return zero, errors.Join(err, failure)
-		}
-		return zero, s.wrap(failure)
+		return zero, s.reject(failure)
 	case endedNotDone:
 		s.outcome = Failed
 		if saveErr := s.end(StepRecord{State: StepNotDone}); saveErr != nil {
@@ -169,6 +162,18 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 		}
 	}
 	return zero, s.wrap(err)
+}
+
+// reject records that a step was refused for good.
+func (s *stepRun) reject(failure *PermanentError) error {
+	failure, err := failure.savedBy(func(saved SavedResult) error {
+		s.outcome = Rejected
+		return s.end(StepRecord{State: StepDone, Result: saved})
+	})
+	if err != nil {
+		return errors.Join(err, failure)
+	}
+	return s.wrap(failure)
 }
 
 // stepRun is one step of one attempt.

@@ -130,8 +130,7 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	case readMarks(err) == endedUnknown && t.txs.ClassifyTx(err) == TxErrorRetry:
 		return zero, false, err
 	default:
-		v, err = undoneStep[T](s, err)
-		return v, true, err
+		return zero, true, undoneStep(s, err)
 	}
 	saved, elided := encode(s.a.core, s.call, v, nil)
 	if s.elide && saved.Kind == ResultValue {
@@ -182,13 +181,12 @@ func endedStep(s *stepRun, cause error) error {
 
 // undoneStep ends a step whose transaction was rolled back: a permanent failure is recorded, all else has
 // left nothing.
-func undoneStep[T any](s *stepRun, err error) (T, error) {
-	var zero T
-	if judgeError(err, s.a.set.Classify) == endedRejected {
-		return endStep(s, zero, err)
+func undoneStep(s *stepRun, err error) error {
+	if how, failure := s.a.set.judge(err); how == endedRejected {
+		return s.reject(failure)
 	}
 	s.outcome = Failed
-	return zero, s.wrap(err)
+	return s.wrap(err)
 }
 
 // fenced keeps a commit that is late from taking effect, now that the work is told that the step failed, and

@@ -277,8 +277,8 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
 	}
-	if judgeError(err, r.set.Classify) == endedRejected {
-		r.failure = failureOf(err, r.set)
+	if how, failure := r.set.judge(err); how == endedRejected {
+		r.failure = failure
 		r.optimistic = false
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
