@@ -196,6 +196,25 @@ func TestAMessageThatKillsIsADeadLetterOfTheBroker(t *testing.T) {
 	b.run(specOf(nothing), nil).wants(everonce.Executed)
 }
 
+// A message whose headers are nested so deeply that the client library ends its connection over them becomes a dead
+// letter of the broker, and the consumer goes on.
+func TestHeadersThatEndTheConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.queue.DeliveryLimit = 3
+	r := b.run(specOf(nothing), nil)
+	deep := amqp.Table{"x": "y"}
+	for range 40 {
+		deep = amqp.Table{"x": deep}
+	}
+	msg := message("m-1")
+	msg.Headers = deep
+	b.send(msg)
+	b.wantLength(b.queue.DeadLetters, 1)
+	b.send(message("m-2"))
+	r.wants(everonce.Executed)
+}
+
 // Two consumers of one event have queues of their own and share a store: each handles it.
 func TestTwoConsumersOfOneEvent(t *testing.T) {
 	t.Parallel()

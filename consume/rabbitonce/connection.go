@@ -3,13 +3,9 @@ package rabbitonce
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -55,10 +51,6 @@ func (d *dialing) check() error {
 
 // dial makes a connection whose name ends with what it is for.
 func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
-	uri, err := amqp.ParseURI(d.url)
-	if err != nil {
-		return nil, errURL
-	}
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	properties := amqp.NewConnectionProperties()
@@ -66,8 +58,11 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	stop := func() bool { return true }
 	l := &link{}
 	config := amqp.Config{Heartbeat: d.heartbeat, Properties: properties}
-	config.Dial = func(network, _ string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
+	if d.tls != nil {
+		config.TLSClientConfig = d.tls.Clone()
+	}
+	config.Dial = func(network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
@@ -77,17 +72,9 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 		}
 		stop = context.AfterFunc(ctx, func() { conn.Close() }) //nolint:errcheck // the handshake fails by it
 		l.raw = conn
-		bounded := &boundedConn{Conn: conn, within: 3 * d.heartbeat}
-		if uri.Scheme != "amqps" {
-			return newLegibleConn(bounded), nil
-		}
-		client, err := d.encrypted(ctx, bounded, &uri)
-		if err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-		return newLegibleConn(client), nil
+		return &boundedConn{Conn: conn, within: 3 * d.heartbeat}, nil
 	}
-	conn, err := amqp.DialConfig("amqp"+d.url[strings.IndexByte(d.url, ':'):], config) // TLS is made above: what comes by it is looked at
+	conn, err := amqp.DialConfig(d.url, config)
 	l.Connection = conn
 	if ended := !stop(); ended && err == nil {
 		err = errors.Join(context.Cause(ctx), l.hangUp())
@@ -99,34 +86,6 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return l, nil
-}
-
-// encrypted makes TLS, as the library would: by the options or, without those of TLS, as the URL says.
-func (d *dialing) encrypted(ctx context.Context, conn net.Conn, uri *amqp.URI) (net.Conn, error) {
-	config := d.tls.Clone()
-	if config == nil {
-		config = &tls.Config{ServerName: uri.ServerName, MinVersion: tls.VersionTLS12}
-		if uri.CACertFile != "" {
-			pem, err := os.ReadFile(uri.CACertFile)
-			if err != nil {
-				return nil, fmt.Errorf("reading the CA certificates: %w", err)
-			}
-			config.RootCAs = x509.NewCertPool()
-			config.RootCAs.AppendCertsFromPEM(pem)
-		}
-		if uri.CertFile != "" && uri.KeyFile != "" {
-			pair, err := tls.LoadX509KeyPair(uri.CertFile, uri.KeyFile)
-			if err != nil {
-				return nil, fmt.Errorf("loading the client's certificate: %w", err)
-			}
-			config.Certificates = []tls.Certificate{pair}
-		}
-	}
-	if config.ServerName == "" {
-		config.ServerName = uri.Host
-	}
-	client := tls.Client(conn, config)
-	return client, client.HandshakeContext(ctx)
 }
 
 // link is a connection that can be ended although its broker does not answer.

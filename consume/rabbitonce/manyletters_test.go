@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/everonce/everonce/consume/rabbitonce"
 )
@@ -133,4 +136,24 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 	if _, err := one.Consumers(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+}
+
+// A letter that the client library does not read ends the connection of who looks at it. That is told, and not only that the
+// connection is gone: an operator can take it out by the broker's own tools alone.
+func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	deep := amqp.Table{"x": "y"}
+	for range 40 {
+		deep = amqp.Table{"x": deep}
+	}
+	b.sendTo(b.queue.DeadLetters, amqp.Publishing{Headers: deep}, letterFor(b.queue.Name, "m-1"))
+	for range 2 {
+		_, err := b.letters().List(t.Context(), rabbitonce.Filter{})
+		if err == nil || !strings.Contains(err.Error(), "invalid field") {
+			t.Fatalf("%v", err)
+		}
+	}
+	b.wantLength(b.queue.DeadLetters, 2)
 }
