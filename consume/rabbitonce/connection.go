@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -71,8 +72,8 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 			return nil, errors.Join(err, conn.Close())
 		}
 		stop = context.AfterFunc(ctx, func() { conn.Close() }) //nolint:errcheck // the handshake fails by it
-		l.raw = conn
-		return &boundedConn{Conn: conn, within: 3 * d.heartbeat}, nil
+		l.raw = &boundedConn{Conn: conn, within: 3 * d.heartbeat}
+		return l.raw, nil
 	}
 	conn, err := amqp.DialConfig(d.url, config)
 	l.Connection = conn
@@ -91,7 +92,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 // link is a connection that can be ended although its broker does not answer.
 type link struct {
 	*amqp.Connection
-	raw net.Conn
+	raw *boundedConn
 }
 
 // closeWithin bounds the closing of a connection whose broker may not answer.
@@ -115,15 +116,38 @@ func (l *link) cut() {
 
 var errUnanswered = errors.New("rabbitonce: the broker has not answered: it has just started, or the queue has no leader")
 
-// within ends the connection when fn, which asks the broker something, takes too long: the library waits without a
-// bound, and of a quorum queue without a leader the broker answers nothing.
+// within ends the connection when fn, which asks the broker something, waits too long for a word of it: the library waits without a
+// bound, and of a quorum queue without a leader the broker answers nothing. A large message on a slow line is no silence.
 func (l *link) within(limit time.Duration, fn func() error) error {
-	t := time.AfterFunc(limit, l.cut)
+	answered, silent := make(chan struct{}), make(chan bool, 1)
+	go func() { silent <- l.cutIfSilent(limit, answered) }()
 	err := fn()
-	if !t.Stop() && err != nil {
+	close(answered)
+	if <-silent && err != nil {
 		return fmt.Errorf("%w: %w", errUnanswered, err)
 	}
 	return err
+}
+
+// chatter is more than the heartbeats that are read while an answer is waited for, in bytes.
+const chatter = 1 << 10
+
+func (l *link) cutIfSilent(limit time.Duration, answered <-chan struct{}) (silent bool) {
+	late := time.NewTicker(limit)
+	defer late.Stop()
+	for heard := l.raw.heard.Load(); ; {
+		select {
+		case <-answered:
+			return false
+		case <-late.C:
+		}
+		now := l.raw.heard.Load()
+		if now-heard <= chatter {
+			l.cut()
+			return true
+		}
+		heard = now
+	}
 }
 
 // boundedConn ends a connection that cannot be written to: the library's writes have no bound, and a
@@ -131,6 +155,13 @@ func (l *link) within(limit time.Duration, fn func() error) error {
 type boundedConn struct {
 	net.Conn
 	within time.Duration
+	heard  atomic.Int64 // bytes
+}
+
+func (c *boundedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard.Add(int64(n))
+	return n, err
 }
 
 func (c *boundedConn) Write(p []byte) (int, error) {

@@ -21,7 +21,8 @@ import (
 // AMQP cannot show a message without taking it: each method takes letters in hand, a few at a time, and when it
 // returns gives back those that are to stay. Meanwhile nobody else sees them; afterwards they are flagged as
 // redelivered, and may be in another order. A call does not see letters that arrive after it has begun. A call whose
-// context ends cuts the connection, which gives the broker back what was in hand; call [OpenDeadLetters] again then.
+// context ends cuts the connection, which gives the broker back what was in hand; call [OpenDeadLetters] again then, and after a
+// call that the broker has not answered within 15 s: it has just started, or the queue has no leader.
 type DeadLetters struct {
 	queue Queue
 	conn  *link
@@ -117,12 +118,9 @@ func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
 	err = withChannel(l.conn, func(ch *amqp.Channel) error {
-		q, err := ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
-		if err != nil {
-			return refused(l.queue.DeadLetters, "cannot be counted", err)
-		}
+		q, err := l.count(ch)
 		n = q.Consumers
-		return nil
+		return err
 	})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -167,7 +165,7 @@ func (l *DeadLetters) List(ctx context.Context, filter Filter) ([]Letter, error)
 func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, err error) {
 	var gone error
 	err = l.each(ctx, filter, func(letter *Letter, d *amqp.Delivery) error {
-		err := l.out.publish(ctx, letter.Queue, replayCopy(d))
+		err := l.publish(ctx, letter.Queue, replayCopy(d))
 		if errors.Is(err, errUnroutable) || errors.Is(err, errTooLarge) {
 			gone = errors.Join(gone, fmt.Errorf("the letter %s stays: %w", letter.ID, err))
 			return nil
@@ -181,6 +179,16 @@ func (l *DeadLetters) Replay(ctx context.Context, filter Filter) (replayed int, 
 		return err
 	})
 	return replayed, errors.Join(err, gone)
+}
+
+// slowLine is how much of a letter a line takes in a second at least.
+const slowLine = 128 << 10
+
+// publish waits for the broker's word no longer than for any other answer, once the letter is there.
+func (l *DeadLetters) publish(ctx context.Context, queue string, msg amqp.Publishing) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, askWithin+time.Duration(len(msg.Body)/slowLine)*time.Second, errUnanswered)
+	defer cancel()
+	return l.out.publish(ctx, queue, msg)
 }
 
 // Discard removes the selected letters for good, and returns how many it removed.
@@ -235,7 +243,9 @@ func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error
 	}()
 	meant := 0
 	for there := math.MaxInt; there > 0; {
-		ds, left, err := l.take(there)
+		var ds []amqp.Delivery
+		var left int
+		err := l.conn.within(askWithin, func() (err error) { ds, left, err = l.take(there); return err })
 		if err != nil || len(ds) == 0 {
 			return err
 		}
@@ -331,15 +341,24 @@ func (l *DeadLetters) giveBack() error {
 	}
 	still := time.Now()
 	for there := -1; there < l.held && time.Since(still) < patience; {
-		q, err := l.ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
+		q, err := l.count(l.ch)
 		if err != nil {
-			return refused(l.queue.DeadLetters, "cannot be counted", err)
+			return err
 		}
 		if q.Messages > there {
 			there, still = q.Messages, time.Now()
 		}
 	}
 	return nil
+}
+
+// count asks how many letters are there, and how many consumers.
+func (l *DeadLetters) count(ch *amqp.Channel) (amqp.Queue, error) {
+	q, err := ch.QueueDeclarePassive(l.queue.DeadLetters, true, false, false, false, nil)
+	if err != nil {
+		return q, refused(l.queue.DeadLetters, "cannot be counted", err)
+	}
+	return q, nil
 }
 
 // letterOf reads a dead letter: one of ours, or one that the broker made.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -39,6 +40,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("TooLarge", n.tooLarge)
 	t.Run("TooLargeElsewhere", n.tooLargeElsewhere)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
+	t.Run("LettersWithoutALeader", n.lettersWithoutLeader)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
 	t.Run("ForbiddenCopies", n.forbiddenCopies)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
@@ -221,18 +223,78 @@ func (n *node) withoutLeader(t *testing.T) {
 	r := b.runOn(memstore.New(nil), w.url, specOf(nothing), &rabbitonce.Options{Workers: consume.Workers{Log: complaintsTo(complained)}})
 	b.send(message("m-1"))
 	r.wants(everonce.Executed)
-	leader := "'%2F_" + b.queue.Name + "'"
-	n.ctl("eval", "sys:suspend("+leader+").")
+	resume := n.suspend(b.queue.Name)
 	w.cut()
 	for c := range complained {
 		if strings.Contains(c, "the queue has no leader") {
 			break
 		}
 	}
-	n.ctl("eval", "sys:resume("+leader+").")
+	resume()
 	b.send(message("m-2"))
 	r.wants(everonce.Executed)
 	b.wantLength(b.queue.Name, 0)
+}
+
+// suspend takes the leader from a quorum queue, until resume is called.
+func (n *node) suspend(queue string) (resume func()) {
+	leader := "'%2F_" + queue + "'"
+	n.ctl("eval", "sys:suspend("+leader+").")
+	return func() { n.ctl("eval", "sys:resume("+leader+").") }
+}
+
+// Nobody waits for ever for letters in a queue without a leader, nor for the copy of one that belongs there: that is told, and no
+// letter is lost by it.
+func (n *node) lettersWithoutLeader(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	b.declare()
+	const letters = 20
+	b.sendLetters(letters)
+	for what, ask := range map[string]func(l *rabbitonce.DeadLetters, leaderless func(string)) error{
+		"Replay": func(l *rabbitonce.DeadLetters, leaderless func(string)) error {
+			leaderless(b.queue.Name)
+			_, err := l.Replay(t.Context(), rabbitonce.Filter{Limit: 1})
+			return err
+		},
+		"List": func(l *rabbitonce.DeadLetters, leaderless func(string)) error {
+			leaderless(b.queue.DeadLetters)
+			_, err := l.List(t.Context(), rabbitonce.Filter{})
+			return err
+		},
+		"the rest of a list": func(l *rabbitonce.DeadLetters, leaderless func(string)) (err error) {
+			for _, err = range l.All(t.Context(), rabbitonce.Filter{}) {
+				leaderless(b.queue.DeadLetters)
+			}
+			return err
+		},
+	} {
+		l, err := rabbitonce.OpenDeadLetters(t.Context(), n.URL, b.queue, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var resume func()
+		asked := make(chan error)
+		go func() {
+			asked <- ask(l, func(queue string) {
+				if resume == nil {
+					resume = n.suspend(queue)
+				}
+			})
+		}()
+		select {
+		case err := <-asked:
+			if err == nil || !strings.Contains(err.Error(), "the broker has not answered") {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(soon):
+			t.Fatalf("%s waits for ever", what)
+		}
+		if err := l.Close(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		resume()
+		b.wantLength(b.queue.DeadLetters, letters)
+	}
 }
 
 // The broker is killed and started again in mid-stream: every message takes effect once, and none is left.

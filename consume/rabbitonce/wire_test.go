@@ -393,6 +393,27 @@ func TestASlowConnection(t *testing.T) {
 	w.heal()
 }
 
+// A large letter on a slow line takes longer than the broker may be silent: it comes all the same, and goes back.
+func TestALargeLetterOnASlowConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	b.declare()
+	letter := letterFor(b.queue.Name, "m-1")
+	letter.Body = make([]byte, 2<<20)
+	b.sendTo(b.queue.DeadLetters, letter)
+	l, err := rabbitonce.OpenDeadLetters(t.Context(), w.url, b.queue, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()                     //nolint:errcheck // of the test
+	w.poison("bandwidth", `"rate":300`) // KB in a second: it takes twice as long as askWithin
+	if n, err := l.Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err != nil {
+		t.Errorf("replayed %d, %v", n, err)
+	}
+	b.wantLength(b.queue.Name, 1)
+}
+
 // complaintsTo hands over the errors that a consumer logs.
 func complaintsTo(c chan string) *slog.Logger {
 	return slog.New(&complaints{Handler: slog.DiscardHandler, to: c})
