@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +42,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("TooLargeElsewhere", n.tooLargeElsewhere)
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
 	t.Run("LettersWithoutALeader", n.lettersWithoutLeader)
+	t.Run("Policies", n.policies)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
 	t.Run("ForbiddenCopies", n.forbiddenCopies)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
@@ -295,6 +297,50 @@ func (n *node) lettersWithoutLeader(t *testing.T) {
 		resume()
 		b.wantLength(b.queue.DeadLetters, letters)
 	}
+}
+
+// A policy can take from the queues of this package what is in them, for good: no argument of a queue keeps it from that.
+func (n *node) policies(t *testing.T) {
+	for definition, loses := range map[string]func(b *bench){
+		`{"message-ttl":100}`: func(b *bench) {
+			b.sendLetters(2)
+			b.wantLength(b.queue.DeadLetters, 0)
+		},
+		`{"max-length":1}`: func(b *bench) {
+			b.sendLetters(2)
+			b.wantLength(b.queue.DeadLetters, 1)
+		},
+		`{"expires":200}`: func(b *bench) { // nobody ever consumes a delay
+			long := b.queue.Name + ".retry.10m"
+			b.sendTo(long, message("m-1"))
+			for end := time.Now().Add(soon); b.holds(long); runtime.Gosched() {
+				if time.Now().After(end) {
+					t.Fatal("the delay does not expire")
+				}
+			}
+		},
+	} {
+		b := newBenchOn(t, n.URL)
+		b.queue.Delays = append(b.queue.Delays, 10*time.Minute)
+		b.declare()
+		t.Cleanup(func() { b.deleteQueue(b.queue.Name + ".retry.10m") })
+		n.ctl("set_policy", "theirs", `^test\..*\.(dead|retry\.10m)$`, definition, "--apply-to", "queues")
+		loses(b)
+		n.ctl("clear_policy", "theirs")
+	}
+}
+
+// holds reports whether a queue is there.
+func (b *bench) holds(queue string) bool {
+	b.t.Helper()
+	ch, err := b.conn.Channel()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer ch.Close() //nolint:errcheck // a refusal has closed it
+	_, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	e, refused := errors.AsType[*amqp.Error](err)
+	return !refused || e.Code != amqp.NotFound
 }
 
 // The broker is killed and started again in mid-stream: every message takes effect once, and none is left.

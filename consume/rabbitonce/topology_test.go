@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +80,61 @@ func TestAQueueOfSomebodyElse(t *testing.T) {
 	}), nil)
 	b.send(message("m-1"))
 	r.wants(everonce.Failed, everonce.Executed)
+}
+
+// While a new version is rolled out, both consume one queue: with other delays, and another limit of deliveries and other dead letters,
+// which the queue does not get, because it is there. Each message takes effect once, whoever gave it back.
+func TestTwoVersionsOfAConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	store := memstore.New(nil)
+	const messages = 60
+	var mu sync.Mutex
+	ran, done := map[string]int{}, map[string]int{}
+	halfway, all := make(chan struct{}), make(chan struct{})
+	spec := specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ran[m.ID]++; ran[m.ID] <= 2 {
+			return everonce.NotDone(errClosed)
+		}
+		done[m.ID]++
+		switch len(done) {
+		case messages / 2:
+			close(halfway)
+		case messages:
+			close(all)
+		}
+		return nil
+	})
+	before := b.runOn(store, b.url, spec, nil)
+	after := *b
+	after.queue.Delays = []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}
+	after.queue.DeliveryLimit, after.queue.DeadLetters = 7, "letters."+b.queue.Name
+	if err := after.dial(nil); !errors.Is(err, rabbitonce.ErrTopology) || !strings.Contains(err.Error(), "DeclareOwn") {
+		t.Errorf("another limit: %v", err)
+	}
+	after.queue.Topology = rabbitonce.DeclareOwn
+	next := after.runOn(store, b.url, spec, nil)
+	t.Cleanup(func() {
+		b.deleteQueue(after.queue.DeadLetters)
+		b.deleteQueue(b.queue.Name + ".retry.50ms")
+	})
+	for i := range messages {
+		b.send(message(fmt.Sprint("m-", i)))
+	}
+	wait(t, "half of them", halfway)
+	before.stop()
+	wait(t, "all of them", all)
+	for _, name := range append(b.queues(), after.queue.DeadLetters, b.queue.Name+".retry.50ms") {
+		b.wantLength(name, 0)
+	}
+	next.stop()
+	for id, times := range done {
+		if times != 1 {
+			t.Errorf("%s was done %d times", id, times)
+		}
+	}
 }
 
 // Declared twice, by consumers that start together, is declared.
