@@ -14,10 +14,11 @@ const (
 	// refusal that has expired counts as rejected.
 	Ack Disposition = iota + 1
 	// Retry: it comes again after a delay, and that counts. Outcome failed; and unknown if another delivery asks or goes
-	// on ([everonce.Error].RetryAfter), as under [everonce.Reconcile].
+	// on ([everonce.Error].RetryAfter), as under [everonce.Reconcile]. If the broker takes no copy of it ([ErrNoCopy]), it
+	// is a dead letter instead.
 	Retry
 	// Later: it comes again after a delay, and that does not count. Outcomes in_progress and lease_lost; and a record
-	// that a newer version wrote.
+	// that a newer version wrote. If the broker takes no copy of it, as above.
 	Later
 	// Bury: it goes to the dead letters. Outcomes rejected, mismatch and unknown; a message that failed, or was asked
 	// about, once too often; a record that cannot be read; and a message that cannot be handled at all. If the dead

@@ -63,6 +63,7 @@ func (n *node) tooLarge(t *testing.T) {
 	}
 	b.wantLength(b.queue.DeadLetters, 3) // the one that was replayed is buried again
 	restore()
+	l = b.letters() // a channel has the limit with which it was opened
 	if n, err := l.Replay(t.Context(), rabbitonce.Filter{Reasons: []consume.Reason{"broker_rejected"}}); n != 2 || err != nil {
 		t.Errorf("replayed %d, %v", n, err)
 	}

@@ -129,6 +129,9 @@ func TestTwoVersionsOfAConsumer(t *testing.T) {
 	for _, name := range append(b.queues(), after.queue.DeadLetters, b.queue.Name+".retry.50ms") {
 		b.wantLength(name, 0)
 	}
+	b.send(message(""))
+	b.take(after.queue.DeadLetters) // what the consumer buries goes to its own
+	b.wantLength(b.queue.DeadLetters, 0)
 	next.stop()
 	for id, times := range done {
 		if times != 1 {
