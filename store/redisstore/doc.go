@@ -43,8 +43,9 @@
 // A result that the server has dropped counts as one that was not kept. A record whose steps it has dropped is not continued
 // ([everonce.ErrCorruptRecord]), because they would be done again: it can be looked at, and settled (everonce keys settle).
 //
-// A duplicate that waits is woken by a message that the end of the attempt publishes, but only if somebody waits. A
-// user without permission for channels can do without: waiters then ask again by themselves.
+// A duplicate that waits is woken by a message that the end of the attempt publishes, but only if somebody waits. The store hears
+// all of them by one subscription, to its prefix and "*", which begins with the first who waits and ends with the client. A
+// user without permission for that can do without: waiters then ask again by themselves.
 //
 // [Store.List], [Store.Health] and [Store.DeleteScope] look at every key of the server, because there is no index: every
 // write would have to pay for it. They are for tools.

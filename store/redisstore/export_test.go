@@ -19,3 +19,10 @@ func Decode(id everonce.RecordID, text string) (rec everonce.Record, err error) 
 	_, err = decode(&id, text, &rec)
 	return rec, err
 }
+
+// Watched counts the keys that somebody waits for.
+func Watched(s *Store) int {
+	s.watches.mu.Lock()
+	defer s.watches.mu.Unlock()
+	return len(s.watches.byKey)
+}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/storetest"
 )
@@ -12,7 +13,7 @@ import (
 const rights = `
 ACL SETUSER service on >secret resetkeys resetchannels ~everonce:* &everonce:* -@all \
   +evalsha +eval +get +set +del +append +exists +getrange +setrange +type +persist +pexpireat +hget +hset +hgetall +hlen \
-  +publish +subscribe +unsubscribe +time +scan +info +config|get +ping +hello
+  +publish +psubscribe +time +scan +info +config|get +ping +hello
 `
 
 // TestConformanceWithFewRights holds the store to the suite with no more rights than the documentation says that it needs: those of its own
@@ -23,5 +24,11 @@ func TestConformanceWithFewRights(t *testing.T) {
 	command(t, p.client(t), strings.Fields(strings.ReplaceAll(rights, "\\\n", " "))...)
 	opt := p.option()
 	opt.Username, opt.Password = "service", "secret"
-	storetest.Run(t, stores("everonce:", dial(t, opt), dial(t, opt), redisstore.Options{}), capabilities())
+	admin, own := p.client(t), stores("everonce:", dial(t, opt), dial(t, opt), redisstore.Options{})
+	storetest.Run(t, func(t testing.TB) storetest.Harness { // each with a prefix of its own, where the service has one
+		h := own(t)
+		prefix, _, _ := strings.Cut(redisstore.KeyOf(h.Store.(*redisstore.Store), everonce.RecordID{}), "{") //nolint:errcheck // it is one
+		command(t, admin, "ACL", "SETUSER", "service", "&"+prefix+"*")
+		return h
+	}, capabilities())
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -17,8 +16,7 @@ type Store struct {
 	client rueidis.Client
 	settings
 	clock   clock
-	mu      sync.Mutex
-	watches map[everonce.RecordID]*watch
+	watches watches
 }
 
 var (
@@ -44,7 +42,7 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, settings: *set, watches: make(map[everonce.RecordID]*watch)}
+	s := &Store{client: client, settings: *set, watches: watches{prefix: set.prefix, byKey: make(map[string]*watch)}}
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}

@@ -3,37 +3,48 @@ package redisstore
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
 )
 
-// watch is the subscription to one record's word, which all who wait for it in this process share. The record is marked,
-// so that the end of its attempt sends word only where somebody waits.
-type watch struct {
-	ready   chan struct{} // closed when the server has confirmed, or never will
-	ended   chan struct{} // closed when word came, or cannot come any more
-	err     error         // why it never will; read after ready
-	cancel  context.CancelFunc
-	waiters int
-	over    bool // nobody joins it any more; under the lock, as waiters
+// watches are those who wait in this process. One subscription hears of all keys, and stays until the client is closed: to end one
+// over a connection that others use is what rueidis cannot always do (a server that is busy, or that refuses a PING, ends the process).
+type watches struct {
+	prefix string
+	mu     sync.Mutex
+	byKey  map[string]*watch
+	ear    *ear
 }
 
-// Watch implements [everonce.ChangeWaiter]. It needs no connection of its own.
+// watch is what all who wait for one record in this process share.
+type watch struct {
+	ended   chan struct{} // closed when word came, or may have been lost
+	waiters int
+}
+
+// ear is the subscription.
+type ear struct {
+	open chan struct{} // closed when the server has confirmed, or never will
+	err  error         // why it never will; read after open
+}
+
+// Watch implements [everonce.ChangeWaiter]. It needs no connection of its own. The record is marked, so that the end of its
+// attempt sends word only where somebody waits.
 func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res everonce.WatchResult, err error) {
-	w := s.join(&req.ID)
-	stop := sync.OnceFunc(func() { s.leave(w) })
+	keys := s.keys(&req.ID)
+	w, ear := s.watches.join(s.client, keys.record)
+	stop := sync.OnceFunc(func() { s.watches.leave(keys.record, w) })
 	select {
-	case <-w.ready:
-		err = w.err
+	case <-ear.open:
+		err = ear.err
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
 	runs := int64(0)
 	if err == nil {
-		msg, sent := s.run(ctx, &call{script: watchScript, keys: s.keys(&req.ID)})
+		msg, sent := s.run(ctx, &call{script: watchScript, keys: keys})
 		if err = sent; err == nil {
 			runs, err = msg.ToInt64()
 		}
@@ -51,79 +62,73 @@ func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res evero
 	return res, nil
 }
 
-func (s *Store) join(id *everonce.RecordID) *watch {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.watches[*id]
-	if w == nil || w.over {
-		before := w
-		ctx, cancel := context.WithCancel(context.Background())
-		w = &watch{ready: make(chan struct{}), ended: make(chan struct{}), cancel: cancel}
-		s.watches[*id] = w
-		go s.listen(ctx, *id, w, before)
+func (all *watches) join(client rueidis.Client, key string) (*watch, *ear) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.ear == nil {
+		all.ear = &ear{open: make(chan struct{})}
+		go all.listen(client, all.ear)
+	}
+	w := all.byKey[key]
+	if w == nil {
+		w = &watch{ended: make(chan struct{})}
+		all.byKey[key] = w
 	}
 	w.waiters++
-	return w
+	return w, all.ear
 }
 
-func (s *Store) leave(w *watch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w.waiters--; w.waiters == 0 {
-		w.drop()
+func (all *watches) leave(key string, w *watch) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if w.waiters--; w.waiters == 0 && all.byKey[key] == w {
+		delete(all.byKey, key)
 	}
 }
 
-// drop ends the subscription. The lock is held.
-func (w *watch) drop() {
-	w.over = true
-	w.cancel()
+func (all *watches) tell(key string) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if w := all.byKey[key]; w != nil {
+		delete(all.byKey, key)
+		close(w.ended)
+	}
 }
 
-// listen waits for the first word. The subscription before it must have ended: its end is one of the channel, whoever
-// has subscribed to it.
-func (s *Store) listen(ctx context.Context, id everonce.RecordID, w, before *watch) {
-	if before != nil {
-		<-before.ended
+// tellAll lets go of all who wait: what was said in between is lost. The lock is held.
+func (all *watches) tellAll() {
+	for _, w := range all.byKey {
+		close(w.ended)
 	}
-	channel := s.keys(&id).record
-	var once sync.Once
-	ready := func(err error) {
-		once.Do(func() {
-			w.err = err
-			close(w.ready)
-		})
-	}
-	told := sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		w.drop()
-	})
-	var subscribed atomic.Bool
-	heard := rueidis.WithOnSubscriptionHook(ctx, func(e rueidis.PubSubSubscription) {
-		if e.Kind != "subscribe" {
+	clear(all.byKey)
+}
+
+// listen hears until the client is closed, or the server refuses the subscription. The pattern is, to the letter, what a user with few rights is allowed.
+func (all *watches) listen(client rueidis.Client, e *ear) {
+	open := sync.OnceFunc(func() { close(e.open) })
+	heard := false
+	ctx := rueidis.WithOnSubscriptionHook(context.Background(), func(sub rueidis.PubSubSubscription) {
+		if sub.Kind != "psubscribe" {
 			return
 		}
-		if subscribed.Swap(true) { // again, on another connection: what was said in between is lost
-			told()
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if heard { // it is another connection
+			all.tellAll()
 		}
-		ready(nil)
+		heard = true
+		open()
 	})
-	heard = rueidis.WithOnReceiveReturnHook(heard, func(err error, c rueidis.CommandClient) error {
-		// The connection is shared, and would go on with the subscription.
-		c.Do(context.WithoutCancel(ctx), c.B().Unsubscribe().Channel(channel).Build()) // fails where there is none to end
-		return err
-	})
-	err := s.client.Receive(heard, s.client.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) { told() })
-	told()
+	err := client.Receive(ctx, client.B().Psubscribe().Pattern(all.prefix+"*").Build(), func(m rueidis.PubSubMessage) { all.tell(m.Channel) })
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.ear = nil
+	all.tellAll()
 	if err == nil {
 		err = context.Canceled
 	}
-	ready(err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watches[id] == w {
-		delete(s.watches, id)
+	if !heard {
+		e.err = err
 	}
-	close(w.ended)
+	open()
 }

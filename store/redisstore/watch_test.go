@@ -85,33 +85,57 @@ func TestWatchOverARestart(t *testing.T) {
 	}
 }
 
-// Watches that are stopped leave no subscription behind.
+// However many wait, for whatever keys, there is one subscription; and who stops leaves nothing behind.
 func TestStoppedWatchesLeaveNothing(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
 	client := p.client(t)
 	s := newStore(t, client, &redisstore.Options{})
-	rec := claimed(t, s, testKey)
-	channels := func() int {
-		names, err := command(t, client, "PUBSUB", "CHANNELS").AsStrSlice()
-		noErr(t, err)
-		return len(names)
-	}
+	rec, other := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "watch", ID: "other"})
 	var stops []func()
-	for range 3 {
-		w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	for _, id := range []everonce.RecordID{rec.ID, rec.ID, rec.ID, other.ID} {
+		w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: id})
 		noErr(t, err)
 		stops = append(stops, w.Stop)
 	}
-	if n := channels(); n != 1 {
-		t.Errorf("three watches of one key are %d channels, want 1", n)
+	if n := redisstore.Watched(s); n != 2 {
+		t.Errorf("four watches of two keys are %d, want 2", n)
+	}
+	if n, err := command(t, client, "PUBSUB", "NUMPAT").ToInt64(); n != 1 || err != nil {
+		t.Errorf("there are %d subscriptions, want 1: %v", n, err)
+	}
+	if names, err := command(t, client, "PUBSUB", "CHANNELS").AsStrSlice(); len(names) != 0 || err != nil {
+		t.Errorf("there are subscriptions besides: %q, %v", names, err)
 	}
 	for _, stop := range stops {
 		stop()
+		stop()
 	}
-	for deadline := time.Now().Add(time.Minute); channels() > 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("a stopped watch is still subscribed")
-		}
+	if n := redisstore.Watched(s); n != 0 {
+		t.Errorf("%d keys are watched by nobody", n)
 	}
+}
+
+// A client that repeats nothing loses the subscription with its connection: who watched is let go, and who watches afterwards subscribes anew.
+func TestWatchWithAClientThatRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	p := startServer(t)
+	opt := p.option()
+	opt.DisableRetry = true
+	client := dial(t, opt)
+	s := newStore(t, client, &redisstore.Options{})
+	rec := claimed(t, s, testKey)
+	w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	noErr(t, err)
+	defer w.Stop()
+	p.kill(t)
+	<-w.Ended
+	p.restart(t)
+	reconnected(t, client)
+	w, err = s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	noErr(t, err)
+	defer w.Stop()
+	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
+	noErr(t, err)
+	<-w.Ended
 }
