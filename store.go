@@ -294,7 +294,7 @@ type WatchResult struct {
 // Lister is an optional power of a [Store], found by type assertion: it looks through the records.
 type Lister interface {
 	// List returns records in the order of their IDs, without results, and with their steps if asked for. A record or
-	// step that cannot be read is listed with what can be read of it: it must be found to be dealt with.
+	// step that cannot be read is listed without a state, with what else can be read of it: it must be found to be dealt with.
 	List(ctx context.Context, req ListRequest) (ListResult, error)
 }
 
@@ -306,8 +306,8 @@ type ListRequest struct {
 	// index for them looks at each record once, however few a page has: not once for each page.
 	Name    string
 	KeyHash KeyHash
-	// States, if set, selects by [Record.StateAt] at the store's time. A record whose state cannot be read matches
-	// all.
+	// States, if set, selects by [Record.StateAt] at the store's time, and the zero State those whose state this version cannot tell, which
+	// [Health] counts as Unreadable. Some of these may be among those of any other state too.
 	States []State
 	// After is the last ID of the previous page.
 	After RecordID
@@ -327,9 +327,14 @@ type ListResult struct {
 
 // ScopeDeleter is an optional power of a [Store]: it forgets a tenant.
 type ScopeDeleter interface {
-	// DeleteScope removes up to Limit records of the scope and everything inside it, except live claims, records
-	// of a newer Format, and damaged ones that may be either; the keys that the removed records protected are new afterwards. A Limit of 0 is the store's
-	// own bound. A request without a valid scope is refused with [ErrInvalidKey]: no scope would be everybody's.
+	// DeleteScope removes up to Limit records of the scope and everything inside it; the keys that they protected are
+	// new afterwards. A Limit of 0 is the store's own bound. A request without a valid scope is refused with
+	// [ErrInvalidKey]: no scope would be everybody's.
+	//
+	// What may be running stays: live claims, records of a newer Format, and damaged ones that may be either. Nobody is
+	// told that a tenant is forgotten while something is left. Live claims are told by DeleteScopeResult.Live. For the others, the call after
+	// which nothing else is left to remove fails with [ErrNewerRecord] or [ErrCorruptRecord]; what it has removed is counted all the same. They
+	// hold up none of their neighbours.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
 }
 
@@ -339,10 +344,11 @@ type DeleteScopeRequest struct {
 	Limit int
 }
 
-// DeleteScopeResult counts what was removed.
+// DeleteScopeResult counts what was removed. With More and Live false, and no error, nothing is left of the scope.
 type DeleteScopeResult struct {
 	Records int
-	More    bool
+	More    bool // the limit was reached: call again
+	Live    bool // a live claim was left: call again when it has ended
 }
 
 // HealthChecker is an optional power of a [Store]: it counts what needs attention.

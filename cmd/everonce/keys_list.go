@@ -85,6 +85,7 @@ func listRequest(scope, id, after string, states []string, limit int) (req evero
 			req.States = append(req.States, state)
 		case name == inspect.Unreadable:
 			unreadable = true
+			req.States = append(req.States, 0)
 		default:
 			return req, nil, usagef("there is no state %q; the states are claimed, released, abandoned (unknown), completed, tombstone and unreadable", name)
 		}
@@ -94,8 +95,7 @@ func listRequest(scope, id, after string, states []string, limit int) (req evero
 			return req, nil, usagef("--after: %w", err)
 		}
 	}
-	if unreadable { // a store has no such state: it is asked for all
-		req.States = nil
+	if unreadable {
 		return req, func(r *inspect.Record) bool { return slices.Contains(states, r.State) }, nil
 	}
 	return req, func(*inspect.Record) bool { return true }, nil

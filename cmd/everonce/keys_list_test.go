@@ -20,7 +20,7 @@ func (p *pages) List(_ context.Context, r everonce.ListRequest) (res everonce.Li
 	begin := 1 + slices.IndexFunc(p.all, func(rec everonce.Record) bool { return rec.ID == r.After })
 	end := min(begin+min(p.size, r.Limit), len(p.all))
 	for _, rec := range p.all[begin:end] {
-		if (r.Name == "" || rec.Name == r.Name) && (len(r.States) == 0 || slices.Contains(r.States, rec.State)) {
+		if (r.Name == "" || rec.Name == r.Name) && (len(r.States) == 0 || inspect.IsUnreadable(&rec) || slices.Contains(r.States, rec.State)) {
 			res.Records = append(res.Records, rec)
 		}
 	}

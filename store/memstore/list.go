@@ -101,31 +101,34 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		if err := ended(ctx); err != nil {
 			return res, err
 		}
-		n, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records)
+		n, live, more := s.shards[i].deleteScope(req.Scope, s.now(), req.Limit-res.Records)
 		s.count.Add(-int64(n))
 		res.Records += n
+		res.Live = res.Live || live
 		if more {
-			res.More = true
+			res.More, res.Live = true, false // which only the last call tells
 			break
 		}
 	}
 	return res, nil
 }
 
-func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, more bool) {
+func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, live, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for e := range sh.records.all() {
-		if !e.scope.Within(scope) || e.state == everonce.StateClaimed && microsOf(now) < e.lease {
-			continue
+		switch {
+		case !e.scope.Within(scope):
+		case e.state == everonce.StateClaimed && microsOf(now) < e.lease:
+			live = true
+		case n == limit:
+			return n, live, true
+		default:
+			sh.records.remove(e)
+			n++
 		}
-		if n == limit {
-			return n, true
-		}
-		sh.records.remove(e)
-		n++
 	}
-	return n, false
+	return n, live, false
 }
 
 // Health implements [everonce.HealthChecker]. It reads the whole store.

@@ -93,40 +93,45 @@ var (
 	gone = all(
 		bson.D{{Key: "$eq", Value: bson.A{"$xu", true}}},
 		past(ifNull("$pb", updated), "$pm"),
-		bson.D{{Key: "$or", Value: bson.A{bson.D{{Key: "$ne", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed}}},
+		either(bson.D{{Key: "$ne", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed),
 		inserted,
 	)
 	inserted = bson.D{{Key: "$lt", Value: bson.A{ifNull("$ti", "$c"), "$$NOW"}}}
-	// tombstone is a completed record whose retention is over.
-	tombstone = all(
-		bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateCompleted)}}},
-		past(ifNull("$cp", updated), "$rt"),
-	)
-	// live is a claim that holds.
-	live = all(
-		bson.D{{Key: "$eq", Value: bson.A{"$st", int32(everonce.StateClaimed)}}},
-		bson.D{{Key: "$not", Value: bson.A{lapsed}}},
-	)
+	// tombstone is a completed record of this version, or one before it, whose retention is over.
+	tombstone = all(known, is(everonce.StateCompleted), past(ifNull("$cp", updated), "$rt"))
+	// known is true of what this version, or one before it, wrote.
+	known = within("$f", 1, everonce.FormatVersion)
+	// ended is true of what is certainly no live claim. What may be one, for all that can be read of it, is not ended.
+	ended = either(is(everonce.StateReleased), is(everonce.StateAbandoned), is(everonce.StateCompleted), all(is(everonce.StateClaimed), lapsed))
 )
+
+func is(state everonce.State) bson.D {
+	return bson.D{{Key: "$eq", Value: bson.A{"$st", int32(state)}}}
+}
 
 func ifNull(date, otherwise any) bson.D {
 	return bson.D{{Key: "$ifNull", Value: bson.A{date, otherwise}}}
 }
 
-// past: the date and the milliseconds after it are over. What is no date, or no number, is not: an expression that cannot be worked out fails
-// for all the documents that it is asked about.
+// past: the date and the milliseconds after it are over. What is no date, or no number, or one that no version has written, is not: an expression that cannot
+// be worked out fails for all the documents that it is asked about.
 func past(date any, ms string) bson.D {
 	over := bson.D{{Key: "$lte", Value: bson.A{bson.D{{Key: "$add", Value: bson.A{date, ms}}}, "$$NOW"}}}
-	return all(when(all(isDate(date), between(nil, ms, "")), over, false))
+	return all(when(all(within(date, bson.DateTime(1), bson.DateTime(lastDate)), within(ms, 0, int64(lastDate))), over, false))
 }
 
 func when(cond, yes, no any) bson.D { return bson.D{{Key: "$cond", Value: bson.A{cond, yes, no}}} }
 
-// isDate, and between, tell types by the order that the server has of them: null, numbers, texts, …, booleans, dates, timestamps.
-func isDate(value any) bson.D { return between(true, value, bson.Timestamp{}) }
+// isDate, and within, tell types by the order that the server has of them: null, numbers, texts, objects, lists, binary data, …, booleans, dates, timestamps.
+func isDate(value any) bson.D {
+	return all(bson.D{{Key: "$gt", Value: bson.A{value, true}}}, bson.D{{Key: "$lt", Value: bson.A{value, bson.Timestamp{}}}})
+}
 
-func between(low, value, high any) bson.D {
-	return all(bson.D{{Key: "$gt", Value: bson.A{value, low}}}, bson.D{{Key: "$lt", Value: bson.A{value, high}}})
+// within is true of values from low to high, and of no other type.
+func within(value, low, high any) bson.D {
+	return all(bson.D{{Key: "$gte", Value: bson.A{value, low}}}, bson.D{{Key: "$lte", Value: bson.A{value, high}}})
 }
 
 func all(parts ...any) bson.D { return bson.D{{Key: "$and", Value: bson.A(parts)}} }
+
+func either(parts ...any) bson.D { return bson.D{{Key: "$or", Value: bson.A(parts)}} }

@@ -28,10 +28,12 @@ func TestConformance(t *testing.T) {
 		noErr(t, err)
 		peer, err := mongostore.New(t.Context(), otherDatabase(t), opts)
 		noErr(t, err)
-		newer := func(id everonce.RecordID) {
-			_, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
-				bson.D{{Key: "$set", Value: bson.D{{Key: "f", Value: int32(everonce.FormatVersion + 1)}}}})
-			noErr(t, err)
+		set := func(field string, value any) func(everonce.RecordID) {
+			return func(id everonce.RecordID) {
+				_, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
+					bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}})
+				noErr(t, err)
+			}
 		}
 		setStep := func(id everonce.RecordID, step, field string, value any) {
 			res, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}, {Key: "s.n", Value: step}},
@@ -42,7 +44,11 @@ func TestConformance(t *testing.T) {
 			}
 		}
 		return storetest.Harness{
-			Store: repeating{store}, Peer: repeating{peer}, Newer: newer,
+			Store: repeating{store}, Peer: repeating{peer}, Newer: set("f", int32(everonce.FormatVersion+1)),
+			Damages: map[string]func(everonce.RecordID){
+				"its state": set("st", 77), "its nonce": set("n", bson.Binary{Data: []byte{1}}), "the type of its owner": set("o", 7), "an earlier time": set("cl", bson.DateTime(-1)),
+			},
+			DamagedLease: set("lb", bson.DateTime(-1)),
 			UnreadStep:   func(id everonce.RecordID, step string) { setStep(id, step, "st", "done") },                // of another type
 			UnreadResult: func(id everonce.RecordID, step string, kind int) { setStep(id, step, "rk", int32(kind)) }, //nolint:gosec // small
 		}

@@ -111,7 +111,7 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 		"DeleteScope": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
 			_, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: claim.Scope})
 			return err
-		}, 2},
+		}, 3},
 		"Health": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
 			_, err := s.Health(ctx)
 			return err

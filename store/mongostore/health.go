@@ -38,13 +38,9 @@ type group struct {
 func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 	isRecord := bson.D{{Key: "$ne", Value: bson.A{"$_id", once}}}
 	newer := bson.D{{Key: "$gt", Value: bson.A{"$f", int32(everonce.FormatVersion)}}}
-	is := func(s everonce.State) bson.D { return bson.D{{Key: "$eq", Value: bson.A{"$st", int32(s)}}} }
-	known := bson.D{{Key: "$or", Value: bson.A{is(everonce.StateClaimed), is(everonce.StateReleased), is(everonce.StateAbandoned), is(everonce.StateCompleted)}}}
-	state := when(all(isRecord, bson.D{{Key: "$not", Value: bson.A{gone}}}),
-		when(all(known, bson.D{{Key: "$not", Value: bson.A{newer}}}),
-			when(all(is(everonce.StateClaimed), lapsed), int32(everonce.StateAbandoned), "$st"),
-			stateUnreadable),
-		stateNone)
+	state := when(all(is(everonce.StateClaimed), lapsed), int32(everonce.StateAbandoned), "$st")
+	state = when(gone, stateNone, when(newer, stateUnreadable, state))
+	state = when(isRecord, when(either(newer, readable), state, stateUnreadable), stateNone)
 	docs, err := s.aggregate(ctx,
 		stage{{Key: "$project", Value: bson.D{{Key: "state", Value: state}, {Key: "u", Value: when(isDate(updated), updated, nil)}, {Key: "now", Value: "$$NOW"}}}},
 		stage{{Key: "$group", Value: bson.D{

@@ -43,7 +43,8 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 		if err != nil { // it must be found to be dealt with
 			rec = &found.head
 		}
-		if rec.GoneAt(res.Now) || len(states) > 0 && rec.State != 0 && !states[rec.StateAt(res.Now)] {
+		told := rec.State != 0 && rec.Format <= everonce.FormatVersion
+		if rec.GoneAt(res.Now) || len(states) > 0 && told && !states[rec.StateAt(res.Now)] {
 			return true
 		}
 		if len(res.Records) == req.Limit { // one more: there is a next page

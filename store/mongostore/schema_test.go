@@ -217,7 +217,18 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"a token that goes round":        set("ti", bson.DateTime(1<<59)),
 		"a count that no token has":      set("tc", 1000),
 		"never created":                  {{Key: "$unset", Value: bson.D{{Key: "c", Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "ti", Value: bson.DateTime(1)}}}},
-		"another type":                   {{Key: "$set", Value: bson.D{{Key: "rev", Value: "secret"}}}},
+		"a date of another type":         set("pd", "secret"),
+		"steps that are no list":         set("s", bson.D{{Key: "n", Value: "secret"}}),
+		"a result that is a number":      set("rd", 7),
+		"whether it ends is no answer":   set("xu", "secret"),
+	}
+	for _, field := range []string{"rev", "f", "sc", "nm", "st", "tc", "n", "o", "a", "fa", "fs", "lm", "rt", "pm", "rk", "rc", "rs", "us", "ps", "po", "le", "pk", "qk", "t", "ti", "c"} {
+		var odd any = "secret"
+		switch field {
+		case "sc", "nm", "o", "fa", "rc", "rs", "us", "po", "le":
+			odd = 7
+		}
+		damages[field+" of another type"] = set(field, odd)
 	}
 	for _, date := range []string{"ti", "c", "cl", "u", "lb", "cp", "pb", "pc"} {
 		damages[date+" is before all times"] = set(date, bson.DateTime(-1))
@@ -244,6 +255,9 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 				t.Errorf("%s, %s: %v, want ErrCorruptRecord", what, call, err)
 			}
 		}
+	}
+	if h, err := s.Health(t.Context()); err != nil || h.Unreadable != int64(len(damages)) || h.Claimed+h.Abandoned+h.Released+h.Completed != 0 {
+		t.Errorf("%d damaged records are counted as %+v, %v", len(damages), h, err)
 	}
 }
 

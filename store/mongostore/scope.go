@@ -2,6 +2,7 @@ package mongostore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -13,14 +14,17 @@ import (
 const defaultBatch = 1000
 
 // DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope is refused, because
-// it would be everybody's. A record that cannot be read is deleted too, unless it is a claim whose lease cannot be
-// read, or of a newer version.
+// it would be everybody's. A record that cannot be read is deleted too, unless it may be a live claim, or of a newer version.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
-	if res, err = s.deleteScope(alone(ctx), req); err != nil {
-		return res, failed(ctx, "delete scope", err)
+	ctx = alone(ctx)
+	if res, err = s.deleteScope(ctx, req); err == nil && !res.More {
+		res.Live, err = s.leftOf(ctx, req.Scope)
 	}
-	return res, nil
+	return res, failed(ctx, "delete scope", err)
 }
+
+// hidden are the fields that may be large, and that nobody asks for who deletes.
+var hidden = bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
 
 func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
@@ -32,11 +36,9 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if err := aMilli(ctx); err != nil {
 		return res, err
 	}
-	over := bson.D{{Key: "$not", Value: bson.A{live}}}
-	known := bson.E{Key: "f", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$gt", Value: everonce.FormatVersion}}}}} // or none that can be read
+	over := all(known, ended)
 	var ids, corrupt bson.A
-	hide := bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
-	err = s.scan(ctx, req.Scope, everonce.RecordID{}, bson.D{{Key: "$expr", Value: over}, known}, hide, func(found *listed) bool {
+	err = s.scan(ctx, req.Scope, everonce.RecordID{}, bson.D{{Key: "$expr", Value: over}}, hidden, func(found *listed) bool {
 		_, err := found.record()
 		switch {
 		case len(ids)+len(corrupt) == req.Limit:
@@ -53,7 +55,7 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		return res, err
 	}
 	remove := func(filter bson.D) error {
-		deleted, err := s.coll.DeleteMany(ctx, append(filter, known))
+		deleted, err := s.coll.DeleteMany(ctx, filter)
 		if err == nil {
 			res.Records += int(deleted.DeletedCount)
 		}
@@ -66,6 +68,26 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		err = remove(still(corrupt, over))
 	}
 	return res, err
+}
+
+// leftOf says what was not deleted of a scope: live claims, and records that nobody here can judge.
+func (s *Store) leftOf(ctx context.Context, scope everonce.Scope) (live bool, err error) {
+	var newer, corrupt error
+	err = s.scan(ctx, scope, everonce.RecordID{}, nil, hidden, func(found *listed) bool {
+		switch rec, err := found.record(); {
+		case errors.Is(err, everonce.ErrCorruptRecord):
+			corrupt = err
+		case err != nil || rec.Format > everonce.FormatVersion:
+			newer = everonce.ErrNewerRecord
+		default:
+			live = true
+		}
+		return true
+	})
+	if err == nil {
+		err = errors.Join(newer, corrupt)
+	}
+	return live, err
 }
 
 // aMilli lets the server's clock, whose unit that is, go on: a record that is removed in the millisecond of its insert could be

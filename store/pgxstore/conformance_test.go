@@ -26,7 +26,7 @@ func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.
 	t.Helper()
 	t.Cleanup(func() {
 		var wrong int
-		if err := admin(t).QueryRow(context.Background(), "SELECT count(*) FROM "+schema+`.everonce_record WHERE due_at IS DISTINCT FROM
+		if err := admin(t).QueryRow(context.Background(), "SELECT count(*) FROM "+schema+`.everonce_record WHERE state BETWEEN 1 AND 4 AND due_at IS DISTINCT FROM
 			CASE WHEN purge_at IS NULL THEN NULL
 			WHEN state = 1 AND lease_until > purge_at THEN lease_until
 			WHEN state = 4 AND (result_codec IS NOT NULL OR result_data IS NOT NULL OR steps > 0) THEN result_until
@@ -34,8 +34,15 @@ func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.
 			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
 		}
 	})
+	damage := func(change string) func(everonce.RecordID) {
+		return func(id everonce.RecordID) {
+			mustExec(t, "UPDATE "+schema+".everonce_record SET "+change+" WHERE id = $1", id[:])
+		}
+	}
 	return storetest.Harness{
 		Store: store, Peer: peer,
+		Damages:      map[string]func(everonce.RecordID){"its state": damage("state = 77"), "its nonce": damage(`nonce = '\x00'`), "an earlier time": damage("claimed_at = -1")},
+		DamagedLease: damage("lease_until = -1"),
 		Newer: func(id everonce.RecordID) {
 			mustExec(t, "UPDATE "+schema+".everonce_record SET format = $1 WHERE id = $2", int64(everonce.FormatVersion+1), id[:])
 		},

@@ -30,6 +30,7 @@ func (d *database) texts() *sqlstore.Statements {
 		Arrays:       true,
 		SkipLocked:   "FOR UPDATE SKIP LOCKED",
 		RowID:        "ctid",
+		RowIDType:    "tid",
 	})
 }
 

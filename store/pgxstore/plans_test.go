@@ -80,8 +80,9 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		args      []any
 		index     string
 	}{
-		{texts.PurgeRecords, []any{int64(1000), int64(0)}, "record_due"},
-		{texts.PurgeResults, []any{int64(1000), int64(7)}, "record_due"},
+		{texts.PurgeRecords, []any{int64(1000), int64(0), nil}, "record_due"},
+		{texts.PurgeResults, []any{int64(1000), int64(7), "(7,7)"}, "record_due"},
+		{texts.PurgePassed, []any{int64(1000), int64(7), "(7,7)"}, "record_due"},
 		{texts.List, with(everywhere, int64(100), int64(62)), "record_pkey"},
 		{texts.List, with(tenant, int64(100), int64(62)), "record_pkey"},
 		{texts.ListOpen, with(everywhere, int64(100), int64(8)), "record_open"},

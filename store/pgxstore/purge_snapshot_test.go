@@ -76,3 +76,47 @@ func TestPurgeComesBackForWhatWasLocked(t *testing.T) {
 	purge(10, 10, true) // the last nine, and the one that was locked
 	purge(10, 0, false)
 }
+
+// What may not be removed, because it is damaged, is looked at once in a round, however much there is of it, and also where all of it is due at the same
+// time: no batch grows with it, and what is due behind it goes.
+func TestPurgeBesideWhatStays(t *testing.T) {
+	t.Parallel()
+	const stay, gone, limit = 2000, 300, 100
+	for _, together := range []bool{false, true} {
+		pool := newPool(t, nil, 1)
+		schema := newSchema(t)
+		store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
+		noErr(t, err)
+		noErr(t, store.Migrate(t.Context()))
+		due := "g"
+		if together {
+			due = "1"
+		}
+		mustExec(t, `INSERT INTO `+schema+`.everonce_record (id, scope, name, token, rev, created_at, updated_at, due_at, lease_until, purge_at, attempt, steps, state, format, nonce)
+			SELECT sha256(g::text::bytea), 's', g::text, 1, 1, 1, 1, `+due+`, CASE WHEN g > $1 THEN 1 END, 1, 1, 0, 1, 1, '\x01' FROM generate_series(1, $1::int + $2) AS g`, stay, gone)
+		for range 2 {
+			_, err = pool.Exec(t.Context(), "SELECT pg_stat_force_next_flush()")
+			noErr(t, err)
+			read := func() int64 {
+				return number(t, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE schemaname = $1 AND indexrelname = 'everonce_record_due'", schema)
+			}
+			before, removed, calls := read(), 0, 0
+			for more := true; more; calls++ {
+				res, err := store.Purge(t.Context(), everonce.PurgeRequest{Limit: limit})
+				noErr(t, err)
+				removed, more = removed+res.Records, res.More
+				if calls > 2*(stay+gone)/limit {
+					t.Fatal("a round of a purge does not end")
+				}
+			}
+			_, err = pool.Exec(t.Context(), "SELECT pg_stat_force_next_flush()")
+			noErr(t, err)
+			if n := read() - before; !together && n > 6*(stay+gone) {
+				t.Errorf("a purge by %d beside %d that stay read %d entries of the index", limit, stay, n)
+			}
+			if left := number(t, "SELECT count(*) FROM "+schema+".everonce_record"); left != stay {
+				t.Errorf("together %v: %d records were removed, and %d are left, want the %d that may not be", together, removed, left, stay)
+			}
+		}
+	}
+}

@@ -40,12 +40,18 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) s
 		noErr(t, err)
 		other, err := redisstore.New(t.Context(), peer, &opts)
 		noErr(t, err)
-		return storetest.Harness{Store: store, Peer: other, Newer: func(id everonce.RecordID) {
-			for _, part := range []string{"", ":v"} { // of the record and of its saved result, where there is one
-				const set = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('SETRANGE', KEYS[1], 32, ARGV[1])"
-				command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+part, string(rune(everonce.FormatVersion+1)))
+		put := func(at int, b byte) func(id everonce.RecordID) {
+			return func(id everonce.RecordID) {
+				for _, part := range []string{"", ":v"} { // of the record and of its saved result, where there is one
+					const set = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('SETRANGE', KEYS[1], ARGV[1], ARGV[2])"
+					command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+part, strconv.Itoa(at), string([]byte{b}))
+				}
 			}
-		}, UnreadStep: func(id everonce.RecordID, name string) {
+		}
+		const offToken, offFormat, offState, offLease, offAttempt, last = 8, 32, 33, 35, 63, 7 // of 8 bytes
+		return storetest.Harness{Store: store, Peer: other, Newer: put(offFormat, everonce.FormatVersion+1), Damages: map[string]func(everonce.RecordID){
+			"its state": put(offState, 77), "its token": put(offToken+last, 0xff), "its attempts": put(offAttempt+3, 0xff),
+		}, DamagedLease: put(offLease+last, 0x7f), UnreadStep: func(id everonce.RecordID, name string) {
 			command(t, client, "HSET", redisstore.KeyOf(store, id)+":s", name, "x")
 		}, UnreadResult: func(id everonce.RecordID, name string, kind int) {
 			const offKind = 1 + 4 + 2 + 8 + 8 // behind the step's state, attempt, place and times

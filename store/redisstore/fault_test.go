@@ -231,7 +231,7 @@ func TestNewerRecords(t *testing.T) {
 		t.Errorf("Get: %+v, %v", got, err)
 	}
 	deleted, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: testKey.Scope})
-	if err != nil || deleted.Records != 0 {
+	if !errors.Is(err, everonce.ErrNewerRecord) || deleted.Records != 0 {
 		t.Errorf("DeleteScope: %+v, %v", deleted, err)
 	}
 	after, err := command(t, client, "GET", key).ToString()

@@ -35,7 +35,7 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 	wanted := func(rec *everonce.Record) bool {
 		unread := rec.Scope == "" // it may be of this one
 		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && (req.Name == "" || rec.Name == req.Name) && !rec.GoneAt(res.Now) &&
-			(len(req.States) == 0 || rec.State == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
+			(len(req.States) == 0 || rec.State == 0 || rec.Format > everonce.FormatVersion || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
 	err = s.scanFor(ctx, req.Scope, req.KeyHash, func(ids []everonce.RecordID) (bool, error) {
 		ids = slices.DeleteFunc(ids, func(id everonce.RecordID) bool {

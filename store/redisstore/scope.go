@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/everonce/everonce"
@@ -15,9 +16,16 @@ const (
 	deleters = 32
 )
 
+// The words of the script that deletes.
+const (
+	wordDeleted      = 1
+	wordLive         = 2
+	wordNotOfVersion = 3
+)
+
 // DeleteScope implements [everonce.ScopeDeleter]. It scans every key of the server, as List does, until it has found
-// Limit records; a Limit of 0 is 1000. Records that cannot be read stay; the call after which nothing else is
-// left to delete fails because of them.
+// Limit records; a Limit of 0 is 1000. Records that cannot be read stay, and so do those of a newer version: they are told of as of the scope if
+// they may be.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)
@@ -26,17 +34,14 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if limit <= 0 {
 		limit = defaultBatch
 	}
-	var unread error
+	var left scopeLeft
 	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
 		for len(ids) > 0 && res.Records < limit {
 			n := min(len(ids), deleters, limit-res.Records)
-			deleted, corrupt, err := s.delete(ctx, req.Scope, ids[:n])
+			deleted, err := s.delete(ctx, req.Scope, ids[:n], &left)
 			res.Records += deleted
 			if err != nil {
 				return false, err
-			}
-			if corrupt != nil {
-				unread = corrupt
 			}
 			ids = ids[n:]
 		}
@@ -44,32 +49,47 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		return !res.More, nil
 	})
 	if err == nil && !res.More {
-		err = unread
+		res.Live, err = left.live, errors.Join(left.newer, left.unread)
 	}
 	return res, failed("delete scope", err)
 }
 
-// delete removes records that are of the scope and have no live claim: each decides for itself. One that cannot be read
-// is told apart.
-func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID) (n int, unread, err error) {
+// scopeLeft is what stays of a scope: live claims, and why others do.
+type scopeLeft struct {
+	live          bool
+	newer, unread error
+}
+
+// delete removes records that are of the scope and have no live claim: each decides for itself.
+func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID, left *scopeLeft) (n int, err error) {
 	var group sync.WaitGroup
-	deleted, errs := make([]int64, len(ids)), make([]error, len(ids))
+	words, errs := make([]int64, len(ids)), make([]error, len(ids))
 	for i := range ids {
 		group.Go(func() {
 			c := call{script: deleteScript, keys: s.keys(&ids[i])}
 			msg, err := s.write(ctx, c.with(string(scope)))
 			if err == nil {
-				deleted[i], err = msg.ToInt64()
+				words[i], err = msg.ToInt64()
 			}
 			errs[i] = err
 		})
 	}
 	group.Wait()
-	for i := range ids {
-		n += int(deleted[i])
-		if unreadable(errs[i]) || errors.Is(errs[i], everonce.ErrCorruptRecord) {
-			unread, errs[i] = errs[i], nil
+	for i, word := range words {
+		switch {
+		case unreadable(errs[i]):
+			left.unread = fmt.Errorf("%w: %w", everonce.ErrCorruptRecord, errs[i])
+		case errors.Is(errs[i], everonce.ErrCorruptRecord):
+			left.unread = errs[i]
+		case errs[i] != nil:
+			err = errs[i]
+		case word == wordDeleted:
+			n++
+		case word == wordLive:
+			left.live = true
+		case word == wordNotOfVersion:
+			left.newer = everonce.ErrNewerRecord
 		}
 	}
-	return n, unread, errors.Join(errs...)
+	return n, err
 }

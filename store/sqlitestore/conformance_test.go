@@ -29,13 +29,20 @@ func harness(t testing.TB) storetest.Harness {
 	store := open(t, path, sqlitestore.Options{}.WithClock(c.now))
 	t.Cleanup(func() { // whatever a test has done, a purge comes to each record when it has something to do about it, and not before
 		var wrong int
-		if err := store.DB().QueryRow(`SELECT count(*) FROM everonce_record WHERE due_at IS NOT CASE WHEN purge_at IS NULL THEN NULL
+		if err := store.DB().QueryRow(`SELECT count(*) FROM everonce_record WHERE state BETWEEN 1 AND 4 AND due_at IS NOT CASE WHEN purge_at IS NULL THEN NULL
 			WHEN state = 1 AND lease_until > purge_at THEN lease_until
 			WHEN state = 4 AND (result_codec IS NOT NULL OR result_data IS NOT NULL OR steps > 0) THEN result_until
 			ELSE purge_at END`).Scan(&wrong); err != nil || wrong > 0 {
 			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
 		}
 	})
+	damage := func(change string) func(everonce.RecordID) {
+		return func(id everonce.RecordID) {
+			if _, err := store.DB().Exec("UPDATE everonce_record SET "+change+" WHERE id = ?", id[:]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return storetest.Harness{
 		Store:   store,
 		Peer:    open(t, path, sqlitestore.Options{}.WithClock(c.now)),
@@ -45,6 +52,8 @@ func harness(t testing.TB) storetest.Harness {
 				t.Fatal(err)
 			}
 		},
+		Damages:      map[string]func(everonce.RecordID){"its state": damage("state = 77"), "its nonce": damage("nonce = x'00'"), "an earlier time": damage("claimed_at = -1")},
+		DamagedLease: damage("lease_until = -1"),
 		UnreadStep: func(id everonce.RecordID, name string) {
 			if _, err := store.DB().Exec("UPDATE everonce_step SET state = 77 WHERE id = ? AND name = ?", id[:], name); err != nil {
 				t.Fatal(err)

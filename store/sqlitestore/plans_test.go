@@ -17,7 +17,7 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	s := openTest(t, nil)
 	statements := s.db.Statements()
 	index := map[*sqlstore.Statement]string{
-		statements.PurgeRecords: "record_due", statements.PurgeResults: "record_due", statements.PurgeSteps: "record_due",
+		statements.PurgeRecords: "record_due", statements.PurgeResults: "record_due", statements.PurgeSteps: "record_due", statements.PurgePassed: "record_due",
 		statements.ListOpen: "record_open",
 	}
 	for _, statement := range statements.All() {
@@ -107,6 +107,7 @@ func TestListOfWhatIsOpen(t *testing.T) {
 		{[]everonce.State{everonce.StateClaimed, everonce.StateReleased}, "reader:list_open"},
 		{[]everonce.State{everonce.StateAbandoned, everonce.StateCompleted}, "reader:list"},
 		{[]everonce.State{everonce.StateTombstone}, "reader:list"},
+		{[]everonce.State{everonce.StateAbandoned, 0}, "reader:list"}, // what is damaged may be completed
 	} {
 		c.take()
 		if _, err := s.List(t.Context(), everonce.ListRequest{States: row.states}); err != nil {

@@ -182,6 +182,8 @@ func openDatabase(path string, o *Options) (*database, error) {
 		Record: d.prefix + "record", Step: d.prefix + "step", Meta: d.prefix + "meta",
 		Placeholder: func(n int, _ sqlstore.ArgKind) string { return "?" + strconv.Itoa(n) },
 		Greatest:    "max",
+		RowID:       "rowid",
+		RowIDType:   "INTEGER",
 	})
 	d.text.Read.Text = nameless(d.text.Read.Text)
 	d.keep = map[*sqlstore.Statement]bool{beginImmediate: true, commit: true, rollback: true}

@@ -37,9 +37,9 @@ type Dialect struct {
 	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series. Without them, batches are
 	// single statements.
 	Arrays bool
-	// RowID is a row's address, for a database in which that is a faster way back to rows it has just locked than a
-	// join: "ctid". It is empty for other databases.
-	RowID string
+	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
+	// time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
+	RowID, RowIDType string
 }
 
 // ArgKind is the type of an argument.
@@ -138,11 +138,6 @@ func (w writer) expand(text string, args int) string {
 		b.WriteString(w.arg(n, kind))
 		text = after
 	}
-}
-
-// goneAt is [everonce.Record.GoneAt]. A time that no version has written lets nothing go.
-func goneAt(now string) string {
-	return "(r.purge_at BETWEEN 1 AND " + now + " AND (r.state <> 1 OR r.lease_until BETWEEN 1 AND " + now + "))"
 }
 
 // timed writes a time in the place of {now}, where one is at hand: a sub-select for each costs a database
@@ -343,8 +338,8 @@ const (
 )
 
 func (w writer) finish() (full, fresh *Statement) {
-	where := "r.rev = {2i} OR {gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
-		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0"
+	where := "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
+		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0)"
 	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
 		"attempt = CASE WHEN {gone} THEN 1 ELSE r.attempt + 1 END, " +
 		"fp_alg = CASE WHEN {gone} THEN excluded.fp_alg ELSE coalesce(excluded.fp_alg, r.fp_alg) END, " +

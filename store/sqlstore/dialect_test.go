@@ -16,11 +16,12 @@ func dialects() map[string]Dialect {
 	one := Dialect{
 		Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest", Placeholder: place, Now: "THECLOCK", OneStatement: true, Arrays: true,
 		TryLock: func(id string) string { return "THELOCK(" + id + ")" }, SkipLocked: "SKIPLOCKED",
+		RowID: "ctid", RowIDType: "tid",
 	}
 	numbered := one
 	numbered.Tx, numbered.SameTx = "THETX", func(n string) string { return "SAMETX(" + n + ")" }
 	return map[string]Dialect{
-		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place}, "one statement": one, "numbered": numbered,
+		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place, RowID: "rowid", RowIDType: "INTEGER"}, "one statement": one, "numbered": numbered,
 	}
 }
 

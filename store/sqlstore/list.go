@@ -3,6 +3,8 @@ package sqlstore
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/everonce/everonce"
 )
@@ -48,12 +50,12 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		states |= 1 << state
 	}
 	if len(req.States) == 0 {
-		states = 1<<everonce.StateClaimed | 1<<everonce.StateReleased | 1<<everonce.StateAbandoned | 1<<everonce.StateCompleted | 1<<everonce.StateTombstone
+		states = allStates
 	}
 	var stepped []int
-	text := s.text.List
-	if states&(1<<everonce.StateCompleted|1<<everonce.StateTombstone) == 0 {
-		text = s.text.ListOpen
+	text := s.text.ListOpen
+	if states&(1|1<<everonce.StateCompleted|1<<everonce.StateTombstone) != 0 { // what is damaged may be completed for all that an index knows
+		text = s.text.List
 	}
 	args = append(args, int64(limit), states)
 	if req.Name != "" || req.KeyHash != (everonce.KeyHash{}) && req.Scope == "" {
@@ -76,7 +78,9 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		if err != nil && rec == nil {
 			return err
 		}
-		// A record that cannot be read is listed by what can: it must be found to be dealt with.
+		if err != nil { // it must be found to be dealt with
+			*rec = everonce.Record{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
+		}
 		res.Now = w.now
 		if w.steps > 0 && rec.Format <= everonce.FormatVersion {
 			stepped = append(stepped, len(res.Records))
@@ -104,7 +108,7 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 }
 
 // DeleteScope forgets a tenant: see [everonce.ScopeDeleter]. Records that others have locked at that moment are
-// skipped, and counted as More.
+// skipped, and counted as More. A Limit of 0 is 1000.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
 	var res everonce.DeleteScopeResult // read only if the write returns nil
 	if err := req.Scope.Validate(); err != nil {
@@ -114,7 +118,9 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 	if limit <= 0 {
 		limit = defaultPurgeLimit
 	}
+	var left scopeLeft
 	err := s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
+		left = scopeLeft{}
 		args, _ := selection(req.Scope, everonce.KeyHash{}, everonce.RecordID{})
 		call := s.call(s.text.DeleteScope, append(args, limit)...)
 		if err := c.Send(ctx, call); err != nil {
@@ -125,15 +131,34 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 			return nil
 		}
 		// What others had locked was passed over, and is still to be deleted.
-		left := s.call(s.text.ScopeLeft, args...)
-		err := c.Send(ctx, left)
-		res.More = left.Affected > 0
+		err := c.Send(ctx, s.call(s.text.ScopeLeft, args...).each(left.scan))
+		res.More, res.Live = left.deletable > 0, left.live > 0
 		return err
 	})
 	if err != nil {
 		return everonce.DeleteScopeResult{}, err
 	}
-	return res, nil
+	if !res.More {
+		err = s.failed("delete scope", left.err())
+	}
+	return res, err
+}
+
+// scopeLeft is the answer of ScopeLeft.
+type scopeLeft struct{ all, deletable, live, newer int64 }
+
+func (l *scopeLeft) scan(r Row) error { return r.Scan(&l.all, &l.deletable, &l.live, &l.newer) }
+
+// err says what stays of a scope, and why, if that will not end by itself.
+func (l *scopeLeft) err() error {
+	var errs []error
+	if l.newer > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d are left", everonce.ErrNewerRecord, l.newer))
+	}
+	if n := l.all - l.deletable - l.live - l.newer; n > 0 {
+		errs = append(errs, fmt.Errorf("%w: %d are left", everonce.ErrCorruptRecord, n))
+	}
+	return errors.Join(errs...)
 }
 
 // Health counts records by state. It reads them all. See [everonce.HealthChecker].

@@ -98,25 +98,29 @@ type Statements struct {
 	ReadLockedAll *Statement
 	FinishAll     *Statement
 
-	// PurgeResults drops up to $1 results that are over, with their steps, and PurgeRecords removes up to $1 records
-	// that are gone, both from what was due at $2 on. Both affect the rows that they changed, and repeat their predicate
+	// PurgeResults and PurgeRecords look at up to $1 records that are due, in the order of when, and then of their addresses: those behind the
+	// time $2 and the address $3, which may be NULL for the last of that time. PurgeResults drops the results of them that are over, with
+	// their steps, and PurgeRecords removes those that are gone. Both affect the rows that they changed, and repeat their predicate
 	// in the write; they may return a row of each, with the time at which it was due: a purge that left more is then gone
 	// on with from there. (now) If Dialect.OneStatement is not set, PurgeSteps goes before PurgeResults, in the same transaction.
+	// PurgePassed returns the time and the address of the record behind the first $1 of these, or no row.
 	PurgeResults *Statement
 	PurgeSteps   *Statement
 	PurgeRecords *Statement
+	PurgePassed  *Statement
 	// List returns rows of a time, locked (1), inserted (0) and a record, in the order of IDs, without result data.
 	// (now)
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
-	//  List: $7 states to show, as the sum of 1 << state
+	//  List: $7 states to show, as the sum of 1 << state; 1 << 0 are those whose state this version cannot tell, and which match all
 	// ListOpen is List of none that are completed: a database may have an index of those few. ListKey is List of keys
 	// that have a hash or an ID; it may look at every record.
 	//  ListKey: $8 the hash (bytes 9 to 16 of the id) or NULL for any, $9 the name or "" for any
 	List     *Statement
 	ListOpen *Statement
 	ListKey  *Statement
-	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version. ScopeLeft returns a
-	// row if there is such a record, locked by others or not. (now)
+	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version, nor may be for all that can be read of
+	// them. ScopeLeft returns one row: how many records there are, locked by others or not; and how many of them are such, are live claims, and are of
+	// a newer version. (now)
 	//  $1…$6 as for List
 	DeleteScope *Statement
 	ScopeLeft   *Statement
@@ -124,8 +128,7 @@ type Statements struct {
 	//  $1 id
 	Remove *Statement
 	// Health returns one row: the time; the counts of live claims, of abandoned, released and completed records, and
-	// of those whose state does not exist or is a newer version's; and when the oldest of the abandoned was last
-	// written. (now)
+	// of those that are damaged or a newer version's; and when the oldest of the abandoned was last written. (now)
 	Health *Statement
 
 	// CreateMeta creates the table that the following use, if it does not exist. GetMeta returns the value (a text)
@@ -142,7 +145,7 @@ func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.List, s.ListOpen, s.ListKey, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })

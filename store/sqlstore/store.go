@@ -20,7 +20,7 @@ type Store[Tx any] struct {
 	hits    hitRate
 	absent  absences
 	lease   leaseBound
-	purged  atomic.Int64 // when the last of what the latest purge removed was due, if it left more
+	purged  atomic.Pointer[place] // where the latest purge has got to, if it left more
 }
 
 var (

@@ -181,19 +181,11 @@ func checkListStates(e *env) {
 
 func (e *env) deleteScope(scope everonce.Scope) (n int) {
 	e.Helper()
-	for {
-		res, err := e.s.(everonce.ScopeDeleter).DeleteScope(e.ctx, everonce.DeleteScopeRequest{Scope: scope, Limit: 2})
-		if err != nil {
-			e.Fatalf("DeleteScope: %v", err)
-		}
-		if res.Records > 2 {
-			e.Fatalf("deleted %d at a time, want at most 2", res.Records)
-		}
-		n += res.Records
-		if !res.More {
-			return n
-		}
+	res, err := e.forget(scope, 100)
+	if err != nil {
+		e.Fatalf("DeleteScope: %v", err)
 	}
+	return res.Records
 }
 
 func checkDeleteScope(e *env) {
@@ -207,8 +199,8 @@ func checkDeleteScope(e *env) {
 	for name, a := range outside {
 		before[name] = e.get(a.key())
 	}
-	if got, want := e.deleteScope(tenant), 2*(len(inside)-1); got != want {
-		e.Errorf("%d records were deleted, want %d: all but the live claims", got, want)
+	if got, err := e.forget(tenant, 2*len(inside)); got.Records != 2*(len(inside)-1) || !got.Live || err != nil {
+		e.Errorf("deleted %+v, %v; want %d: all but the live claims, and that there are some", got, err, 2*(len(inside)-1))
 	}
 	for _, states := range []map[string]*attempt{inside, deeper} {
 		for name, a := range states {
@@ -308,7 +300,7 @@ func checkDeleteBounded(e *env) {
 		e.Errorf("%d records were deleted, want 5", got)
 	}
 	e.claimed(claimReq(e.key())).completed("done")
-	if res, err := s.DeleteScope(e.ctx, everonce.DeleteScopeRequest{Scope: e.scope}); res.Records != 1 || res.More || err != nil {
+	if res, err := s.DeleteScope(e.ctx, everonce.DeleteScopeRequest{Scope: e.scope}); res != (everonce.DeleteScopeResult{Records: 1}) || err != nil {
 		e.Errorf("without a limit: %+v, %v, want the one record there is", res, err)
 	}
 }

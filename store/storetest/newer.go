@@ -11,6 +11,7 @@ import (
 func newerChecks() []check {
 	return []check{
 		{name: "NewerVersion/ItsRecordsAreRefused", run: checkNewerRefused},
+		{name: "NewerVersion/APurgePassesItOver", run: checkNewerPurge, needs: func(c Capabilities) bool { return !c.RemovesByItself }},
 		{name: "NewerVersion/AScopeIsForgottenWithoutIt", run: checkNewerKept, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
 		{name: "NewerVersion/ItsRecordsAreListed", run: checkNewerListed, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "NewerVersion/ItsRecordsAreCountedApart", run: checkNewerCounted, needs: func(c Capabilities) bool { return c.HealthChecker }},
@@ -59,15 +60,53 @@ func checkNewerRefused(e *env) {
 	}
 }
 
+// checkNewerPurge: how long a newer version keeps a result this one does not know. It takes no place of what is to be purged.
+func checkNewerPurge(e *env) {
+	if e.h.Newer == nil {
+		e.Logf("nothing writes as a newer version does (Harness.Newer is nil)")
+		return
+	}
+	const newer = 5
+	for i := range newer + 3 {
+		req := claimReq(e.key())
+		req.Lifetime = everonce.Lifetime{Retention: short, Remember: long}
+		a := e.claimed(req)
+		a.stepped("mail", everonce.StepDone)
+		a.completed("done")
+		if i < newer {
+			e.h.Newer(req.ID)
+		}
+		e.pass(short)
+	}
+	got := everonce.PurgeResult{More: true}
+	for calls := 0; got.More; calls++ {
+		res, err := e.s.Purge(e.ctx, everonce.PurgeRequest{Limit: 2})
+		e.ok("Purge", err)
+		got = everonce.PurgeResult{Results: got.Results + res.Results, Records: got.Records + res.Records, More: res.More}
+		if calls > 4*newer {
+			e.Fatalf("a purge beside %d results of a newer version does not come to an end", newer)
+		}
+	}
+	if got.Results != 3 || got.Records != 0 {
+		e.Errorf("purged %+v, want the 3 results of this version", got)
+	}
+}
+
 // checkNewerKept forgets a tenant while versions change: what the newer one wrote may be a live claim. That it stays makes no
-// deletion go on for ever.
+// deletion go on for ever, and is told.
 func checkNewerKept(e *env) {
 	newer := e.newer()
 	for range 5 {
 		e.claimed(claimReq(e.key())).completed("done")
 	}
-	if got := e.deleteScope(e.scope); got != 5 {
-		e.Errorf("%d records were deleted, want the 5 of this version", got)
+	got, err := e.forget(e.scope, 10)
+	if got.Records != 5 || got.Live {
+		e.Errorf("%+v were deleted, want the 5 of this version", got)
+	}
+	if len(newer) > 0 {
+		e.is("DeleteScope beside what a newer version has written", err, everonce.ErrNewerRecord)
+	} else {
+		e.ok("DeleteScope", err)
 	}
 	for name, a := range newer {
 		a.leftAlone(name)
@@ -77,8 +116,9 @@ func checkNewerKept(e *env) {
 // checkNewerListed: they must be found to be known of, with or without their scope.
 func checkNewerListed(e *env) {
 	newer := e.newer()
-	for _, scope := range []everonce.Scope{"", e.scope} {
-		page, err := e.s.(everonce.Lister).List(e.ctx, everonce.ListRequest{Scope: scope, Steps: true})
+	for _, req := range []everonce.ListRequest{{Steps: true}, {Scope: e.scope, Steps: true}, {States: []everonce.State{0}}} {
+		scope := req.Scope
+		page, err := e.s.(everonce.Lister).List(e.ctx, req)
 		e.ok("List", err)
 		for name, a := range newer {
 			if !slices.ContainsFunc(page.Records, func(r everonce.Record) bool { return r.ID == a.req.ID && r.Format == everonce.FormatVersion+1 }) {

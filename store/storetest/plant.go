@@ -28,7 +28,7 @@ func both(plant func(s everonce.Store) everonce.Store) func(h Harness) Harness {
 
 // allBugs are those of every store.
 func allBugs() []bug {
-	return slices.Concat(storeBugs(), raceBugs(), writeBugs(), endBugs(), removalBugs(), engineBugs())
+	return slices.Concat(storeBugs(), raceBugs(), writeBugs(), endBugs(), removalBugs(), damageBugs(), engineBugs())
 }
 
 // storeBugs are mistakes of a store.

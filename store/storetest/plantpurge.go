@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/everonce/everonce"
@@ -124,4 +125,43 @@ func (s *deleteSelected) DeleteScope(ctx context.Context, req everonce.DeleteSco
 		s.removed.Store(id, true)
 	}
 	return s.Store.(everonce.ScopeDeleter).DeleteScope(ctx, req)
+}
+
+// damageBugs are of what cannot be read, where it comes in the way of a removal.
+func damageBugs() []bug {
+	pointless := func(h Harness, _ Capabilities) string {
+		if h.DamagedLease == nil {
+			return "nothing damages a record of this store"
+		}
+		return ""
+	}
+	return []bug{
+		{
+			name: "a purge that ends at what it may not remove", caught: "Damage/APurgePassesItOver", pointless: pointless,
+			plant: both(func(s everonce.Store) everonce.Store { return &purgeEnds{planted{s}} }),
+		},
+		{
+			name: "a deletion that says nothing of what it leaves", caught: "Damage/AScopeIsNotForgottenInSilence", pointless: pointless,
+			plant: both(func(s everonce.Store) everonce.Store { return &deleteInSilence{planted{s}} }),
+		},
+	}
+}
+
+// purgeEnds takes a batch that is not full for the last, and none is: a record that may not be removed has its place in each.
+type purgeEnds struct{ planted }
+
+func (s *purgeEnds) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+	res, err := s.Store.Purge(ctx, everonce.PurgeRequest{Limit: req.Limit - 1})
+	res.More = res.Records+res.Results == req.Limit
+	return res, err
+}
+
+type deleteInSilence struct{ planted }
+
+func (s *deleteInSilence) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
+	res, err := s.Store.(everonce.ScopeDeleter).DeleteScope(ctx, req)
+	if errors.Is(err, everonce.ErrCorruptRecord) {
+		err = nil
+	}
+	return res, err
 }

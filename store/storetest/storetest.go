@@ -43,6 +43,11 @@ type Harness struct {
 	// nil if nothing can do that; then the checks of NewerVersion prove nothing, and log so.
 	Newer func(everonce.RecordID)
 
+	// Damages are ways to damage an existing record, by their names, each so that no version has written it: its state and others. DamagedLease damages
+	// the lease of a claim, so that nobody can tell when it is over. They are empty if nothing can do that; then the checks of Damage prove nothing, and log so.
+	Damages      map[string]func(everonce.RecordID)
+	DamagedLease func(everonce.RecordID)
+
 	// UnreadStep turns an existing step of the record into one that nobody can read, with nothing about it in its
 	// result. It is nil if nothing can do that; then Rule18/AStepThatCanNotBeReadIsUnknown proves nothing, and logs
 	// so.

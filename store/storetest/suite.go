@@ -6,6 +6,6 @@ import "slices"
 func storeChecks() []check {
 	return slices.Concat(
 		claimChecks(), fenceChecks(), raceChecks(), repeatChecks(), briefChecks(), clockChecks(), purgeChecks(), stepChecks(), limitChecks(), contextChecks(),
-		durableChecks(), capabilityChecks(), newerChecks(), generatedChecks(), engineChecks(), crashChecks(), historyChecks(),
+		durableChecks(), capabilityChecks(), newerChecks(), damageChecks(), generatedChecks(), engineChecks(), crashChecks(), historyChecks(),
 	)
 }
