@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/store/sqlstore"
 )
 
-// No statement but the count of all records looks at every one of them, or sorts what it finds: what looks at many has an index.
+// No statement but the count of all records, and the search for an ID in all scopes, looks at every one of them, or sorts what it finds: what looks at many has an index.
 func TestStatementsUseTheirIndexes(t *testing.T) {
 	s := openTest(t, nil)
 	statements := s.db.Statements()
@@ -25,12 +25,39 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 			continue
 		}
 		plan := planOf(t, s.DB(), statement.Text)
-		if statement != statements.Health && strings.Contains(plan, "SCAN") ||
+		if statement != statements.Health && statement != statements.ListName && strings.Contains(plan, "SCAN") ||
 			statement != statements.ReadSteps && strings.Contains(plan, "TEMP B-TREE") { // there are few steps of one record
 			t.Errorf("%s:\n%s", statement.Name, plan)
 		}
 		if want := index[statement]; !strings.Contains(plan, want) {
 			t.Errorf("%s is not by %s:\n%s", statement.Name, want, plan)
+		}
+	}
+}
+
+// The search for an ID in all scopes reads the records as they lie, and not in the order of their hashes: that would be another page for each.
+func TestAnIDIsLookedForWhereTheRecordsLie(t *testing.T) {
+	c := &counting{database: openTest(t, nil).db}
+	s := sqlstore.New[*sql.Tx](c)
+	if plan := planOf(t, c.db, c.Statements().ListName.Text); !strings.Contains(plan, "SCAN r\n") || strings.Contains(plan, "SCAN r USING") {
+		t.Errorf("the plan is\n%s", plan)
+	}
+	for _, look := range []struct {
+		req  everonce.ListRequest
+		want string
+	}{
+		{everonce.ListRequest{Name: "7"}, "reader:list_name"},
+		{everonce.ListRequest{Name: "7", Scope: "s"}, "reader:list_key"},
+		{everonce.ListRequest{Name: "7", KeyHash: everonce.KeyHash{1}}, "reader:list_key"},
+		{everonce.ListRequest{KeyHash: everonce.KeyHash{1}}, "reader:list_key"},
+	} {
+		_, err := s.List(t.Context(), everonce.ListRequest{}) // the first call of a store asks more
+		c.take()
+		if err == nil {
+			_, err = s.List(t.Context(), look.req)
+		}
+		if got := c.take(); err != nil || got != look.want {
+			t.Errorf("%+v: %q, %v; want %q", look.req, got, err, look.want)
 		}
 	}
 }
@@ -53,6 +80,10 @@ func TestALongReadEndsWithItsContext(t *testing.T) {
 		},
 		"list key": func(ctx context.Context) error {
 			_, err := s.List(ctx, everonce.ListRequest{KeyHash: everonce.KeyHash{1}})
+			return err
+		},
+		"list name": func(ctx context.Context) error {
+			_, err := s.List(ctx, everonce.ListRequest{Name: "7"})
 			return err
 		},
 		"health": func(ctx context.Context) error { _, err := s.Health(ctx); return err },

@@ -190,7 +190,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 	for _, st := range d.text.All() {
 		d.keep[st] = true
 	}
-	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.ListOpen: true, d.text.ListKey: true, d.text.Health: true}
+	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.ListOpen: true, d.text.ListKey: true, d.text.ListName: true, d.text.Health: true}
 	d.db = sql.OpenDB(connector{writing, d})
 	d.db.SetMaxIdleConns(4)
 	raw := func(c driver.Connector) func() (*rawConn, error) {

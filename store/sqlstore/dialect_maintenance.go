@@ -32,6 +32,10 @@ func (w writer) skipLocked() string {
 // selected chooses records by range of IDs and by scope.
 const selected = "r.id > {1b} AND r.id >= {2b} AND r.id <= {3b} AND " + inScope
 
+// anywhere is selected for a database that walks over all records by their index where it is offered one, though it wants what is not in it, and finds that
+// wherever the record came to lie: in an order of hashes.
+const anywhere = "NOT (r.id <= {1b} OR r.id < {2b} OR r.id > {3b}) AND " + inScope
+
 // inScope is true of a scope and those inside it. The length is the database's: some count bytes, not letters.
 const inScope = "({4t} = '' OR r.scope = {4t} OR substr(r.scope, 1, length({5t})) = {5t})"
 
@@ -57,8 +61,11 @@ func (w writer) maintenance(s *Statements) {
 			" AND ({7i} & "+stateBit+") <> 0 ORDER BY r.id LIMIT {6i}")
 	}
 	s.List, s.ListOpen = list("list", 7, selected), list("list_open", 7, selected+" AND r.state <> 4")
-	s.ListKey = list("list_key", 9, "r.id "+w.oneOf("SELECT r.id FROM {record} AS r WHERE "+selected+
-		" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
+	ofKey := func(name, where string) *Statement {
+		return list(name, 9, "r.id "+w.oneOf("SELECT r.id FROM {record} AS r WHERE "+where+
+			" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
+	}
+	s.ListKey, s.ListName = ofKey("list_key", selected), ofKey("list_name", anywhere)
 	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
 		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
 	s.ScopeLeft = w.rows("scope_left", 5, "SELECT count(*), count(*) FILTER (WHERE "+deletable+"), count(*) FILTER (WHERE "+live+"), count(*) FILTER (WHERE "+newer+") "+

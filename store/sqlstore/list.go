@@ -63,7 +63,10 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		if req.KeyHash != (everonce.KeyHash{}) {
 			hash = req.KeyHash[:]
 		}
-		text, args = s.text.ListKey, append(args, hash, req.Name)
+		if text = s.text.ListKey; hash == nil && req.Scope == "" {
+			text = s.text.ListName
+		}
+		args = append(args, hash, req.Name)
 	}
 	list := s.call(text, args...)
 	if s.traits.Clock != nil {

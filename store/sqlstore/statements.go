@@ -113,11 +113,12 @@ type Statements struct {
 	//  $1 after (exclusive), $2 lowest id, $3 highest id, $4 scope or "" for all, $5 scope and "/", $6 limit;
 	//  List: $7 states to show, as the sum of 1 << state; 1 << 0 are those whose state this version cannot tell, and which match all
 	// ListOpen is List of none that are completed: a database may have an index of those few. ListKey is List of keys
-	// that have a hash or an ID; it may look at every record.
+	// that have a hash or an ID; it may look at every record. ListName is ListKey of an ID in all scopes.
 	//  ListKey: $8 the hash (bytes 9 to 16 of the id) or NULL for any, $9 the name or "" for any
 	List     *Statement
 	ListOpen *Statement
 	ListKey  *Statement
+	ListName *Statement
 	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version, nor may be for all that can be read of
 	// them. ScopeLeft returns one row: how many records there are, locked by others or not; and how many of them are such, are live claims, and are of
 	// a newer version. (now)
@@ -145,7 +146,7 @@ func (s *Statements) All() []*Statement {
 	all := []*Statement{
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
-		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
+		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
 		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })
