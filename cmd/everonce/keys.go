@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/identity"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
@@ -186,15 +186,9 @@ func (d *address) byKey(ctx context.Context, store storeurl.Store) (everonce.Rec
 
 // identity reads the secret, if there is one.
 func (d *address) identity() (*everonce.Options, error) {
-	if d.secretFile == "" {
-		return nil, nil //nolint:nilnil // no options are all defaults
-	}
-	secret, err := os.ReadFile(d.secretFile)
+	secret, err := identity.Secret(d.secretFile)
 	if err != nil {
 		return nil, fmt.Errorf("the identity secret: %w", err)
-	}
-	if secret = bytes.TrimRight(secret, "\r\n"); len(secret) == 0 {
-		return nil, fmt.Errorf("the identity secret: %s is empty", d.secretFile)
 	}
 	return &everonce.Options{IdentitySecret: secret}, nil
 }

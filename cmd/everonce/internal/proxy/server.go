@@ -14,10 +14,10 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/cmd/everonce/internal/identity"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
@@ -127,7 +127,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if s.opener, err = storeurl.Prepare(c.Store, storeurl.Options{TablePrefix: c.TablePrefix, Schema: c.Schema}); err != nil {
 		return nil, nil, invalid("store: %s", inSettings(err.Error()))
 	}
-	if s.secret, err = readSecret(c.Secret); err != nil { // once: the file may be a pipe
+	if s.secret, err = identity.Secret(c.Secret); err != nil { // once: the file may be a pipe
 		return nil, nil, invalid("identity-secret-file: %w", err)
 	}
 	_, _, err = s.guard(memstore.New(nil)) // which has nothing to say of its own
@@ -261,21 +261,6 @@ func invalidArgument(err error) error {
 		return invalid("%s", inSettings(err.Error()))
 	}
 	return err
-}
-
-func readSecret(file string) ([]byte, error) {
-	if file == "" {
-		return nil, nil
-	}
-	b, err := os.ReadFile(file) //nolint:gosec // the file that the user named
-	if err != nil {
-		return nil, err
-	}
-	secret := strings.TrimRight(string(b), "\r\n")
-	if secret == "" {
-		return nil, fmt.Errorf("%s is empty", file)
-	}
-	return []byte(secret), nil
 }
 
 // listen opens the listeners. What connects waits until they are served.
