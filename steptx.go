@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// errTwoStores is for who has made a store for each receiver: on one database they are two all the same.
+var errTwoStores = errors.New("the operation's receiver and the step's were made with two stores; make both with one")
+
 // StepTx executes one step of a guarded operation in a transaction of the database that also holds the operation's
 // record. The step's writes, its result, and the check that the attempt still holds the operation are one commit: what
 // did not commit did not happen. So one operation can hold a charge in the database and an e-mail outside it.
@@ -22,7 +25,7 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 		return zero, err
 	}
 	if t.store != a.store {
-		return zero, s.fail(Invalid, ErrOtherStore, nil)
+		return zero, s.fail(Invalid, ErrOtherStore, errTwoStores)
 	}
 	ctx = s.observe(ctx)
 	defer s.unwound()

@@ -414,6 +414,22 @@ func TestJoinRefusesAnotherDatabase(t *testing.T) {
 	}
 }
 
+// A step's commit is checked by the store of its operation. A second store on the same file is another one, and says so.
+func TestTwoStoresOnOneFileAreTwo(t *testing.T) {
+	b := newBank(t, nil)
+	r, err := everonce.NewReceiver(open(t, b.path, nil), everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = everonce.Do(t.Context(), r, order("1"), func(ctx context.Context, a *everonce.Attempt) (int, error) {
+		return everonce.StepTx(ctx, a, b.tr, "charge", charge(30))
+	}, everonce.EffectsInSteps())
+	if !errors.Is(err, everonce.ErrOtherStore) {
+		t.Errorf("%v, want ErrOtherStore", err)
+	}
+	b.balance(100)
+}
+
 func TestStepTxCommitsWithItsStep(t *testing.T) {
 	b := newBank(t, nil)
 	ctx := t.Context()
