@@ -76,6 +76,12 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	if ctx.Err() != nil {
 		return started, op.callerGone(ctx, nil)
 	}
+	if left, ok := op.left.take(op.id); ok { // or the key would be found claimed, by nobody
+		if err := op.takeBack(ctx, &left); err != nil {
+			return started, op.storeFailed(ctx, err)
+		}
+		started = monotonicNow()
+	}
 	var err error
 	for try := 1; ; try++ {
 		one, cancel := op.bounded(ctx)
@@ -93,6 +99,9 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		}
 		op.repeated()
 		op.resent = true
+	}
+	if op.left.count.Load() > 0 && op.left.going.CompareAndSwap(false, true) {
+		go op.core.takeBackAll() //nolint:gosec // it is about other callers' keys
 	}
 	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
@@ -124,18 +133,12 @@ func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() {}
 }
 
-// retract releases a claim by its nonce: one try, past the end of the caller's context. The work was
-// not called, so nothing took hold.
+// retract takes a claim back: see takeBack. The caller is told why there was no attempt.
 func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), op.set.StoreTimeout)
-	defer cancel()
-	res, err := op.store.Release(ctx, ReleaseRequest{
+	_ = op.takeBack(ctx, &ReleaseRequest{ //nolint:errcheck // it is left for later
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
-	if err == nil && !res.Superseded { // if it failed, the claim lapses; the caller is told why there was no attempt
-		op.hub.wake(op.id)
-	}
 }
 
 // isFinal reports whether a store's error will be the same if the call is repeated at once, and proves that

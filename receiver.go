@@ -67,6 +67,7 @@ type core struct {
 	identity identity
 	hub      hub
 	pulse    pulse
+	left     leftClaims
 }
 
 func (r *core) init(store Store, opts *Options) error {
