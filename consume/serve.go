@@ -42,8 +42,8 @@ type Workers struct {
 	// SettleWithin bounds one answer to the broker. Default 10 s.
 	SettleWithin time.Duration
 	// Log gets dead letters, pauses and answers that the broker did not take as warnings, panics as errors, and
-	// failures that are tried again, or dropped under DropRejected, as information; with the hash of the key, never with the key or the body. Default
-	// [slog.Default].
+	// failures that are tried again, or dropped under DropRejected, as information; with the hash of the key, never
+	// with the key or the body. Default [slog.Default].
 	Log *slog.Logger
 }
 
