@@ -14,6 +14,7 @@ func damageChecks() []check {
 		{name: "Damage/NobodyTakesItOver", run: checkDamageRefused},
 		{name: "Damage/TheAttemptThatRunsMayEndIt", run: checkDamageEnded},
 		{name: "Damage/APurgePassesItOver", run: checkDamagePurge, needs: func(c Capabilities) bool { return !c.RemovesByItself }},
+		{name: "Damage/GoesWithItsTime", run: checkDamageGoes, needs: func(c Capabilities) bool { return !c.RemovesByItself }},
 		{name: "Damage/IsListed", run: checkDamageListed, needs: func(c Capabilities) bool { return c.Lister }},
 		{name: "Damage/IsCountedApart", run: checkDamageCounted, needs: func(c Capabilities) bool { return c.HealthChecker }},
 		{name: "Damage/AScopeIsNotForgottenInSilence", run: checkDamageDeleted, needs: func(c Capabilities) bool { return c.ScopeDeleter }},
@@ -137,6 +138,25 @@ func checkDamagePurge(e *env) {
 	}
 	for _, a := range stays {
 		a.stillDamaged("after a purge")
+	}
+}
+
+// checkDamageGoes: what is over by a time that can be read goes with that time, and its key is new. Until a purge has come it is not.
+func checkDamageGoes(e *env) {
+	for way, damage := range e.h.Damages {
+		req := claimReq(e.key())
+		req.Lifetime = everonce.Lifetime{Retention: short}
+		a := e.claimed(req)
+		a.completed("done")
+		damage(req.ID)
+		e.pass(short)
+		e.refused(a.taking(everonce.TakeNone), everonce.ErrCorruptRecord)
+		if got := e.purge(); got.Records != 1 {
+			e.Errorf("damaged by %s: %d records were purged, want 1", way, got.Records)
+		}
+		if b := e.claimed(a.taking(everonce.TakeNone)); b.rec.Attempt != 1 {
+			e.Errorf("damaged by %s: the key is claimed as attempt %d, want a new record", way, b.rec.Attempt)
+		}
 	}
 }
 
