@@ -57,7 +57,8 @@ type Store interface {
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
 	// Purge removes up to Limit results whose retention is over and records that are gone by time ([Record.GoneAt]),
 	// and nothing else; the removing write repeats the predicate. It holds up claims for no longer than one batch
-	// takes.
+	// takes. What it may not remove, because it is damaged or of a newer Format, keeps it from nothing else, however much
+	// there is of it: while More is true, each call goes on, though it may have removed nothing.
 	Purge(ctx context.Context, req PurgeRequest) (PurgeResult, error)
 }
 
@@ -251,7 +252,7 @@ type PurgeRequest struct {
 type PurgeResult struct {
 	Results int  // results (with their steps) dropped from records that remain as tombstones
 	Records int  // records removed
-	More    bool // the limit was reached: call again
+	More    bool // there may be more: call again
 }
 
 // Recaller is an optional power of a [Store] whose lookups cost next to nothing: it answers a duplicate of a
