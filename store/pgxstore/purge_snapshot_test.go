@@ -120,3 +120,29 @@ func TestPurgeBesideWhatStays(t *testing.T) {
 		}
 	}
 }
+
+// Nor is it left where more records lie before it than a batch has which may not be removed: each round begins at the beginning.
+func TestPurgeComesBackBehindWhatStays(t *testing.T) {
+	t.Parallel()
+	h := newPgx(t, setup{})
+	const stay, rows, limit = 5, 10, 2
+	mustExec(t, `INSERT INTO `+h.record()+` (id, scope, name, token, rev, created_at, updated_at, due_at, lease_until, purge_at, attempt, steps, state, format, nonce)
+		SELECT sha256(g::text::bytea), 's', g::text, 1, 1, 1, 1, g, CASE WHEN g > $1 THEN 1 END, 1, 1, 0, 1, 1, '\x01' FROM generate_series(1, $1::int + $2) AS g`, stay, rows)
+	other, err := admin(t).Begin(t.Context())
+	noErr(t, err)
+	defer other.Rollback(t.Context()) //nolint:errcheck // it only holds a lock
+	_, err = other.Exec(t.Context(), "SELECT FROM "+h.record()+" WHERE due_at = $1 FOR UPDATE", stay+1)
+	noErr(t, err)
+	for _, want := range []int{rows - 1, 1, 0} {
+		removed := 0
+		for more := true; more; {
+			res, err := h.store.Purge(t.Context(), everonce.PurgeRequest{Limit: limit})
+			noErr(t, err)
+			removed, more = removed+res.Records, res.More
+		}
+		if removed != want {
+			t.Errorf("a round has removed %d records, want %d", removed, want)
+		}
+		_ = other.Rollback(t.Context()) //nolint:errcheck // after the first round it is over
+	}
+}
