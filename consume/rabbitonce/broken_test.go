@@ -196,23 +196,43 @@ func TestAMessageThatKillsIsADeadLetterOfTheBroker(t *testing.T) {
 	b.run(specOf(nothing), nil).wants(everonce.Executed)
 }
 
-// A message whose headers are nested so deeply that the client library ends its connection over them becomes a dead
-// letter of the broker, and the consumer goes on.
+// A message whose headers are nested so deeply that the client library ends its connection over them becomes a dead letter of the broker, and
+// none of those that were sent ahead with it: from then on they come one by one, until as many have come as are sent ahead.
 func TestHeadersThatEndTheConnection(t *testing.T) {
 	t.Parallel()
+	const ahead, others = 8, 48
 	b := newBench(t)
 	b.queue.DeliveryLimit = 3
-	r := b.run(specOf(nothing), nil)
+	b.declare()
 	deep := amqp.Table{"x": "y"}
 	for range 40 {
 		deep = amqp.Table{"x": deep}
 	}
-	msg := message("m-1")
-	msg.Headers = deep
-	b.send(msg)
+	unreadable := message("m-0")
+	unreadable.Headers = deep
+	sent := []amqp.Publishing{unreadable}
+	for i := range others {
+		sent = append(sent, message(fmt.Sprint("m-", i+1)))
+	}
+	b.send(sent...)
+	var begun atomic.Int32
+	together := make(chan struct{})
+	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.Deliveries > 2 {
+			return everonce.Permanent("again", fmt.Errorf("delivery %d", m.Deliveries), nil)
+		}
+		switch n := begun.Add(1); {
+		case n == others:
+			close(together)
+		case n > others-ahead: // by now they are sent ahead again
+			<-together
+		}
+		return nil
+	}), &rabbitonce.Options{Prefetch: ahead, Workers: consume.Workers{Concurrency: ahead}})
+	for range others {
+		r.wants(everonce.Executed)
+	}
 	b.wantLength(b.queue.DeadLetters, 1)
-	b.send(message("m-2"))
-	r.wants(everonce.Executed)
 }
 
 // Two consumers of one event have queues of their own and share a store: each handles it.

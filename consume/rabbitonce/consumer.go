@@ -21,6 +21,8 @@ type Consumer struct {
 	dialing dialing
 	out     *publisher
 
+	alone bool // messages come one by one: see unread; of what makes the sessions
+
 	mu    sync.Mutex
 	first *session // made by Dial
 	ran   bool
@@ -121,6 +123,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		}
 		lost := s
 		s = nil
+		c.alone = unread(err) || lost.alone > 0
 		return nil, errors.Join(err, lost.conn.hangUp())
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)

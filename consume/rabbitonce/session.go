@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -15,6 +16,7 @@ type session struct {
 	conn       *link
 	ch         *amqp.Channel
 	tag        string
+	alone      int // messages that have yet to come alone, before more are sent ahead: see unread
 	deliveries <-chan amqp.Delivery
 	cancelled  <-chan string
 	closed     <-chan *amqp.Error
@@ -60,14 +62,17 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
 	}
-	if err := ch.Qos(c.opts.Prefetch, 0, false); err != nil {
-		return nil, fmt.Errorf("rabbitonce: setting the prefetch: %w", err)
+	if c.alone {
+		s.alone = c.opts.Prefetch
 	}
 	return s, nil
 }
 
 // consume asks for messages.
-func (s *session) consume(queue string) (err error) {
+func (s *session) consume(queue string, ahead int) (err error) {
+	if err := s.ch.Qos(ahead, 0, false); err != nil {
+		return fmt.Errorf("rabbitonce: setting the prefetch: %w", err)
+	}
 	const autoAck, exclusive, noLocal, noWait = false, false, false, false
 	if s.deliveries, err = s.ch.Consume(queue, s.tag, autoAck, exclusive, noLocal, noWait, nil); err != nil {
 		return refused(queue, "cannot be consumed", err)
@@ -78,7 +83,11 @@ func (s *session) consume(queue string) (err error) {
 // feed hands messages over until ctx ends, which is no error, or the session is lost. It reports whether the broker
 // had agreed to send any.
 func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Delivery) (agreed bool, err error) {
-	if err := s.conn.within(askWithin, func() error { return s.consume(c.queue.Name) }); err != nil {
+	ahead := c.opts.Prefetch
+	if s.alone > 0 {
+		ahead = 1
+	}
+	if err := s.conn.within(askWithin, func() error { return s.consume(c.queue.Name, ahead) }); err != nil {
 		return false, err
 	}
 	for {
@@ -88,6 +97,13 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 		case d, ok := <-s.deliveries:
 			if !ok {
 				return true, s.lost()
+			}
+			if s.alone > 0 {
+				if s.alone--; s.alone == 0 {
+					if err := s.conn.within(askWithin, func() error { return s.widen(c) }); err != nil {
+						return true, err
+					}
+				}
 			}
 			in := &delivery{d: d, m: messageOf(&d, c.queue.Name), queue: &c.queue, out: c.out}
 			select {
@@ -100,6 +116,27 @@ func (s *session) feed(ctx context.Context, c *Consumer, out chan<- consume.Deli
 			}
 		}
 	}
+}
+
+// widen has messages sent ahead again, by a new consumer: the one that there is had one in hand, and has it still.
+func (s *session) widen(c *Consumer) error {
+	if err := s.ch.Cancel(s.tag, false); err != nil {
+		return err
+	}
+	for d := range s.deliveries {
+		s.giveBack(&d)
+	}
+	s.tag = cut("ahead "+s.tag, maxTag)
+	return s.consume(c.queue.Name, c.opts.Prefetch)
+}
+
+// unread reports whether a session ended because the client library could not read what the broker sent: the headers of a message, most likely, nested
+// more deeply than it reads. That ends the connection, and each message that was sent ahead comes back with a delivery more. So they come one by one
+// from then on, until as many as are sent ahead have come: the message in question alone goes on to the limit of deliveries, where the broker
+// makes a dead letter of it.
+func unread(err error) bool {
+	var e *amqp.Error
+	return errors.As(err, &e) && strings.Contains(e.Reason, amqp.ErrSyntax.Reason)
 }
 
 // lost says why there are no more messages.
