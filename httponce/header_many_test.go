@@ -20,11 +20,11 @@ func TestVeryManyHeadersTakeNoTimeEach(t *testing.T) {
 	}
 	h.Set("Connection", strings.Join(names[:many/2], ","))
 	h.Set("Trailer", strings.Join(names[many/2:], ","))
-	r := &recorder{r: &http.Request{ProtoMajor: 1}, route: &route{}, header: h, used: true, sent: fields(nil).taken(h)}
+	r := &recorder{x: &exchange{r: &http.Request{ProtoMajor: 1}, route: &route{}}, header: h, used: true, sent: fields(nil).taken(h)}
 	done := make(chan [2]int, 1)
 	go func() {
 		saved := 0
-		for _, f := range r.route.headers.mark(r.sent, nil) {
+		for _, f := range r.x.route.headers.mark(r.sent, nil) {
 			if f.saved {
 				saved++
 			}
