@@ -76,13 +76,13 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	if ctx.Err() != nil {
 		return started, op.callerGone(ctx, nil)
 	}
-	if left, ok := op.left.take(op.id); ok { // or the key would be found claimed, by nobody
-		if err := op.takeBack(ctx, &left); err != nil {
-			return started, op.storeFailed(ctx, err)
-		}
+	some, err := op.takeBackOwn(ctx, &op.id)
+	if err != nil {
+		return started, op.storeFailed(ctx, err)
+	}
+	if some {
 		started = monotonicNow()
 	}
-	var err error
 	for try := 1; ; try++ {
 		one, cancel := op.bounded(ctx)
 		*claim, err = op.store.Claim(one, *req)
@@ -100,9 +100,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		op.repeated()
 		op.resent = true
 	}
-	if op.left.count.Load() > 0 && op.left.going.CompareAndSwap(false, true) {
-		go op.core.takeBackAll() //nolint:gosec // it is about other callers' keys
-	}
+	op.takeBackOne(ctx)
 	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))

@@ -2,18 +2,28 @@ package everonce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// forget removes all records of a tenant, a part at a time. Running attempts keep theirs.
+// errRunning: an attempt of the tenant is running. Forget it again when that has ended.
+var errRunning = errors.New("an attempt is running")
+
+// forget removes all records of a tenant, a part at a time.
 func forget(ctx context.Context, store everonce.ScopeDeleter, tenant string) error {
 	for {
 		res, err := store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
-		if err != nil || !res.More {
-			return err
+		switch {
+		case err != nil:
+			return err // of what cannot be read, too: it may be a running attempt
+		case res.More:
+		case res.Live:
+			return errRunning
+		default:
+			return nil
 		}
 	}
 }

@@ -2,6 +2,7 @@ package everonce
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -13,47 +14,34 @@ const maxLeft = 1000
 // else would know: their leases would lapse, and they would be unknown.
 type leftClaims struct {
 	count atomic.Int32
-	going atomic.Bool // they are being taken back
 	mu    sync.Mutex
-	byID  map[RecordID]ReleaseRequest
+	all   []ReleaseRequest // the oldest first
 }
 
 func (l *leftClaims) add(req *ReleaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.byID == nil {
-		l.byID = make(map[RecordID]ReleaseRequest)
+	if len(l.all) < maxLeft {
+		l.all = append(l.all, *req)
+		l.count.Add(1)
 	}
-	if len(l.byID) < maxLeft {
-		l.byID[req.ID] = *req
-	}
-	l.count.Store(int32(len(l.byID))) //nolint:gosec // bounded
 }
 
-// take takes the claim of one key, if there is one.
-func (l *leftClaims) take(id RecordID) (req ReleaseRequest, ok bool) {
+// take takes out the oldest, or the oldest of one key.
+func (l *leftClaims) take(of *RecordID) (req ReleaseRequest, ok bool) {
 	if l.count.Load() == 0 {
 		return req, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if req, ok = l.byID[id]; ok {
-		delete(l.byID, id)
-		l.count.Store(int32(len(l.byID))) //nolint:gosec // bounded
+	i := slices.IndexFunc(l.all, func(r ReleaseRequest) bool { return of == nil || r.ID == *of })
+	if i < 0 {
+		return req, false
 	}
-	return req, ok
-}
-
-// takeAny takes one, whichever it is.
-func (l *leftClaims) takeAny() (req ReleaseRequest, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, req := range l.byID {
-		delete(l.byID, id)
-		l.count.Store(int32(len(l.byID))) //nolint:gosec // bounded
-		return req, true
-	}
-	return req, false
+	req = l.all[i]
+	l.all = slices.Delete(l.all, i, i+1)
+	l.count.Add(-1)
+	return req, true
 }
 
 // takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing took hold. A claim that
@@ -71,13 +59,24 @@ func (r *core) takeBack(ctx context.Context, req *ReleaseRequest) error {
 	return err
 }
 
-// takeBackAll takes back what was left while the store was away, now that it answers.
-func (r *core) takeBackAll() {
-	defer r.left.going.Store(false)
+// takeBackOwn takes back what was left of a key, which would be found claimed, by nobody.
+func (r *core) takeBackOwn(ctx context.Context, id *RecordID) (some bool, err error) {
 	for {
-		req, ok := r.left.takeAny()
-		if !ok || r.takeBack(context.Background(), &req) != nil {
-			return
+		req, ok := r.left.take(id)
+		if !ok {
+			return some, nil
 		}
+		if err := r.takeBack(ctx, &req); err != nil {
+			return true, err
+		}
+		some = true
+	}
+}
+
+// takeBackOne takes back one of those that were left, now that the store answers. Each claim that it answers does so for one, whoever's that is: no
+// more of them are left than calls were under way.
+func (r *core) takeBackOne(ctx context.Context) {
+	if req, ok := r.left.take(nil); ok {
+		_ = r.takeBack(ctx, &req) //nolint:errcheck // it is left for later
 	}
 }

@@ -21,7 +21,7 @@ type Consumer struct {
 	dialing dialing
 	out     *publisher
 
-	alone bool // messages come one by one: see unread; of what makes the sessions
+	alone int // how many messages have yet to come one by one: see unread; of what makes the sessions
 
 	mu    sync.Mutex
 	first *session // made by Dial
@@ -123,7 +123,10 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		}
 		lost := s
 		s = nil
-		c.alone = unread(err) || lost.alone > 0
+		if c.alone = lost.alone; unread(err) {
+			c.alone = c.opts.Prefetch
+			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: a message cannot be read: messages come one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
+		}
 		return nil, errors.Join(err, lost.conn.hangUp())
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)

@@ -117,10 +117,12 @@ func (l *DeadLetters) Close() error { return errors.Join(l.conn.hangUp(), l.out.
 func (l *DeadLetters) Consumers(ctx context.Context) (n int, err error) {
 	stop := context.AfterFunc(ctx, l.conn.cut)
 	defer stop()
-	err = withChannel(l.conn, func(ch *amqp.Channel) error {
-		q, err := l.count(ch)
-		n = q.Consumers
-		return err
+	err = l.conn.within(askWithin, func() error {
+		return withChannel(l.conn, func(ch *amqp.Channel) error {
+			q, err := l.count(ch)
+			n = q.Consumers
+			return err
+		})
 	})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

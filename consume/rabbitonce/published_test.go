@@ -246,7 +246,7 @@ func TestACopyThatIsNotReadIsWaitedForAsLongAsAnAnswer(t *testing.T) {
 	l.unread.Store(1)
 	ran := 0
 	complaints := make(chan string, 1000)
-	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 4 * time.Second, Log: complaintsTo(complaints)}}
+	opts := &rabbitonce.Options{Heartbeat: time.Minute, Workers: consume.Workers{SettleWithin: 8 * time.Second, Log: complaintsTo(complaints)}}
 	r := b.runOn(memstore.New(nil), l.url, specOf(func(context.Context, *consume.Message, order) error {
 		if ran++; ran == 1 {
 			return everonce.NotDone(errClosed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -203,7 +204,7 @@ func (c *publishing) publish(ctx context.Context, queue string, msg amqp.Publish
 		return nil
 	case c.ch.IsClosed(): // the library says no to what waits then
 		err := <-c.closed
-		if err != nil && err.Code == amqp.PreconditionFailed { // it is larger than max_message_size
+		if err != nil && err.Code == amqp.PreconditionFailed && strings.Contains(err.Reason, "message size") {
 			return fmt.Errorf("%w: %w", errTooLarge, err)
 		}
 		if err != nil { // a user who may not write, say

@@ -58,12 +58,9 @@ func (c *Consumer) begin(conn *link) (*session, error) {
 		return nil, fmt.Errorf("rabbitonce: opening a channel: %w", err)
 	}
 	s := &session{
-		conn: conn, ch: ch, tag: cut(c.opts.Name, maxTag),
+		conn: conn, ch: ch, tag: cut(c.opts.Name, maxTag), alone: c.alone,
 		cancelled: ch.NotifyCancel(make(chan string, 1)),
 		closed:    ch.NotifyClose(make(chan *amqp.Error, 1)),
-	}
-	if c.alone {
-		s.alone = c.opts.Prefetch
 	}
 	return s, nil
 }

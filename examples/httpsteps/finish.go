@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -64,7 +65,10 @@ func (s *service) again(ctx context.Context, rec *everonce.Record) error {
 		return err
 	}
 	req.Header.Set("Idempotency-Key", key)
-	s.protects.ServeHTTP(httptest.NewRecorder(), req)
+	w := httptest.NewRecorder()
+	if s.protects.ServeHTTP(w, req); w.Code >= http.StatusBadRequest { // it will be found again, or somebody has to look
+		log.Printf("%s: %d", rec.Name, w.Code)
+	}
 	return nil
 }
 
