@@ -76,13 +76,13 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	if ctx.Err() != nil {
 		return started, op.callerGone(ctx, nil)
 	}
-	some, err := op.takeBackOwn(ctx, &op.id)
-	if err != nil {
-		return started, op.storeFailed(ctx, err)
-	}
-	if some {
+	if op.left.count.Load() > 0 {
+		if err := op.takeBackLeft(ctx, &op.id); err != nil {
+			return started, op.storeFailed(ctx, err)
+		}
 		started = monotonicNow()
 	}
+	var err error
 	for try := 1; ; try++ {
 		one, cancel := op.bounded(ctx)
 		*claim, err = op.store.Claim(one, *req)
@@ -91,6 +91,9 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 			break
 		}
 		if isFinal(err) {
+			if op.resent { // it proves that of this packet alone
+				op.retract(ctx, req)
+			}
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
 		if try == claimTries || pause(ctx, backoff(try)) != nil {
@@ -100,7 +103,9 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 		op.repeated()
 		op.resent = true
 	}
-	op.takeBackOne(ctx)
+	if op.left.count.Load() > 0 {
+		op.left.here.Store(true)
+	}
 	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))

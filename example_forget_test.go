@@ -12,7 +12,6 @@ import (
 // errRunning: an attempt of the tenant is running. Forget it again when that has ended.
 var errRunning = errors.New("an attempt is running")
 
-// forget removes all records of a tenant, a part at a time.
 func forget(ctx context.Context, store everonce.ScopeDeleter, tenant string) error {
 	for {
 		res, err := store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})

@@ -2,18 +2,25 @@ package everonce
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// maxLeft is how many claims a receiver remembers that it could not take back. Those that were under way when the store went are the first.
-const maxLeft = 1000
+const (
+	// maxLeft is how many claims a receiver remembers that it could not take back. Those that were under way when the store went are the first.
+	maxLeft = 1000
+	// leftAtOnce is how many of them one call takes back for others.
+	leftAtOnce = 16
+)
 
 // leftClaims are claims that may have been written, of attempts that never were, and that the store was not there to take back. Nobody
-// else would know: their leases would lapse, and they would be unknown.
+// else would know: their leases would lapse, and they would be unknown. Each is here until the store has answered.
 type leftClaims struct {
 	count atomic.Int32
+	here  atomic.Bool // the store has answered since
+	going atomic.Bool // somebody takes some back for others
 	mu    sync.Mutex
 	all   []ReleaseRequest // the oldest first
 }
@@ -21,27 +28,45 @@ type leftClaims struct {
 func (l *leftClaims) add(req *ReleaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.all) < maxLeft {
+	l.here.Store(false)
+	if len(l.all) < maxLeft && l.index(req) < 0 {
 		l.all = append(l.all, *req)
-		l.count.Add(1)
+		l.count.Store(int32(len(l.all))) //nolint:gosec // bounded
 	}
 }
 
-// take takes out the oldest, or the oldest of one key.
-func (l *leftClaims) take(of *RecordID) (req ReleaseRequest, ok bool) {
+func (l *leftClaims) remove(req *ReleaseRequest) {
 	if l.count.Load() == 0 {
-		return req, false
+		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.all, func(r ReleaseRequest) bool { return of == nil || r.ID == *of })
-	if i < 0 {
-		return req, false
+	if i := l.index(req); i >= 0 {
+		l.all = slices.Delete(l.all, i, i+1)
+		l.count.Store(int32(len(l.all))) //nolint:gosec // bounded
 	}
-	req = l.all[i]
-	l.all = slices.Delete(l.all, i, i+1)
-	l.count.Add(-1)
-	return req, true
+}
+
+func (l *leftClaims) index(req *ReleaseRequest) int {
+	return slices.IndexFunc(l.all, func(r ReleaseRequest) bool { return r.Nonce == req.Nonce })
+}
+
+// of returns those of a key: several callers may each have left one, and only the store knows which of them it has.
+func (l *leftClaims) of(id *RecordID) (reqs []ReleaseRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.all {
+		if l.all[i].ID == *id {
+			reqs = append(reqs, l.all[i])
+		}
+	}
+	return reqs
+}
+
+func (l *leftClaims) oldest(n int) []ReleaseRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all[:min(n, len(l.all))])
 }
 
 // takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing took hold. A claim that
@@ -50,33 +75,33 @@ func (r *core) takeBack(ctx context.Context, req *ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
 	defer cancel()
 	res, err := r.store.Release(ctx, *req)
-	switch {
-	case err == nil && !res.Superseded:
-		r.hub.wake(req.ID)
-	case err != nil && !isFinal(err):
+	if err != nil && (!isFinal(err) || errors.Is(err, ErrStoreFull)) {
 		r.left.add(req)
+		return err
+	}
+	r.left.remove(req)
+	if err == nil && !res.Superseded {
+		r.hub.wake(req.ID)
 	}
 	return err
 }
 
-// takeBackOwn takes back what was left of a key, which would be found claimed, by nobody.
-func (r *core) takeBackOwn(ctx context.Context, id *RecordID) (some bool, err error) {
-	for {
-		req, ok := r.left.take(id)
-		if !ok {
-			return some, nil
-		}
+// takeBackLeft takes back what was left of a key, which would be found claimed, by nobody; and, once the store answers again, some of what else was
+// left. It comes before a claim: a lease that runs cannot wait for others' keys.
+func (r *core) takeBackLeft(ctx context.Context, id *RecordID) error {
+	for _, req := range r.left.of(id) {
 		if err := r.takeBack(ctx, &req); err != nil {
-			return true, err
+			return err
 		}
-		some = true
 	}
-}
-
-// takeBackOne takes back one of those that were left, now that the store answers. Each claim that it answers does so for one, whoever's that is: no
-// more of them are left than calls were under way.
-func (r *core) takeBackOne(ctx context.Context) {
-	if req, ok := r.left.take(nil); ok {
-		_ = r.takeBack(ctx, &req) //nolint:errcheck // it is left for later
+	if !r.left.here.Load() || !r.left.going.CompareAndSwap(false, true) {
+		return nil
 	}
+	defer r.left.going.Store(false)
+	for _, req := range r.left.oldest(leftAtOnce) {
+		if r.takeBack(ctx, &req) != nil { // it is left for later
+			break
+		}
+	}
+	return nil
 }

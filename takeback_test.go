@@ -1,7 +1,9 @@
 package everonce_test
 
 import (
+	"context"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +21,7 @@ func leaveClaimed(t *testing.T, s *faultStore, r *everonce.Receiver, key everonc
 }
 
 // A store that goes away in the middle of a claim leaves nothing unknown, however long it is away: no work was called. The receiver takes the
-// claims back with those that are answered again, one with each, whether of that key or of another.
+// claims back: those of a key before it is claimed again, and those of others behind the first claim that is answered again.
 func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
 	for name, away := range map[string]time.Duration{"within the lease": time.Second, "after it": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -31,6 +33,7 @@ func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
 				time.Sleep(away)
 				s.heal()
 				do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+				do(t, r, keyOf("z"), returns("v", nil), everonce.Executed, nil)
 				checkEqual(t, "state", s.record(t, keyOf("y")).State, everonce.StateReleased)
 				releases := s.count("Release")
 				do(t, r, keyOf("y"), returns("v", nil), everonce.Executed, nil)
@@ -79,11 +82,80 @@ func TestWhatIsLeftIsBounded(t *testing.T) {
 		}
 		s.heal()
 		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
-		for range 999 {
+		for range 1000/16 + 1 {
 			do(t, r, keyOf("x"), never(t), everonce.Replayed, nil)
 		}
 		for i, want := range map[int]everonce.State{0: everonce.StateReleased, 999: everonce.StateReleased, 1000: everonce.StateClaimed} {
 			checkEqual(t, "state of "+strconv.Itoa(i), s.record(t, keyOf(strconv.Itoa(i))).State, want)
 		}
+	})
+}
+
+// Several callers of one key may each have left a claim, and nobody knows which of them holds it: all are taken back.
+func TestWhatSeveralHaveLeftOfOneKeyIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("x"))
+		s.on("Release", 0, func(context.Context, func() error) error {
+			time.Sleep(time.Second)
+			return errNet
+		})
+		var both sync.WaitGroup
+		for range 2 { // the first asks for what was left; the second comes meanwhile
+			both.Go(func() { do(t, r, keyOf("x"), never(t), everonce.StoreFailed, errNet) })
+			time.Sleep(time.Millisecond)
+		}
+		both.Wait()
+		time.Sleep(time.Hour)
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	})
+}
+
+// Until the store has answered, nobody meets what was left: who comes meanwhile takes it back too.
+func TestWhatIsBeingTakenBackIsNotMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("x"))
+		time.Sleep(time.Hour)
+		s.heal()
+		s.on("Release", 2, deaf(time.Second))
+		var first sync.WaitGroup
+		first.Go(func() { do(t, r, keyOf("x"), never(t), everonce.Replayed, nil) })
+		synctest.Wait()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		first.Wait()
+	})
+}
+
+// A store that is full says so of one packet. What was sent before it may have been written, and what was left is taken back when there is room again.
+func TestAFullStoreLeavesNothingClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		s.on("Claim", 0, refuse(everonce.ErrStoreFull))
+		s.on("Claim", 1, lose(errNet))
+		s.on("Release", 0, refuse(everonce.ErrStoreFull))
+		for range 2 {
+			do(t, r, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrStoreFull)
+		}
+		time.Sleep(time.Hour)
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	})
+}
+
+// Others' claims are taken back before a lease begins to run: a store that hangs over them costs no call its own.
+func TestWhatOthersHaveLeftCostsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("y"))
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		s.on("Release", 0, deaf(time.Hour))
+		do(t, r, keyOf("z"), returns("v", nil), everonce.Executed, nil, everonce.WithLease(3*time.Second))
 	})
 }

@@ -161,7 +161,6 @@ func openDatabase(path string, o *Options) (*database, error) {
 	// A commit after a page was split looks through the whole cache for pages to drop: one four times as large costs more
 	// there than it spares reads of the index.
 	pragmas := url.Values{
-		"_txlock": {"immediate"},
 		"_pragma": {
 			"busy_timeout(" + strconv.FormatInt(o.BusyTimeout.Milliseconds(), 10) + ")",
 			"journal_mode(WAL)", "wal_autocheckpoint(4000)", "cache_size(-4096)", "synchronous(FULL)", "foreign_keys(ON)",
