@@ -1,23 +1,27 @@
 package everonce
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+)
 
 // Whoever of a crowd that was told goes only after others have begun the next one for the same record leaves that one alone: else those
 // who came later would wait for themselves, each with its own claims.
 func TestWhoGoesLateLeavesTheNextCrowdAlone(t *testing.T) {
-	t.Parallel()
-	var h hub
-	id := RecordID{1}
-	told := h.join(id)
-	h.answer(id, told, 1, &ClaimResult{Decision: DecideReplay})
-	next := h.join(id)
-	h.leave(id, told)
-	if h.crowds[id] != next || h.join(id) != next {
-		t.Error("the next crowd is gone with the last of the one before")
-	}
-	h.leave(id, next)
-	h.leave(id, next)
-	if len(h.crowds) != 0 || h.waiting.Load() != 0 {
-		t.Errorf("%d crowds and %d callers are left", len(h.crowds), h.waiting.Load())
-	}
+	synctest.Test(t, func(t *testing.T) { // no pause is over meanwhile, which would be beside these calls
+		var h hub
+		id := RecordID{1}
+		told := h.join(id)
+		h.answer(id, told, 1, &ClaimResult{Decision: DecideReplay})
+		next := h.join(id)
+		h.leave(id, told)
+		if h.crowds[id] != next || h.join(id) != next {
+			t.Error("the next crowd is gone with the last of the one before")
+		}
+		h.leave(id, next)
+		h.leave(id, next)
+		if len(h.crowds) != 0 || h.waiting.Load() != 0 {
+			t.Errorf("%d crowds and %d callers are left", len(h.crowds), h.waiting.Load())
+		}
+	})
 }
