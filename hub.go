@@ -27,6 +27,7 @@ type crowd struct {
 	asks    int           // how often was asked
 	watched bool          // one of them sees to the store's word
 	word    bool          // and the store has promised it
+	stop    func()        // ends the watch; of the crowd, since what a waiter hands on takes its operation to the heap
 	told    bool          // word came, and nobody has asked since
 	deaf    time.Time     // until when it is not asked for again, since it could not be had
 	heard   time.Time     // when word came

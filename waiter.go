@@ -13,11 +13,11 @@ type waiter struct {
 	limit    time.Duration
 	started  time.Time
 	crowd    *crowd
-	joined   int           // how many times the crowd had asked when this call joined it
-	ask      int           // which of the crowd's asks is this call's; 0 without a turn
-	late     chan struct{} // told when a claim of this call that came late holds the record; nil unless one was sent again
-	watching bool          // this call sees to the store's word
-	word     WatchResult   // zero if none is promised
+	joined   int             // how many times the crowd had asked when this call joined it
+	ask      int             // which of the crowd's asks is this call's; 0 without a turn
+	late     chan struct{}   // told when a claim of this call that came late holds the record; nil unless one was sent again
+	watching bool            // this call sees to the store's word
+	ended    <-chan struct{} // the word; nil if none is promised
 }
 
 // wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
@@ -43,7 +43,7 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 			w.take()
 			w.watch(ctx)
 			return true, nil
-		case <-w.word.Ended:
+		case <-w.ended:
 			w.wordCame()
 		case <-w.crowd.over:
 			return !w.answered(claim), nil
@@ -72,8 +72,9 @@ func (w *waiter) join(claim *ClaimResult) {
 	}
 	w.ask = 0
 	if w.op.resent && w.late == nil {
-		w.late = make(chan struct{}, 1)
-		w.crowd.expect(w.nonce, w.late)
+		late := make(chan struct{}, 1) // by this name alone it leaves the call: by w's the operation would leave with it, for the heap
+		w.crowd.expect(w.nonce, late)
+		w.late = late
 	}
 	w.crowd.met(claim)
 }
@@ -177,7 +178,7 @@ func (w *waiter) watch(ctx context.Context) {
 		}
 		return
 	}
-	w.word, w.crowd.word = res, true
+	w.ended, w.crowd.stop, w.crowd.word = res.Ended, res.Stop, true
 	w.crowd.pause = pollMost
 	w.crowd.rest()
 }
@@ -212,13 +213,13 @@ func (w *waiter) unwatch() {
 	if !w.watching {
 		return
 	}
-	if stop := w.word.Stop; stop != nil {
+	if stop := w.crowd.stop; stop != nil {
 		id := w.op.id
 		go func() {
 			defer contain(context.Background(), "store's watch", slog.String("key", id.Short()))
 			stop()
 		}()
 	}
-	w.word = WatchResult{}
+	w.ended, w.crowd.stop = nil, nil
 	w.watching, w.crowd.watched, w.crowd.word = false, false, false
 }
