@@ -33,7 +33,7 @@
 // Applications: [Do], [Transact], [TransactBatch], [DoTx], [Step], [StepTx], [Policy], [Options], [Lifetime], [Outcome], the errors,
 // [Receiver.Settle], [StartJanitor], [LogObserver], [JoinObservers].
 //
-// Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle].
+// Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle], [PowerOf].
 //
 // Writers of stores: [Store], [TxStore], [Decide], [Record], the requests and results, and the optional
 // powers [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],

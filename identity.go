@@ -11,12 +11,14 @@ import (
 type identity struct {
 	done   *atomic.Bool
 	keeper IdentityKeeper
+	reader IdentityReader
 	check  [32]byte
 }
 
 func newIdentity(store Store, secret []byte) (identity, error) {
 	id := identity{done: new(atomic.Bool)}
-	id.keeper, _ = store.(IdentityKeeper)
+	id.keeper, _ = PowerOf[IdentityKeeper](store)
+	id.reader, _ = PowerOf[IdentityReader](store)
 	switch {
 	case len(secret) > 0 && id.keeper == nil:
 		return id, fmt.Errorf("%w: Options.IdentitySecret needs a store that is an IdentityKeeper; %T is none", ErrInvalidArgument, store)
@@ -30,11 +32,10 @@ func newIdentity(store Store, secret []byte) (identity, error) {
 
 // compare reads what the store is bound to. Where it cannot be read, the store is taken for unbound.
 func (id *identity) compare(ctx context.Context) (bound bool, err error) {
-	reader, ok := id.keeper.(IdentityReader)
-	if !ok {
+	if id.reader == nil {
 		return false, nil
 	}
-	check, bound, err := reader.ReadIdentity(ctx)
+	check, bound, err := id.reader.ReadIdentity(ctx)
 	switch {
 	case err != nil || !bound:
 		return false, err

@@ -88,8 +88,8 @@ func (r *core) init(store Store, opts *Options) error {
 	if p, ok := store.(promptStore); ok {
 		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
 	}
-	r.recaller, _ = store.(Recaller)
-	r.watcher, _ = store.(ChangeWaiter)
+	r.recaller, _ = PowerOf[Recaller](store)
+	r.watcher, _ = PowerOf[ChangeWaiter](store)
 	r.defaults = call{
 		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
 		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic, codec: set.Codec, codecName: set.codecName,

@@ -24,8 +24,8 @@ import (
 //   - Methods are called concurrently, and return promptly when the context ends.
 //
 // A store that wraps another one embeds this interface, and not the other's type: the optional powers of that would
-// come along, and pass the wrapper by. Which of them it has, it says by methods of its own; without IdentityKeeper no
-// secret can be used, nor a wrong one be noticed.
+// come along, and pass the wrapper by. Those that it passes on have methods of its own, and Unwrap: see [PowerOf].
+// Without IdentityKeeper no secret can be used, nor a wrong one be noticed.
 type Store interface {
 	// Claim begins an attempt, or says why not. It decides as [Decide] does, natively or by calling it. A repeated
 	// claim, recognised by its own nonce, renews the lease and is answered as the first one was, including
@@ -292,7 +292,7 @@ type WatchResult struct {
 	Stop func()
 }
 
-// Lister is an optional power of a [Store], found by type assertion: it looks through the records.
+// Lister is an optional power of a [Store] (see [PowerOf]): it looks through the records.
 type Lister interface {
 	// List returns records in the order of their IDs, without results, and with their steps if asked for. A record or
 	// step that cannot be read is listed without a state, with what else can be read of it: it must be found to be dealt with.

@@ -122,7 +122,7 @@ func (w *world) decide(c Call) Fault {
 // completion.
 func canLeaveUnknown(op Op) bool {
 	switch op {
-	case OpGet, OpPurge, OpList, OpDeleteScope, OpHealth, OpIdentity:
+	case OpGet, OpPurge, OpList, OpDeleteScope, OpHealth, OpCheckWrite, OpIdentity:
 		return false
 	}
 	return true

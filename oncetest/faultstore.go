@@ -8,14 +8,12 @@ import (
 )
 
 // FaultStore returns store with calls that fail as the plan says: before they are made; or after, so that only their
-// answer is lost; or by hanging until their context ends. It has those of the optional powers [everonce.Lister],
-// [everonce.ScopeDeleter], [everonce.HealthChecker] and [everonce.IdentityKeeper] that store has, and lets them fail
-// too. It does not have [everonce.Recaller], which cannot fail and would answer a duplicate past the plan; nor
-// [everonce.ChangeWaiter] and [everonce.IdentityReader]: so waiters ask again and again, and DoTx and Lookup do not
-// compare the identity secret. It is safe for concurrent use.
+// answer is lost; or by hanging until their context ends. Of the optional powers ([everonce.PowerOf]) it has those of
+// store, and lets them fail too, but for three. [everonce.Recaller] cannot fail, and would answer a duplicate past the
+// plan. Without [everonce.ChangeWaiter] and [everonce.IdentityReader] waiters ask again and again, and DoTx and Lookup
+// do not compare the identity secret. It is safe for concurrent use.
 func FaultStore(store everonce.Store, plan Plan) everonce.Store {
-	n := &numbered{plan: plan}
-	return withPowers(&faultStore{store, n}, powersOf(store, n))
+	return &faultStore{store, &numbered{plan: plan}}
 }
 
 // numbered numbers calls and asks the plan about them.

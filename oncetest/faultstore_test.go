@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,6 +113,8 @@ func (c *called) DeleteScope(context.Context, everonce.DeleteScopeRequest) (r ev
 
 func (c *called) Health(context.Context) (r everonce.Health, err error) { return r, c.saw("health") }
 
+func (c *called) CheckWrite(context.Context) error { return c.saw("check write") }
+
 func (c *called) KeepIdentity(context.Context, [32]byte) error { return c.saw("keep identity") }
 
 // TestFaultStoreForwards calls every method, and lets every one of them fail by its own Op.
@@ -127,13 +128,17 @@ func TestFaultStoreForwards(t *testing.T) {
 		OpSaveStep: func(s everonce.Store) error { _, err := s.SaveStep(ctx, everonce.SaveStepRequest{}); return err },
 		OpGet:      func(s everonce.Store) error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
 		OpPurge:    func(s everonce.Store) error { _, err := s.Purge(ctx, everonce.PurgeRequest{}); return err },
-		OpList:     func(s everonce.Store) error { _, err := s.(lister).List(ctx, everonce.ListRequest{}); return err },
-		OpDeleteScope: func(s everonce.Store) error {
-			_, err := s.(deleter).DeleteScope(ctx, everonce.DeleteScopeRequest{})
+		OpList: func(s everonce.Store) error {
+			_, err := s.(everonce.Lister).List(ctx, everonce.ListRequest{})
 			return err
 		},
-		OpHealth:   func(s everonce.Store) error { _, err := s.(health).Health(ctx); return err },
-		OpIdentity: func(s everonce.Store) error { return s.(keeper).KeepIdentity(ctx, [32]byte{}) },
+		OpDeleteScope: func(s everonce.Store) error {
+			_, err := s.(everonce.ScopeDeleter).DeleteScope(ctx, everonce.DeleteScopeRequest{})
+			return err
+		},
+		OpHealth:     func(s everonce.Store) error { _, err := s.(everonce.HealthChecker).Health(ctx); return err },
+		OpCheckWrite: func(s everonce.Store) error { return s.(everonce.WriteChecker).CheckWrite(ctx) },
+		OpIdentity:   func(s everonce.Store) error { return s.(everonce.IdentityKeeper).KeepIdentity(ctx, [32]byte{}) },
 	} {
 		inner := &called{}
 		if err := call(FaultStore(inner, nil)); err != nil || len(inner.calls) != 1 || inner.calls[0] != op.String() {
@@ -158,54 +163,55 @@ func (calledTx) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle
 func (calledTx) Join(int) (everonce.TxHandle[int], error) { return nil, errors.New("not joined") }
 func (calledTx) ClassifyTx(error) everonce.TxErrorClass   { return everonce.TxErrorRetry }
 
-// TestPowersAreThoseOfTheStore goes through all sets of optional powers.
+// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, and its calls of others are refused.
 func TestPowersAreThoseOfTheStore(t *testing.T) {
-	has := func(s any) (set [4]bool) {
-		_, set[0] = s.(lister)
-		_, set[1] = s.(deleter)
-		_, set[2] = s.(health)
-		_, set[3] = s.(keeper)
-		return set
+	type has struct{ lister, deleter, health, writes, keeper bool }
+	powers := func(s everonce.Store) (h has) {
+		_, h.lister = everonce.PowerOf[everonce.Lister](s)
+		_, h.deleter = everonce.PowerOf[everonce.ScopeDeleter](s)
+		_, h.health = everonce.PowerOf[everonce.HealthChecker](s)
+		_, h.writes = everonce.PowerOf[everonce.WriteChecker](s)
+		_, h.keeper = everonce.PowerOf[everonce.IdentityKeeper](s)
+		return h
+	}
+	type plain struct{ everonce.Store }
+	type listing struct {
+		everonce.Store
+		everonce.Lister
+	}
+	type checked struct {
+		everonce.Store
+		everonce.HealthChecker
+		everonce.IdentityKeeper
 	}
 	all := &called{}
-	type nothing = everonce.Store
-	for i := range 16 {
-		var p powers
-		want := [4]bool{i&1 != 0, i&2 != 0, i&4 != 0, i&8 != 0}
-		if want[0] {
-			p.lister = all
+	for name, tc := range map[string]struct {
+		store everonce.Store
+		want  has
+	}{
+		"all":    {all, has{true, true, true, true, true}},
+		"none":   {plain{all}, has{}},
+		"one":    {listing{all, all}, has{lister: true}},
+		"two":    {checked{all, all, all}, has{health: true, keeper: true}},
+		"nested": {FaultStore(listing{all, all}, nil), has{lister: true}},
+	} {
+		if got := powers(FaultStore(tc.store, nil)); got != tc.want {
+			t.Errorf("%s: wrapped, it has the powers %+v, want %+v", name, got, tc.want)
 		}
-		if want[1] {
-			p.deleter = all
+		if got := powers(FaultTxStore[int](calledTx{all}, nil)); got != powers(all) {
+			t.Errorf("%s: wrapped with its transactions, it has the powers %+v", name, got)
 		}
-		if want[2] {
-			p.health = all
-		}
-		if want[3] {
-			p.keeper = all
-		}
-		inner := withPowers(struct{ nothing }{all}, p)
-		if got := has(inner); got != want {
-			t.Fatalf("%04b: the store has the powers %v, want %v", i, got, want)
-		}
-		if got := has(FaultStore(inner, nil)); got != want {
-			t.Errorf("%04b: wrapped, it has the powers %v, want %v", i, got, want)
-		}
-		innerTx := withTxPowers[int](struct{ everonce.TxStore[int] }{calledTx{all}}, p)
-		wrappedTx := FaultTxStore(innerTx, nil)
-		if got := has(wrappedTx); got != want {
-			t.Errorf("%04b: wrapped with its transactions, it has the powers %v, want %v", i, got, want)
-		}
-		for _, s := range []any{FaultStore(inner, nil), wrappedTx} {
-			if kind := reflect.TypeOf(s).Kind(); kind != reflect.Pointer {
-				t.Errorf("%04b: wrapped, it is a %v: a receiver takes pointers", i, kind)
-			}
-		}
+	}
+	none := FaultStore(plain{all}, nil)
+	_, listed := none.(everonce.Lister).List(t.Context(), everonce.ListRequest{})
+	kept := none.(everonce.IdentityKeeper).KeepIdentity(t.Context(), [32]byte{})
+	if !errors.Is(listed, errors.ErrUnsupported) || !errors.Is(kept, errors.ErrUnsupported) {
+		t.Errorf("a call of a power that is not there: %v, %v", listed, kept)
 	}
 }
 
 func TestNoRecallPastThePlan(t *testing.T) {
-	if _, ok := FaultStore(memstore.New(nil), nil).(everonce.Recaller); ok {
+	if _, ok := everonce.PowerOf[everonce.Recaller](FaultStore(memstore.New(nil), nil)); ok {
 		t.Error("a wrapped store recalls: duplicates would be answered past the plan")
 	}
 }

@@ -16,8 +16,7 @@ import (
 // database does when it loses the connection. A rollback is always made. A commit that failed, before or after, is
 // [everonce.TxErrorCommitLost]: nobody can tell which.
 func FaultTxStore[Tx any](store everonce.TxStore[Tx], plan Plan) everonce.TxStore[Tx] {
-	n := &numbered{plan: plan}
-	return withTxPowers[Tx](&faultTxStore[Tx]{faultStore{store, n}, store}, powersOf(store, n))
+	return &faultTxStore[Tx]{faultStore{store, &numbered{plan: plan}}, store}
 }
 
 type faultTxStore[Tx any] struct {

@@ -24,6 +24,7 @@ const (
 	OpList
 	OpDeleteScope
 	OpHealth
+	OpCheckWrite
 	OpIdentity
 	OpBegin
 	OpTxClaim
@@ -44,7 +45,7 @@ const (
 
 var opNames = [opEnd]string{
 	OpClaim: "claim", OpComplete: "complete", OpRelease: "release", OpRenew: "renew", OpSaveStep: "save step", OpGet: "get",
-	OpPurge: "purge", OpList: "list", OpDeleteScope: "delete scope", OpHealth: "health", OpIdentity: "keep identity",
+	OpPurge: "purge", OpList: "list", OpDeleteScope: "delete scope", OpHealth: "health", OpCheckWrite: "check write", OpIdentity: "keep identity",
 	OpBegin: "begin", OpTxClaim: "claim in transaction", OpTxComplete: "complete in transaction", OpRecord: "record",
 	OpTxGet: "get in transaction", OpTxRenew: "renew in transaction", OpSavepoint: "savepoint", OpRollbackTo: "rollback to savepoint",
 	OpReleaseSavepoint: "release savepoint", OpCommit: "commit", OpRollback: "rollback", OpEffect: "effect",

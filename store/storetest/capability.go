@@ -33,13 +33,13 @@ func capabilityChecks() []check {
 }
 
 func checkDeclared(e *env) {
-	_, lister := e.s.(everonce.Lister)
-	_, deleter := e.s.(everonce.ScopeDeleter)
-	_, health := e.s.(everonce.HealthChecker)
-	_, writes := e.s.(everonce.WriteChecker)
-	_, identity := e.s.(everonce.IdentityKeeper)
-	_, recaller := e.s.(everonce.Recaller)
-	_, watcher := e.s.(everonce.ChangeWaiter)
+	_, lister := everonce.PowerOf[everonce.Lister](e.s)
+	_, deleter := everonce.PowerOf[everonce.ScopeDeleter](e.s)
+	_, health := everonce.PowerOf[everonce.HealthChecker](e.s)
+	_, writes := everonce.PowerOf[everonce.WriteChecker](e.s)
+	_, identity := everonce.PowerOf[everonce.IdentityKeeper](e.s)
+	_, recaller := everonce.PowerOf[everonce.Recaller](e.s)
+	_, watcher := everonce.PowerOf[everonce.ChangeWaiter](e.s)
 	for _, c := range []struct {
 		name      string
 		has, says bool
@@ -53,7 +53,7 @@ func checkDeclared(e *env) {
 		{"ChangeWaiter", watcher, e.caps.ChangeWaiter},
 	} {
 		if c.has != c.says {
-			e.Errorf("%s: the store implements it: %v, Capabilities declare it: %v", c.name, c.has, c.says)
+			e.Errorf("%s: the store has it: %v, Capabilities declare it: %v", c.name, c.has, c.says)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func checkIdentity(e *env) {
 func checkReadIdentity(e *env) {
 	read := func(when string, want [32]byte, is bool) {
 		for _, s := range []everonce.Store{e.s, e.h.Peer} {
-			r, can := s.(everonce.IdentityReader)
+			r, can := everonce.PowerOf[everonce.IdentityReader](s)
 			if !can {
 				continue
 			}

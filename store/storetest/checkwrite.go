@@ -26,7 +26,7 @@ func checkWrites(e *env) {
 			e.Errorf("%d records are listed afterwards, want 1", len(recs))
 		}
 	}
-	if h, ok := e.s.(everonce.HealthChecker); ok {
+	if h, ok := everonce.PowerOf[everonce.HealthChecker](e.s); ok {
 		if got, err := h.Health(e.ctx); err != nil || got.Claimed != 1 || got.Abandoned+got.Released+got.Completed+got.Unreadable != 0 {
 			e.Errorf("afterwards there are %+v, %v; want one claim", got, err)
 		}

@@ -109,7 +109,7 @@ func checkCancelledPowers(e *env) {
 	ctx := ended(e.ctx)
 	a := e.claimed(claimReq(e.key()))
 	a.completed("done")
-	if s, ok := e.s.(everonce.Lister); ok {
+	if s, ok := everonce.PowerOf[everonce.Lister](e.s); ok {
 		if _, err := s.List(ctx, everonce.ListRequest{Scope: e.scope}); err != nil {
 			e.failure("List", err)
 		}
@@ -117,7 +117,7 @@ func checkCancelledPowers(e *env) {
 			e.Errorf("%d records are listed, want 1", got)
 		}
 	}
-	if s, ok := e.s.(everonce.HealthChecker); ok {
+	if s, ok := everonce.PowerOf[everonce.HealthChecker](e.s); ok {
 		if _, err := s.Health(ctx); err != nil {
 			e.failure("Health", err)
 		}
@@ -125,13 +125,13 @@ func checkCancelledPowers(e *env) {
 			e.Errorf("Health: %d completed, %v; want 1", h.Completed, err)
 		}
 	}
-	if s, ok := e.s.(everonce.IdentityKeeper); ok {
+	if s, ok := everonce.PowerOf[everonce.IdentityKeeper](e.s); ok {
 		if err := s.KeepIdentity(ctx, [32]byte{1}); err != nil {
 			e.failure("KeepIdentity", err)
 		}
 		e.is("KeepIdentity, again", s.KeepIdentity(e.ctx, [32]byte{1}), nil)
 	}
-	if s, ok := e.s.(everonce.ScopeDeleter); ok {
+	if s, ok := everonce.PowerOf[everonce.ScopeDeleter](e.s); ok {
 		if _, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: e.scope, Limit: 10}); err != nil {
 			e.failure("DeleteScope", err)
 		}

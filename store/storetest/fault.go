@@ -178,12 +178,12 @@ func (s *faultStore) Purge(ctx context.Context, req everonce.PurgeRequest) (ever
 	return reach(ctx, s.p, "Purge", req, s.store.Purge)
 }
 
+// Unwrap makes the store's powers those of the wrapped one: of these it has but the next.
+func (s *faultStore) Unwrap() everonce.Store { return s.store }
+
 // KeepIdentity is a call, too: the first of a receiver, where the store has one.
 func (s *faultStore) KeepIdentity(ctx context.Context, check [32]byte) error {
-	keeper, ok := s.store.(everonce.IdentityKeeper)
-	if !ok {
-		return nil
-	}
+	keeper, _ := everonce.PowerOf[everonce.IdentityKeeper](s.store)
 	return waited(ctx, s.p.do("KeepIdentity", func() error { return keeper.KeepIdentity(ctx, check) }))
 }
 

@@ -93,7 +93,7 @@ func (m *machine) do(c call) {
 // recall asks a store that can recall, too: it may know the result of a completed record, and nothing else.
 func (m *machine) recall(after everonce.GetResult) {
 	m.t.Helper()
-	s, can := m.e.s.(everonce.Recaller)
+	s, can := everonce.PowerOf[everonce.Recaller](m.e.s)
 	if !can {
 		return
 	}

@@ -19,7 +19,7 @@ const (
 
 // census counts the store's records again and again until ctx ends.
 func (s *Server) census(ctx context.Context) {
-	checker, ok := s.store.(everonce.HealthChecker)
+	checker, ok := everonce.PowerOf[everonce.HealthChecker](s.store)
 	if !ok {
 		return
 	}

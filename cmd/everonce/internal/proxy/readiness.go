@@ -81,7 +81,7 @@ func (s *readiness) ask(ctx context.Context) (why, said error) {
 	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
 		return errUnreachable, err
 	}
-	store, ok := s.store.(everonce.WriteChecker)
+	store, ok := everonce.PowerOf[everonce.WriteChecker](s.store)
 	if !ok || s.why == nil && !s.written.IsZero() && time.Since(s.written) < writeEvery {
 		return nil, nil
 	}
