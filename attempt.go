@@ -140,8 +140,9 @@ type heartbeat struct {
 	mu       sync.Mutex
 	stopped  bool
 	lost     bool
-	index    int32       // in the pulse, or notDue
-	expiry   *time.Timer // the local deadline; made at the first beat
-	sent     time.Time   // before the claim, or the latest write that renewed it, was sent
+	index    int32         // in the pulse, or notDue
+	due      time.Duration // when it is to beat, since processStart; the pulse's
+	expiry   *time.Timer   // the local deadline; made at the first beat
+	sent     time.Time     // before the claim, or the latest write that renewed it, was sent
 	detached *workContext
 }

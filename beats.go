@@ -1,69 +1,38 @@
 package everonce
 
-import "time"
+import "container/heap"
 
-// beats is a heap of the next beats of attempts, the earliest first. An attempt knows its index in it, so
-// that its beat can be taken back. The times are here and not in the attempt, which lives for as long as
-// the work's context is held by anybody.
-type beats []beat
-
-type beat struct {
-	at      time.Time
-	attempt *Attempt
-}
+// beats is a heap of the attempts that are to beat, the earliest first. An attempt knows its index in it, so that its
+// beat can be taken back.
+type beats []*Attempt
 
 // notDue is the index of an attempt that is not in the heap.
 const notDue = -1
 
-func (b *beats) add(x beat) {
-	*b = append(*b, beat{})
-	b.put(len(*b)-1, x)
-	b.up(len(*b) - 1)
+func (b *beats) add(a *Attempt)    { heap.Push(b, a) }
+func (b *beats) remove(a *Attempt) { heap.Remove(b, int(a.beat.index)) }
+
+func (b beats) Len() int           { return len(b) }
+func (b beats) Less(i, j int) bool { return b[i].beat.due < b[j].beat.due }
+
+func (b beats) Swap(i, j int) {
+	b[i], b[j] = b[j], b[i]
+	b[i].beat.index, b[j].beat.index = int32(i), int32(j) //nolint:gosec // as many as run at once
 }
 
-// remove takes out the beat at i.
-func (b *beats) remove(i int) {
-	all := *b
-	all[i].attempt.beat.index = notDue
-	last := len(all) - 1
-	moved := all[last]
-	all[last] = beat{}
-	*b = all[:last]
-	if i < last {
-		b.put(i, moved)
-		b.up(b.down(i))
-	}
+// Push is [heap.Interface]'s.
+func (b *beats) Push(x any) {
+	a := x.(*Attempt)
+	a.beat.index = int32(len(*b)) //nolint:gosec // as many as run at once
+	*b = append(*b, a)
 }
 
-func (b beats) put(i int, x beat) {
-	b[i] = x
-	x.attempt.beat.index = int32(i) //nolint:gosec // as many as run at once
-}
-
-// up moves the beat at i towards the front until it is not before the one above it.
-func (b beats) up(i int) {
-	for i > 0 && b[i].at.Before(b[(i-1)/2].at) {
-		i = b.swap(i, (i-1)/2)
-	}
-}
-
-// down moves the beat at i towards the end until none below it is before it, and returns where it is then.
-func (b beats) down(i int) int {
-	for {
-		child := 2*i + 1
-		if child+1 < len(b) && b[child+1].at.Before(b[child].at) {
-			child++
-		}
-		if child >= len(b) || !b[child].at.Before(b[i].at) {
-			return i
-		}
-		i = b.swap(i, child)
-	}
-}
-
-func (b beats) swap(i, j int) int {
-	x, y := b[i], b[j]
-	b.put(i, y)
-	b.put(j, x)
-	return j
+// Pop is [heap.Interface]'s.
+func (b *beats) Pop() any {
+	last := len(*b) - 1
+	a := (*b)[last]
+	(*b)[last] = nil
+	*b = (*b)[:last]
+	a.beat.index = notDue
+	return a
 }

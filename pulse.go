@@ -18,7 +18,8 @@ type pulse struct {
 func (p *pulse) schedule(a *Attempt, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due.add(beat{at, a})
+	a.beat.due = at.Sub(processStart)
+	p.due.add(a)
 	if p.armed.IsZero() || at.Before(p.armed) {
 		p.arm(at)
 	}
@@ -29,7 +30,7 @@ func (p *pulse) cancel(a *Attempt) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.beat.index != notDue {
-		p.due.remove(int(a.beat.index))
+		p.due.remove(a)
 	}
 }
 
@@ -46,14 +47,14 @@ func (p *pulse) arm(at time.Time) {
 func (p *pulse) fire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	for len(p.due) > 0 && !p.due[0].at.After(now) {
-		a := p.due[0].attempt
-		p.due.remove(0)
+	now := time.Since(processStart)
+	for len(p.due) > 0 && p.due[0].beat.due <= now {
+		a := p.due[0]
+		p.due.remove(a)
 		go a.renew()
 	}
 	p.armed = time.Time{}
 	if len(p.due) > 0 {
-		p.arm(p.due[0].at)
+		p.arm(processStart.Add(p.due[0].beat.due))
 	}
 }
