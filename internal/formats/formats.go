@@ -35,9 +35,12 @@ type Harness struct {
 	Transact func(ctx context.Context, claim *everonce.ClaimRequest, commit everonce.CommitRequest) error
 }
 
-// Times returns the time that the files have in place of a time of the store's, both in microseconds since 1970. The time may be up to
-// slack later than that of a write.
-type Times func(us int64, slack time.Duration) int64
+// Times returns the time that the files have in place of a time of the store's, both in microseconds since 1970. The time may be earlier
+// and later than that of a write by as much as that.
+type Times func(us int64, early, late time.Duration) int64
+
+// Apart is how far the writes of a record are from each other, by the store's clock.
+const Apart = 15 * time.Millisecond
 
 // Factory makes a store for one test, as a version has left it behind: with its tables, for example.
 type Factory func(t *testing.T, version int) Harness

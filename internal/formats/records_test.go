@@ -22,10 +22,10 @@ func TestRecords(t *testing.T) {
 		rec := s.get().Record
 		for _, at := range timesOf(&rec) {
 			if !at.IsZero() {
-				*at = time.UnixMicro(s.fixed(at.UnixMicro(), 0)).UTC()
+				*at = time.UnixMicro(s.fixed(at.UnixMicro(), 0, 0)).UTC()
 			}
 		}
-		rec.Token = everonce.Token(s.fixed(int64(rec.Token), 0))
+		rec.Token = everonce.Token(s.fixed(int64(rec.Token), 0, 0))
 		written = append(written, section{c.name, text(rec)})
 	}
 	written.compare(t, everonce.FormatVersion, "records")

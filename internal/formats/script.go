@@ -40,10 +40,10 @@ func (s *script) wrote(err error) {
 	s.wait(s.rec.UpdatedAt)
 }
 
-// wait is over when the store's clock is past a time, in whichever unit it counts.
+// wait is over when the store's clock is past a time, so that the times of one write are told from those of the next.
 func (s *script) wait(until time.Time) {
 	s.Helper()
-	for !s.get().Now.After(until.Add(5 * time.Millisecond)) {
+	for !s.get().Now.After(until.Add(Apart)) {
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *script) lasts(lease time.Duration, life everonce.Lifetime) {
 }
 
 // fixed is the script's [Times]. A time that no call explains is a fault of the store's, or of the form in which Dump has it.
-func (s *script) fixed(us int64, slack time.Duration) int64 {
+func (s *script) fixed(us int64, early, late time.Duration) int64 {
 	s.Helper()
 	if us == 0 {
 		return 0
@@ -72,7 +72,11 @@ func (s *script) fixed(us int64, slack time.Duration) int64 {
 	nearest, fixed := int64(math.MaxInt64), us
 	for _, k := range s.known {
 		for d := range s.lengths {
-			if off := us - k.us - d.Microseconds(); off >= 0 && off <= slack.Microseconds() && off < nearest {
+			off := us - k.us - d.Microseconds()
+			if off < -early.Microseconds() || off > late.Microseconds() {
+				continue
+			}
+			if off = max(off, -off); off < nearest {
 				nearest, fixed = off, k.at.Add(d).UnixMicro()
 			}
 		}

@@ -60,7 +60,7 @@ func (d *Tables) Dump(id everonce.RecordID, times Times) string {
 			lines := make([]string, 0, len(columns))
 			for i, column := range columns {
 				if n, ok := values[i].(int64); ok && isTime(column) {
-					values[i] = times(n, 0)
+					values[i] = times(n, 0, 0)
 				}
 				if values[i] != nil {
 					lines = append(lines, column+" = "+d.format(values[i])+"\n")

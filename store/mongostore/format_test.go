@@ -82,9 +82,13 @@ func find(doc bson.D, name string) any {
 	return nil
 }
 
+// fixedDate allows for a server that reads its clock anew for each date of a write, in whichever order.
 func fixedDate(d bson.DateTime, times formats.Times) bson.DateTime {
-	const micros = int64(time.Millisecond / time.Microsecond)
-	return bson.DateTime(times(int64(d)*micros, 0) / micros)
+	const (
+		micros = int64(time.Millisecond / time.Microsecond)
+		around = formats.Apart / 3
+	)
+	return bson.DateTime(times(int64(d)*micros, around, around) / micros)
 }
 
 // fixed returns a value with all dates as the files have them, and fields in the order of their names.

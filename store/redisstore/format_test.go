@@ -77,7 +77,7 @@ func (k keyspace) dump(id everonce.RecordID, times formats.Times) string {
 		ms, err := command(k, k.client, "PEXPIRETIME", key).AsInt64()
 		noErr(k, err)
 		if ms > 0 {
-			end = time.UnixMicro(times(ms*1000, 2*time.Millisecond)).UTC().Format(time.RFC3339Nano)
+			end = time.UnixMicro(times(ms*1000, 0, 2*time.Millisecond)).UTC().Format(time.RFC3339Nano)
 		}
 		name := strings.TrimPrefix(key, k.prefix)
 		if typeOf, err := command(k, k.client, "TYPE", key).ToString(); err != nil || typeOf != "hash" {
@@ -106,7 +106,7 @@ func (k keyspace) record(b []byte, times formats.Times) string {
 	}
 	for _, at := range []int{35, 43, 51} { // what ends, counted from the write
 		if d := binary.LittleEndian.Uint64(b[at:]); d > 0 {
-			end := times(updated+int64(d), 0)                                                //nolint:gosec // as above
+			end := times(updated+int64(d), 0, 0)                                             //nolint:gosec // as above
 			binary.LittleEndian.PutUint64(b[at:], uint64(end)-binary.LittleEndian.Uint64(b)) //nolint:gosec // as above
 		}
 	}
@@ -114,8 +114,8 @@ func (k keyspace) record(b []byte, times formats.Times) string {
 }
 
 func fix(b []byte, at int, times formats.Times) {
-	us := int64(binary.LittleEndian.Uint64(b[at:]))             //nolint:gosec // a time
-	binary.LittleEndian.PutUint64(b[at:], uint64(times(us, 0))) //nolint:gosec // as above
+	us := int64(binary.LittleEndian.Uint64(b[at:]))                //nolint:gosec // a time
+	binary.LittleEndian.PutUint64(b[at:], uint64(times(us, 0, 0))) //nolint:gosec // as above
 }
 
 // keys are all keys that are a record's: they have its ID in them.
