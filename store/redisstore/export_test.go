@@ -1,6 +1,10 @@
 package redisstore
 
-import "github.com/everonce/everonce"
+import (
+	"context"
+
+	"github.com/everonce/everonce"
+)
 
 // InfoOf parses what INFO answers.
 var InfoOf = infoOf
@@ -25,4 +29,16 @@ func Watched(s *Store) int {
 	s.watches.mu.Lock()
 	defer s.watches.mu.Unlock()
 	return len(s.watches.byKey)
+}
+
+// SetWindow sets how many IDs a list keeps.
+func SetWindow(s *Store, size int) { s.windows.size = size }
+
+// Scan calls each behind each step of a scan.
+func Scan(ctx context.Context, s *Store, each func()) error {
+	_, err := s.scan(ctx, s.pattern("", everonce.KeyHash{}), place{}, func([]everonce.RecordID) (bool, error) {
+		each()
+		return true, nil
+	})
+	return err
 }

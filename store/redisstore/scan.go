@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"encoding/base64"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,42 +16,59 @@ import (
 // scanCount is how many keys of the server one step of a scan looks at.
 const scanCount = "1000"
 
-// scan calls each with the records' IDs of a scope, or of all, step by step; an ID may come more than once. It looks at
-// every key that the server, or the cluster, has.
-func (s *Store) scan(ctx context.Context, scope everonce.Scope, each func(ids []everonce.RecordID) (more bool, err error)) error {
-	return s.scanFor(ctx, scope, everonce.KeyHash{}, each)
-}
+// place is where a scan stands: what a node calls its cursor. It means nothing to another node, nor to one that was started anew.
+type place struct{ node, cursor string }
 
-// scanFor is scan for the records' IDs with the hash, if there is one. Some with another hash may be among them.
-func (s *Store) scanFor(ctx context.Context, scope everonce.Scope, hash everonce.KeyHash, each func(ids []everonce.RecordID) (more bool, err error)) error {
-	pattern := s.pattern(scope, hash)
-	for _, node := range s.masters(ctx) {
-		for cursor := "0"; ; {
-			parts, err := node.Do(ctx, node.B().Arbitrary("SCAN", cursor, "MATCH", pattern, "COUNT", scanCount).Build()).ToArray()
-			if err != nil {
-				return err
-			}
-			if len(parts) != 2 {
-				return errAnswer
-			}
-			names, err := parts[1].AsStrSlice()
-			if err != nil {
-				return errAnswer
-			}
-			if ids := s.idsOf(names); len(ids) > 0 {
-				if more, err := each(ids); err != nil || !more {
-					return err
-				}
-			}
-			if cursor, err = parts[0].ToString(); err != nil {
-				return errAnswer
-			}
-			if cursor == "0" {
-				break
-			}
+// scan calls each with the IDs in the names of keys that match a pattern, step by step from a place on; an ID may come more than once. From the
+// zero place on it looks at every key that the server, or the cluster, has. Where each wants no more it returns the place of that step, and else the zero place.
+func (s *Store) scan(ctx context.Context, pattern string, from place, each func(ids []everonce.RecordID) (more bool, err error)) (at place, err error) {
+	all := s.masters(ctx)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		cursor := "0"
+		switch {
+		case name < from.node:
+			continue
+		case name == from.node && from.cursor != "":
+			cursor = from.cursor
+		}
+		// On one connection: behind another one there may be another server, where the cursor would pass over records.
+		err := all[name].Dedicated(func(node rueidis.DedicatedClient) error {
+			cursor, err = s.scanNode(ctx, node, pattern, cursor, each)
+			return err
+		})
+		if err != nil || cursor != "" {
+			return place{name, cursor}, err
 		}
 	}
-	return nil
+	return place{}, nil
+}
+
+// scanNode is scan on one node. It returns no cursor if it came to the end.
+func (s *Store) scanNode(ctx context.Context, node rueidis.DedicatedClient, pattern, cursor string, each func(ids []everonce.RecordID) (more bool, err error)) (string, error) {
+	for {
+		parts, err := node.Do(ctx, node.B().Arbitrary("SCAN", cursor, "MATCH", pattern, "COUNT", scanCount).Build()).ToArray()
+		if err != nil {
+			return cursor, err
+		}
+		if len(parts) != 2 {
+			return cursor, errAnswer
+		}
+		names, err := parts[1].AsStrSlice()
+		if err != nil {
+			return cursor, errAnswer
+		}
+		if ids := s.idsOf(names); len(ids) > 0 {
+			if more, err := each(ids); err != nil || !more {
+				return cursor, err
+			}
+		}
+		if cursor, err = parts[0].ToString(); err != nil {
+			return cursor, errAnswer
+		}
+		if cursor == "0" {
+			return "", nil
+		}
+	}
 }
 
 // pattern chooses keys by those characters of an ID that stand for a scope's 8 bytes and no others, and for the hash's.
@@ -70,20 +89,20 @@ func (s *Store) pattern(scope everonce.Scope, hash everonce.KeyHash) string {
 	return s.prefix + "{" + inScope + rest + "}"
 }
 
-// masters are the nodes that have records of their own. A node that does not say what it is may be one.
-func (s *Store) masters(ctx context.Context) (all []rueidis.Client) {
+// masters are the nodes that have records of their own, by their addresses. A node that does not say what it is may be one.
+func (s *Store) masters(ctx context.Context) map[string]rueidis.Client {
 	if s.client.Mode() != rueidis.ClientModeCluster {
-		return []rueidis.Client{s.client}
+		return map[string]rueidis.Client{"": s.client}
 	}
-	for _, node := range s.client.Nodes() {
+	all := s.client.Nodes()
+	maps.DeleteFunc(all, func(_ string, node rueidis.Client) bool {
 		role, err := node.Do(ctx, node.B().Arbitrary("ROLE").Build()).ToArray()
-		if err == nil && len(role) > 0 {
-			if word, err := role[0].ToString(); err == nil && word == "slave" {
-				continue
-			}
+		if err != nil || len(role) == 0 {
+			return false
 		}
-		all = append(all, node)
-	}
+		word, err := role[0].ToString()
+		return err == nil && word == "slave"
+	})
 	return all
 }
 

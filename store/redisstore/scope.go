@@ -23,9 +23,9 @@ const (
 	wordNotOfVersion = 3
 )
 
-// DeleteScope implements [everonce.ScopeDeleter]. It scans every key of the server, as List does, until it has found
-// Limit records; a Limit of 0 is 1000. Records that cannot be read stay, and so do those of a newer version: they are told of as of the scope if
-// they may be.
+// DeleteScope implements [everonce.ScopeDeleter]. It scans keys of the server until it has found Limit records; a Limit of 0 is 1000. The next call
+// on this Store goes on from there, and before a tenant is forgotten all keys are looked at once more, in one call. While a cluster moves slots from node to node, a
+// record on its way may be missed. Records that cannot be read stay, and so do those of a newer version: they are told of as of the scope if they may be.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)
@@ -34,24 +34,37 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if limit <= 0 {
 		limit = defaultBatch
 	}
-	var left scopeLeft
-	err = s.scan(ctx, req.Scope, func(ids []everonce.RecordID) (bool, error) {
-		for len(ids) > 0 && res.Records < limit {
-			n := min(len(ids), deleters, limit-res.Records)
-			deleted, err := s.delete(ctx, req.Scope, ids[:n], &left)
-			res.Records += deleted
-			if err != nil {
-				return false, err
-			}
-			ids = ids[n:]
-		}
-		res.More = res.Records == limit
-		return !res.More, nil
-	})
-	if err == nil && !res.More {
-		res.Live, err = left.live, errors.Join(left.newer, left.unread)
+	var from place
+	if stopped, ok := s.stopped.LoadAndDelete(req.Scope); ok {
+		from = stopped.(place)
 	}
-	return res, failed("delete scope", err)
+	for {
+		var left scopeLeft
+		at, err := s.scan(ctx, s.pattern(req.Scope, everonce.KeyHash{}), from, func(ids []everonce.RecordID) (bool, error) {
+			for len(ids) > 0 && res.Records < limit {
+				n := min(len(ids), deleters, limit-res.Records)
+				deleted, err := s.delete(ctx, req.Scope, ids[:n], &left)
+				res.Records += deleted
+				if err != nil {
+					return false, err
+				}
+				ids = ids[n:]
+			}
+			res.More = res.Records == limit
+			return !res.More, nil
+		})
+		switch {
+		case err != nil:
+			return res, failed("delete scope", err)
+		case res.More:
+			s.stopped.Store(req.Scope, at)
+			return res, nil
+		case from == place{}:
+			res.Live = left.live
+			return res, failed("delete scope", errors.Join(left.newer, left.unread))
+		}
+		from = place{} // what came behind it meanwhile
+	}
 }
 
 // scopeLeft is what stays of a scope: live claims, and why others do.
