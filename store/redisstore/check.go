@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,7 +58,7 @@ func (s *Store) ask(ctx context.Context) (all []facts, err error) {
 	}
 	if len(all) == 0 {
 		if err == nil {
-			err = fmt.Errorf("%w: the client knows no node", everonce.ErrStore)
+			err = errors.New("the client knows no node")
 		}
 		return nil, err
 	}

@@ -13,23 +13,31 @@ import (
 // ErrRisk says that the server may lose what it has acknowledged, and that Options.Accept does not allow that.
 var ErrRisk = errors.New("redisstore: the server does not keep what it acknowledges")
 
+// refusals are the answers that are no failure of the store.
+var refusals = [...]error{everonce.ErrLeaseLost, everonce.ErrAttemptEnded, everonce.ErrInvalidKey}
+
 // failed names the store, the call and the class of an error. A server's text holds no value and no key but a record's
 // hash.
 func failed(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	e, ok := rueidis.IsRedisErr(err)
-	if !ok {
-		return fmt.Errorf("redisstore: %s: %w", what, err)
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			return fmt.Errorf("redisstore: %s: %w", what, err)
+		}
 	}
-	switch text := e.Error(); {
-	case strings.HasPrefix(text, "OOM "):
-		return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStoreFull, err)
+	var class error
+	e, answered := rueidis.IsRedisErr(err)
+	switch {
+	case answered && strings.HasPrefix(e.Error(), "OOM "):
+		class = everonce.ErrStoreFull
 	case unreadable(err):
-		return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrCorruptRecord, err)
+		class = everonce.ErrCorruptRecord
+	default:
+		return fmt.Errorf("%w: redisstore: %s: %w", everonce.ErrStore, what, err)
 	}
-	return fmt.Errorf("redisstore: %s: %w: %w", what, everonce.ErrStore, err)
+	return fmt.Errorf("%w: redisstore: %s: %w: %w", everonce.ErrStore, what, class, err)
 }
 
 // isWrongType tells the refusal to read as a text, or as a hash, what is none.

@@ -251,6 +251,12 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 	if err := s.CheckWrite(t.Context()); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("CheckWrite: %v, want ErrStore, and READONLY", err)
 	}
+	r, err := everonce.NewReceiver(s, everonce.Refuse, nil)
+	noErr(t, err)
+	_, err = everonce.Do(t.Context(), r, everonce.Key{Scope: "demoted", ID: "new"}, func(context.Context, *everonce.Attempt) (string, error) { return "", nil })
+	if !errors.Is(err, everonce.ErrStore) || strings.Count(err.Error(), "store failed") != 1 {
+		t.Errorf("Do: %v, want ErrStore, and said once", err)
+	}
 	res, err := s.Claim(t.Context(), claimOf(testKey))
 	decided(t, res, err, everonce.DecideInProgress)
 	res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: "demoted", ID: "done"}))

@@ -107,3 +107,21 @@ func TestSyncLogEverySecond(t *testing.T) {
 	command(t, client, "CONFIG", "SET", "appendonly", "no")
 	refused(redisstore.Options{SyncLog: true, Accept: redisstore.RiskNoLog}, "set appendonly yes")
 }
+
+// What calls itself WAITAOF and answers something else (here LRANGE, an empty list) has not said that anything was synced.
+func TestAnotherAnswerToWaitAOFIsAFailure(t *testing.T) {
+	t.Parallel()
+	args := []string{"--rename-command", "INFO", "''", "--rename-command", "LRANGE", "WAITAOF"} // without INFO the version is not told
+	if known, err := command(t, startServer(t).client(t), "COMMAND", "INFO", "WAITAOF").ToArray(); err != nil || len(known) != 1 {
+		t.Fatal(known, err)
+	} else if !known[0].IsNil() {
+		args = append([]string{"--rename-command", "WAITAOF", "''"}, args...)
+	}
+	s := newStore(t, startServer(t, args...).client(t), &redisstore.Options{SyncLog: true})
+	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("Claim: %v, want ErrStore", err)
+	}
+	if err := s.CheckWrite(t.Context()); !errors.Is(err, everonce.ErrStore) {
+		t.Errorf("CheckWrite: %v, want ErrStore", err)
+	}
+}

@@ -6,8 +6,6 @@ import (
 	"strconv"
 
 	"github.com/redis/rueidis"
-
-	"github.com/everonce/everonce"
 )
 
 // write runs a script that writes, and waits until what it wrote is as safe as the options demand.
@@ -69,24 +67,22 @@ func (s *Store) waited(answers []rueidis.RedisResult) error {
 	if err := answers[0].Error(); err != nil {
 		return err
 	}
-	res := answers[1]
-	local, replicas := int64(1), int64(0)
+	counts := []int64{1, 0} // in how many logs it is synced where it was written, and how many replicas have it
 	var err error
 	if s.syncLog {
-		var both []int64
-		if both, err = res.AsIntSlice(); err == nil && len(both) == 2 {
-			local, replicas = both[0], both[1]
-		}
+		counts, err = answers[1].AsIntSlice()
 	} else {
-		replicas, err = res.ToInt64()
+		counts[1], err = answers[1].ToInt64()
 	}
 	switch {
 	case err != nil:
 		return err
-	case local == 0:
-		return fmt.Errorf("%w: the server did not sync within %v; the write stands", everonce.ErrStore, s.wait)
-	case replicas < int64(s.replicas):
-		return fmt.Errorf("%w: %d of %d replicas have the write after %v; it stands", everonce.ErrStore, replicas, s.replicas, s.wait)
+	case len(counts) != 2:
+		return errAnswer
+	case counts[0] == 0:
+		return fmt.Errorf("the server did not sync within %v; the write stands", s.wait)
+	case counts[1] < int64(s.replicas):
+		return fmt.Errorf("%d of %d replicas have the write after %v; it stands", counts[1], s.replicas, s.wait)
 	}
 	return nil
 }

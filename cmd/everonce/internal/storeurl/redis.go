@@ -46,7 +46,7 @@ func connectRedis(ctx context.Context, opt rueidis.ClientOption, set *redisstore
 		if errors.Is(err, redisstore.ErrRisk) {
 			return nil, fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 		}
-		return nil, fmt.Errorf("%w: %w", everonce.ErrStore, err)
+		return nil, err
 	}
 	return &redis{Store: s, client: client}, nil
 }
