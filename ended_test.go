@@ -47,6 +47,8 @@ func TestTransactWhoseWorkEndsTheTransaction(t *testing.T) {
 					checkEqual(t, what+": balance", s.row("balance"), c.balance)
 					if rec := s.record(keyOf("x")); rec.State == everonce.StateCompleted || rec.State == everonce.StateReleased || !rec.PurgeAt.IsZero() {
 						t.Errorf("%s: the record is %v, until %v; want that it stays unknown", what, rec.State, rec.PurgeAt)
+					} else if rec.State == everonce.StateAbandoned {
+						checkEqual(t, what+": LastError", rec.LastError, "tx_ended")
 					}
 				}
 			})

@@ -101,6 +101,25 @@ func TestNotDone(t *testing.T) {
 	}
 }
 
+// Of several errors that are joined the first mark counts, for all of them.
+func TestTheFirstOfSeveralMarksCounts(t *testing.T) {
+	notDone, refused := everonce.NotDone(errWork), everonce.Permanent("declined", nil, nil)
+	for _, c := range []struct {
+		name string
+		err  error
+		want everonce.Outcome
+	}{
+		{"not done, then refused", errors.Join(errWork, notDone, refused), everonce.Failed},
+		{"refused, then not done", errors.Join(errWork, refused, notDone), everonce.Rejected},
+		{"refused, then not done, in one text", fmt.Errorf("%w: %w", refused, notDone), everonce.Rejected},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			do(t, newReceiver(t, memstore.New(nil), everonce.Refuse, nil), keyOf("x"), returns("", c.err), c.want, errAny)
+			checkEqual(t, "IsNotDone", everonce.IsNotDone(c.err), c.want == everonce.Failed)
+		})
+	}
+}
+
 // A nil *PermanentError in an error is a mistake that the compiler does not find.
 func TestNilPermanentErrorSaysNothing(t *testing.T) {
 	s := memstore.New(nil)

@@ -362,6 +362,27 @@ func TestLogObserver(t *testing.T) {
 		do(t, r, key("7"), never(t), everonce.StoreFailed, errNet)
 		line(key("7"), "level=WARN", "outcome=store_failed")
 		s.heal()
+		do(t, r, key("8"), func(_ context.Context, a *everonce.Attempt) (string, error) {
+			err := r.Settle(context.Background(), a.Key(), everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true})
+			checkErr(t, err, nil)
+			buf.Reset()
+			return "dropped", nil
+		}, everonce.LeaseLost, everonce.ErrLeaseLost)
+		line(key("8"), "level=WARN", "outcome=lease_lost", "lease_lost=true")
+		do(t, r, key("9"), func(_ context.Context, a *everonce.Attempt) (string, error) {
+			err := r.Settle(context.Background(), a.Key(), everonce.Settlement{Verdict: everonce.SettleDone, Value: "v", Force: true})
+			checkErr(t, err, nil)
+			buf.Reset()
+			return "dropped", nil
+		}, everonce.Replayed, nil)
+		line(key("9"), "level=WARN", "outcome=replayed", "lease_lost=true")
+		do(t, r, key("10"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+			res, err := everonce.Do(ctx, r, a.Key(), never(t))
+			checkOutcome(t, res, err, everonce.Invalid, everonce.ErrNested)
+			line(key("10"), "level=WARN", "outcome=invalid")
+			return "v", nil
+		}, everonce.Executed, nil)
+		buf.Reset()
 		err := r.Settle(context.Background(), key("2"), everonce.Settlement{Verdict: everonce.SettleNotDone})
 		checkErr(t, err, nil)
 		line(key("2"), `msg="everonce settle"`)

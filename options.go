@@ -53,8 +53,8 @@ type Options struct {
 	// TxRetries is how often a transaction is run again after a deadlock, a serialization failure, a busy database or
 	// a lost commit. Default 10; negative is never.
 	TxRetries int
-	// Optimistic makes Transact look first, then work, and insert the record last: fewer statements for new keys, and
-	// only one for a replay. Of two simultaneous duplicates both may work, and one is rolled back.
+	// Optimistic makes Transact look first, then work, and insert the record last: a replay needs no transaction. Of
+	// two simultaneous duplicates both may work, and one is rolled back.
 	Optimistic bool
 }
 

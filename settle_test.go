@@ -313,6 +313,32 @@ func TestSettleLifetimeAndOwner(t *testing.T) {
 	}
 }
 
+// What is settled as not done, or by a step, is kept for as long: the steps that it has finished would run again.
+func TestASettlementKeepsTheStepsForItsLifetime(t *testing.T) {
+	for name, s := range map[string]everonce.Settlement{
+		"the operation, as not done": {Verdict: everonce.SettleNotDone},
+		"the step, as not done":      {Verdict: everonce.SettleNotDone, Step: "mail"},
+		"the step, as done":          {Verdict: everonce.SettleDone, Step: "mail", Encoded: []byte("1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(nil)
+			r := newReceiver(t, store, everonce.Refuse, &everonce.Options{EffectsInSteps: s.Step != ""})
+			do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+				_, err := everonce.Step(ctx, a, "charge", func(context.Context) (int, error) { return 1, nil })
+				checkErr(t, err, nil)
+				_, err = everonce.Step(ctx, a, "mail", func(context.Context) (int, error) { return 0, errWork })
+				return "", err
+			}, everonce.Unknown, errWork)
+			s.By = "anna"
+			checkErr(t, everonce.Settle(context.Background(), store, keyOf("x").RecordID(), s), nil)
+			rec := recordIn(t, store, keyOf("x"))
+			checkEqual(t, "state", rec.State, everonce.StateReleased)
+			checkEqual(t, "it is kept for", rec.PurgeAt.Sub(rec.UpdatedAt), everonce.ForFinance().Total())
+			checkEqual(t, "steps", len(rec.Steps), 2)
+		})
+	}
+}
+
 // The attempt that a forced settlement took the record from writes nothing more.
 func TestForcedSettlementFencesTheAttemptOff(t *testing.T) {
 	s := memstore.New(nil)

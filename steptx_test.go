@@ -319,13 +319,19 @@ func TestStepTxElidesResults(t *testing.T) {
 
 func TestStepTxTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, r, x := newStepTx(t, &everonce.Options{TxTimeout: 5 * time.Second})
+		s, r, _ := newStepTx(t, &everonce.Options{TxTimeout: 5 * time.Second})
+		x := newTxReceiver(t, s, &everonce.Options{TxTimeout: time.Hour}) // the operation's counts
 		for _, w := range []txWork{
 			func(ctx context.Context, _ *mapTx) (int, error) { <-ctx.Done(); return 0, ctx.Err() },
-			func(ctx context.Context, tx *mapTx) (int, error) { defer time.Sleep(time.Hour); return adds(ctx, tx) },
+			func(ctx context.Context, tx *mapTx) (int, error) {
+				time.Sleep(5 * time.Second)
+				return adds(ctx, tx)
+			},
 		} {
+			start := time.Now()
 			_, err := inStepTx(t, r, x, s, w)
 			checkErr(t, err, everonce.ErrTxTooLong)
+			checkEqual(t, "it took", time.Since(start), 5*time.Second)
 			checkEqual(t, "balance", s.row("balance"), 0)
 		}
 	})

@@ -74,6 +74,7 @@ func TestTransactWhoseCommitWasLost(t *testing.T) {
 func TestTransactWhoseCommitWasLostWithTheStore(t *testing.T) {
 	ways(t, func(t *testing.T, o everonce.Options) {
 		s := newMapStore()
+		o.RetryAfter = 7 * time.Second
 		x := newTxReceiver(t, s, &o)
 		s.on("Commit", 1, func(_ context.Context, call func() error) error {
 			err := call()
@@ -84,9 +85,7 @@ func TestTransactWhoseCommitWasLostWithTheStore(t *testing.T) {
 		_, err := transact(t, x, s, keyOf("x"), adds, everonce.Unknown, everonce.ErrOutcomeUnknown)
 		checkErr(t, err, errCommitLost)
 		checkErr(t, err, errNet)
-		if asError(t, err).RetryAfter <= 0 {
-			t.Error("no retry-after")
-		}
+		checkEqual(t, "RetryAfter", asError(t, err).RetryAfter, o.RetryAfter)
 		s.heal()
 		res, _ := transact(t, x, s, keyOf("x"), txNever(t), everonce.Replayed, nil) // to call again finds out
 		checkEqual(t, "value", res.Value, 30)
@@ -219,6 +218,55 @@ func TestTransactForgetsALostCommitThatWasNotMade(t *testing.T) {
 				checkErr(t, err, errDeadlock)
 				checkEqual(t, "it is unknown", errors.Is(err, everonce.ErrOutcomeUnknown), false)
 				checkEqual(t, "balance", s.row("balance"), 0)
+			})
+		})
+	}
+}
+
+// A commit whose answer does not come is given up after the CompletionLimit, and a rollback after a StoreTimeout, in every mode.
+func TestACommitThatHangsIsGivenUp(t *testing.T) {
+	o := &everonce.Options{CompletionLimit: 20 * time.Second, StoreTimeout: 3 * time.Second, TxTimeout: time.Hour, TxRetries: -1}
+	for name, call := range map[string]func(s *mapStore, x *everonce.TxReceiver[*mapTx], err error) error{
+		"Transact": func(_ *mapStore, x *everonce.TxReceiver[*mapTx], err error) error {
+			_, err = everonce.Transact(context.Background(), x, keyOf("x"), func(context.Context, *mapTx) (int, error) { return 1, err })
+			return err
+		},
+		"InTx": func(_ *mapStore, x *everonce.TxReceiver[*mapTx], err error) error {
+			return x.InTx(context.Background(), func(context.Context, *mapTx) error { return err })
+		},
+		"StepTx": func(s *mapStore, x *everonce.TxReceiver[*mapTx], err error) error {
+			_, err = everonce.Do(context.Background(), newReceiver(t, s, everonce.Refuse, o), keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (int, error) {
+				return everonce.StepTx(ctx, a, x, "charge", func(context.Context, *mapTx) (int, error) { return 1, err })
+			})
+			return err
+		},
+		"TransactBatch": func(s *mapStore, _ *everonce.TxReceiver[*mapTx], err error) error {
+			all := newTxReceiver(t, batchStore{s}, o)
+			res, called := everonce.TransactBatch(context.Background(), all, items("a", "b"), func(context.Context, *mapTx, []int) ([]int, error) { return []int{1, 1}, err })
+			return errors.Join(called, res[0].Err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for method, c := range map[string]struct {
+					workErr error
+					want    time.Duration
+				}{"Commit": {nil, o.CompletionLimit}, "Rollback": {errWork, o.StoreTimeout}} {
+					s := newMapStore()
+					x := newTxReceiver(t, s, o)
+					var took time.Duration
+					s.on(method, 0, func(ctx context.Context, call func() error) error {
+						from := time.Now()
+						err := hang(ctx, call)
+						if took == 0 {
+							took = time.Since(from)
+						}
+						s.abort()
+						return err
+					})
+					checkErr(t, call(s, x, c.workErr), errAny)
+					checkEqual(t, method+" takes", took, c.want)
+				}
 			})
 		})
 	}
