@@ -1,9 +1,11 @@
 package consume_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -465,7 +467,7 @@ func TestAcknowledgementsOfABatchGoFirst(t *testing.T) {
 	})
 }
 
-// A batch that panics outside of a handler, in a store, has failed, and the process goes on.
+// A batch that panics outside of a handler, in a store, has failed, and the process goes on: the log has what nobody else is told.
 func TestABatchThatPanics(t *testing.T) {
 	l := newLedger()
 	l.fails = func(string) error { panic("no") }
@@ -474,8 +476,12 @@ func TestABatchThatPanics(t *testing.T) {
 	in <- ds[0]
 	in <- ds[1]
 	close(in)
-	if err := booking(t, l, nil).Serve(t.Context(), in, &consume.Workers{Batch: 2, Log: quiet}); err != nil {
+	var logs bytes.Buffer
+	if err := booking(t, l, nil).Serve(t.Context(), in, &consume.Workers{Batch: 2, Concurrency: 1, Log: slog.New(slog.NewTextHandler(&logs, nil))}); err != nil {
 		t.Fatal(err)
+	}
+	if text := logs.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "panic=no") || !strings.Contains(text, "TestABatchThatPanics") {
+		t.Errorf("the log is %s", text)
 	}
 	for _, d := range ds {
 		if !slices.Equal(d.how(), []string{"retry true"}) {

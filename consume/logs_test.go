@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
@@ -65,6 +66,58 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 					if !strings.Contains(text, want) {
 						t.Errorf("the log is %q, without %q", text, want)
 					}
+				}
+			})
+		})
+	}
+}
+
+// Who waits for a store, or for a broker that takes no answer, is told each time, with how long the pause is: a second at first, doubled up to a
+// minute.
+func TestPausesAreLogged(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		workers consume.Workers
+		handles func(t *testing.T) *consume.Consumer
+		in      *delivery
+	}{
+		"a message": {text: "a message is kept in hand", in: message("m-1"), handles: func(t *testing.T) *consume.Consumer {
+			store := &downStore{Store: memstore.New(nil)}
+			store.down.Store(true)
+			return serving(t, store, done)
+		}},
+		"a batch": {text: "messages are kept in hand", in: message("m-1"), workers: consume.Workers{Batch: 2}, handles: func(t *testing.T) *consume.Consumer {
+			l := newLedger()
+			l.down.Store(true)
+			return booking(t, l, nil)
+		}},
+		"an answer": {text: "the broker did not take an answer", in: &delivery{m: message("m-1").m, fails: slices.Repeat([]error{errDown}, 1000)}, handles: func(t *testing.T) *consume.Consumer {
+			return serving(t, memstore.New(nil), done)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				consumer := c.handles(t)
+				in := make(chan consume.Delivery, 1)
+				in <- c.in
+				var logs bytes.Buffer
+				c.workers.Log = slog.New(slog.NewTextHandler(&logs, nil))
+				ctx, end := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer end()
+				if err := consumer.Serve(ctx, in, &c.workers); err != nil {
+					t.Fatal(err)
+				}
+				var pauses []string
+				for line := range strings.Lines(logs.String()) {
+					if !strings.Contains(line, "level=WARN") || !strings.Contains(line, c.text) {
+						t.Errorf("the log has %s", line)
+					}
+					_, pause, _ := strings.Cut(line, " pause=")
+					pause, _, _ = strings.Cut(pause, " ")
+					pauses = append(pauses, pause)
+				}
+				if len(pauses) < 8 || strings.Join(pauses[:8], " ") != "1s 2s 4s 8s 16s 32s 1m0s 1m0s" {
+					t.Errorf("the pauses are %v", pauses)
 				}
 			})
 		})

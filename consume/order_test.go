@@ -100,6 +100,40 @@ func TestAnOrderThatPanics(t *testing.T) {
 	}
 }
 
+// Messages that are given no name are handled as those of one name are: one after the other, as they came.
+func TestMessagesWithoutANameAreHandledInOrder(t *testing.T) {
+	for name, givesUp := range map[string]func(){"by a panic": func() { panic("no") }, "by Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var seen []string
+				c := serving(t, memstore.New(nil), func(_ context.Context, m *consume.Message, _ order) error {
+					time.Sleep(time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					seen = append(seen, m.ID)
+					return nil
+				})
+				in := make(chan consume.Delivery, 8)
+				var sent []string
+				for i := range cap(in) {
+					sent = append(sent, fmt.Sprint("m-", i))
+					in <- message(sent[i])
+				}
+				close(in)
+				began := time.Now()
+				order := func(*consume.Message) string { givesUp(); return "" }
+				if err := c.Serve(t.Context(), in, &consume.Workers{Order: order, Log: quiet}); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took != 8*time.Second || !slices.Equal(seen, sent) {
+					t.Errorf("handled in %v: %v", took, seen)
+				}
+			})
+		})
+	}
+}
+
 // A batch that a handler has ended is handled before what came behind it.
 func TestOrderAfterAHandlerThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +213,8 @@ func TestTheEndWhileALaneIsFull(t *testing.T) {
 		if err := c.Serve(ctx, in, &consume.Workers{Order: bySource, Log: quiet}); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(first.ended, []string{"ack"}) || len(in) == 0 {
+		const taken = 1 + 16 + 1 // one is handled, its lane is full, and one waits for room in it
+		if !slices.Equal(first.ended, []string{"ack"}) || len(in) != cap(in)-taken {
 			t.Errorf("the first ended as %v, and %d were not taken", first.ended, len(in))
 		}
 	})

@@ -19,8 +19,8 @@ type Workers struct {
 	// Order, if set, names what must be handled in order: messages with equal names are handled one after the other,
 	// as they came, by this consumer. A second process on the same queue has an order of its own. A message that
 	// failed and comes again comes after those that arrived in the meantime. Names share Concurrency lanes, each of
-	// which has up to 16 messages in hand, or a batch if that is more; messages for which Order panics, or ends its
-	// goroutine, share one name. Default: no order.
+	// which has up to 16 messages in hand, or a batch if that is more, beside what it handles; messages for which
+	// Order panics, or ends its goroutine, share one name. Default: no order.
 	Order func(*Message) string
 	// Batch is how many messages are handled in one transaction, at most, and BatchWithin is how long the first of
 	// them waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full.

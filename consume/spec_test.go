@@ -24,6 +24,7 @@ func TestRefusedSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const week = 7 * 24 * time.Hour
 	for name, change := range map[string]func(*consume.Spec[order]){
 		"no name":            func(s *consume.Spec[order]) { s.Consumer = "" },
 		"no key":             func(s *consume.Spec[order]) { s.Key = nil },
@@ -54,7 +55,8 @@ func TestRefusedSpecs(t *testing.T) {
 		"a lifetime without end": func(s *consume.Spec[order]) {
 			s.Lifetime = everonce.Lifetime{Retention: 200 * 365 * 24 * time.Hour}
 		},
-		"window of a month": func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
+		"a lifetime below a week": func(s *consume.Spec[order]) { s.Lifetime = everonce.Lifetime{Retention: week - 1} },
+		"window of a month":       func(s *consume.Spec[order]) { s.Window = 30 * 24 * time.Hour },
 	} {
 		spec := consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}
 		change(&spec)
@@ -65,6 +67,9 @@ func TestRefusedSpecs(t *testing.T) {
 		if name == "window of a month" && (err == nil || !strings.Contains(err.Error(), "720h") || !strings.Contains(err.Error(), "336h")) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if _, err := consume.New(recv, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done, Lifetime: everonce.Lifetime{Retention: week}}); err != nil {
+		t.Errorf("a lifetime of a week: %v", err)
 	}
 	if _, err := consume.New(nil, consume.Spec[order]{Consumer: "billing", Key: consume.ProducerID(), Handle: done}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("no receiver: %v", err)

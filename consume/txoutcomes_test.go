@@ -137,8 +137,12 @@ func testTooLong(t *testing.T, together bool) {
 		in <- d
 	}
 	close(in)
-	if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 5, HandleWithin: time.Minute, Log: quiet}); err != nil {
+	began := time.Now()
+	if err := c.Serve(t.Context(), in, &consume.Workers{Batch: 5, HandleWithin: time.Second, Log: quiet}); err != nil {
 		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the batch, and then the one, took %v, want no more than a second each", took)
 	}
 	for _, d := range all {
 		want, row := "ack", 1

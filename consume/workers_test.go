@@ -68,6 +68,23 @@ func TestRetriesAreSpread(t *testing.T) {
 	}
 }
 
+// By default the first delay is a second at most, and the tenth more than four minutes; each is at least half of what it may be.
+func TestDelaysByDefault(t *testing.T) {
+	r := rigged(t, fails, nil)
+	for retries, most := 0, time.Second; retries < 10; retries, most = retries+1, min(2*most, 10*time.Minute) {
+		for range 20 {
+			m := first()
+			m.Retries = retries
+			if after := r.wants(m, everonce.Failed, consume.Retry).After; after < most/2 || after > most {
+				t.Errorf("retry %d after %v, want %v to %v", retries+1, after, most/2, most)
+			}
+		}
+	}
+	m := first()
+	m.Retries = 10
+	r.wants(m, everonce.Failed, consume.Bury)
+}
+
 // A delay is at most the longest one, after any number of retries.
 func TestDelaysAreBounded(t *testing.T) {
 	for _, b := range []consume.Backoff{{Limit: 1000, Min: time.Second, Max: time.Hour}, {Limit: 1000, Min: 2 * time.Hour, Max: time.Hour}} {
@@ -202,6 +219,30 @@ func TestALaneHasRoomForABatch(t *testing.T) {
 		close(goOn)
 		if err := <-served; err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// By default the first of a batch waits for a hundredth of a second.
+func TestABatchWaitsALittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var waited time.Duration
+		c := booking(t, newLedger(), func(s *txSpec) {
+			s.Handle = func(context.Context, *ledgerTx, *consume.Message, order) error {
+				waited = time.Since(began)
+				return nil
+			}
+		})
+		in := make(chan consume.Delivery, 1)
+		in <- message("m-1")
+		ctx, end := context.WithTimeout(t.Context(), time.Minute)
+		defer end()
+		if err := c.Serve(ctx, in, &consume.Workers{Batch: 2, Log: quiet}); err != nil {
+			t.Fatal(err)
+		}
+		if waited != 10*time.Millisecond {
+			t.Errorf("it waited %v", waited)
 		}
 	})
 }
