@@ -43,6 +43,7 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("AQueueWithoutALeader", n.withoutLeader)
 	t.Run("LettersWithoutALeader", n.lettersWithoutLeader)
 	t.Run("Policies", n.policies)
+	t.Run("LettersLookedAtTooOften", n.lookedAtTooOften)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
 	t.Run("ForbiddenCopies", n.forbiddenCopies)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
@@ -328,6 +329,26 @@ func (n *node) policies(t *testing.T) {
 		loses(b)
 		n.ctl("clear_policy", "theirs")
 	}
+}
+
+// To look at a letter is a delivery of it: where the dead letters have a limit of these, a letter is gone for good when it was looked at more
+// often than that. No policy raises a limit with which a queue was declared.
+func (n *node) lookedAtTooOften(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2)}); err != nil {
+		t.Fatal(err)
+	}
+	b.declare() // which takes them as they are
+	n.ctl("set_policy", "raised", `^test\..*\.dead$`, `{"delivery-limit":1000000}`, "--apply-to", "queues")
+	defer n.ctl("clear_policy", "raised")
+	b.sendLetters(1)
+	l := b.letters()
+	for i, want := range []int{1, 1, 1, 0} {
+		if found, err := l.List(t.Context(), rabbitonce.Filter{}); err != nil || len(found) != want {
+			t.Errorf("look %d: %d letters, %v, want %d", i+1, len(found), err, want)
+		}
+	}
+	b.wantLength(b.queue.DeadLetters, 0)
 }
 
 // holds reports whether a queue is there.

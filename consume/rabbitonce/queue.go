@@ -35,11 +35,12 @@ type Queue struct {
 	Delays []time.Duration
 	// Topology says which of these queues are declared. Default [Declare].
 	Topology Topology
-	// DeliveryLimit is how often the broker delivers a message that each time ends the process or the connection,
+	// DeliveryLimit is how often the broker delivers a message again that each time ends the process or the connection,
 	// before the broker itself makes it a dead letter. Messages that were sent ahead with it each time count too, and
 	// become dead letters like it: replay them. A message that is kept in hand because the store is down counts once
 	// for each AckTimeout, and once for each end of its consumer, an orderly one too: with the defaults, it is a dead
-	// letter after ten hours, or after twenty restarts. The limit is set only where the queue is declared. Default 20.
+	// letter after ten and a half hours, or at the 21st restart. The limit is set only where the queue is declared.
+	// Default 20.
 	DeliveryLimit int
 }
 
