@@ -81,7 +81,7 @@ func TestBodyIsWhatWasSent(t *testing.T) {
 		} {
 			r, declared := src()
 			b := filled(t, r, declared, int64(size))
-			if size != memoryBody && (b.file != nil) != (size > memoryBody) {
+			if size != 64<<10 && (b.file != nil) != (size > 64<<10) {
 				t.Errorf("%s, %d bytes: in a file is %v", name, size, b.file != nil)
 			}
 			for range 2 {

@@ -8,8 +8,11 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 )
 
 func jsonRequest(body string) *http.Request {
@@ -220,6 +223,38 @@ func TestDeepJSON(t *testing.T) {
 	}
 }
 
+// What a large document takes of memory is taken so often at a time as there are processors, and no more often; who sends a small one, or
+// what is not compared as JSON, waits for nobody.
+func TestFewLargeDocumentsAreComparedAtATime(t *testing.T) {
+	if cap(largeForms) != runtime.GOMAXPROCS(0) {
+		t.Errorf("%d at a time, on %d processors", cap(largeForms), runtime.GOMAXPROCS(0))
+	}
+	defer func(all chan struct{}) { largeForms = all }(largeForms)
+	synctest.Test(t, func(t *testing.T) {
+		largeForms = make(chan struct{}, 1) // of this test's
+		largeForms <- struct{}{}
+		var compared atomic.Int32
+		f := Fingerprint{JSON: true}
+		sum := func(r *http.Request) { sumOf(t, f, r); compared.Add(1) }
+		large := func() *http.Request { return jsonRequest(`"` + strings.Repeat("x", 64<<10) + `"`) }
+		go sum(large())
+		go sum(large())
+		sum(jsonRequest(`"` + strings.Repeat("x", 64<<10-2) + `"`))
+		text := large()
+		text.Header.Set("Content-Type", "text/plain")
+		sum(text)
+		synctest.Wait()
+		if n := compared.Load(); n != 2 {
+			t.Errorf("%d were compared while another one was, want the two that wait for nobody", n)
+		}
+		<-largeForms
+		synctest.Wait()
+		if n := compared.Load(); n != 4 {
+			t.Errorf("%d were compared in the end, want 4", n)
+		}
+	})
+}
+
 // Deep objects are compared byte for byte: to order their fields costs their depth times their size, which a sender
 // chooses. Brackets in strings are no depth.
 func TestDeepObjectsAreComparedByteForByte(t *testing.T) {
@@ -227,7 +262,7 @@ func TestDeepObjectsAreComparedByteForByte(t *testing.T) {
 	for _, c := range []struct {
 		depth int
 		equal bool
-	}{{1, true}, {maxNesting, true}, {maxNesting + 1, false}, {9_000, false}} {
+	}{{1, true}, {128, true}, {129, false}, {9_000, false}} {
 		one := strings.Repeat(`{"b":`, c.depth) + `"` + brackets + `"` + strings.Repeat(`,"a":1}`, c.depth)
 		two := " " + one
 		for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/b"}}, {JSONExcept: []string{"/a"}}} {

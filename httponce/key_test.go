@@ -41,7 +41,8 @@ func TestParseKey(t *testing.T) {
 		long:               long,
 		`"` + long + `"`:   long,
 		`"` + long + `";a`: long,
-		`"` + strings.Repeat(`\"`, MaxKeyLen) + `"`: strings.Repeat(`"`, MaxKeyLen),
+		`"k";p="` + strings.Repeat("p", 1020-8) + `"`: "k", // 1020 bytes
+		`"` + strings.Repeat(`\"`, MaxKeyLen) + `"`:   strings.Repeat(`"`, MaxKeyLen),
 	} {
 		if got, err := ParseKey(value); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", value, got, err, want)
@@ -59,7 +60,7 @@ func TestInvalidKeys(t *testing.T) {
 		`"";a`:           keyEmpty,
 		long:             keyTooLong,
 		`"` + long + `"`: keyTooLong,
-		`"k";p="` + strings.Repeat("p", maxKeyField) + `"`: keyTooLong, // before it is parsed
+		`"k";p="` + strings.Repeat("p", 1021-8) + `"`: keyTooLong, // 1021 bytes: before it is parsed
 		"kay,kay":         keyComma,
 		"kay, kay":        keyComma,
 		"kay kay":         keyNotVisible,

@@ -30,6 +30,37 @@ func counted(t testing.TB, opts *httponce.Options) (h http.Handler, calls *int) 
 	})), calls
 }
 
+// A request is looked at in one order, and is answered by the first thing that is wrong with it: who lacks a key need not say who it is, and
+// nobody's body is read before it is known whose it is.
+func TestWhatIsWrongFirstIsAnswered(t *testing.T) {
+	nobody := func(*http.Request) (string, error) { return "", nil }
+	sent := func(principal httponce.Principal, key, body string) *http.Response {
+		protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), principal, &httponce.Options{Route: httponce.Route{Required: true, MaxBody: 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := []string{"Idempotency-Key", key}
+		if key == "" {
+			header = nil
+		}
+		return send(protect(http.NotFoundHandler()), "POST", "/payments", body, header...)
+	}
+	for _, c := range []struct {
+		principal httponce.Principal
+		key, body string
+		want      string
+	}{
+		{nobody, "", "{ }", "missing-key"},
+		{nobody, "a,b", "{ }", "invalid-key"},
+		{nobody, "k", "{ }", "no-principal"},
+		{httponce.Unscoped(), "k", "{ }", "body-too-large"},
+	} {
+		if body := bodyOf(t, sent(c.principal, c.key, c.body)); !strings.Contains(body, "/"+c.want) {
+			t.Errorf("it is answered %s, want %s", body, c.want)
+		}
+	}
+}
+
 // All spellings of a key are one key.
 func TestSpellingsOfAKey(t *testing.T) {
 	h, calls := counted(t, nil)

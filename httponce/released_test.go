@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -46,6 +47,9 @@ func TestFileOfABodyIsTheHandlers(t *testing.T) {
 				body = r.Body
 				if _, err := io.ReadFull(body, make([]byte, 70<<10)); err != nil {
 					t.Errorf("while it runs: %v", err)
+				}
+				if named, err := os.ReadDir(os.TempDir()); runtime.GOOS != "windows" && (err != nil || len(named) > 0) { // what has no name is gone with its process
+					t.Errorf("while it runs there is %v, %v", named, err)
 				}
 				c.ends()
 			}))

@@ -21,6 +21,7 @@ func TestRouteOf(t *testing.T) {
 			"/named":                          {MaxBody: 6, Name: func(r *http.Request) string { return r.URL.Query().Get("name") }},
 			"POST api.example.com/{a...}":     {MaxBody: 7},
 			"CONNECT example.com/":            {MaxBody: 8, Methods: []string{"CONNECT"}},
+			"CONNECT example.net/b":           {MaxBody: 11, Methods: []string{"CONNECT"}},
 			"POST Shop.example.com/B/{$}":     {MaxBody: 9},
 			"POST full.example.com./a":        {MaxBody: 10},
 		},
@@ -66,6 +67,7 @@ func TestRouteOf(t *testing.T) {
 		{"POST", "example.com", "/other", "example.com/{x}", 1, "example.com/{x}"},
 		{"POST", "example.com", "/payments/1", "/", 2, "/payments/{id}"},
 		{"CONNECT", "example.com", "/a", "", 8, "example.com/"},
+		{"CONNECT", "example.net", "//b", "", 1, "/b"}, // as it is
 		{"CONNECT", "example.org", "//a", "", 1, "/a"},
 		{"POST", "example.com", "*", "", 1, "/%2A"},
 	} {
