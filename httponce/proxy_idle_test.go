@@ -1,15 +1,63 @@
 package httponce_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/everonce/everonce/httponce"
 )
+
+// So many connections are kept unused, and no more.
+func TestProxyKeepsSoManyConnections(t *testing.T) {
+	const atATime, kept = 6, 4
+	opened, closed := make(chan struct{}, 3*atATime), make(chan struct{}, 3*atATime)
+	came, goOn := make(chan struct{}), make(chan struct{})
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		came <- struct{}{}
+		<-goOn
+		w.WriteHeader(http.StatusCreated)
+	}))
+	up.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew:
+			opened <- struct{}{}
+		case http.StateClosed:
+			closed <- struct{}{}
+		}
+	}
+	up.Start()
+	t.Cleanup(up.Close)
+	u, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := newProxy(t, u, nil, &httponce.ProxyOptions{IdleTimeout: time.Hour, MaxIdle: kept})
+	for round := range 2 {
+		var posts sync.WaitGroup
+		for i := range atATime {
+			posts.Go(func() { post(t, srv, "/", fmt.Sprint("k-", round, "-", i), "amount=1") })
+		}
+		for range atATime {
+			<-came
+		}
+		for range atATime {
+			goOn <- struct{}{}
+		}
+		posts.Wait()
+		for range atATime - kept { // those that are too many
+			<-closed
+		}
+	}
+	if n := len(opened); n != atATime+atATime-kept {
+		t.Errorf("%d connections were opened, want %d, and the ones that were not kept", n, atATime)
+	}
+}
 
 // A connection to the upstream is kept unused for so long and no longer, so that the upstream is not the one that closes it, in
 // the moment in which a request is written to it.

@@ -220,11 +220,25 @@ func (c *outcomeCase) run(t *testing.T) {
 	case !strings.Contains(logged, c.logged):
 		t.Errorf("logged was %q, want %q", logged, c.logged)
 	}
+	for line := range strings.Lines(svc.logs.String()) {
+		for text, level := range loggedAt {
+			if strings.Contains(line, `msg="httponce: `+text) && !strings.Contains(line, "level="+level+" ") {
+				t.Errorf("at another level than %s: %s", level, line)
+			}
+		}
+	}
 	if svc.db != nil {
 		if n := svc.db.Count("charge"); n != c.effects {
 			t.Errorf("%d effects are committed, want %d", n, c.effects)
 		}
 	}
+}
+
+// loggedAt is the level of what a log has of an outcome: an error is what somebody has to look at.
+var loggedAt = map[string]string{
+	"answered, and NOT RECORDED": "ERROR", "the store failed": "ERROR", "not done": "ERROR", "the answer to a commit was lost": "ERROR",
+	"the attempt lost its lease": "WARN", "the outcome is unknown": "WARN", "the key could not be released": "WARN",
+	"the handler has ended the transaction": "WARN",
 }
 
 // problemTold is the problem that the event of an answer names: what the application refused is its own answer.

@@ -3,12 +3,18 @@ package proxy
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce"
 )
 
 // line is one of the log.
@@ -99,6 +105,18 @@ func TestAccessOfAnAnswer(t *testing.T) {
 	}
 }
 
+// A repetition that waited for the first request says in its line for how long.
+func TestAccessOfAWait(t *testing.T) {
+	p := &proxied{Server: &Server{conf: configOf(t), metrics: newMetrics(nil)}, log: &buffer{}}
+	p.Server.log = slog.New(slog.NewJSONHandler(p.log, nil))
+	p.front(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		p.observe(r.Context(), httponce.Served{Route: "/", KeyHash: "k", Outcome: everonce.Replayed, Waited: 2 * time.Second})
+	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", http.NoBody))
+	if _, raw := p.logged(t, "request"); len(raw) != 1 || !strings.Contains(raw[0], `"route":"other","outcome":"replayed","key":"k","waited":2000000000}`) {
+		t.Errorf("the log has %v", raw)
+	}
+}
+
 // A request that is refused before its key counts has no record, and its line no key.
 func TestAccessOfRefusedRequests(t *testing.T) {
 	p := start(t, (&counting{}).ServeHTTP, "--required", "--max-body=1KiB")
@@ -110,6 +128,10 @@ func TestAccessOfRefusedRequests(t *testing.T) {
 		if r := requests[i]; r.Problem != want || r.Outcome != "refused" || strings.Contains(raw[i], `"key"`) {
 			t.Errorf("%s: %s", want, raw[i])
 		}
+	}
+	_, text := send(t, "GET", p.admin+"/metrics", "")
+	if !strings.Contains(text, "\n"+`everonce_proxy_requests_total{code="4xx",outcome="refused",route="other"} 3`+"\n") || strings.Contains(text, "\neveronce_proxy_unkeyed_requests_total") {
+		t.Errorf("they are not counted as requests with a key: %s", text)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
@@ -54,7 +55,7 @@ func TestProxyAdmin(t *testing.T) {
 		}
 	}
 	log := p.log.String()
-	for _, part := range []string{`"path":"/orders/7"`, `"outcome":"executed"`, `"outcome":"replayed"`, `"key":"`, `"problem":"key-reused"`, `"client":"127.0.0.1"`} {
+	for _, part := range []string{`"path":"/orders/7"`, `"outcome":"executed"`, `"outcome":"replayed"`, `"key":"`, `"route":"other"`, `"problem":"key-reused"`, `"client":"127.0.0.1"`} {
 		if !strings.Contains(log, part) {
 			t.Errorf("the log has no %s: %s", part, log)
 		}
@@ -112,6 +113,7 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 	m.served(httponce.Served{Route: "/a", FailedOpen: true})
 	m.served(httponce.Served{Route: "/a", Panicked: true})
 	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.NotRecorded})
+	m.served(httponce.Served{Route: "/a", Status: http.StatusCreated, Outcome: everonce.Replayed, Duration: 3 * time.Second, Waited: 2 * time.Second})
 	m.End(t.Context(), everonce.Event{Outcome: everonce.StoreFailed})
 	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
@@ -124,6 +126,9 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 		`everonce_proxy_not_recorded_total{route="/a"} 1`,
 		`everonce_proxy_requests_total{code="none",outcome="failed_open",route="/a"} 1`,
 		`everonce_proxy_requests_total{code="none",outcome="aborted",route="/a"} 1`,
+		`everonce_proxy_request_seconds_sum{outcome="replayed",route="/a"} 3`,
+		`everonce_proxy_wait_seconds_sum{route="/a"} 2`,
+		`everonce_proxy_wait_seconds_count{route="/a"} 1`,
 		`everonce_store_errors_total 2`,
 		`everonce_leases_lost_total 1`,
 		`everonce_lease_renew_failures_total 2`,

@@ -1,0 +1,44 @@
+package httponce_test
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce/httponce"
+)
+
+// An upstream that does not even refuse a connection is given up: nothing was sent to it.
+func TestProxyConnectIsBounded(t *testing.T) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	const backlog = 0 // the kernel makes one connection, which nobody accepts, and answers no further one
+	if err := syscall.Listen(fd, backlog); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := "127.0.0.1:" + strconv.Itoa(name.(*syscall.SockaddrInet4).Port)
+	first, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { first.Close() })
+	srv := newProxy(t, &url.URL{Scheme: "http", Host: addr}, nil, &httponce.ProxyOptions{ConnectTimeout: 20 * time.Millisecond})
+	if status, _, body := post(t, srv, "/", "k", "amount=1"); status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") {
+		t.Errorf("%d %s, want 502 upstream-unreachable", status, body)
+	}
+}
