@@ -216,7 +216,7 @@ func TestHeadersThatEndTheConnection(t *testing.T) {
 	}
 	b.send(sent...)
 	var begun atomic.Int32
-	together := make(chan struct{})
+	together, log := make(chan struct{}), &lines{}
 	r := b.run(specOf(func(_ context.Context, m *consume.Message, _ order) error {
 		if m.Deliveries > 2 {
 			return everonce.Permanent("again", fmt.Errorf("delivery %d", m.Deliveries), nil)
@@ -228,11 +228,14 @@ func TestHeadersThatEndTheConnection(t *testing.T) {
 			<-together
 		}
 		return nil
-	}), &rabbitonce.Options{Prefetch: ahead, Workers: consume.Workers{Concurrency: ahead}})
+	}), &rabbitonce.Options{Prefetch: ahead, Workers: consume.Workers{Concurrency: ahead, Log: textTo(log)}})
 	for range others {
 		r.wants(everonce.Executed)
 	}
 	b.wantLength(b.queue.DeadLetters, 1)
+	if text := log.String(); !strings.Contains(text, `level=WARN msg="rabbitonce: a message cannot be read: messages come one by one for a while"`) {
+		t.Errorf("the log is %s", text)
+	}
 }
 
 // Two consumers of one event have queues of their own and share a store: each handles it.

@@ -136,7 +136,9 @@ func TestHugeHeadersBlockNothing(t *testing.T) {
 	msg := message("m-1")
 	msg.Headers = amqp.Table{"large": strings.Repeat("x", 100_000), "larger": strings.Repeat("y", 30_600), "small": "z"}
 	b.send(msg)
-	b.send(message("m-2"))
+	almost := message("m-2")
+	almost.Headers = amqp.Table{"almost": strings.Repeat("x", 125<<10)}
+	b.send(almost)
 	r.wants(everonce.Rejected, everonce.Rejected)
 	for seen := map[any]bool{}; len(seen) < 2; { // one that was sent again, as its connection was lost, comes twice
 		d := b.letter()

@@ -189,10 +189,14 @@ func TestALetterWhoseQueueIsGoneStays(t *testing.T) {
 	ours := message("m-2")
 	ours.Headers = amqp.Table{"x-everonce-reason": "unknown", "x-everonce-queue": b.queue.Name}
 	b.sendTo(b.queue.DeadLetters, lost, ours)
-	if n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{}); n != 1 || err == nil {
-		t.Errorf("replayed %d, %v; want one, and an error", n, err)
+	n, err := b.letters().Replay(t.Context(), rabbitonce.Filter{})
+	left, leftErr := b.letters().List(t.Context(), rabbitonce.Filter{})
+	if leftErr != nil || len(left) != 1 || left[0].Queue == b.queue.Name {
+		t.Fatalf("%+v is left, %v", left, leftErr)
 	}
-	b.wantLength(b.queue.DeadLetters, 1)
+	if n != 1 || err == nil || !strings.Contains(err.Error(), left[0].ID) {
+		t.Errorf("replayed %d, %v; want one, and an error that names %s", n, err, left[0].ID)
+	}
 	b.wantLength(b.queue.Name, 1)
 }
 
