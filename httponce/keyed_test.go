@@ -2,11 +2,13 @@ package httponce_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,8 +36,11 @@ func counted(t testing.TB, opts *httponce.Options) (h http.Handler, calls *int) 
 // nobody's body is read before it is known whose it is.
 func TestWhatIsWrongFirstIsAnswered(t *testing.T) {
 	nobody := func(*http.Request) (string, error) { return "", nil }
+	var told []string
 	sent := func(principal httponce.Principal, key, body string) *http.Response {
-		protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), principal, &httponce.Options{Route: httponce.Route{Required: true, MaxBody: 2}})
+		protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), principal, &httponce.Options{
+			Route: httponce.Route{Required: true, MaxBody: 2}, Observe: func(_ context.Context, s httponce.Served) { told = append(told, s.Problem) },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,8 +60,9 @@ func TestWhatIsWrongFirstIsAnswered(t *testing.T) {
 		{nobody, "k", "{ }", "no-principal"},
 		{httponce.Unscoped(), "k", "{ }", "body-too-large"},
 	} {
-		if body := bodyOf(t, sent(c.principal, c.key, c.body)); !strings.Contains(body, "/"+c.want) {
-			t.Errorf("it is answered %s, want %s", body, c.want)
+		told = nil
+		if body := bodyOf(t, sent(c.principal, c.key, c.body)); !strings.Contains(body, "/"+c.want) || !slices.Equal(told, []string{c.want}) {
+			t.Errorf("it is answered %s, and %v was told, want %s once", body, told, c.want)
 		}
 	}
 }

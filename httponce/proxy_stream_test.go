@@ -242,6 +242,10 @@ func TestProxyDownstreamKey(t *testing.T) {
 	if post(t, srv, "/b", "k", ""); got == first {
 		t.Error("two operations have one key")
 	}
+	srv = newProxy(t, u, &httponce.Options{Route: httponce.Route{Methods: []string{}}}, &httponce.ProxyOptions{DownstreamKey: true})
+	if post(t, srv, "/a", "k", ""); got != "k" {
+		t.Errorf("where no method heeds a key, the upstream got %q, want what came", got)
+	}
 }
 
 // What cannot be an upstream is refused where the proxy is made, and the refusal tells no password.

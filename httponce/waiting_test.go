@@ -112,14 +112,22 @@ func TestTheReceiversWaitDoesNotCount(t *testing.T) {
 func TestWaitingRequestsDoNotPinAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeld(201)
-		svc := newService(t, setup{handle: h.HandlerFunc, opts: waits(time.Minute, 3)})
+		opts := waits(time.Minute, 3)
+		opts.Routes = map[string]httponce.Route{"POST /refunds": opts.Route}
+		svc := newService(t, setup{handle: h.HandlerFunc, opts: opts})
 		first := svc.sendAll(context.Background(), 1, "k")
 		waiting := svc.sendAll(context.Background(), 3, "k")
+		var elsewhere sync.WaitGroup
+		elsewhere.Go(func() { send(svc, "POST", "/refunds", "{}", "Idempotency-Key", "k") })
+		synctest.Wait()
 		begun := time.Now()
 		for range 10 {
 			if g := svc.post("k"); g.status != 409 || g.problem != "in-progress" || g.retryAfter == "" {
 				t.Errorf("one more than there is room for got %+v", g)
 			}
+		}
+		if g := read(t, send(svc, "POST", "/refunds", "{}", "Idempotency-Key", "k")); g.status != 409 { // the room is all routes'
+			t.Errorf("one of another route got %+v", g)
 		}
 		if took := time.Since(begun); took != 0 {
 			t.Errorf("those that found no room waited %v", took)
@@ -129,6 +137,7 @@ func TestWaitingRequestsDoNotPinAllWorkers(t *testing.T) {
 		}
 		other := svc.sendAll(context.Background(), 1, "another") // works, and needs no room
 		close(h.free)
+		elsewhere.Wait()
 		for _, g := range append(append(first(), waiting()...), other()...) {
 			if g.status != 201 {
 				t.Errorf("one got %+v", g)
@@ -137,8 +146,8 @@ func TestWaitingRequestsDoNotPinAllWorkers(t *testing.T) {
 		if again := svc.sendAll(context.Background(), 4, "third")(); again[0].status != 201 { // the room is free again
 			t.Errorf("got %+v", again)
 		}
-		if svc.ran() != 3 {
-			t.Errorf("the handler was called %d times, want 3", svc.ran())
+		if svc.ran() != 4 {
+			t.Errorf("the handler was called %d times, want 4", svc.ran())
 		}
 	})
 }
