@@ -22,38 +22,88 @@ var askWithin = 15 * time.Second
 
 // dialing says how connections are made.
 type dialing struct {
-	url       string
+	urls      func(context.Context) ([]string, error)
 	tls       *tls.Config
 	heartbeat time.Duration
 	name      string
+}
+
+// dialing returns how connections are made to url, or to what URLs says.
+func (o *Options) dialing(url string) (dialing, error) {
+	d := dialing{urls: o.URLs, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
+	if d.urls == nil {
+		d.urls = func(context.Context) ([]string, error) { return []string{url}, nil }
+	} else if url != "" {
+		return d, errTwoURLs
+	}
+	return d, nil
 }
 
 // ErrUnreachable says that no connection could be made: nobody listens, or the broker refuses the user.
 var ErrUnreachable = errors.New("rabbitonce: the broker cannot be reached")
 
 var (
-	errNoURL = fmt.Errorf("%w: rabbitonce: the URL is empty", everonce.ErrInvalidArgument)
-	errURL   = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
-	errPlain = fmt.Errorf("%w: rabbitonce: Options.TLS is set, and the URL is amqp://, which is not encrypted: it must be amqps://", everonce.ErrInvalidArgument)
+	errNoURL   = fmt.Errorf("%w: rabbitonce: the URL is empty", everonce.ErrInvalidArgument)
+	errTwoURLs = fmt.Errorf("%w: rabbitonce: there is a URL, and Options.URLs, which gives others: leave one of them out", everonce.ErrInvalidArgument)
+	errNoURLs  = fmt.Errorf("%w: rabbitonce: Options.URLs has given no URL", everonce.ErrInvalidArgument)
+	errURL     = fmt.Errorf("%w: rabbitonce: this is no amqp:// or amqps:// URL", everonce.ErrInvalidArgument)
+	errPlain   = fmt.Errorf("%w: rabbitonce: Options.TLS is set, and the URL is amqp://, which is not encrypted: it must be amqps://", everonce.ErrInvalidArgument)
 )
 
-// check refuses a URL without quoting it: it may hold a password.
-func (d *dialing) check() error {
-	switch uri, err := amqp.ParseURI(d.url); {
-	case d.url == "":
-		return errNoURL
-	case err != nil:
-		return errURL
-	case d.tls != nil && uri.Scheme != "amqps": // the library would leave the configuration unused
-		return errPlain
-	}
-	return nil
-}
+// broker is one that a connection can be made to.
+type broker struct{ host, url string }
 
-// dial makes a connection whose name ends with what it is for.
-func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
+// brokers asks for the URLs, and refuses those that are none without quoting them: they may hold a password.
+func (d *dialing) brokers(ctx context.Context) ([]broker, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
+	urls, err := d.urls(ctx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: Options.URLs: %w", ErrUnreachable, err)
+	case len(urls) == 0:
+		return nil, errNoURLs
+	}
+	all := make([]broker, len(urls))
+	for i, url := range urls {
+		switch uri, err := amqp.ParseURI(url); {
+		case url == "":
+			return nil, errNoURL
+		case err != nil:
+			return nil, errURL
+		case d.tls != nil && uri.Scheme != "amqps": // the library would leave the configuration unused
+			return nil, errPlain
+		default:
+			all[i] = broker{uri.Host, url}
+		}
+	}
+	return all, nil
+}
+
+// dial makes a connection to the first broker that takes one. Its name ends with what it is for.
+func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
+	brokers, err := d.brokers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectWithin*time.Duration(len(brokers)))
+	defer cancel()
+	var failed []error
+	for i, b := range brokers {
+		deadline, _ := ctx.Deadline()
+		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(brokers)-i)) // one that is silent leaves time for the others
+		l, err := d.connect(share, b.url, purpose)
+		cancel()
+		if err == nil {
+			return l, nil
+		}
+		failed = append(failed, fmt.Errorf("%s: %w", b.host, err))
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnreachable, errors.Join(failed...))
+}
+
+// connect makes a connection to a broker.
+func (d *dialing) connect(ctx context.Context, url, purpose string) (*link, error) {
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(d.name + " (" + purpose + ")")
 	stop := func() bool { return true }
@@ -75,7 +125,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 		l.raw = &boundedConn{Conn: conn, within: 3 * d.heartbeat}
 		return l.raw, nil
 	}
-	conn, err := amqp.DialConfig(d.url, config)
+	conn, err := amqp.DialConfig(url, config)
 	l.Connection = conn
 	if ended := !stop(); ended && err == nil {
 		err = errors.Join(context.Cause(ctx), l.hangUp())
@@ -84,7 +134,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, err
 	}
 	return l, nil
 }

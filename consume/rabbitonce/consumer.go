@@ -29,7 +29,7 @@ type Consumer struct {
 }
 
 // Dial connects to a broker, and declares or checks the queues. No message is taken before [Consumer.Run]. url is
-// amqp://user:password@host:port/vhost, or amqps://…; no error quotes it. opts may be nil. The error wraps
+// amqp://user:password@host:port/vhost, or amqps://…; no error quotes it. It is empty where [Options].URLs gives URLs. opts may be nil. The error wraps
 // [everonce.ErrInvalidArgument] if an argument cannot work, [ErrUnreachable] if there is no connection, and
 // [ErrTopology] if a queue does not exist or is not as it must be.
 func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
@@ -53,8 +53,8 @@ func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*C
 		o.Workers.Log.Info("rabbitonce: a handler has less time than by default, so that no message is in hand for longer than AckTimeout", "consumer", handler.Name(), "queue", q.Name,
 			"handle_within", o.Workers.HandleWithin, "prefetch", o.Prefetch, "ack_timeout", o.AckTimeout)
 	}
-	d := dialing{url: url, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
-	if err := d.check(); err != nil {
+	d, err := o.dialing(url)
+	if err != nil {
 		return nil, err
 	}
 	c := &Consumer{queue: q, handler: handler, opts: o, dialing: d, out: newPublisher(d)}

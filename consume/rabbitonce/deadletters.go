@@ -81,7 +81,7 @@ func (f *Filter) Matches(l *Letter) bool {
 }
 
 // OpenDeadLetters connects to a broker and checks that the queue of the dead letters exists; it declares nothing. Of
-// queue it uses Name and DeadLetters. opts may be nil. The error wraps [everonce.ErrInvalidArgument],
+// queue it uses Name and DeadLetters. url is as for [Dial], and opts may be nil. The error wraps [everonce.ErrInvalidArgument],
 // [ErrUnreachable] or [ErrTopology].
 func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options) (*DeadLetters, error) {
 	q, err := queue.checked()
@@ -92,8 +92,8 @@ func OpenDeadLetters(ctx context.Context, url string, queue Queue, opts *Options
 	if err != nil {
 		return nil, err
 	}
-	d := dialing{url: url, tls: o.TLS, heartbeat: o.Heartbeat, name: o.Name}
-	if err := d.check(); err != nil {
+	d, err := o.dialing(url)
+	if err != nil {
 		return nil, err
 	}
 	conn, err := d.dial(ctx, "inspect")

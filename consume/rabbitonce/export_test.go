@@ -19,15 +19,19 @@ func AskWithin(d time.Duration) (restore func()) {
 	return func() { askWithin = before }
 }
 
+func publisherTo(url string) *publisher {
+	return newPublisher(dialing{urls: func(context.Context) ([]string, error) { return []string{url}, nil }, heartbeat: time.Second})
+}
+
 // PublisherOf returns what publishes through one publisher, with a heartbeat of a second.
 func PublisherOf(url string) (publish func(ctx context.Context, queue string, msg amqp.Publishing) error, end func() error) {
-	p := newPublisher(dialing{url: url, heartbeat: time.Second})
+	p := publisherTo(url)
 	return p.publish, p.close
 }
 
 // PublishByAnEndedChannel publishes by a channel that has ended since the publisher took it.
 func PublishByAnEndedChannel(ctx context.Context, url, queue string) error {
-	p := newPublisher(dialing{url: url, heartbeat: time.Second})
+	p := publisherTo(url)
 	c, err := p.channel(ctx)
 	if err != nil {
 		return err

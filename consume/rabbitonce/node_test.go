@@ -46,6 +46,8 @@ func TestOnANodeOfItsOwn(t *testing.T) {
 	t.Run("LettersLookedAtTooOften", n.lookedAtTooOften)
 	t.Run("ForbiddenDeadLetters", n.forbidden)
 	t.Run("ForbiddenCopies", n.forbiddenCopies)
+	t.Run("RenewedCredentials", n.renewedCredentials)
+	t.Run("RenewedRights", n.renewedRights)
 	t.Run("Restart", func(t *testing.T) { n.restart(t, b) })
 }
 

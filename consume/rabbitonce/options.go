@@ -2,6 +2,7 @@ package rabbitonce
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,11 @@ type Options struct {
 	// AckTimeout is the broker's consumer_timeout. Settings under which a message, with those prefetched before it,
 	// may take longer are refused. Default 30 minutes, as is the broker's.
 	AckTimeout time.Duration
+	// URLs, if set, is asked for the URLs of the brokers whenever a connection is to be made, in place of a fixed one: for
+	// passwords and tokens that expire, and for the nodes of a cluster. They are tried in their order. It may be called
+	// concurrently, and must return when its context ends, after 15 s at the latest. Its error is logged, or is that of
+	// [Dial], and connections are tried again as after a loss. Default: the URL that Dial was given.
+	URLs func(context.Context) ([]string, error)
 	// TLS is for amqps:// URLs, and refused with any other: the roots to trust, the name to expect, a client's
 	// certificate. Default: the system's roots and the name in the URL, or what the URL's parameters cacertfile,
 	// certfile, keyfile and server_name_indication say.

@@ -66,6 +66,10 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 		return err
 	}
 	if err := c.publish(ctx, queue, msg); err != nil {
+		if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.AccessRefused { // the next connection may have another token
+			go c.conn.hangUp() //nolint:errcheck // nothing is on its way by it that would not be refused
+			return err
+		}
 		// What comes late by this channel would be taken for the next message's. A blocked connection answers nothing.
 		go c.ch.Close() //nolint:errcheck // it may be closed already
 		return err

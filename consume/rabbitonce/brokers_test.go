@@ -1,0 +1,165 @@
+package rabbitonce_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+// fixed gives always the same URLs.
+func fixed(urls ...string) func(context.Context) ([]string, error) {
+	return func(context.Context) ([]string, error) { return urls, nil }
+}
+
+// The node that a consumer is connected to goes away: it goes on by the next one, its copies too, and comes back to the first when that
+// is there and the other is not.
+func TestTheNextBrokerIsTried(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	first, second := newWire(t, b.url), newWire(t, b.url)
+	opts, again := connections(&rabbitonce.Options{URLs: fixed(first.url, second.url)})
+	failed := atomic.Bool{}
+	r := b.runOn(memstore.New(nil), "", specOf(func(_ context.Context, m *consume.Message, _ order) error {
+		if m.ID == "m-2" && failed.CompareAndSwap(false, true) {
+			return everonce.NotDone(errClosed)
+		}
+		return nil
+	}), opts)
+	b.send(message("m-1"))
+	r.wants(everonce.Executed)
+	first.proxy.Stop()
+	wait(t, "a connection to the second", again)
+	b.send(message("m-2"))
+	r.wants(everonce.Failed, everonce.Executed)
+	first.start()
+	second.proxy.Stop()
+	wait(t, "a connection to the first", again)
+	b.send(message("m-3"))
+	r.wants(everonce.Executed)
+}
+
+// A node that takes connections and says nothing leaves time for the next one.
+func TestASilentBrokerLeavesTimeForTheNext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()                                            //nolint:errcheck // of the test
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // less than the 15 s that one connection may take
+	defer cancel()
+	l, err := rabbitonce.OpenDeadLetters(ctx, "", b.queue, &rabbitonce.Options{URLs: fixed("amqp://"+silent.Addr().String(), b.url)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Of brokers of which none can be reached each is named, and no password; what is no URL is refused before any is tried.
+func TestBrokersThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	errVault := errors.New("the vault is sealed")
+	for name, test := range map[string]struct {
+		url  string
+		urls func(context.Context) ([]string, error)
+		want error
+		says []string
+	}{
+		"nobody listens":  {"", fixed("amqp://u:s3cret@127.0.0.1:1", "amqp://u:s3cret@localhost:2"), rabbitonce.ErrUnreachable, []string{"127.0.0.1: ", "localhost: "}},
+		"no URL":          {"", fixed("amqp://127.0.0.1:1", "http://u:s3cret@h"), everonce.ErrInvalidArgument, []string{"no amqp://"}},
+		"none":            {"", fixed(), everonce.ErrInvalidArgument, []string{"has given no URL"}},
+		"it fails":        {"", func(context.Context) ([]string, error) { return nil, errVault }, errVault, []string{"Options.URLs"}},
+		"a URL, and more": {"amqp://u:s3cret@127.0.0.1:1", fixed("amqp://127.0.0.1:1"), everonce.ErrInvalidArgument, []string{"leave one of them out"}},
+	} {
+		_, err := rabbitonce.OpenDeadLetters(t.Context(), test.url, rabbitonce.Queue{Name: "any"}, &rabbitonce.Options{URLs: test.urls})
+		if !errors.Is(err, test.want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, text := range test.says {
+			if !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, without %q", name, err, text)
+			}
+		}
+	}
+}
+
+// A password that is changed, and a user who is replaced and then deleted, as at the end of a lease: the consumer goes on with the new
+// one, and no password is logged.
+func (n *node) renewedCredentials(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	url := atomic.Pointer[string]{}
+	now := func(u string) { url.Store(&u) }
+	complained := make(chan string, 10_000)
+	opts, again := connections(&rabbitonce.Options{URLs: func(context.Context) ([]string, error) { return []string{*url.Load()}, nil }})
+	opts.Workers.Log = slog.New(slog.NewMultiHandler(complaintsTo(complained).Handler(), opts.Workers.Log.Handler()))
+	now(n.user(t, "lease1", ".*", ".*", ".*"))
+	r := b.runOn(memstore.New(nil), "", specOf(nothing), opts)
+	b.send(message("m-1"))
+	r.wants(everonce.Executed)
+
+	n.ctl("change_password", "lease1", "n3w")
+	n.ctl("close_all_user_connections", "lease1", "a new password")
+	for c := ""; !strings.Contains(c, "username or password not allowed"); {
+		if c = wait(t, "a complaint", complained); strings.Contains(c, "s3cret") {
+			t.Fatalf("it complained of %s", c)
+		}
+	}
+	now(strings.Replace(*url.Load(), "s3cret", "n3w", 1))
+	wait(t, "a connection with the new password", again)
+	b.send(message("m-2"))
+	r.wants(everonce.Executed)
+
+	now(n.user(t, "lease2", ".*", ".*", ".*"))
+	n.ctl("delete_user", "lease1") // which closes its connections
+	wait(t, "a connection of the new user", again)
+	b.send(message("m-3"))
+	r.wants(everonce.Executed)
+	r.stop()
+}
+
+// A user who may not publish any more, as after the end of a token, of which the broker closes no connection: the copies that it refuses are
+// published by the next user. Who has a message in hand, and may read it, keeps it.
+func (n *node) renewedRights(t *testing.T) {
+	b := newBenchOn(t, n.URL)
+	b.declare()
+	url := atomic.Pointer[string]{}
+	now := func(u string) { url.Store(&u) }
+	complained, goOn := make(chan string, 10_000), make(chan struct{})
+	ran := 0
+	now(n.user(t, "token1", "", `^amq\.default$`, `^test\.\w+$`))
+	b.queue.Topology = rabbitonce.Check
+	r := b.runOn(memstore.New(nil), "", specOf(func(context.Context, *consume.Message, order) error {
+		if ran++; ran == 2 {
+			<-goOn
+		}
+		return everonce.NotDone(errClosed)
+	}),
+		&rabbitonce.Options{URLs: func(context.Context) ([]string, error) { return []string{*url.Load()}, nil }, Workers: consume.Workers{Log: complaintsTo(complained)}})
+	b.send(message("m-1"))
+	r.wants(everonce.Failed) // and a copy was published
+	n.ctl("set_permissions", "token1", "", "", `^test\.\w+$`)
+	close(goOn)
+	for !strings.Contains(wait(t, "a complaint", complained), "ACCESS_REFUSED") {
+	}
+	now(n.user(t, "token2", "", `^amq\.default$`, `^test\.\w+$`))
+	b.wantLength(b.queue.DeadLetters, 1)
+	r.stop()
+	if d := b.letter(); d.MessageId == "" || d.Headers["x-everonce-reason"] != string(consume.Exhausted) {
+		t.Errorf("the letter: %v", d.Headers)
+	}
+}
