@@ -17,12 +17,20 @@ import (
 // exampleQueue is a queue of the examples' own.
 var exampleQueue = rabbitonce.Queue{Name: fmt.Sprint("example.", os.Getpid())}
 
-// publishExample publishes messages, and removeExample removes the queues.
+// publishExample publishes messages, and removeExample removes the queues. A queue that has just been declared may lose what is
+// not confirmed.
 func publishExample(ids ...string) {
 	withBroker(func(ch *amqp.Channel) error {
+		if err := ch.Confirm(false); err != nil {
+			return err
+		}
 		for _, id := range ids {
-			if err := ch.Publish("", exampleQueue.Name, true, false, message(id)); err != nil {
+			confirm, err := ch.PublishWithDeferredConfirm("", exampleQueue.Name, true, false, message(id))
+			if err != nil {
 				return err
+			}
+			if !confirm.Wait() {
+				return errors.New("the broker has not taken the message")
 			}
 		}
 		return nil
