@@ -110,7 +110,7 @@ func (a *Answer) fields() (fs fields) {
 // declared returns the names of the trailers that net/http must know of before it sends the header.
 func (a *Answer) declared() (names []string) {
 	for name := range a.Trailer {
-		if !isPrefixed(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
+		if !isPrefixed(name) && trails(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
 			names = append(names, name)
 		}
 	}

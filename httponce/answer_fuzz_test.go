@@ -224,7 +224,10 @@ func TestWhatCanNotBeDecodedIsAnError(t *testing.T) {
 
 // Of the trailers of an answer that somebody makes those are announced that are sent by their names, and what is never saved is not sent.
 func TestTrailersThatAreAnnounced(t *testing.T) {
-	a := Answer{Status: 200, Trailer: http.Header{"X-B": {"b"}, "X-A": {"a"}, http.TrailerPrefix + "X-C": {"c"}, "Set-Cookie": {"d"}, http.TrailerPrefix + "Set-Cookie": {"e"}}}
+	a := Answer{Status: 200, Trailer: http.Header{
+		"X-B": {"b"}, "X-A": {"a"}, http.TrailerPrefix + "X-C": {"c"}, "Set-Cookie": {"d"}, http.TrailerPrefix + "Set-Cookie": {"e"},
+		"Content-Type": {"f"}, http.TrailerPrefix + "content-length": {"7"},
+	}}
 	for name, a := range map[string]Answer{"made": a, "saved": decoded(t, a)} {
 		h, trailers := http.Header{}, http.Header{}
 		a.putHeader(h)

@@ -139,6 +139,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := &holding{informed: informing(w), x: x}
 	if x.attempt == nil {
 		p.reverse.ServeHTTP(&h.informed, r)
+		withoutWrongTrailers(w.Header())
 		return
 	}
 	defer p.brokeOff(x, r)
@@ -183,8 +184,8 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	p.name.sign(pr)
 	upgradeWithoutHTTP(pr.Out.Header)
 	pr.Out.Trailer = pr.In.Trailer // that very map: its fields come behind the body
+	onlyTrailers(pr.Out.Trailer)
 	if x.attempt != nil {
-		maps.DeleteFunc(pr.Out.Trailer, func(name string, _ []string) bool { return framing[name] })
 		if p.opts.DownstreamKey {
 			pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))
 		} else if key := pr.In.Header[p.opts.KeyHeader]; key != nil { // it is of no one connection, whatever Connection says

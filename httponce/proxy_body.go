@@ -77,10 +77,6 @@ func sendOnce(out *http.Request) {
 	}
 }
 
-// framing are the fields that say how long a message is. No trailer may be one (RFC 9110, 6.5.1); net/http refuses those that are announced, and
-// takes the others.
-var framing = map[string]bool{"Content-Length": true, "Transfer-Encoding": true, "Trailer": true}
-
 // upload is the body of a request without a key, which flows. Behind it the trailers have come, of which those are passed on that were announced.
 type upload struct {
 	io.ReadCloser

@@ -51,6 +51,7 @@ func answered(res *http.Response) error {
 	if _, typed := res.Header["Content-Type"]; !typed {
 		unguessed(x.w.Header())
 	}
+	onlyTrailers(res.Trailer)
 	if x.attempt == nil {
 		return nil
 	}

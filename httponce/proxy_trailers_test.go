@@ -23,11 +23,15 @@ func TestProxyTrailers(t *testing.T) {
 		text string
 		want map[string]string
 	}{
-		"announced":            {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n\r\n", one},
-		"not announced":        {head + body + "X-Sum: 7\r\n\r\n", one},
-		"one of two announced": {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\nX-More: 8\r\n\r\n", map[string]string{"X-Sum": "7", "X-More": "8"}},
-		"behind no body":       {head + "\r\n0\r\nX-Sum: 7\r\n\r\n", one},
-		"none":                 {head + body + "\r\n", nil},
+		"announced":                              {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n\r\n", one},
+		"not announced":                          {head + body + "X-Sum: 7\r\n\r\n", one},
+		"one of two announced":                   {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\nX-More: 8\r\n\r\n", map[string]string{"X-Sum": "7", "X-More": "8"}},
+		"behind no body":                         {head + "\r\n0\r\nX-Sum: 7\r\n\r\n", one},
+		"none":                                   {head + body + "\r\n", nil},
+		"that may be none":                       {head + body + "X-Sum: 7\r\n" + wrongTrailers + "\r\n", one},
+		"behind an announced":                    {head + "Trailer: X-Sum\r\n" + body + "X-Sum: 7\r\n" + wrongTrailers + "\r\n", one},
+		"nothing but wrong":                      {head + body + wrongTrailers + "\r\n", nil},
+		"one that is announced, and may be none": {head + "Trailer: X-Sum, Content-Encoding\r\n" + body + "X-Sum: 7\r\nContent-Encoding: br\r\n\r\n", one},
 	} {
 		for how, route := range map[string]httponce.Route{"held": {}, "held, in a goroutine": {AnswerWithin: time.Minute}, "passed on": {MaxAnswer: 2}} {
 			u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return tc.text, false })
@@ -36,26 +40,34 @@ func TestProxyTrailers(t *testing.T) {
 				if marker == "true" && how == "passed on" {
 					continue // of a body that was not kept there are none
 				}
-				header, got := trailersOf(t, srv.Client(), srv.URL)
+				header, got := trailersOf(t, srv.Client(), srv.URL, "k")
 				if header.Get("Idempotent-Replayed") != marker || !maps.Equal(got, tc.want) {
 					t.Errorf("%s, %s, marked %q: trailers %v, want %v", name, how, marker, got, tc.want)
 				}
 			}
-			if n := len(u.seen()); n != 1 {
+			if _, got := trailersOf(t, srv.Client(), srv.URL, ""); !maps.Equal(got, tc.want) {
+				t.Errorf("%s, %s, without a key: trailers %v, want %v", name, how, got, tc.want)
+			}
+			if n := len(u.seen()); n != 2 {
 				t.Errorf("%s, %s: the upstream got %d requests", name, how, n)
 			}
 		}
 	}
 }
 
-// trailersOf sends a request with a key, and returns the trailers of its answer.
-func trailersOf(t *testing.T, c *http.Client, url string) (header http.Header, trailers map[string]string) {
+// wrongTrailers are fields that no message may have behind its body (RFC 9110, 6.5.1).
+const wrongTrailers = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\ncontent-type: text/html\r\nIf-Match: x\r\n"
+
+// trailersOf sends a request, with a key if there is one, and returns the trailers of its answer.
+func trailersOf(t *testing.T, c *http.Client, url, key string) (header http.Header, trailers map[string]string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Idempotency-Key", "k")
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
 	res, err := c.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +112,7 @@ func TestProxyTrailersOfARequest(t *testing.T) {
 	}
 }
 
-// A trailer that was not announced is passed on with a key alone, whose middleware has read it; and none that would frame the request, which no
+// A trailer that was not announced is passed on with a key alone, whose middleware has read it; and none that would frame the request or say who sends it, which no
 // server in front has looked at there.
 func TestProxyPassesOnNoTrailerThatFrames(t *testing.T) {
 	for key, want := range map[string]string{"": "[X-Sum]", "Idempotency-Key: k\r\n": "[X-Sum X-User]"} {
@@ -117,8 +129,8 @@ func TestProxyPassesOnNoTrailerThatFrames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\n%sConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n%s0\r\n"+
-				"X-Sum: 7\r\nX-User: somebody\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n", key, body)
+			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\n%sConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, Authorization\r\n\r\n%s0\r\n"+
+				"X-Sum: 7\r\nX-User: somebody\r\nAuthorization: another\r\n"+wrongTrailers+"\r\n", key, body)
 			answer, err := io.ReadAll(c)
 			c.Close()
 			if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || got != want {

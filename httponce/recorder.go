@@ -190,6 +190,9 @@ func (r *recorder) finish() {
 	if r.held.buf == nil {
 		r.begin(0)
 	}
+	if r.used {
+		withoutWrongTrailers(r.header)
+	}
 	if r.mode == modeStream && r.separate && r.used && r.enter() {
 		replaceHeader(r.x.w.Header(), r.header) // its trailers
 		r.leave()

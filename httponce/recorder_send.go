@@ -163,24 +163,12 @@ func (r *recorder) trailers() (fs fields) {
 		late = late || isPrefixed(r.sent[i].name)
 	}
 	for name, values := range r.header {
-		if late && isPrefixed(name) || declared != nil && declared[strings.ToLower(name)] {
+		if late && isPrefixed(name) || declared != nil && declared[strings.ToLower(name)] && trails(name) {
 			fs = fs.taken(http.Header{name: values})
 		}
 	}
 	return r.x.route.headers.mark(fs, nil)
 }
-
-// putPrefixed adds the trailers that were not declared before the header is sent, so that net/http does not count the body.
-func putPrefixed(h, left http.Header) {
-	for name, values := range left {
-		if isPrefixed(name) {
-			h[name] = values
-		}
-	}
-}
-
-// isPrefixed reports whether a name is that of a trailer which was not declared.
-func isPrefixed(name string) bool { return strings.HasPrefix(name, http.TrailerPrefix) }
 
 // keep makes what was held the saved answer. rest says where the pieces are that are not in it; elided, that
 // there is no body in it.

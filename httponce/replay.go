@@ -112,14 +112,14 @@ func (a *Answer) putTrailer(h http.Header) { a.putTrailers(h, func(string) bool 
 func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 	if a.saved != nil {
 		a.saved.eachTrailer(func(name string, values []string, _ bool) {
-			if wanted(name) {
+			if wanted(name) && trails(name) {
 				h[name] = values
 			}
 		})
 		return
 	}
 	for name, values := range a.Trailer {
-		if wanted(name) && !neverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
+		if wanted(name) && trails(name) && !neverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
 			h[name] = values
 		}
 	}

@@ -41,7 +41,8 @@ func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
 		"HTTP/2, closed with all of its streams": {true, time.Hour, func(c net.Conn, _ context.CancelFunc) { _ = c.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ops, told, free := make(opsBegun, 3), make(chan httponce.Served, 2), make(chan struct{})
+			ops, told := make(opsBegun, 3), make(chan httponce.Served, 2)
+			works, free := make(chan struct{}), make(chan struct{})
 			recv, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &everonce.Options{Observer: ops})
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +53,10 @@ func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			srv := httptest.NewUnstartedServer(protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-free })))
+			srv := httptest.NewUnstartedServer(protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				close(works)
+				<-free
+			})))
 			if srv.EnableHTTP2 = tc.http2; tc.http2 {
 				srv.StartTLS()
 			} else {
@@ -62,7 +66,8 @@ func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
 			t.Cleanup(func() { close(free) })
 
 			begin(t, srv, tc.http2)
-			<-ops // the first works
+			<-ops
+			<-works
 			conn, reset := begin(t, srv, tc.http2)
 			<-ops // the second has met it
 			<-ops // and waits
