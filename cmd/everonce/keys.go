@@ -23,9 +23,9 @@ const storeVariable = "EVERONCE_STORE"
 // keysName is what the set of tools is called.
 const keysName = "keys"
 
-// lookedElsewhere goes with what the store says of tables that it does not find: who looks for a service's records must not make
-// tables for it.
-const lookedElsewhere = "Look first whether --store, --schema and --table-prefix name the place: a service that runs has its tables."
+// lookedElsewhere goes with what the store says of tables that it does not find, or does not know: who looks for a service's records must
+// neither make nor migrate tables for it.
+const lookedElsewhere = "A service that runs has its tables: look first whether --store, --schema and --table-prefix name them, and whether this program is of the service's version."
 
 const keysLong = `keys shows what a store knows about operations, and settles outcomes that nobody knows.
 

@@ -113,7 +113,7 @@ func (s *Store) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found.Layout != layout:
-		return fmt.Errorf("%w: the collection %s has layout %d, this version knows %d", everonce.ErrSchema, s.coll.Name(), found.Layout, layout)
+		return fmt.Errorf("%w: the collection %s has layout %d, this version knows %d: upgrade this process", everonce.ErrSchema, s.coll.Name(), found.Layout, layout)
 	}
 	return nil
 }

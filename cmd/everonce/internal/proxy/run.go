@@ -86,8 +86,8 @@ func (s *Server) drain(now <-chan struct{}) error {
 	if err != nil {
 		_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
 		n := s.running.count()
-		s.log.Warn("proxy ends before all requests have; what they were about is unknown when their lease is over", "running", n)
-		return fmt.Errorf("%w: %d were still running", ErrNotDrained, n)
+		s.log.Warn("proxy ends before all requests have; what those with a key were about is unknown when their lease is over", "running", n)
+		return fmt.Errorf("%w: %d with a key were still running", ErrNotDrained, n)
 	}
 	return nil
 }
@@ -139,15 +139,17 @@ func (r *running) count() int {
 	return r.n
 }
 
-// wait returns when there are none, or with the context's error.
+// wait returns when there are none, or with the context's error: where there are none, nil, though the context has ended too.
 func (r *running) wait(ctx context.Context) error {
 	r.mu.Lock()
 	none := r.none
 	r.mu.Unlock()
 	select {
 	case <-none:
-		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		if r.count() > 0 {
+			return ctx.Err()
+		}
 	}
+	return nil
 }

@@ -203,7 +203,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 		return nil, err
 	}
 	if err := recv.Ready(ctx); errors.Is(err, everonce.ErrIdentity) {
-		return nil, invalid("identity-secret-file: %w", err)
+		return nil, invalid("identity-secret-file: the store was bound to another secret, or to none, by its first start: give that one")
 	} else if err != nil {
 		return nil, err
 	}

@@ -97,13 +97,15 @@ func kindOf(url string, create bool) (*kind, error) {
 	var told []string
 	for i := range kinds {
 		k := &kinds[i]
-		if k.forgets && !create {
-			continue
-		}
-		if slices.ContainsFunc(k.begins, func(begin string) bool { return strings.HasPrefix(url, begin) }) {
+		named := slices.ContainsFunc(k.begins, func(begin string) bool { return strings.HasPrefix(url, begin) })
+		switch {
+		case named && k.forgets && !create:
+			return nil, fmt.Errorf("%w: records in %s are seen by the process that has them, and by no other", ErrURL, k.name)
+		case named:
 			return k, nil
+		case !k.forgets || create:
+			told = append(told, k.begins[0])
 		}
-		told = append(told, k.begins[0])
 	}
 	last := len(told) - 1
 	return nil, fmt.Errorf("%w: it must begin with %s or %s", ErrURL, strings.Join(told[:last], ", "), told[last])

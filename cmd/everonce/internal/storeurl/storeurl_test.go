@@ -93,6 +93,7 @@ func TestPrepareRefuses(t *testing.T) {
 	}{
 		{"mysql://localhost", Options{}, ErrURL},
 		{"sqlite:", Options{}, ErrURL},
+		{"sqlite://x.db", Options{}, ErrURL},
 		{"memory:x", Options{}, ErrURL},
 		{"postgres://127.0.0.1:port/", Options{}, ErrURL},
 		{"redis://127.0.0.1:port", Options{}, ErrURL},
