@@ -209,6 +209,23 @@ func TestCertificateOfManyHandshakes(t *testing.T) {
 	hands.Wait()
 }
 
+// Who speaks HTTP without TLS is told so, as by net/http alone: a connection that ends without a word tells nobody that its URL is wrong.
+func TestProxyTLSTellsWhoSpeaksWithoutIt(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	p := start(t, func(http.ResponseWriter, *http.Request) { t.Error("the upstream was called") }, "--tls-cert="+cert, "--tls-key="+key)
+	res, err := http.Get("http" + strings.TrimPrefix(p.url, "https"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "HTTPS") {
+		t.Errorf("it is %s: %q", res.Status, text)
+	}
+}
+
 // What is refused over TCP is refused over TLS.
 func TestProxyTLSRefusesSmuggling(t *testing.T) {
 	cert, key := writePair(t, t.TempDir(), "proxy")

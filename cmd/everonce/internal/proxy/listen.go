@@ -86,12 +86,15 @@ func (l *listener) handshake(c net.Conn) {
 	t := tls.Server(c, l.tls)
 	ctx, cancel := context.WithTimeout(l.ctx, l.within)
 	defer cancel()
-	if err := t.HandshakeContext(ctx); err != nil {
+	err := t.HandshakeContext(ctx)
+	ready := net.Conn(t)
+	var noTLS tls.RecordHeaderError
+	switch {
+	case errors.As(err, &noTLS): // to net/http, which meets the same error, and tells who speaks HTTP what is wrong
+	case err != nil:
 		c.Close() //nolint:errcheck // it is of no use
 		return
-	}
-	ready := net.Conn(t)
-	if t.ConnectionState().NegotiatedProtocol != "h2" {
+	case t.ConnectionState().NegotiatedProtocol != "h2":
 		ready = &guardedConn{Conn: t}
 	}
 	select {
