@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 )
 
 const proxyLong = `proxy stands in front of an HTTP service in any language and gives it idempotency
@@ -111,6 +113,11 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 			log.Warn("an environment variable looks like a setting but is none", "name", name)
 		}
 	}
+	secrets := map[string]string{"identity-secret-file": conf.Secret, "tls-key": conf.TLSKey}
+	if !cmd.Flags().Changed("store") && os.Getenv(storeVariable) == "" && storeurl.Shown(conf.Store) != conf.Store {
+		secrets["config"] = file // which has the store's password
+	}
+	tellReadable(log, secrets)
 	if printConfig {
 		return proxyError(proxy.Check(conf, log))
 	}
@@ -132,6 +139,17 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 		close(now)
 	}()
 	return srv.Run(cmd.Context(), now)
+}
+
+// tellReadable warns of files with a secret, by their settings, whose mode lets every user of the machine read them. The folders above may
+// not: nobody looks at these.
+func tellReadable(log *slog.Logger, files map[string]string) {
+	for setting, file := range files {
+		info, err := os.Stat(file)
+		if err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
+			log.Warn("a file with a secret can be read by every user of this machine", "setting", setting, "file", file)
+		}
+	}
 }
 
 // proxyError tells what is wrong with settings from what is wrong with the world.
