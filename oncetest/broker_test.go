@@ -241,6 +241,48 @@ func TestBrokerOptionsAreChecked(t *testing.T) {
 	}
 }
 
+// What is left out is three copies, and one answer of five that is lost.
+func TestBrokerDefaults(t *testing.T) {
+	run := func(o BrokerOptions) Delivered {
+		o.Seed, o.Workers = 7, &consume.Workers{Concurrency: 1} // so that the seed decides it all
+		return RunBroker(t, notGuarded(t, (&counted{times: map[string]int{}}).handle), numberedMessages(200), &o)
+	}
+	got, want := run(BrokerOptions{}), run(BrokerOptions{Copies: 3, Lost: 0.2})
+	if got.Deliveries != want.Deliveries || got.Copies != want.Copies || got.Lost != want.Lost {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// A delay is what the consumer asks for, but not more than 10 milliseconds.
+func TestBrokerKeepsDelaysShort(t *testing.T) {
+	for retry, want := range map[consume.Backoff]time.Duration{
+		{Min: time.Hour, Max: time.Hour}:               10 * time.Millisecond,
+		{Min: time.Millisecond, Max: time.Millisecond}: time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var times []time.Time
+			c, err := consume.NewNatural(consume.NaturalSpec[struct{}]{
+				Consumer: "billing", Key: consume.ProducerID(), Retry: retry,
+				Handle: func(context.Context, *consume.Message, struct{}) (bool, error) {
+					if times = append(times, time.Now()); len(times) < 3 {
+						return false, errors.New("the bank is closed")
+					}
+					return true, nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			RunBroker(t, c, numberedMessages(1), &BrokerOptions{Copies: 1, Workers: &consume.Workers{Concurrency: 1}})
+			for i := range times[1:] {
+				if d := times[i+1].Sub(times[i]); d > want {
+					t.Errorf("delivery %d came %v after the one before, want at most %v", i+2, d, want)
+				}
+			}
+		})
+	}
+}
+
 // The answer of a verdict has its outcome, and what a duplicate must get again.
 func TestAnswerOfVerdict(t *testing.T) {
 	why := errors.New("why")

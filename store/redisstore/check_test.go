@@ -109,7 +109,7 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 		"a prefix with a blank":     {Prefix: "a b"},
 		"a long prefix":             {Prefix: strings.Repeat("p", 65)},
 		"negative replicas":         {Replicas: -1},
-		"too many replicas":         {Replicas: 1000},
+		"too many replicas":         {Replicas: 101},
 		"a negative wait":           {WaitTimeout: -1},
 		"a wait of less than a ms":  {WaitTimeout: 1000},
 		"a risk that there is not":  {Accept: 1 << 6},

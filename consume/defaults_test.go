@@ -1,0 +1,35 @@
+package consume
+
+import (
+	"log/slog"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/everonce/everonce"
+)
+
+// What is left out has the values that docs/reference/options.md tells.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	w, err := (*Workers)(nil).checked()
+	if want := (Workers{
+		Concurrency: 8, Batch: 1, BatchWithin: 10 * time.Millisecond, PauseMin: time.Second, PauseMax: time.Minute,
+		DrainWithin: 30 * time.Second, SettleWithin: 10 * time.Second, Log: slog.Default(),
+	}); err != nil || !reflect.DeepEqual(w, want) {
+		t.Errorf("Workers: %+v, %v; want %+v", w, err, want)
+	}
+	s, err := (&Spec[string]{Consumer: "billing", Key: ProducerID()}).common().checked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Backoff{Limit: 10, Min: time.Second, Max: 10 * time.Minute}); s.Retry != want {
+		t.Errorf("Retry: %+v, want %+v", s.Retry, want)
+	}
+	if s.MaxBody != 16<<20 || s.Window != 7*24*time.Hour || s.Lifetime != everonce.ForQueue() || s.Decode == nil {
+		t.Errorf("MaxBody %d, Window %v, Lifetime %v", s.MaxBody, s.Window, s.Lifetime)
+	}
+	if _, err := (&Spec[string]{Consumer: "billing", Key: ProducerID(), Lifetime: everonce.Lifetime{Retention: s.Window - 1}}).common().checked(); err == nil {
+		t.Error("a lifetime that is shorter than the window is accepted")
+	}
+}

@@ -1,0 +1,19 @@
+package sqlitestore
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// What is left out has the values that docs/reference/options.md tells.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	o, err := (*Options)(nil).complete("payments.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.TablePrefix != "everonce_" || o.BusyTimeout != 5*time.Second || o.Readers != max(4, runtime.GOMAXPROCS(0)) || o.GroupLimit != 256 || o.NoMigrate {
+		t.Errorf("%+v", o)
+	}
+}
