@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,4 +76,36 @@ func testOneConnection[Tx any](t *testing.T, h *handle[Tx]) {
 		}
 	}
 	group.Wait()
+}
+
+// Work that asks the pool for another connection while it has one can stop everybody, but not for ever: at its TxTimeout it is told, what it
+// did is rolled back, and who waited for a connection is told of a failing store before that.
+func TestWorkThatTakesASecondConnection(t *testing.T) {
+	t.Parallel()
+	both(t, setup{conns: 1}, testSecondConnection[pgx.Tx], testSecondConnection[*sql.Tx])
+}
+
+func testSecondConnection[Tx any](t *testing.T, h *handle[Tx]) {
+	receiver, err := everonce.NewTxReceiver(h.store, &everonce.Options{TxTimeout: 3 * time.Second, StoreTimeout: 300 * time.Millisecond, TxRetries: -1})
+	noErr(t, err)
+	noErr(t, receiver.Ready(t.Context()))
+	var waiting sync.WaitGroup
+	res, err := everonce.Transact(t.Context(), receiver, everonce.Key{Scope: "pool", ID: "greedy"}, func(ctx context.Context, tx Tx) (string, error) {
+		noErr(t, h.effect(ctx, tx, "charge"))
+		waiting.Go(func() {
+			res, err := everonce.Transact(t.Context(), receiver, everonce.Key{Scope: "pool", ID: "other"}, func(context.Context, Tx) (string, error) { return "v", nil })
+			if res.Outcome != everonce.StoreFailed || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "begin: context deadline exceeded") {
+				t.Errorf("who waits for a connection: %v, %v", res.Outcome, err)
+			}
+		})
+		var one string
+		return "v", h.query(ctx, "SELECT '1'").Scan(&one)
+	})
+	waiting.Wait()
+	if res.Outcome != everonce.Failed || !errors.Is(err, everonce.ErrTxTooLong) {
+		t.Errorf("the work that takes two: %v, %v; want ErrTxTooLong", res.Outcome, err)
+	}
+	if n := h.effects(t, "charge"); n != 0 {
+		t.Errorf("%d effects of what was rolled back", n)
+	}
 }
