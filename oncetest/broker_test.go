@@ -241,13 +241,19 @@ func TestBrokerOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// What is left out is three copies, and one answer of five that is lost.
+// What is left out is three copies, one answer of five that is lost, and the seed of the environment.
 func TestBrokerDefaults(t *testing.T) {
+	seed := uint64(7)
 	run := func(o BrokerOptions) Delivered {
-		o.Seed, o.Workers = 7, &consume.Workers{Concurrency: 1} // so that the seed decides it all
+		o.Seed, o.Workers = seed, &consume.Workers{Concurrency: 1} // so that the seed decides it all
 		return RunBroker(t, notGuarded(t, (&counted{times: map[string]int{}}).handle), numberedMessages(200), &o)
 	}
 	got, want := run(BrokerOptions{}), run(BrokerOptions{Copies: 3, Lost: 0.2})
+	t.Setenv(SeedVariable, "7")
+	seed = 0
+	if again := run(BrokerOptions{}); again.Deliveries != want.Deliveries || again.Lost != want.Lost {
+		t.Errorf("by the environment's seed: %+v, want %+v", again, want)
+	}
 	if got.Deliveries != want.Deliveries || got.Copies != want.Copies || got.Lost != want.Lost {
 		t.Errorf("%+v, want %+v", got, want)
 	}

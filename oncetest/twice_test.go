@@ -31,6 +31,7 @@ func TestTwiceFunc(t *testing.T) {
 		{"both failed alike", [2]error{broken, errors.New("broken")}, nil, broken, false},
 		{"the second is an error", [2]error{nil, broken}, nil, broken, true},
 		{"the first was an error", [2]error{broken, nil}, nil, nil, true},
+		{"another error", [2]error{broken, errors.New("broken again")}, nil, errors.New("broken again"), true},
 		{"first wanted", [2]error{broken, nil}, &TwiceFuncOptions[*message]{Return: First}, broken, true},
 		{"allowed", [2]error{broken, nil}, &TwiceFuncOptions[*message]{Same: func(error, error) error { return nil }}, nil, false},
 	} {
