@@ -123,6 +123,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	}
 	_, err = Open(path, nil)
 	wants(t, "Open", err, everonce.ErrSchema, "upgrade")
+	wants(t, "Open", err, everonce.ErrSchema, "the tables are of version 99, this package knows 1")
 	s, err = Open(path, &Options{NoMigrate: true})
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +302,7 @@ func TestAFullDatabase(t *testing.T) {
 			granted++
 		}
 	}
-	wants(t, "Claim", full, everonce.ErrStoreFull, "no room")
+	wants(t, "Claim", full, everonce.ErrStoreFull, "store full: SQLite: claim: the database has no room")
 	for i := range granted { // what was acknowledged is there
 		if got, err := s.Get(ctx, everonce.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || !got.Found {
 			t.Fatalf("claim %d of %d: %v, %v", i, granted, got.Found, err)
@@ -396,5 +397,52 @@ func TestNotADatabase(t *testing.T) {
 	if err == nil {
 		t.Fatal(s)
 	}
-	wants(t, "Open", err, nil, "not a database")
+	wants(t, "Open", err, nil, "file is not a database")
+}
+
+// Of a file that is damaged nothing is taken for absent: a key whose page cannot be read is not new.
+func TestADamagedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "damaged.db")
+	s, err := Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const keys = 500
+	for i := range keys {
+		if _, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := len(file) / 2; i < len(file)*3/4; i++ {
+		file[i] = 0xff
+	}
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(path, nil); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // what is left of it is nobody's
+	damaged := 0
+	for i := range keys {
+		req := claimOf(fmt.Sprint(i))
+		got, err := s.Get(t.Context(), everonce.GetRequest{ID: req.ID})
+		if err == nil && got.Found {
+			continue
+		}
+		damaged++
+		wants(t, "Get", err, nil, "database disk image is malformed")
+		_, err = s.Claim(t.Context(), req)
+		wants(t, "Claim", err, nil, "database disk image is malformed")
+	}
+	if damaged == 0 || damaged == keys {
+		t.Errorf("%d of %d keys cannot be read: that proves nothing", damaged, keys)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/everonce/everonce"
@@ -54,7 +55,7 @@ func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 			}, everonce.Optimistic())
 			_, completeErr := s.Complete(t.Context(), everonce.CompleteRequest{ID: open.Record.ID, Token: open.Record.Token, Nonce: open.Record.Nonce, Result: everonce.SavedResult{Kind: everonce.ResultValue}})
 			for call, err := range map[string]error{"Do": doErr, "Transact": txErr, "Transact, optimistic": optimisticErr, "Complete": completeErr} {
-				if !errors.Is(err, everonce.ErrStore) || !errors.Is(err, errMoved) {
+				if !errors.Is(err, everonce.ErrStore) || !errors.Is(err, errMoved) || !strings.Contains(err.Error(), "the database file was removed or replaced while it was open") {
 					t.Errorf("%s: %v, want %v", call, err, errMoved)
 				}
 			}
