@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/everonce/everonce"
 )
@@ -41,6 +42,44 @@ func TestSameSeedSameTrace(t *testing.T) {
 				t.Error("another seed has the same trace")
 			}
 		})
+	}
+}
+
+// The chaos is as large as it is said to be: a hundred operations, the first of them a hundred times; 30 % of the store's calls fail, and
+// 20 % of the effects.
+func TestTheSizeOfTheChaos(t *testing.T) {
+	trace := traceOf(t, 7, Reexecute, everonce.Reexecute)
+	sent, last := map[string]int{}, 0
+	for _, e := range trace {
+		if key, ok := strings.CutPrefix(e.what, "deliver "); ok {
+			sent[key]++
+		} else if strings.HasSuffix(e.what, FailBefore.String()) || strings.HasSuffix(e.what, FailAfter.String()) {
+			last = e.delivery // what comes behind it was sent when nothing failed any more
+		}
+	}
+	if n := sent["ChaosOfBoth-7-1"]; len(sent) != 100 || n < 100 {
+		t.Errorf("%d operations, and the first was sent %d times", len(sent), n)
+	}
+	var calls, failed [2]float64
+	for _, e := range trace {
+		call, fault, ok := strings.Cut(e.what, ": ")
+		if !ok || e.delivery > last || call == "answer" {
+			continue
+		}
+		of := 0
+		if strings.HasPrefix(call, OpEffect.String()+" ") {
+			of = 1
+		}
+		if calls[of]++; fault != Pass.String() {
+			failed[of]++
+		}
+	}
+	if store, effect := failed[0]/calls[0], failed[1]/calls[1]; store < 0.25 || store > 0.35 || effect < 0.13 || effect > 0.27 {
+		t.Errorf("%.2f of %v calls of the store failed, and %.2f of %v effects", store, calls[0], effect, calls[1])
+	}
+	s := Subject{Mode: Refuse, New: func(testing.TB, *Faults) System { return System{} }}
+	if s.check(t); s.Lease != 30*time.Second || s.Operations != 100 {
+		t.Errorf("by default: Lease %v, Operations %d", s.Lease, s.Operations)
 	}
 }
 
