@@ -55,3 +55,23 @@ func TestZeroFaults(t *testing.T) {
 		t.Errorf("happened: %v, %v", happened, err)
 	}
 }
+
+// The answer of a call has its outcome, what a duplicate must get again, and how long the sender was told to wait.
+func TestAnswerOf(t *testing.T) {
+	failure := &everonce.PermanentError{Code: "declined"}
+	running := &everonce.Error{Outcome: everonce.InProgress, Sentinel: everonce.ErrInProgress, RetryAfter: time.Second}
+	for name, c := range map[string]struct {
+		res  everonce.Result[string]
+		err  error
+		want Answer
+	}{
+		"done":     {everonce.Result[string]{Value: "v", Outcome: everonce.Executed}, nil, Answer{Outcome: everonce.Executed, Result: "v"}},
+		"refused":  {everonce.Result[string]{Outcome: everonce.Rejected}, failure, Answer{Outcome: everonce.Rejected, Result: failure, Err: failure}},
+		"running":  {everonce.Result[string]{Outcome: everonce.InProgress}, running, Answer{Outcome: everonce.InProgress, RetryAfter: time.Second, Err: running}},
+		"not done": {everonce.Result[string]{Outcome: everonce.Failed}, ErrInjected, Answer{Outcome: everonce.Failed, Err: ErrInjected}},
+	} {
+		if got := AnswerOf(c.res, c.err); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
