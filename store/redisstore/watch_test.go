@@ -23,6 +23,11 @@ func TestWaitersWithoutChannels(t *testing.T) {
 	if _, err := mute.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}); err == nil {
 		t.Error("a watch without channels is granted")
 	}
+	command(t, p.client(t), "ACL", "SETUSER", "wide", "on", ">secret", "~*", "resetchannels", "&everonce*", "+@all")
+	opt.Username = "wide"
+	if _, err := newStore(t, dial(t, opt), &redisstore.Options{}).Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}); err == nil {
+		t.Error("a watch under a wider pattern of channels is granted")
+	}
 	w, err := loud.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}) // the record is marked: its end sends word
 	noErr(t, err)
 	defer w.Stop()
