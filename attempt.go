@@ -87,7 +87,8 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
 
 // Detached returns the work's context without the caller's end: it ends when the lease is lost or the attempt is over.
-// It is for what must be finished even if nobody waits, such as a compensation.
+// Inside a transaction, where there is no lease, it does not end. It is for what must be finished even if nobody waits,
+// such as a compensation.
 func (a *Attempt) Detached() context.Context {
 	if a.ctx.place.tx != nil { // in a transaction there is no lease to lose
 		return context.WithoutCancel(&a.ctx)

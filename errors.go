@@ -33,7 +33,8 @@ var (
 	ErrUndecodable = errors.New("everonce: saved result cannot be decoded")
 	// ErrNested: an operation called itself, that is, the same key inside its own work.
 	ErrNested = errors.New("everonce: operation nested in itself")
-	// ErrInTransaction: a claim, step or wait on a store inside a transaction that everonce began on it.
+	// ErrInTransaction: a call on a store inside the work of a transaction on it, other than a [DoTx] in that transaction. It
+	// could wait for itself.
 	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
 	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
 	ErrTxDoomed = errors.New("everonce: transaction is doomed")
@@ -43,7 +44,7 @@ var (
 	ErrOtherStore = errors.New("everonce: transaction belongs to another store")
 	// ErrStepRepeated: the name of a step was used twice in one attempt.
 	ErrStepRepeated = errors.New("everonce: step name used twice in one attempt")
-	// ErrAttemptEnded: a method of an attempt, a step or a repeated claim came after the attempt had ended.
+	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. It is the cause of the work's context then.
 	ErrAttemptEnded = errors.New("everonce: attempt has ended")
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("everonce: no record of this key")

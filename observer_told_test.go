@@ -45,3 +45,34 @@ func TestObserverIsToldHowLongADuplicateWaited(t *testing.T) {
 		}
 	})
 }
+
+// What is no operation is not told: a look, a transaction without a key, and a call that is wrong from the start, of a step too. One that is
+// wrong where it stands is.
+func TestObserverIsNotToldOfWhatIsNoOperation(t *testing.T) {
+	rec := &recorder{}
+	s := newMapStore()
+	o := &everonce.Options{Observer: rec}
+	r, x := newReceiver(t, s, everonce.Refuse, o), newTxReceiver(t, s, o)
+	_, err := everonce.Lookup[string](t.Context(), r, keyOf("x"))
+	checkErr(t, err, everonce.ErrNotFound)
+	checkErr(t, x.InTx(t.Context(), func(context.Context, *mapTx) error { return nil }), nil)
+	do(t, r, everonce.Key{}, never(t), everonce.Invalid, everonce.ErrInvalidKey)
+	do(t, r, keyOf("x"), nil, everonce.Invalid, everonce.ErrInvalidArgument)
+	do(t, r, keyOf("x"), never(t), everonce.Invalid, everonce.ErrInvalidArgument, everonce.Optimistic())
+	transact(t, x, s, everonce.Key{}, txNever(t), everonce.Invalid, everonce.ErrInvalidKey)
+	checkErr(t, r.Settle(t.Context(), everonce.Key{}, everonce.Settlement{Verdict: everonce.SettleDone}), everonce.ErrInvalidKey)
+	checkEqual(t, "events", len(rec.take(t)), 0)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		for _, name := range []string{"", "once", "once"} {
+			_, _ = everonce.Step(ctx, a, name, stepReturns("v", nil))
+		}
+		res, err := everonce.Do(ctx, r, keyOf("x"), never(t))
+		checkOutcome(t, res, err, everonce.Invalid, everonce.ErrNested)
+		return "v", nil
+	}, everonce.Executed, nil)
+	var told []string
+	for _, ev := range rec.take(t) {
+		told = append(told, ev.Kind.String()+" "+ev.Outcome.String())
+	}
+	checkEqual(t, "told", told, []string{"step executed", "do invalid", "do executed"})
+}

@@ -55,8 +55,9 @@ type Settlement struct {
 // Settle settles an operation whose outcome is unknown: one that is abandoned, or whose lease has run out. It is an
 // attempt of its own, so whatever the old attempt still writes is refused. Errors: [ErrNotFound]; [ErrNotUnknown]
 // (the operation is completed or released, or the step is not open); [ErrInProgress] (the operation is live: see
-// Force); [ErrLeaseLost] (somebody else was faster: see also Token); [ErrInTransaction]; [ErrInvalidArgument];
-// [ErrStore]; the context's cause, if ctx has ended. After the last two, settling again tells whether it was done.
+// Force); [ErrLeaseLost] (somebody else was faster: see also Token); [ErrInTransaction]; [ErrInvalidKey];
+// [ErrInvalidArgument]; [ErrStore]; the context's cause, if ctx has ended. After the last two, settling again tells
+// whether it was done.
 func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	op, err := r.prepare(ctx, key, RecordID{}, nil, 0)
 	if err != nil {

@@ -123,6 +123,14 @@ func TestAttemptOfDoTx(t *testing.T) {
 		checkErr(t, err, nil)
 	}
 	checkErr(t, tx.Commit(), nil)
+	var after context.Context
+	_, err := transact(t, x, s, keyOf("c"), func(ctx context.Context, _ *mapTx) (int, error) {
+		a, _ := everonce.AttemptFrom(ctx) //nolint:errcheck // it is one
+		after = a.Detached()
+		return 1, nil
+	}, everonce.Executed, nil)
+	checkErr(t, err, nil)
+	checkErr(t, after.Err(), nil)
 	if a, b := s.record(keyOf("a")).Nonce, s.record(keyOf("b")).Nonce; a == b || a == (everonce.Nonce{}) {
 		t.Errorf("nonces %v and %v", a, b)
 	}
