@@ -82,9 +82,10 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// RoundTrip sends the request until there is an answer, within the limits. It fails with [ErrInvalidKey],
-// [ErrBodyNotRepeatable], [ErrRedirectedElsewhere] or KeyFunc's error before anything is sent, and with [*RetryError]
-// afterwards.
+// RoundTrip sends the request until there is an answer, within the limits. If nothing was sent, it fails with
+// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or that of a body that could not be read into memory; if a
+// redirect leads to another origin, with [ErrRedirectedElsewhere]; and otherwise with [*RetryError]. If the request is
+// no operation, the error is the base's.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	op, redirected, err := t.operationOf(req)
 	if err != nil {

@@ -152,7 +152,8 @@ func TestTransportBodyThatFails(t *testing.T) {
 			}
 			req.ContentLength = tc.length
 			_, err = transportOver(t, nil, &httponce.TransportOptions{BufferRequest: 100}).Do(req)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || len(bodies()) != 0 {
+			var retry *httponce.RetryError
+			if err == nil || errors.As(err, &retry) || !strings.Contains(err.Error(), tc.want) || len(bodies()) != 0 {
 				t.Errorf("got the error %v; %q was sent", err, bodies())
 			}
 		})

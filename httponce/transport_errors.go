@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What [Transport] refuses before anything is sent. A key that cannot be sent is [ErrInvalidKey].
+// What a [Transport] refuses to send. A key that cannot be sent is [ErrInvalidKey].
 var (
 	// ErrBodyNotRepeatable: the request's body can be read only once, so it could not be sent again. Set
 	// [http.Request.GetBody] (http.NewRequest does, for bodies in memory) or TransportOptions.BufferRequest.

@@ -233,6 +233,13 @@ func TestTransportOtherMethodsPassUntouched(t *testing.T) {
 	if got := srv.keys("Idempotency-Key"); !slices.Equal(got, []string{`"order-7"`, `"order-7"`}) {
 		t.Errorf("with Methods GET the server got %q", got)
 	}
+	srv.Close()
+	req = httptest.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, http.NoBody)
+	req.RequestURI = ""
+	var retry *httponce.RetryError
+	if _, err := transportOver(t, nil, nil).Do(req); err == nil || errors.As(err, &retry) { //nolint:bodyclose // there is none
+		t.Errorf("the error of what is no operation is %v, want the base's", err)
+	}
 }
 
 type idle struct {

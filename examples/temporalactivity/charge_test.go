@@ -154,6 +154,25 @@ func TestNotDone(t *testing.T) {
 	}
 }
 
+// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back.
+func TestTheStoreIsAway(t *testing.T) {
+	store := &away{Store: memstore.New(nil)}
+	store.calls.Store(4) // more than one attempt makes
+	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gateway{}
+	receipts, err := run(t, (&Activities{Receiver: r, Gateway: g}).Charge, Order{ID: "7"})
+	if err != nil || len(receipts) != 1 || g.charges.Load() != 1 || store.calls.Load() >= 0 {
+		t.Errorf("receipts %v, %v, after %d charges", receipts, err, g.charges.Load())
+	}
+	lost := &everonce.Error{Outcome: everonce.LeaseLost, Sentinel: everonce.ErrLeaseLost}
+	if got := forTemporal(everonce.LeaseLost, lost); got != error(lost) {
+		t.Errorf("of a lost lease Temporal is told %v", got)
+	}
+}
+
 // TestStillRunning: Temporal gave an attempt up that still runs. The next one is told when to come back.
 func TestStillRunning(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
@@ -229,6 +248,19 @@ func TestDeclinedAndNotRecorded(t *testing.T) {
 	if !strings.Contains(err.Error(), "card_declined") {
 		t.Errorf("%v does not say that the card was declined", err)
 	}
+}
+
+// away is a store that is gone for so many claims.
+type away struct {
+	everonce.Store
+	calls atomic.Int64
+}
+
+func (a *away) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.ClaimResult, error) {
+	if a.calls.Add(-1) >= 0 {
+		return everonce.ClaimResult{}, errors.New("connection refused")
+	}
+	return a.Store.Claim(ctx, r)
 }
 
 // failing is a store that is gone when the result is to be saved.
