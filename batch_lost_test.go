@@ -92,9 +92,16 @@ func TestBatchAfterADeadlock(t *testing.T) {
 		all := items("a", "b", "c", "d")
 		checkEqual(b, "outcomes", outcomes(b.transact(context.Background(), all)), "[executed executed executed executed]")
 		checkEqual(b, "the work's calls", b.sets, [][]int{{0, 1, 2, 3}, {0, 1, 2, 3}})
-		deadlocks = -1
+		deadlocks, b.sets = -1, nil
 		all = items("e", "f", "g", "h")
 		res := b.transact(context.Background(), all)
+		whole := 0
+		for _, set := range b.sets {
+			if len(set) == len(all) {
+				whole++
+			}
+		}
+		checkEqual(b, "runs of the whole", whole, 1+3)
 		checkEqual(b, "outcomes", outcomes(res), "[executed failed executed executed]")
 		checkErr(b, res[1].Err, errDeadlock)
 		for i, item := range all {
