@@ -113,7 +113,7 @@ type Route struct {
 	Deadline time.Duration
 	// AnswerWithin is how long the client waits for the handler before it is told to ask again, with the problem
 	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns,
-	// and its answer is kept; what it does with the connection (Flush, Hijack, deadlines) fails with
+	// and its answer counts as any; what it does with the connection (Flush, Hijack, deadlines) fails with
 	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. [http.Server.Shutdown] does not
 	// wait for a handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded.
 	// Nor do a server's own limits on connections bound how many go on: Options.MaxStillRunning does. Default 0:

@@ -84,7 +84,7 @@ func TestNoRoomForALargeBody(t *testing.T) {
 	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || !strings.Contains(bodyOf(t, res), "store-unavailable") {
 		t.Errorf("%d %v", res.StatusCode, res.Header)
 	}
-	if *calls != 0 || !strings.Contains(logs.String(), "no room for a request body") {
+	if *calls != 0 || !strings.Contains(logs.String(), `level=ERROR msg="httponce: no room for a request body"`) {
 		t.Errorf("%d calls; logged is %s", *calls, &logs)
 	}
 	if res := send(h, "POST", "/files", "small", "Idempotency-Key", "k1"); res.StatusCode != http.StatusOK {
