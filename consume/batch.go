@@ -101,7 +101,7 @@ func (c *Consumer) admit(m *Message) (key everonce.Key, sum everonce.Fingerprint
 		return key, sum, "", &v
 	}
 	hash = c.id(key).Short()
-	if sum, err = c.fingerprint(m); err != nil {
+	if sum, err = c.compare.of(m); err != nil {
 		v := c.bury(m, hash, 0, Undecodable, err)
 		return key, sum, hash, &v
 	}

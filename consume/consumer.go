@@ -20,7 +20,7 @@ type Consumer struct {
 	name    string
 	key     Key
 	maxBody int
-	headers []string
+	compare fingerprinter
 	retry   Backoff
 	drop    bool
 	observe func(context.Context, *Message, Verdict)
@@ -64,7 +64,10 @@ func New[T any](recv *everonce.Receiver, spec Spec[T]) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newConsumer(common)
+	c, err := newConsumer(common)
+	if err != nil {
+		return nil, err
+	}
 	c.id, c.ready = recv.RecordID, recv.Ready
 	c.lookup = func(ctx context.Context, key everonce.Key) error {
 		_, err := everonce.Lookup[struct{}](ctx, recv, key, about...)
@@ -100,7 +103,10 @@ func NewTx[T, Tx any](recv *everonce.TxReceiver[Tx], spec TxSpec[T, Tx]) (*Consu
 	if err != nil {
 		return nil, err
 	}
-	c := newConsumer(common)
+	c, err := newConsumer(common)
+	if err != nil {
+		return nil, err
+	}
 	c.id, c.ready = recv.RecordID, recv.Ready
 	c.gather = func(n int) gathered {
 		return &batchOf[T, Tx]{
@@ -130,11 +136,12 @@ func decodes[T any](decode func(*Message) (T, error), to func(*Message, T) work)
 	}
 }
 
-func newConsumer[T any](c common[T]) *Consumer {
+func newConsumer[T any](c common[T]) (*Consumer, error) {
+	compare, err := c.Fingerprint.checked()
 	return &Consumer{
-		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, key: c.Key, maxBody: c.MaxBody, headers: c.FingerprintHeaders,
+		scope: everonce.ScopeOf(c.Consumer), name: c.Consumer, key: c.Key, maxBody: c.MaxBody, compare: compare,
 		retry: c.Retry, drop: c.DropRejected, observe: c.Observe,
-	}
+	}, err
 }
 
 // Name returns the consumer's name.
@@ -204,22 +211,6 @@ func (c *Consumer) handle(ctx context.Context, m *Message) Verdict {
 	}
 	outcome, attempt, err := work(ctx, key, sum)
 	return c.dispose(ctx, m, hash, outcome, attempt, err)
-}
-
-// fingerprint is of the body and the headers that were named: none that a broker or a retry adds.
-func (c *Consumer) fingerprint(m *Message) (everonce.Fingerprint, error) {
-	if len(c.headers) == 0 {
-		return everonce.FingerprintOf("message", m.Body), nil
-	}
-	parts := []any{"message", m.Body}
-	for _, name := range c.headers {
-		value, found, err := m.header(name)
-		if err != nil {
-			return everonce.Fingerprint{}, fmt.Errorf("consume: of the fingerprint, %w", err)
-		}
-		parts = append(parts, name, found, value)
-	}
-	return everonce.FingerprintOf(parts...), nil
 }
 
 // dispose is the table of [Disposition].

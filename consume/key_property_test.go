@@ -262,7 +262,7 @@ func TestBrokersHeadersNeverEnterKeyOrFingerprint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		c, err := consume.New(recv, consume.Spec[struct{}]{
-			Consumer: "billing", Key: consume.Composite(fmt.Sprint("run-", n), consume.ProducerID(), consume.JSONPointer("/id")), FingerprintHeaders: []string{"tenant"},
+			Consumer: "billing", Key: consume.Composite(fmt.Sprint("run-", n), consume.ProducerID(), consume.JSONPointer("/id")), Fingerprint: consume.Fingerprint{Headers: []string{"tenant"}},
 			Handle: func(context.Context, *consume.Message, struct{}) error { return nil },
 		})
 		if err != nil {

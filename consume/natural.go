@@ -52,7 +52,10 @@ func NewNatural[T any](spec NaturalSpec[T]) (*Consumer, error) {
 	case spec.Handle == nil:
 		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
 	}
-	c := newConsumer(common)
+	c, err := newConsumer(common)
+	if err != nil {
+		return nil, err
+	}
 	c.id = everonce.Key.RecordID
 	c.prepare = decodes(common.Decode, func(m *Message, v T) work {
 		return func(ctx context.Context, _ everonce.Key, _ everonce.Fingerprint) (everonce.Outcome, int, error) {

@@ -11,7 +11,7 @@ import (
 // A header of the fingerprint whose value is not there cannot be compared: the message is a dead letter, and neither handled nor
 // taken for one that was.
 func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
-	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant"} })
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"tenant"} })
 	odd := first()
 	odd.Odd = []string{"nested", "tenant"}
 	v := r.wantsLetter(odd, 0, consume.Undecodable)
@@ -22,7 +22,7 @@ func TestAHeaderOfTheFingerprintThatIsNotThere(t *testing.T) {
 	r.wantsLetter(odd, 0, consume.Undecodable)
 
 	l := newLedger()
-	c := booking(t, l, func(s *txSpec) { s.FingerprintHeaders = []string{"tenant"} })
+	c := booking(t, l, func(s *txSpec) { s.Fingerprint.Headers = []string{"tenant"} })
 	verdicts := c.HandleBatch(t.Context(), []*consume.Message{odd, first()})
 	if odd, other := verdicts[0], verdicts[1]; odd.Letter.Reason != consume.Undecodable || other.Outcome != everonce.Executed {
 		t.Errorf("in a batch: %+v, %+v", odd, other)

@@ -368,7 +368,7 @@ func TestTwoConsumersOfOneEvent(t *testing.T) {
 
 // A copy that comes by another queue, at another time, is the same operation.
 func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
-	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant"} })
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"tenant"} })
 	m := first()
 	m.Headers = map[string]string{"tenant": "a"}
 	r.wants(m, everonce.Executed, consume.Ack)
@@ -383,7 +383,7 @@ func TestQueueAndDeliveryNeverEnterTheKey(t *testing.T) {
 
 // Each header of the fingerprint counts, and one that is empty is not one that is missing.
 func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
-	r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = []string{"tenant", "currency"} })
+	r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint.Headers = []string{"tenant", "currency"} })
 	m := first()
 	m.Headers = map[string]string{"tenant": "a", "currency": ""}
 	r.wants(m, everonce.Executed, consume.Ack)
@@ -394,24 +394,6 @@ func TestEachHeaderOfTheFingerprintCounts(t *testing.T) {
 		other := *m
 		other.Headers = headers
 		r.wantsLetter(&other, everonce.Mismatch, consume.Mismatch)
-	}
-}
-
-// What messages are compared by is the same in every version: a repetition that comes after a deploy is no other message.
-func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
-	for _, headers := range [][]string{nil, {"tenant", "currency"}} {
-		r := rigged(t, done, func(s *consume.Spec[order]) { s.FingerprintHeaders = headers })
-		m := first()
-		m.Headers = map[string]string{"tenant": "a"}
-		r.wants(m, everonce.Executed, consume.Ack)
-		got, err := r.store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: everonce.ScopeOf("billing"), ID: "m-1"}.RecordID()})
-		want := everonce.FingerprintOf("message", m.Body)
-		if headers != nil {
-			want = everonce.FingerprintOf("message", m.Body, "tenant", true, "a", "currency", false, "")
-		}
-		if err != nil || got.Record.Fingerprint != want {
-			t.Errorf("with the headers %v: %+v, %v", headers, got.Record.Fingerprint, err)
-		}
 	}
 }
 

@@ -32,9 +32,8 @@ type Spec[T any] struct {
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int
-	// FingerprintHeaders are compared, together with the body, when a key is used again. Name only headers that the
-	// producer sets: one that a broker or a retry adds would make every redelivery another message. Default none.
-	FingerprintHeaders []string
+	// Fingerprint says what is compared when a key is used again. Default: the body, byte for byte.
+	Fingerprint Fingerprint
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
 	// Window is the longest time after which the channel may deliver a message again, including its stay among the
@@ -75,9 +74,8 @@ type TxSpec[T, Tx any] struct {
 	Decode func(*Message) (T, error)
 	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
 	MaxBody int
-	// FingerprintHeaders are compared, together with the body, when a key is used again. Name only headers that the
-	// producer sets: one that a broker or a retry adds would make every redelivery another message. Default none.
-	FingerprintHeaders []string
+	// Fingerprint says what is compared when a key is used again. Default: the body, byte for byte.
+	Fingerprint Fingerprint
 	// Lifetime is how long a handled message is remembered. Default [everonce.ForQueue].
 	Lifetime everonce.Lifetime
 	// Window is the longest time after which the channel may deliver a message again, including its stay among the
@@ -94,16 +92,16 @@ type TxSpec[T, Tx any] struct {
 
 // common is what all specs say.
 type common[T any] struct {
-	Consumer           string
-	Key                Key
-	Decode             func(*Message) (T, error)
-	MaxBody            int
-	FingerprintHeaders []string
-	Lifetime           everonce.Lifetime
-	Window             time.Duration
-	Retry              Backoff
-	DropRejected       bool
-	Observe            func(context.Context, *Message, Verdict)
+	Consumer     string
+	Key          Key
+	Decode       func(*Message) (T, error)
+	MaxBody      int
+	Fingerprint  Fingerprint
+	Lifetime     everonce.Lifetime
+	Window       time.Duration
+	Retry        Backoff
+	DropRejected bool
+	Observe      func(context.Context, *Message, Verdict)
 }
 
 const (
@@ -112,11 +110,11 @@ const (
 )
 
 func (s *Spec[T]) common() common[T] {
-	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.FingerprintHeaders, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
 }
 
 func (s *TxSpec[T, Tx]) common() common[T] {
-	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.FingerprintHeaders, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
+	return common[T]{s.Consumer, s.Key, s.Decode, s.MaxBody, s.Fingerprint, s.Lifetime, s.Window, s.Retry, s.DropRejected, s.Observe}
 }
 
 func (c common[T]) checked() (common[T], error) {

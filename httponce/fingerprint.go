@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/jsonform"
 )
 
 // Fingerprint says which parts of a request must be the same when its key is used again: by default method, host,
@@ -44,7 +45,7 @@ type Fingerprint struct {
 type fingerprinter struct {
 	ignoreHost bool
 	headers    []string // canonical, sorted
-	json       *jsonForm
+	json       *jsonform.Form
 	alg        string
 }
 
@@ -98,8 +99,9 @@ func (f *fingerprinter) name() string {
 	b = appendList(b, f.headers)
 	if f.json != nil {
 		b = append(b, "json"...)
-		b = appendList(b, f.json.only.list)
-		b = appendList(b, f.json.except.list)
+		only, except := f.json.Pointers()
+		b = appendList(b, only)
+		b = appendList(b, except)
 	}
 	sum := sha256.Sum256(b)
 	return algDefault + "+" + hex.EncodeToString(sum[:8])
@@ -137,7 +139,7 @@ func (f *fingerprinter) of(r *http.Request, body *body) (everonce.Fingerprint, e
 
 func (f *fingerprinter) bodySum(r *http.Request, body *body) (form byte, sum [sha256.Size]byte, err error) {
 	if f.json != nil && isJSON(r.Header) {
-		sum, ok, err := f.json.sum(body)
+		sum, ok, err := f.json.Sum(body.size, body.bytes)
 		if ok || err != nil {
 			return formJSON, sum, err
 		}

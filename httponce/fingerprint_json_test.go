@@ -1,18 +1,15 @@
 package httponce
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
+
+	"github.com/everonce/everonce/internal/jsonform"
 )
 
 func jsonRequest(body string) *http.Request {
@@ -192,8 +189,8 @@ func TestLargeJSON(t *testing.T) {
 		t.Error("a field in it does not count")
 	}
 	small := filled(t, strings.NewReader(`{"b":1,"a":2}`), -1, 1<<20)
-	form := &jsonForm{}
-	if _, ok, err := form.sum(small); !ok || err != nil {
+	form := &jsonform.Form{}
+	if _, ok, err := form.Sum(small.size, small.bytes); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if got, err := io.ReadAll(small.open()); err != nil || string(got) != `{"b":1,"a":2}` {
@@ -201,7 +198,7 @@ func TestLargeJSON(t *testing.T) {
 	}
 	gone := filled(t, strings.NewReader(a), -1, 1<<30)
 	gone.release()
-	if _, _, err := form.sum(gone); !errors.Is(err, os.ErrClosed) {
+	if _, _, err := form.Sum(gone.size, gone.bytes); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 	checkNoFiles(t)
@@ -209,7 +206,7 @@ func TestLargeJSON(t *testing.T) {
 
 // A document that is as deep as one can be is hashed like any other, or by its bytes.
 func TestDeepJSON(t *testing.T) {
-	wide := "[" + strings.Repeat(`{"a":[1],"b":2},`, maxNesting) + "0]" // many, and not deep
+	wide := "[" + strings.Repeat(`{"a":[1],"b":2},`, jsonform.MaxNesting) + "0]" // many, and not deep
 	if f := (Fingerprint{JSON: true}); sumOf(t, f, jsonRequest(wide)) != sumOf(t, f, jsonRequest(" "+wide)) {
 		t.Error("a wide body is compared byte for byte")
 	}
@@ -221,38 +218,6 @@ func TestDeepJSON(t *testing.T) {
 			}
 		}
 	}
-}
-
-// What a large document takes of memory is taken so often at a time as there are processors, and no more often; who sends a small one, or
-// what is not compared as JSON, waits for nobody.
-func TestFewLargeDocumentsAreComparedAtATime(t *testing.T) {
-	if cap(largeForms) != runtime.GOMAXPROCS(0) {
-		t.Errorf("%d at a time, on %d processors", cap(largeForms), runtime.GOMAXPROCS(0))
-	}
-	defer func(all chan struct{}) { largeForms = all }(largeForms)
-	synctest.Test(t, func(t *testing.T) {
-		largeForms = make(chan struct{}, 1) // of this test's
-		largeForms <- struct{}{}
-		var compared atomic.Int32
-		f := Fingerprint{JSON: true}
-		sum := func(r *http.Request) { sumOf(t, f, r); compared.Add(1) }
-		large := func() *http.Request { return jsonRequest(`"` + strings.Repeat("x", 64<<10) + `"`) }
-		go sum(large())
-		go sum(large())
-		sum(jsonRequest(`"` + strings.Repeat("x", 64<<10-2) + `"`))
-		text := large()
-		text.Header.Set("Content-Type", "text/plain")
-		sum(text)
-		synctest.Wait()
-		if n := compared.Load(); n != 2 {
-			t.Errorf("%d were compared while another one was, want the two that wait for nobody", n)
-		}
-		<-largeForms
-		synctest.Wait()
-		if n := compared.Load(); n != 4 {
-			t.Errorf("%d were compared in the end, want 4", n)
-		}
-	})
 }
 
 // Deep objects are compared byte for byte: to order their fields costs their depth times their size, which a sender
@@ -271,51 +236,4 @@ func TestDeepObjectsAreComparedByteForByte(t *testing.T) {
 			}
 		}
 	}
-}
-
-// FuzzCanonical: a canonical form is JSON that says the same, digit by digit, and is its own canonical form; what is left
-// out or kept never fails to be read.
-func FuzzCanonical(f *testing.F) {
-	for _, s := range []string{`{"b":1,"a":[1.0,-0,1e5,9007199254740993]}`, `"\u00e9\ud83d\ude00"`, ` [ ] `, `{"a":{"b":{}}}`, `{"":null,"~":true}`, `{"a":1,"a":2}`, "\xff", `1`, `{"a":[{"b":[1,2,3]}]}`} {
-		f.Add([]byte(s))
-	}
-	except, err := parsePointers("JSONExcept", []string{"/a", "/b/0", "/c/a/b", "/~0", "/1"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		v, ok := canonical(raw)
-		if !ok {
-			return
-		}
-		if again, ok := canonical(v); !ok || !bytes.Equal(again, v) {
-			t.Errorf("%q: %q, again %q", raw, v, again)
-		}
-		if !bytes.Equal(meaning(t, raw), meaning(t, v)) {
-			t.Errorf("%q: %q says another thing", raw, v)
-		}
-		rest := except.without(v)
-		if again, ok := canonical(rest); !ok || !bytes.Equal(again, rest) {
-			t.Errorf("%q: left is %q", v, rest)
-		}
-		if kept := except.keep(v); len(kept) == 0 {
-			t.Errorf("%q: nothing is kept", v)
-		}
-	})
-}
-
-// meaning is what encoding/json reads, with numbers as they stand.
-func meaning(t *testing.T, raw []byte) []byte {
-	t.Helper()
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		t.Fatalf("%q: %v", raw, err)
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatalf("%q: %v", raw, err)
-	}
-	return b
 }

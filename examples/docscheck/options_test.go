@@ -48,6 +48,7 @@ var optionTables = []struct {
 	{"consume.Spec", "consume", consume.Spec[T]{}},
 	{"consume.TxSpec", "consume", consume.TxSpec[T, Tx]{}},
 	{"consume.NaturalSpec", "consume", consume.NaturalSpec[T]{}},
+	{"consume.Fingerprint", "consume", consume.Fingerprint{}},
 	{"consume.Backoff", "consume", consume.Backoff{}},
 	{"consume.Workers", "consume", consume.Workers{}},
 	{"rabbitonce.Queue", "consume/rabbitonce", rabbitonce.Queue{}},

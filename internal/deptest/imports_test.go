@@ -25,9 +25,9 @@ var mayImport = []struct {
 	{"saga", []string{"store/sqlstore"}},
 	{"session", []string{"store/transition"}},
 	{"raftonce", []string{"session", "store/transition"}},
-	{"httponce", nil},
+	{"httponce", []string{"internal/jsonform"}},
 	{"grpconce", nil},
-	{"consume", nil},
+	{"consume", []string{"internal/jsonform"}},
 	{"otelonce", nil},
 	{"dashboard", nil},
 

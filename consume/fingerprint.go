@@ -1,0 +1,92 @@
+package consume
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/jsonform"
+)
+
+// Fingerprint says which parts of a message must be the same when its key is used again: by default the body, byte for
+// byte. A message that differs is a dead letter. What was handled before a change of it is compared with nothing, and
+// counts as equal.
+type Fingerprint struct {
+	// Headers are compared too. Name only headers that the producer sets: one that a broker or a retry adds would make
+	// every redelivery another message.
+	Headers []string
+
+	// JSON compares bodies by their meaning: white space, the order of an object's fields and the spelling of strings do
+	// not count. A number is its digits: neither 9007199254740993 and 9007199254740992 nor 1.0 and 1 are equal. A body
+	// is compared byte for byte if it is not valid JSON, has a field twice, or is nested deeper than 128 levels. The
+	// content type does not count.
+	JSON bool
+	// JSONOnly, if set, compares these fields of such a body and no others. They are JSON pointers (RFC 6901), for
+	// example "/order/id". A missing field differs from every value, including null. If none of the fields is there,
+	// the whole body counts. JSONOnly implies JSON.
+	JSONOnly []string
+	// JSONExcept leaves these fields out, which a producer sets anew when it sends a message again. They are JSON
+	// pointers, for example "/sent_at". A missing field changes nothing. An array element that is left out does not
+	// shift the indices of the others. JSONExcept implies JSON and excludes JSONOnly.
+	JSONExcept []string
+}
+
+// fingerprinter is a checked Fingerprint.
+type fingerprinter struct {
+	headers []string // sorted
+	json    *jsonform.Form
+	alg     string // empty where it is the default
+}
+
+func (f Fingerprint) checked() (c fingerprinter, err error) {
+	if len(f.Headers) == 0 && !f.JSON && f.JSONOnly == nil && f.JSONExcept == nil {
+		return c, nil
+	}
+	c.headers = slices.Compact(slices.Sorted(slices.Values(f.Headers)))
+	var only, except []string
+	if f.JSON || f.JSONOnly != nil || f.JSONExcept != nil {
+		if c.json, err = jsonform.New(f.JSONOnly, f.JSONExcept); err != nil {
+			return c, err
+		}
+		only, except = c.json.Pointers()
+	}
+	// It names all that the sum depends on but the message: a deploy that changes it makes no mismatch of what comes again.
+	parts := []any{c.json != nil}
+	for _, names := range [][]string{c.headers, only, except} {
+		parts = append(parts, len(names))
+		for _, name := range names {
+			parts = append(parts, name)
+		}
+	}
+	sum := everonce.FingerprintOf(parts...).Sum
+	c.alg = "message/1+" + hex.EncodeToString(sum[:8])
+	return c, nil
+}
+
+// of is of the body and the headers that were named.
+func (f *fingerprinter) of(m *Message) (everonce.Fingerprint, error) {
+	if f.alg == "" {
+		return everonce.FingerprintOf("message", m.Body), nil
+	}
+	parts := []any{"raw", m.Body}
+	if f.json != nil {
+		sum, ok, err := f.json.Sum(int64(len(m.Body)), func() ([]byte, error) { return m.Body, nil })
+		if err != nil {
+			return everonce.Fingerprint{}, err
+		}
+		if ok {
+			parts = []any{"json", sum[:]}
+		}
+	}
+	for _, name := range f.headers {
+		value, found, err := m.header(name)
+		if err != nil {
+			return everonce.Fingerprint{}, fmt.Errorf("consume: of the fingerprint, %w", err)
+		}
+		parts = append(parts, name, found, value)
+	}
+	sum := everonce.FingerprintOf(parts...)
+	sum.Alg = f.alg
+	return sum, nil
+}

@@ -1,0 +1,62 @@
+// Package jsonform hashes what counts of a JSON text when two are compared: all of it or some of its fields, in one spelling.
+package jsonform
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
+
+	"github.com/everonce/everonce"
+)
+
+// Form is what counts of a text.
+type Form struct {
+	only, except pointers
+}
+
+// New returns a form of which only these fields count, or all but those; without any, all of a text counts. They are JSON pointers
+// (RFC 6901). An error wraps [everonce.ErrInvalidArgument] and speaks of Fingerprint.JSONOnly and Fingerprint.JSONExcept.
+func New(only, except []string) (*Form, error) {
+	if len(only) > 0 && len(except) > 0 {
+		return nil, fmt.Errorf("%w: Fingerprint: JSONOnly and JSONExcept exclude each other", everonce.ErrInvalidArgument)
+	}
+	var f Form
+	var err error
+	if f.only, err = parsePointers("JSONOnly", only); err != nil {
+		return nil, err
+	}
+	f.except, err = parsePointers("JSONExcept", except)
+	return &f, err
+}
+
+// Pointers returns the pointers, each once and sorted.
+func (f *Form) Pointers() (only, except []string) { return f.only.list, f.except.list }
+
+// A canonical form takes memory, mostly up to four times the text's, but some 25 times where one object has very many
+// small fields. Of large ones only as many are made at once as there are processors to make them.
+const large = 64 << 10
+
+var largeForms = make(chan struct{}, runtime.GOMAXPROCS(0))
+
+// Sum hashes what counts of a text of so many bytes, which read returns. ok is false where it is not valid JSON; an error is read's.
+func (f *Form) Sum(size int64, read func() ([]byte, error)) (sum [sha256.Size]byte, ok bool, err error) {
+	if size > large {
+		largeForms <- struct{}{}
+		defer func() { <-largeForms }()
+	}
+	raw, err := read()
+	if err != nil {
+		return sum, false, err
+	}
+	v, ok := canonical(raw)
+	if !ok {
+		return sum, false, nil
+	}
+	switch {
+	case len(f.only.list) > 0:
+		v = f.only.keep(v)
+	case len(f.except.list) > 0:
+		v = f.except.without(v)
+	}
+	return sha256.Sum256(v), true, nil
+}
