@@ -71,6 +71,8 @@ type move struct {
 type moved struct {
 	// Done is how many were replayed or discarded; of a dry run, none.
 	Done int `json:"done"`
+	// Missed is how many others were asked about, and were not seen again: they are gone, or in other hands.
+	Missed int `json:"missed,omitempty"`
 	// Letters are those that a dry run found.
 	Letters []letters.Letter `json:"letters,omitempty"`
 	DryRun  bool             `json:"dry_run,omitempty"`
@@ -139,15 +141,20 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return true
 		}
 		n, err := m.act(cmd.Context(), l, f)
-		a.auditMove(cmd.Context(), b, m, n, err)
+		a.auditMove(cmd.Context(), b, m, n, found, err)
 		if m.choose { // one after the other, so that an error leaves the last ones
 			a.auditGone(cmd.Context(), b, taken[:n])
 		}
 		if err != nil {
 			return fmt.Errorf("%d of %d were %s before this error: %w", n, found, m.done, err)
 		}
-		return a.write(b.json, moved{Done: n, Consumers: others}, func() error {
-			_, err := fmt.Fprintf(a.out, "%s %s\n", m.done, many(n, "dead letter"))
+		return a.write(b.json, moved{Done: n, Missed: found - n, Consumers: others}, func() error {
+			count, missed := many(n, "dead letter"), ""
+			if n < found {
+				count = fmt.Sprintf("%d of %s", n, many(found, "dead letter"))
+				missed = ": the rest was not seen again; somebody else has moved it, or has it in hand"
+			}
+			_, err := fmt.Fprintf(a.out, "%s %s%s\n", m.done, count, missed)
 			return err
 		})
 	})
@@ -166,8 +173,11 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 }
 
 // auditMove writes who did what.
-func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n int, err error) {
+func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n, found int, err error) {
 	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue), slog.Int("letters", n))
+	if n < found && err == nil {
+		log = log.With(slog.Int("missed", found-n))
+	}
 	if err != nil {
 		log.LogAttrs(ctx, slog.LevelError, "not all "+m.done, slog.String("error", storeurl.Redact(err.Error())))
 		return
