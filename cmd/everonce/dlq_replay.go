@@ -137,7 +137,9 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			if seen[letter.ID] < 0 {
 				return false
 			}
-			taken = append(taken, letters.Of(letter, false))
+			if m.choose {
+				taken = append(taken, letters.Letter{ID: letter.ID, KeyHash: letter.KeyHash, Reason: string(letter.Reason)})
+			}
 			return true
 		}
 		n, err := m.act(cmd.Context(), l, f)

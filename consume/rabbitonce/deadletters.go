@@ -30,6 +30,7 @@ type DeadLetters struct {
 	held  int // letters in hand
 	out   *publisher
 
+	largest   int                // body that was seen
 	consumers int                // that there were on ch
 	closed    <-chan *amqp.Error // why the connection has ended
 }
@@ -270,8 +271,12 @@ func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error
 }
 
 // window is how many letters are taken in hand together, as many as a consumer has by default: to ask for one is a write to the
-// broker's disk.
-const window = 16
+// broker's disk. All of them are in memory: fewer are taken where they would be more than room, in bytes, if they are as large as
+// those before.
+const (
+	window = 16
+	room   = 16 << 20
+)
 
 // take takes the next letters in hand, most of them at the most, and returns how many were left behind the first; none where there are
 // none. The first is asked for by itself, for the answer says if there is none: what is consumed may as well be late.
@@ -285,11 +290,15 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 	}
 	l.held++
 	ds, left = append(ds, first), int(first.MessageCount)
-	if more := min(most-1, left, window-1); more > 0 {
+	l.largest = max(l.largest, len(first.Body), 1)
+	if more := min(most-1, left, window-1, room/l.largest-1); more > 0 {
 		consumed, err := l.consume(more)
 		ds = append(ds, consumed...)
 		if err != nil {
 			return nil, 0, refused(l.queue.DeadLetters, "cannot be consumed", err)
+		}
+		for i := range consumed {
+			l.largest = max(l.largest, len(consumed[i].Body))
 		}
 	}
 	return ds, left - (len(ds) - 1), nil

@@ -157,3 +157,27 @@ func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
 	}
 	b.wantLength(b.queue.DeadLetters, 2)
 }
+
+// Large letters are not all in memory at once: of those that are as large as the first, only as many are in hand as have room.
+func TestLargeLettersAreTakenByAndBy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.declare()
+	for _, id := range []string{"m-1", "m-2", "m-3"} {
+		l := letterFor(b.queue.Name, id)
+		l.Body = make([]byte, 9<<20)
+		b.sendTo(b.queue.DeadLetters, l)
+	}
+	seen := 0
+	for _, err := range b.letters().All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		b.wantLength(b.queue.DeadLetters, 3-seen)
+	}
+	if seen != 3 {
+		t.Errorf("%d letters", seen)
+	}
+	b.wantLength(b.queue.DeadLetters, 3)
+}
