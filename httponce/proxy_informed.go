@@ -33,8 +33,11 @@ func (w *informed) Header() http.Header {
 
 // WriteHeader passes on.
 func (w *informed) WriteHeader(status int) {
-	w.ResponseWriter.WriteHeader(status)
-	w.cleared = status < http.StatusOK
+	if w.cleared = status < http.StatusOK; w.cleared {
+		inform(w.ResponseWriter, status)
+	} else {
+		w.ResponseWriter.WriteHeader(status)
+	}
 }
 
 // Unwrap is for [http.ResponseController].

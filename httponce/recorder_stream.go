@@ -111,7 +111,7 @@ func (r *recorder) inform(status int) {
 		defer func() { replaceHeader(h, outer) }()
 		replaceHeader(h, r.header)
 	}
-	r.x.w.WriteHeader(status)
+	inform(r.x.w, status)
 }
 
 // Flush makes the answer a stream.
