@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -21,7 +22,8 @@ import (
 // What it writes is not part of the transaction of a session that a context holds, as within
 // [mongo.Session.WithTransaction]: only [everonce.DoTx] takes part in a caller's transaction, which is its argument.
 type Store struct {
-	coll *mongo.Collection
+	coll   *mongo.Collection
+	purged atomic.Pointer[progress] // where the next purge goes on; nil is the beginning
 }
 
 var (
