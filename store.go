@@ -292,7 +292,7 @@ type WatchResult struct {
 	Stop func()
 }
 
-// Lister is an optional power of a [Store] (see [PowerOf]): it looks through the records.
+// Lister is an optional power of a [Store]: it looks through the records.
 type Lister interface {
 	// List returns records in the order of their IDs, without results, and with their steps if asked for. A record or
 	// step that cannot be read is listed without a state, with what else can be read of it: it must be found to be dealt with.

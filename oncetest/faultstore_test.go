@@ -70,7 +70,7 @@ func TestFaultsLookAlike(t *testing.T) {
 	}
 }
 
-// called is a store that keeps nothing but the names of its calls.
+// called is a store with every optional power, which keeps nothing but the names of its calls.
 type called struct{ calls []string }
 
 func (c *called) saw(name string) error { c.calls = append(c.calls, name); return nil }
@@ -112,6 +112,16 @@ func (c *called) DeleteScope(context.Context, everonce.DeleteScopeRequest) (r ev
 }
 
 func (c *called) Health(context.Context) (r everonce.Health, err error) { return r, c.saw("health") }
+
+func (c *called) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
+	return check, false, c.saw("read identity")
+}
+
+func (c *called) Recall(everonce.RecordID) (r everonce.Recalled, ok bool) { return r, false }
+
+func (c *called) Watch(context.Context, everonce.WatchRequest) (r everonce.WatchResult, err error) {
+	return r, c.saw("watch")
+}
 
 func (c *called) CheckWrite(context.Context) error { return c.saw("check write") }
 
