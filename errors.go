@@ -40,7 +40,8 @@ var (
 	ErrTxDoomed = errors.New("everonce: transaction is doomed")
 	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.
 	ErrTxTooLong = errors.New("everonce: transaction took too long")
-	// ErrOtherStore: a transactional step was given the receiver of another store, or DoTx a transaction on another database.
+	// ErrOtherStore: a transactional step was given the receiver of another store, or DoTx a transaction on another database,
+	// where the store can tell.
 	ErrOtherStore = errors.New("everonce: transaction belongs to another store")
 	// ErrStepRepeated: the name of a step was used twice in one attempt.
 	ErrStepRepeated = errors.New("everonce: step name used twice in one attempt")

@@ -252,6 +252,34 @@ func TestJoinRefuses(t *testing.T) {
 	}
 }
 
+// Through database/sql nobody can tell of what database a transaction is. The record is where the effect is, and so its duplicate finds it.
+func TestATransactionOfAnotherDatabaseKeepsItsRecord(t *testing.T) {
+	t.Parallel()
+	h := newSQL(t, setup{})
+	other := "other_" + random(t)
+	mustExec(t, "CREATE DATABASE "+other)
+	t.Cleanup(func() { mustExec(t, "DROP DATABASE "+other+" WITH (FORCE)") })
+	db := newDB(t, func(c *pgx.ConnConfig) { c.Database = other })
+	there, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: h.schema})
+	noErr(t, err)
+	noErr(t, there.Migrate(t.Context()))
+	receiver, err := everonce.NewTxReceiver(h.store, nil)
+	noErr(t, err)
+	key := everonce.Key{Scope: "tenant", ID: "order-7"}
+	for _, want := range []everonce.Outcome{everonce.Executed, everonce.Replayed} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		noErr(t, err)
+		res, err := everonce.DoTx(t.Context(), tx, receiver, key, func(context.Context) (string, error) { return "v", nil })
+		if err != nil || res.Outcome != want || res.Value != "v" {
+			t.Errorf("%v, %q, %v; want %v", res.Outcome, res.Value, err, want)
+		}
+		noErr(t, tx.Commit())
+	}
+	if got, err := h.store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()}); err != nil || got.Found {
+		t.Errorf("in the receiver's own store: %v, %v", got.Found, err)
+	}
+}
+
 // Health tells operators what of the setup weakens the promises.
 func TestHealthNotes(t *testing.T) {
 	t.Parallel()
