@@ -36,7 +36,8 @@ type Options struct {
 	// StoreTimeout bounds one store call. Default 5 s.
 	StoreTimeout time.Duration
 	// CompletionLimit is how long a completion is tried, even past the lease and the end of the caller's context,
-	// before the call ends with [ErrNotRecorded]. Default 30 s.
+	// before the call ends with [ErrNotRecorded]; and how long a commit may take, before the call asks what became of it.
+	// Default 30 s.
 	CompletionLimit time.Duration
 	// Owner names this process in its records, for operators. Default host name and process ID.
 	Owner string
