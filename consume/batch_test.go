@@ -211,6 +211,10 @@ func TestBatchOptionsAreChecked(t *testing.T) {
 	if _, err := consume.NewTx(recv, txSpec{Consumer: "billing", Key: consume.ProducerID()}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Error(err)
 	}
+	spec := txSpec{Consumer: "billing", Key: consume.ProducerID(), Handle: func(context.Context, *ledgerTx, *consume.Message, order) error { return nil }}
+	if _, err := consume.NewTx(nil, spec); !errors.Is(err, everonce.ErrInvalidArgument) {
+		t.Errorf("no receiver: %v", err)
+	}
 }
 
 // The workers take what is there, up to a batch, wait a little for more, and answer each delivery by its own.
