@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -232,7 +233,7 @@ func TestBlankVariablesAreNotSet(t *testing.T) {
 // What is printed is a file that says the same, without the passwords.
 func TestPrintedIsAFile(t *testing.T) {
 	const store = "postgres://user:hunter2@db/keys"
-	c, _, err := load(t, "routes:\n  POST /a:\n    retention: 90d\n    save: {4xx: unknown}\n", nil,
+	c, _, err := load(t, "routes:\n  POST /a:\n    retention: 90d\n    save: {4xx: unknown}\n    unknown: reexecute\n    fail-open: false\n  /b: {methods: [], principal: 'jwt:sub'}\n", nil,
 		"--store="+store, "--upstream=http://user:hunter2@service", "--wait=1500ms", "--max-body=100000", "--max-spool=1025KiB", "--deny-headers=X-A,X-B", "--save=409=released", "--remember=2h", "--fail-open")
 	if err != nil {
 		t.Fatal(err)
@@ -244,6 +245,9 @@ func TestPrintedIsAFile(t *testing.T) {
 	again, _, err := load(t, strings.ReplaceAll(string(text), "xxxxx", "hunter2"), nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if again.Upstream = c.Upstream; !reflect.DeepEqual(again, c) { // one with a password is not shown
+		t.Errorf("it is\n%+v and was\n%+v", again, c)
 	}
 	second, err := again.YAML()
 	if err != nil || string(second) != string(text) || again.Store != store || again.Route.Wait != 1500*time.Millisecond || again.MaxSpool != 1025<<10 {
