@@ -138,6 +138,32 @@ func TestWhoElseHasLettersIsCounted(t *testing.T) {
 	}
 }
 
+// A classic queue counts only those who consume it: that nobody is counted does not say there that nobody has letters.
+func TestAClassicQueueCountsNoneWhoLook(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, err := b.ch.QueueDeclare(b.queue.DeadLetters, true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+		t.Fatal(err)
+	}
+	b.declare() // which takes them as they are
+	b.sendLetters(3)
+	other := b.letters()
+	for _, err := range b.letters().All(t.Context(), rabbitonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := other.Consumers(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d have letters, %v", n, err)
+		}
+	}
+	if _, err := b.ch.Consume(b.queue.DeadLetters, "", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.Consumers(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d have letters, %v, want who consumes them", n, err)
+	}
+}
+
 // A letter that the client library does not read ends the connection of who looks at it. That is told, and not only that the
 // connection is gone: an operator can take it out by the broker's own tools alone.
 func TestALetterThatCanNotBeReadIsTold(t *testing.T) {
