@@ -207,7 +207,7 @@ func TestProxyBoundsHeads(t *testing.T) {
 		p := start(t, service.ServeHTTP, args...)
 		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 		t.Cleanup(tr.CloseIdleConnections)
-		for size, want := range map[int]int{32 << 10: http.StatusCreated, 128 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		for size, want := range map[int]int{63 << 10: http.StatusCreated, 70 << 10: http.StatusRequestHeaderFieldsTooLarge} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+"/", http.NoBody)
 			if err != nil {
 				t.Fatal(err)
