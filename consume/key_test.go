@@ -21,6 +21,7 @@ func TestKeyStrategies(t *testing.T) {
 		want string // empty: none
 	}{
 		"producer's ID":                    {consume.ProducerID(), consume.Message{ID: "m-1", BrokerID: "b"}, "m-1"},
+		"hash of the body":                 {consume.ContentHash(), consume.Message{ID: "m-1", Body: []byte(`{"id":"7"}`)}, "sha256:db2dab8eb163b43327b1f4375f397a6474a1410b073f0979e03302c5ee9edb3b"}, // in every version
 		"no producer's ID":                 {consume.ProducerID(), consume.Message{BrokerID: "b"}, ""},
 		"broker's ID":                      {consume.BrokerID(), consume.Message{ID: "m-1", BrokerID: "b"}, "b"},
 		"no broker's ID":                   {consume.BrokerID(), consume.Message{ID: "m-1"}, ""},

@@ -242,6 +242,11 @@ func TestProxyDownstreamKey(t *testing.T) {
 	if post(t, srv, "/b", "k", ""); got == first {
 		t.Error("two operations have one key")
 	}
+	// It must never change: by another key the upstream would do again what it has done for a version before this one.
+	key := everonce.Key{Scope: everonce.ScopeOf("everybody", "POST", "/a"), ID: "k"}
+	if want := newReceiver(t, everonce.Refuse).DownstreamKey(key, "upstream"); first != want {
+		t.Errorf("the upstream got the key %q, want %q", first, want)
+	}
 	srv = newProxy(t, u, &httponce.Options{Route: httponce.Route{Methods: []string{}}}, &httponce.ProxyOptions{DownstreamKey: true})
 	if post(t, srv, "/a", "k", ""); got != "k" {
 		t.Errorf("where no method heeds a key, the upstream got %q, want what came", got)

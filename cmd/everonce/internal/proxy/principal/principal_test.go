@@ -117,6 +117,30 @@ func TestNoPrincipal(t *testing.T) {
 	}
 }
 
+// Whoever sends a request again over an upgrade of the proxy is the same client, or it is done again. Each name is the first 16 bytes of an
+// HMAC-SHA-256 over texts, each behind its length in 8 bytes: "everonce proxy principal", the kind, the name and the values.
+func TestPrincipalsAreTheSameInEveryVersion(t *testing.T) {
+	secret := []byte("0123456789abcdef")
+	for _, c := range []struct {
+		source  string
+		secret  []byte
+		headers []string
+		want    string
+	}{
+		{"header:authorization", nil, []string{"Authorization", "Bearer alice-secret"}, "header:bd79901c9c2489081bc2ce873254de58"},
+		{"header:Authorization", secret, []string{"Authorization", "Bearer alice-secret"}, "header:d823e0d9ae5921883fd42d0d7e820a8c"},
+		{"header:X-Tenant", nil, []string{"X-Tenant", "a", "X-Tenant", "b"}, "header:d7e4a42ff41b283063d7190f103015e6"},
+		{"cookie:sid", nil, []string{"Cookie", "sid=abc"}, "cookie:96b8fd1e54295fce3e81a6e28891ae1a"},
+		{"jwt:sub", secret, []string{"Authorization", "Bearer " + token(`{"sub":"alice"}`)}, "jwt:sub:alice"},
+		{"header:X-Tenant", nil, nil, "anonymous"},
+		{"none", nil, nil, "everybody"},
+	} {
+		if who, err := name(t, c.source, c.secret, c.headers...); who != c.want || err != nil {
+			t.Errorf("%s %q: %q, %v, and was %q", c.source, c.headers, who, err, c.want)
+		}
+	}
+}
+
 // With a secret, who knows a credential does not know its name in the store.
 func TestPrincipalSecret(t *testing.T) {
 	headers := []string{"Authorization", "Basic YTpi"}
