@@ -21,6 +21,13 @@ func fixed(urls ...string) func(context.Context) ([]string, error) {
 	return func(context.Context) ([]string, error) { return urls, nil }
 }
 
+// executes waits until a message takes effect. One before it may come again: its acknowledgement was lost with a connection.
+func (r *running) executes() {
+	r.t.Helper()
+	for r.verdict().Outcome != everonce.Executed {
+	}
+}
+
 // The node that a consumer is connected to goes away: it goes on by the next one, its copies too, and comes back to the first when that
 // is there and the other is not.
 func TestTheNextBrokerIsTried(t *testing.T) {
@@ -36,16 +43,19 @@ func TestTheNextBrokerIsTried(t *testing.T) {
 		return nil
 	}), opts)
 	b.send(message("m-1"))
-	r.wants(everonce.Executed)
+	r.executes()
 	first.proxy.Stop()
 	wait(t, "a connection to the second", again)
 	b.send(message("m-2"))
-	r.wants(everonce.Failed, everonce.Executed)
+	r.executes()
+	if !failed.Load() {
+		t.Error("no copy was published by the second")
+	}
 	first.start()
 	second.proxy.Stop()
 	wait(t, "a connection to the first", again)
 	b.send(message("m-3"))
-	r.wants(everonce.Executed)
+	r.executes()
 }
 
 // A node that takes connections and says nothing leaves time for the next one.
@@ -110,7 +120,7 @@ func (n *node) renewedCredentials(t *testing.T) {
 	now(n.user(t, "lease1", ".*", ".*", ".*"))
 	r := b.runOn(memstore.New(nil), "", specOf(nothing), opts)
 	b.send(message("m-1"))
-	r.wants(everonce.Executed)
+	r.executes()
 
 	n.ctl("change_password", "lease1", "n3w")
 	n.ctl("close_all_user_connections", "lease1", "a new password")
@@ -122,13 +132,13 @@ func (n *node) renewedCredentials(t *testing.T) {
 	now(strings.Replace(*url.Load(), "s3cret", "n3w", 1))
 	wait(t, "a connection with the new password", again)
 	b.send(message("m-2"))
-	r.wants(everonce.Executed)
+	r.executes()
 
 	now(n.user(t, "lease2", ".*", ".*", ".*"))
 	n.ctl("delete_user", "lease1") // which closes its connections
 	wait(t, "a connection of the new user", again)
 	b.send(message("m-3"))
-	r.wants(everonce.Executed)
+	r.executes()
 	r.stop()
 }
 

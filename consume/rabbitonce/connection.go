@@ -95,6 +95,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 		l, err := d.connect(share, b.url, purpose)
 		cancel()
 		if err == nil {
+			l.host = b.host
 			return l, nil
 		}
 		failed = append(failed, fmt.Errorf("%s: %w", b.host, err))
@@ -142,7 +143,8 @@ func (d *dialing) connect(ctx context.Context, url, purpose string) (*link, erro
 // link is a connection that can be ended although its broker does not answer.
 type link struct {
 	*amqp.Connection
-	raw *boundedConn
+	raw  *boundedConn
+	host string // the broker's
 }
 
 // closeWithin bounds the closing of a connection whose broker may not answer.

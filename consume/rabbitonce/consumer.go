@@ -112,7 +112,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 			if s, err = c.connect(ctx); err != nil {
 				return nil, err
 			}
-			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name)
+			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
 		}
 		agreed, err := s.feed(ctx, c, in)
 		if err == nil {

@@ -226,10 +226,14 @@ func (l *DeadLetters) each(ctx context.Context, filter Filter, fn func(*Letter, 
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && l.conn.IsClosed():
-		return errors.Join(err, gone(<-l.closed))
+		if err = errors.Join(err, gone(<-l.closed)); unread(err) {
+			err = fmt.Errorf("%w: %w", errUnreadable, err)
+		}
 	}
 	return err
 }
+
+var errUnreadable = errors.New("rabbitonce: a letter has headers that cannot be read, because they are nested too deeply or are too many: it, and what is behind it, can be seen by the broker's own tools only; take it out with those")
 
 // scan looks at the letters that are there when it begins.
 func (l *DeadLetters) scan(filter Filter, fn func(*Letter, *amqp.Delivery) error) (err error) {
