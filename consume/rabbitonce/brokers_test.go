@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
@@ -55,6 +57,27 @@ func TestTheNextBrokerIsTried(t *testing.T) {
 	second.proxy.Stop()
 	wait(t, "a connection to the first", again)
 	b.send(message("m-3"))
+	r.executes()
+}
+
+// URLs that are not to be had for a while are asked for again, whatever the error is.
+func TestURLsAreAskedForAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	w := newWire(t, b.url)
+	asked := 0
+	opts, again := connections(&rabbitonce.Options{URLs: func(context.Context) ([]string, error) {
+		if asked++; asked == 2 {
+			return nil, backoff.Permanent(errors.New("the vault is sealed")) // of a loop that it uses itself
+		}
+		return []string{w.url}, nil
+	}})
+	r := b.runOn(memstore.New(nil), "", specOf(nothing), opts)
+	b.send(message("m-1"))
+	r.executes()
+	w.cut()
+	wait(t, "a connection", again)
+	b.send(message("m-2"))
 	r.executes()
 }
 

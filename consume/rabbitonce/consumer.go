@@ -110,7 +110,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		if s == nil {
 			var err error
 			if s, err = c.connect(ctx); err != nil {
-				return nil, err
+				return nil, &toTryAgain{err}
 			}
 			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
 		}
@@ -127,7 +127,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 			c.alone = c.opts.Prefetch
 			c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: a message cannot be read: messages come one by one for a while", "consumer", c.handler.Name(), "queue", c.queue.Name, "messages", c.alone)
 		}
-		return nil, errors.Join(err, lost.conn.hangUp())
+		return nil, &toTryAgain{errors.Join(err, lost.conn.hangUp())}
 	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(0) /* by default it gives up after a quarter of an hour */, backoff.WithNotify(func(err error, next time.Duration) {
 		c.opts.Workers.Log.WarnContext(ctx, "rabbitonce: the connection is lost, or was not made", "consumer", c.handler.Name(), "queue", c.queue.Name, "pause", next, "error", err)
 	}))
@@ -136,6 +136,9 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 	}
 	return open
 }
+
+// toTryAgain hides what an error is: that of Options.URLs may be a backoff.PermanentError, of a loop of its own, and would end this one.
+type toTryAgain struct{ error }
 
 // Close closes the connection of a consumer that was not run. After [Consumer.Run] it does nothing.
 func (c *Consumer) Close() error {
