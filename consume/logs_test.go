@@ -31,7 +31,7 @@ func TestWhatBecomesOfAMessageIsLogged(t *testing.T) {
 		"no object":   {m: &consume.Message{ID: "k-secret", Body: []byte(`[17291]`)}, want: []string{"WARN", "reason=undecodable", "it is no consume_test.order"}},
 		"failed": {
 			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`)}, handle: func() error { return everonce.NotDone(errors.New("no mail server")) },
-			want: []string{"INFO", "failed, and comes again", "after=", "no mail server"},
+			want: []string{"INFO", "failed, and comes again", "attempts=1 ", "after=", "no mail server"},
 		},
 		"failed too often": {
 			m: &consume.Message{ID: "k-secret", Body: []byte(`{}`), Retries: 1000}, handle: func() error { return everonce.NotDone(errors.New("no mail server")) },

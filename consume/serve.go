@@ -248,7 +248,7 @@ func (s *server) settle(d Delivery, v Verdict) {
 		err := s.answer(d, v)
 		switch {
 		case err == nil:
-			s.answered(v)
+			s.answered(d.Message(), v)
 			return
 		case errors.Is(err, ErrGone):
 			s.Log.InfoContext(s.work, "consume: the broker will deliver a message again", "consumer", s.c.name, "key", v.KeyHash, "was_to", v.Disposition, "error", err)
@@ -272,13 +272,14 @@ func (s *server) settle(d Delivery, v Verdict) {
 }
 
 // answered tells what the broker has taken: nobody else says that a message has failed, or will not come again.
-func (s *server) answered(v Verdict) {
+func (s *server) answered(m *Message, v Verdict) {
 	switch v.Disposition {
 	case Bury:
 		s.Log.WarnContext(s.work, "consume: a message is a dead letter now", "consumer", s.c.name, "key", v.KeyHash, "reason", v.Letter.Reason,
 			"attempts", v.Letter.Attempts, "source", v.Letter.Source, "error", v.Err)
 	case Retry:
-		s.Log.InfoContext(s.work, "consume: a message has failed, and comes again", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
+		s.Log.InfoContext(s.work, "consume: a message has failed, and comes again", "consumer", s.c.name, "key", v.KeyHash,
+			"attempts", m.Retries+1, "after", v.After, "error", v.Err)
 	case Later:
 		s.Log.DebugContext(s.work, "consume: a message comes again later", "consumer", s.c.name, "key", v.KeyHash, "after", v.After, "error", v.Err)
 	case Ack:
