@@ -131,22 +131,25 @@ func (a *app) dlqMove(b *brokerFlags, m *move, cmd *cobra.Command) *cobra.Comman
 			return err
 		}
 		f.Limit = found
-		var taken []letters.Letter
+		var last *rabbitonce.Letter // that was taken, after those before it were removed
+		taken := 0
 		f.Only = func(letter *rabbitonce.Letter) bool { // what was asked about, and nothing that came since in place of one that is gone
 			seen[letter.ID]--
 			if seen[letter.ID] < 0 {
 				return false
 			}
 			if m.choose {
-				taken = append(taken, letters.Letter{ID: letter.ID, KeyHash: letter.KeyHash, Reason: string(letter.Reason)})
+				a.auditGone(cmd.Context(), b, last)
+				last = &rabbitonce.Letter{ID: letter.ID, DeadLetter: letter.DeadLetter}
 			}
+			taken++
 			return true
 		}
 		n, err := m.act(cmd.Context(), l, f)
-		a.auditMove(cmd.Context(), b, m, n, found, err)
-		if m.choose { // one after the other, so that an error leaves the last ones
-			a.auditGone(cmd.Context(), b, taken[:n])
+		if n == taken { // an error may have left it
+			a.auditGone(cmd.Context(), b, last)
 		}
+		a.auditMove(cmd.Context(), b, m, n, found, err)
 		if err != nil {
 			return fmt.Errorf("%d of %d were %s before this error: %w", n, found, m.done, err)
 		}
@@ -187,13 +190,13 @@ func (a *app) auditMove(ctx context.Context, b *brokerFlags, m *move, n, found i
 	log.LogAttrs(ctx, slog.LevelInfo, m.done)
 }
 
-// auditGone writes which letters are no more, as nothing else will tell.
-func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone []letters.Letter) {
-	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(slog.String("by", whoAmI()), slog.String("queue", b.queue))
-	for i := range gone {
-		log.LogAttrs(ctx, slog.LevelInfo, "a letter is discarded",
-			slog.String("letter", gone[i].ID), slog.String("key", gone[i].KeyHash), slog.String("reason", gone[i].Reason))
+// auditGone writes which letter is no more, as nothing else will tell, and at once: whoever ends this program cannot take that back.
+func (a *app) auditGone(ctx context.Context, b *brokerFlags, gone *rabbitonce.Letter) {
+	if gone == nil {
+		return
 	}
+	slog.New(slog.NewJSONHandler(printable{a.err}, nil)).LogAttrs(ctx, slog.LevelInfo, "a letter is discarded", slog.String("by", whoAmI()), slog.String("queue", b.queue),
+		slog.String("letter", gone.ID), slog.String("key", gone.KeyHash), slog.String("reason", string(gone.Reason)))
 }
 
 // printable writes lines of JSON in which a terminal finds no command, whoever wrote the letters that they are of.
