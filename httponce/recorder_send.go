@@ -91,7 +91,7 @@ var copyBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 func (r *recorder) ReadFrom(src io.Reader) (n int64, err error) {
 	if rf, ok := r.x.w.(io.ReaderFrom); !ok {
 		return io.Copy(onlyWriter{r}, src)
-	} else if r.mode == modeStream && r.gate == nil {
+	} else if r.mode == modeStream && r.gate == nil && r.declared < 0 { // net/http copies past a length
 		return rf.ReadFrom(src)
 	}
 	buf := copyBufs.Get().(*[32 << 10]byte) //nolint:forcetypeassert // it holds nothing else

@@ -419,11 +419,24 @@ func TestWhatWasRefusedCountsInAStream(t *testing.T) {
 			if n, err := io.WriteString(w, "c"); n != 0 || !errors.Is(err, http.ErrContentLength) {
 				t.Errorf("WriteString: %d, %v", n, err)
 			}
+			if _, err := io.Copy(w, struct{ io.Reader }{strings.NewReader("d")}); !errors.Is(err, http.ErrContentLength) {
+				t.Errorf("ReadFrom: %v", err)
+			}
 		}
 	})
+	srv := httptest.NewServer(h)
+	defer srv.Close()
 	for _, declared := range []string{"1", "0"} {
 		if body := bodyOf(t, again(h, declared)); body != "" {
 			t.Errorf("%s: the client got %q", declared, body)
+		}
+		r := keyed(t, srv.URL)
+		r.Header.Set("Idempotency-Key", "0"+declared) // of another request than the one before
+		if res, err := srv.Client().Do(r); err == nil {
+			if body, _ := io.ReadAll(res.Body); len(body) > 0 {
+				t.Errorf("%s: the client of a server got %q", declared, body)
+			}
+			res.Body.Close()
 		}
 	}
 }
