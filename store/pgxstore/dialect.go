@@ -58,17 +58,21 @@ var durability = []struct{ setting, good, loss string }{
 var readSettings = &sqlstore.Statement{
 	Name: "settings", Rows: true,
 	Text: "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'), " +
-		"CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
+		"CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END, " +
+		"(SELECT count(*) FROM pg_class WHERE oid IN (to_regclass($1::text), to_regclass($2::text)) AND relpersistence <> 'p')",
 }
 
 // notes tells what of the database's setup weakens what the store promises.
 func (d *database) notes(ctx context.Context) ([]string, error) {
 	var notes []string
-	err := d.read(ctx, &sqlstore.Call{Statement: readSettings, Each: func(row sqlstore.Row) error {
+	err := d.read(ctx, &sqlstore.Call{Statement: readSettings, Args: []any{d.tables.record, d.tables.step}, Each: func(row sqlstore.Row) error {
 		values := make([]string, len(durability))
-		var standby int64
-		if err := row.Scan(&values[0], &values[1], &values[2], &standby); err != nil {
+		var standby, unlogged int64
+		if err := row.Scan(&values[0], &values[1], &values[2], &standby, &unlogged); err != nil {
 			return err
+		}
+		if unlogged != 0 {
+			notes = append(notes, "The tables are UNLOGGED: a crash of the server empties them, a standby has nothing of them, and all operations are new then.")
 		}
 		for i, d := range durability {
 			if values[i] != d.good && (d.good != "" || values[i] == "off") {

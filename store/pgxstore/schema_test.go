@@ -293,6 +293,18 @@ func TestHealthNotes(t *testing.T) {
 			t.Errorf("the notes are %q", h.Notes)
 		}
 	})
+	t.Run("unlogged", func(t *testing.T) {
+		t.Parallel()
+		h := newPgx(t, setup{})
+		for _, table := range []string{"step", "record"} { // the one refers to the other
+			mustExec(t, "ALTER TABLE "+h.schema+".everonce_"+table+" SET UNLOGGED")
+			health, err := h.store.Health(t.Context())
+			noErr(t, err)
+			if len(health.Notes) != 1 || !strings.Contains(health.Notes[0], "UNLOGGED") {
+				t.Errorf("the notes are %q", health.Notes)
+			}
+		}
+	})
 }
 
 func testHealthNotes[Tx any](t *testing.T, h *handle[Tx]) {

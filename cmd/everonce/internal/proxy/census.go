@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/everonce/everonce"
@@ -43,8 +44,19 @@ func (s *Server) count(ctx context.Context, checker everonce.HealthChecker) {
 	switch {
 	case err == nil:
 		s.metrics.counted(h)
+		s.tellNotes(h.Notes)
 	case ctx.Err() == nil:
 		s.metrics.uncounted()
 		s.log.Warn("the records could not be counted; it is tried again", "error", err)
 	}
+}
+
+// tellNotes logs what the store says of its durability, as far as it has not said so the last time.
+func (s *Server) tellNotes(notes []string) {
+	for _, note := range notes {
+		if !slices.Contains(s.noted, note) {
+			s.log.Info("the store's durability", "note", note)
+		}
+	}
+	s.noted = notes
 }

@@ -18,6 +18,7 @@ import (
 type largeStore struct {
 	storeurl.Store
 	takes  time.Duration
+	notes  []string
 	err    error
 	counts int
 	spent  time.Duration
@@ -28,7 +29,7 @@ func (s *largeStore) Health(ctx context.Context) (everonce.Health, error) {
 	defer func() { s.counts++; s.spent += time.Since(began) }()
 	select {
 	case <-time.After(s.takes):
-		return everonce.Health{Abandoned: 5}, s.err
+		return everonce.Health{Abandoned: 5, Notes: s.notes}, s.err
 	case <-ctx.Done():
 		return everonce.Health{}, ctx.Err()
 	}
@@ -82,6 +83,25 @@ func TestACountThatFails(t *testing.T) {
 		s.count(t.Context(), store)
 		if !shows(s.metrics, `everonce_records{state="abandoned"} 5`) {
 			t.Error("the next count is not shown")
+		}
+	})
+}
+
+// What the store says of its durability is logged at the start, and again when it says something else.
+func TestNotesOfTheStoreAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		store := &largeStore{}
+		s := &Server{metrics: newMetrics(nil), log: slog.New(slog.NewTextHandler(&log, nil)), store: store}
+		for i, c := range []struct {
+			notes []string
+			lines int
+		}{{[]string{"a", "b"}, 2}, {[]string{"a", "b"}, 2}, {[]string{"a", "c"}, 3}, {[]string{"a", "b"}, 4}} {
+			store.notes = c.notes
+			s.count(t.Context(), store)
+			if got := strings.Count(log.String(), "the store's durability"); got != c.lines || !strings.Contains(log.String(), "note="+c.notes[1]) {
+				t.Errorf("after count %d there are %d lines, want %d: %s", i+1, got, c.lines, log.String())
+			}
 		}
 	})
 }

@@ -35,6 +35,7 @@ type Server struct {
 	running *running
 	secret  []byte // of the identities
 	opener  storeurl.Opener
+	noted   []string // what the store has said of its durability; the census alone has it
 
 	public, private *http.Server
 	publicLn        net.Listener
