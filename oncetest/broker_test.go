@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -256,6 +257,24 @@ func TestBrokerDefaults(t *testing.T) {
 	}
 	if got.Deliveries != want.Deliveries || got.Copies != want.Copies || got.Lost != want.Lost {
 		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// A test that fails prints the broker's seed, and one that passes does not.
+func TestBrokerPrintsItsSeed(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		var r *recorder
+		t.Run(fmt.Sprint(fails), func(t *testing.T) {
+			r = recorded(t, func(tb testing.TB) {
+				RunBroker(tb, notGuarded(t, (&counted{times: map[string]int{}}).handle), numberedMessages(2), &BrokerOptions{Seed: 99})
+				if fails {
+					tb.Error("a charge is missing")
+				}
+			})
+		})
+		if got := strings.Contains(r.text(), SeedVariable+"=99"); got != fails {
+			t.Errorf("failed %v, and the seed was printed %v: %s", fails, got, r.text())
+		}
 	}
 }
 
