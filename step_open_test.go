@@ -23,6 +23,24 @@ func TestFinishedStepsAreNotOpen(t *testing.T) {
 	}
 }
 
+// A step that an earlier attempt left open stays open, whatever other steps this one begins and ends: an error then proves nothing.
+func TestAnotherStepClosesNone(t *testing.T) {
+	s := memstore.New(nil)
+	r := newReceiver(t, s, everonce.Reconcile, &everonce.Options{EffectsInSteps: true})
+	asked := answer(everonce.NotHappened[string](), nil)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		return everonce.Step(ctx, a, "charge", stepReturns("", errWork), asked)
+	}, everonce.Unknown, errWork, asked)
+	do(t, r, keyOf("x"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
+		for _, name := range []string{"mail", "webhook"} {
+			_, err := everonce.Step(ctx, a, name, stepReturns("sent", nil), asked)
+			checkErr(t, err, nil)
+		}
+		return "", errWork // before it came to the charge
+	}, everonce.Unknown, errWork, asked)
+	checkEqual(t, "state", recordIn(t, s, keyOf("x")).State, everonce.StateAbandoned)
+}
+
 // Under Reexecute an open step names nothing that would have to be settled first: the next attempt comes to it, and to its policy.
 func TestOpenStepOfAnOperationThatRunsAgain(t *testing.T) {
 	s := memstore.New(nil)
