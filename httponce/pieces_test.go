@@ -88,12 +88,18 @@ func TestLargeAnswersAreKeptInPieces(t *testing.T) {
 // inPieces returns a handler whose answers are of 100,000 bytes, and their store.
 func inPieces(t *testing.T, maxResult int, life everonce.Lifetime) (*memstore.Store, http.Handler, *int) {
 	t.Helper()
+	return inPiecesOf(t, maxResult, life, everonce.Lifetime{})
+}
+
+// inPiecesOf is inPieces, of a route with a lifetime of its own.
+func inPiecesOf(t *testing.T, maxResult int, life, route everonce.Lifetime) (*memstore.Store, http.Handler, *int) {
+	t.Helper()
 	store, calls := memstore.New(nil), new(int)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{MaxResult: maxResult, Lifetime: life})
 	if err != nil {
 		t.Fatal(err)
 	}
-	protect, err := httponce.Middleware(recv, func(*http.Request) (string, error) { return "tenant", nil }, nil)
+	protect, err := httponce.Middleware(recv, func(*http.Request) (string, error) { return "tenant", nil }, &httponce.Options{Route: httponce.Route{Lifetime: route}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +163,10 @@ func TestPiecesOutliveTheAnswer(t *testing.T) {
 // The pieces are kept before the answer that names them. They stay so much longer than it as all of them, and the answer, may take to be
 // recorded.
 func TestPiecesAreKeptLongerThanTheAnswer(t *testing.T) {
-	for name, life := range map[string]everonce.Lifetime{"by default": {}, "as was said": {Retention: time.Hour, Remember: time.Hour}} {
-		store, h, _ := inPieces(t, 10_000, life)
+	for name, life := range map[string]struct{ receiver, route everonce.Lifetime }{
+		"by default": {}, "as was said": {receiver: everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}}, "of a route": {route: everonce.Lifetime{Retention: 90 * 24 * time.Hour}},
+	} {
+		store, h, _ := inPiecesOf(t, 10_000, life.receiver, life.route)
 		again(h, "k")
 		list, err := store.List(t.Context(), everonce.ListRequest{})
 		if err != nil {

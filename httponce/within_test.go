@@ -386,6 +386,13 @@ func TestTheContextOfAHandler(t *testing.T) {
 			if kept.Err() == nil || unused.Err() == nil {
 				t.Errorf("the contexts of handlers that have returned: %v, %v", kept.Err(), unused.Err())
 			}
+			without := protected(t, &httponce.Options{Route: httponce.Route{Deadline: -1, EndWithClient: withClient}}, func(_ http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Hour)
+				if _, ok := r.Context().Deadline(); ok || r.Context().Err() != nil {
+					t.Errorf("without a deadline: %v", r.Context().Err())
+				}
+			})
+			again(without, "k")
 		})
 	}
 }
