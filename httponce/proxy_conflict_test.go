@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -225,6 +226,23 @@ func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 			if got, header, _ := post(t, srv, "/payments", "k", "{}"); got != status || header.Get("Idempotent-Replayed") != mark || calls.Load() != 1 {
 				t.Errorf("%d %s, where all is saved: %d %v, %d calls", status, body, got, header, calls.Load())
 			}
+		}
+	}
+}
+
+// Nor is anything a problem that does not say that it is one by its type: a 409 is kept then, as any.
+func TestProxyTakesNoJSONForAProblem(t *testing.T) {
+	const text = `{"title":"A request is outstanding for this Idempotency-Key"}`
+	for kind, kept := range map[string]bool{"application/json": true, "application/problem+json": false} {
+		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, text)
+		})
+		srv := newProxy(t, u, nil, nil)
+		post(t, srv, "/payments", "k", "{}")
+		if status, header, body := post(t, srv, "/payments", "k", "{}"); status != http.StatusConflict || body != text || (header.Get("Idempotent-Replayed") == "true") != kept {
+			t.Errorf("%s: %d %v %s, want it kept: %v", kind, status, header, body, kept)
 		}
 	}
 }
