@@ -75,7 +75,7 @@ type DeadLetter struct {
 	KeyHash string
 	// Attempts counts the deliveries that were handled and counted, including this one.
 	Attempts int
-	// First is when it was first sent or first failed, if that is known; Last is when it was buried.
+	// First is when it was first sent or first given back, if that is known; Last is when it was buried.
 	First, Last time.Time
 }
 

@@ -33,7 +33,7 @@ type Message struct {
 	Redelivered bool
 	// Retries is how often it was given back to be tried again, and counted.
 	Retries int
-	// First is when it was first sent, or first failed; zero if nobody has noted that.
+	// First is when it was first sent, or first given back; zero if nobody has noted that.
 	First time.Time
 }
 

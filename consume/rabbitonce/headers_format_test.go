@@ -52,6 +52,12 @@ func TestFormatOfCopies(t *testing.T) {
 		t.Errorf("a dead letter is\n%+v\nand was\n%+v", dead, wantDead)
 	}
 
+	// Of one that has no time, what is noted is when it was first given back, be that counted or not.
+	untold, _ := rabbitonce.Copies(&amqp.Delivery{MessageId: "m-1", RoutingKey: "orders"}, "orders", 0, letter)
+	if at := untold.Headers["x-everonce-first"]; at != "2026-03-04T05:07:37.000714Z" || untold.Headers["x-everonce-retries"] != nil {
+		t.Errorf("what comes again, uncounted, is %+v", untold)
+	}
+
 	message := func(retries int) *consume.Message {
 		return &consume.Message{
 			ID: "m-1", Source: "orders", Subject: "order.paid", ContentType: "application/json", Body: []byte("{}"), Headers: map[string]string{"tenant": "acme"},
