@@ -168,7 +168,7 @@ func TestTheStoreIsAway(t *testing.T) {
 		t.Errorf("receipts %v, %v, after %d charges", receipts, err, g.charges.Load())
 	}
 	lost := &everonce.Error{Outcome: everonce.LeaseLost, Sentinel: everonce.ErrLeaseLost}
-	if got := forTemporal(everonce.LeaseLost, lost); got != error(lost) {
+	if got := forTemporal(everonce.LeaseLost, lost); got != error(lost) { //nolint:errorlint // the very error
 		t.Errorf("of a lost lease Temporal is told %v", got)
 	}
 }

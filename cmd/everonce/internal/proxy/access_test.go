@@ -50,7 +50,7 @@ func TestAccessOfAnUpstreamThatIsDown(t *testing.T) {
 	if len(why) != 1 || len(requests) != 1 {
 		t.Fatalf("the log is %s", p.log.String())
 	}
-	if why[0].Level != "WARN" || why[0].Method != "POST" || why[0].Path != "/" || why[0].Problem != "upstream-unreachable" {
+	if why[0].Level != "WARN" || why[0].Method != http.MethodPost || why[0].Path != "/" || why[0].Problem != "upstream-unreachable" {
 		t.Errorf("the reason is %+v", why[0])
 	}
 	if why[0].Key == "" || why[0].Key != requests[0].Key || strings.Contains(p.log.String(), "secret-key") {
