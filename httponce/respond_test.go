@@ -128,8 +128,8 @@ func guardedOutcomes() []outcomeCase {
 				return svc.postBody("k", `{"amount":2}`)
 			},
 		},
-		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown"},
-		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown"},
+		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown: the next request with this key"},
+		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown: the next request with this key"},
 		{name: "expired", outcome: everonce.Expired, setup: setup{handle: paid}, do: later, want: created.bodiless("expired"), runs: 1},
 		{name: "a bad request", outcome: everonce.Rejected, setup: setup{handle: answers(400, "no")}, do: once, want: got{status: 400, body: "no", location: "/payments/1"}, runs: 1},
 		{name: "refused, expired", outcome: everonce.Expired, setup: setup{handle: refused}, do: later, want: got{status: 402, mark: "expired"}, runs: 1},
@@ -200,6 +200,9 @@ func (c *outcomeCase) run(t *testing.T) {
 	}
 	if want.problem == "refused" && !strings.Contains(g.body, `"detail":"`) {
 		t.Errorf("a refusal says no more than %s", g.body)
+	}
+	if asks := strings.Contains(g.body, "that asks again"); want.problem == "outcome-unknown" && asks != (want.retryAfter != "") {
+		t.Errorf("with a Retry-After of %q the client is told %s", want.retryAfter, g.body)
 	}
 	if _, marked := g.header["Idempotent-Replayed"]; marked != (want.mark != "") {
 		t.Errorf("the client got the headers %v", g.header)
