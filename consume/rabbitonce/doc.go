@@ -24,6 +24,7 @@
 //
 // The loss of a channel or a connection, a restart of the broker, a queue that was deleted, a blocked connection (copies
 // are published on another connection than acknowledgements), a consumer that the broker cancels, an
-// acknowledgement that took longer than the broker allows. For as long as [Consumer.Run] runs, it reconnects by itself,
+// acknowledgement that took longer than the broker allows; with [Options].URLs, a password that has ended, and the loss of
+// one of several nodes. For as long as [Consumer.Run] runs, it reconnects by itself,
 // and an acknowledgement is only ever sent on the channel that its message came by.
 package rabbitonce

@@ -67,7 +67,7 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 	}
 	if err := c.publish(ctx, queue, msg); err != nil {
 		if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.AccessRefused { // the next connection may have another token
-			go c.conn.hangUp() //nolint:errcheck // nothing is on its way by it that would not be refused
+			go c.conn.hangUp() //nolint:errcheck // what else is on its way by it is published again
 			return err
 		}
 		// What comes late by this channel would be taken for the next message's. A blocked connection answers nothing.
