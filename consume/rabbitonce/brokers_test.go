@@ -60,6 +60,24 @@ func TestTheNextBrokerIsTried(t *testing.T) {
 	r.executes()
 }
 
+// A node that takes connections and does not serve the queue, as one that is cut off from most of the others, is not tried first again.
+func TestABrokerThatDoesNotServeIsNotTriedFirstAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	alone := atomic.Bool{}
+	first := newLine(t, b.url, func() bool { return true })
+	first.declaring = func([]byte) bool { return !alone.Load() }
+	opts, again := connections(&rabbitonce.Options{URLs: fixed(first.url, b.url)})
+	r := b.runOn(memstore.New(nil), "", specOf(nothing), opts)
+	b.send(message("m-1"))
+	r.executes()
+	alone.Store(true)
+	b.deleteQueue(b.queue.Name) // by which the consumer has to connect again
+	wait(t, "a connection to the second", again)
+	b.send(message("m-2"))
+	r.executes()
+}
+
 // URLs that are not to be had for a while are asked for again, whatever the error is.
 func TestURLsAreAskedForAgain(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ type dialing struct {
 	tls       *tls.Config
 	heartbeat time.Duration
 	name      string
+	skip      int // brokers that are tried last: they took a connection, and served nothing by it
 }
 
 // dialing returns how connections are made to url, or to what URLs says.
@@ -86,6 +88,8 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
+	first := d.skip % len(brokers)
+	brokers = slices.Concat(brokers[first:], brokers[:first])
 	ctx, cancel := context.WithTimeout(ctx, connectWithin*time.Duration(len(brokers)))
 	defer cancel()
 	var failed []error

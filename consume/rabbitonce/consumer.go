@@ -110,6 +110,7 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		if s == nil {
 			var err error
 			if s, err = c.connect(ctx); err != nil {
+				c.dialing.skip++
 				return nil, &toTryAgain{err}
 			}
 			c.opts.Workers.Log.InfoContext(ctx, "rabbitonce: connected again", "consumer", c.handler.Name(), "queue", c.queue.Name, "broker", s.conn.host)
@@ -118,8 +119,9 @@ func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Deliv
 		if err == nil {
 			return s, nil
 		}
-		if agreed { // it was made: what is wrong now is something new
+		if c.dialing.skip++; agreed { // it was made: what is wrong now is something new
 			pause.Reset()
+			c.dialing.skip = 0
 		}
 		lost := s
 		s = nil

@@ -27,8 +27,8 @@ type Options struct {
 	// may take longer are refused. Default 30 minutes, as is the broker's.
 	AckTimeout time.Duration
 	// URLs, if set, is asked for the URLs of the brokers whenever a connection is to be made, in place of a fixed one: for
-	// passwords and tokens that expire, and for the nodes of a cluster. They are tried in their order. It may be called
-	// concurrently, and must return when its context ends, after 15 s at the latest. An error of it is that of [Dial];
+	// passwords and tokens that expire, and for the nodes of a cluster. They are tried in their order, but for one that took a
+	// connection and did not serve the queue, which goes last then. It may be called concurrently, and must return when its context ends, after 15 s at the latest. An error of it is that of [Dial];
 	// later it is logged, and the connection is tried again as after a loss. Default: the URL that Dial was given.
 	URLs func(context.Context) ([]string, error)
 	// TLS is for amqps:// URLs, and refused with any other: the roots to trust, the name to expect, a client's
