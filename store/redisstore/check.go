@@ -17,14 +17,13 @@ import (
 
 // facts are what a node tells of itself; empty where it does not.
 type facts struct {
-	addr       string
-	version    string
-	policy     string // maxmemory-policy
-	log        string // appendonly: "yes" or "no"
-	fsync      string // appendfsync
-	role       string
-	replicas   int
-	enoughMust string // min-replicas-to-write
+	addr     string
+	version  string
+	policy   string // maxmemory-policy
+	log      string // appendonly: "yes" or "no"
+	fsync    string // appendfsync
+	role     string
+	replicas int
 }
 
 // Check asks the server, or every node of a cluster that answers, what it does to keep what it has acknowledged. It
@@ -83,7 +82,7 @@ func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 	}
 	f.replicas, _ = strconv.Atoi(told["connected_slaves"]) //nolint:errcheck // what is not told is none
 	config, err := node.Do(ctx, node.B().Arbitrary("CONFIG", "GET").
-		Args("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write").Build()).AsStrMap()
+		Args("maxmemory-policy", "appendonly", "appendfsync").Build()).AsStrMap()
 	if err != nil {
 		if refusal, _ := rueidis.IsRedisErr(err); refusal != nil { // it may not be read
 			return f, nil
@@ -91,7 +90,7 @@ func askNode(ctx context.Context, node rueidis.Client) (f facts, err error) {
 		return f, err
 	}
 	for name, to := range map[string]*string{
-		"maxmemory-policy": &f.policy, "appendonly": &f.log, "appendfsync": &f.fsync, "min-replicas-to-write": &f.enoughMust,
+		"maxmemory-policy": &f.policy, "appendonly": &f.log, "appendfsync": &f.fsync,
 	} {
 		if v := config[name]; v != "" {
 			*to = v
