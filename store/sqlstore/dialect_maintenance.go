@@ -66,8 +66,8 @@ func (w writer) maintenance(s *Statements) {
 			" AND ({8b} IS NULL OR substr(r.id, 9, 8) = {8b}) AND ({9t} = '' OR r.name = {9t})"))
 	}
 	s.ListKey, s.ListName = ofKey("list_key", selected), ofKey("list_name", anywhere)
-	s.DeleteScope = w.exec("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
-		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable)
+	s.DeleteScope = w.rows("delete_scope", 6, "DELETE FROM {record} AS r WHERE "+
+		w.among("{record} AS r WHERE "+selected+" AND "+deletable+" ORDER BY r.id LIMIT {6i}")+" AND "+deletable+" RETURNING id")
 	s.ScopeLeft = w.rows("scope_left", 5, "SELECT count(*), count(*) FILTER (WHERE "+deletable+"), count(*) FILTER (WHERE "+live+"), count(*) FILTER (WHERE "+newer+") "+
 		"FROM {record} AS r WHERE "+selected)
 	s.Remove = w.exec("remove", 1, "DELETE FROM {record} WHERE id = {1b}")

@@ -77,11 +77,8 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 		if err := w.scan(r); err != nil {
 			return err
 		}
-		rec, err := w.record()
-		if err != nil && rec == nil {
-			return err
-		}
-		if err != nil { // it must be found to be dealt with
+		rec := &w.rec
+		if w.err != nil { // it must be found to be dealt with
 			*rec = everonce.Record{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
 		}
 		res.Now = w.now
@@ -112,6 +109,9 @@ func (s *Store[Tx]) List(ctx context.Context, req everonce.ListRequest) (res eve
 
 // DeleteScope forgets a tenant: see [everonce.ScopeDeleter]. Records that others have locked at that moment are
 // skipped, and counted as More. A Limit of 0 is 1000.
+//
+// If the call before it for this scope reached its limit, it goes on from there: a database that keeps what was deleted, for a transaction that may
+// still read it, would walk over all of it in every call. What has come in front of that is counted as More too.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
 	var res everonce.DeleteScopeResult // read only if the write returns nil
 	if err := req.Scope.Validate(); err != nil {
@@ -121,11 +121,22 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 	if limit <= 0 {
 		limit = defaultPurgeLimit
 	}
+	var from, reached everonce.RecordID
+	if stopped, ok := s.stopped.LoadAndDelete(req.Scope); ok {
+		from = stopped.(everonce.RecordID)
+	}
 	var left scopeLeft
 	err := s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
-		left = scopeLeft{}
-		args, _ := selection(req.Scope, everonce.KeyHash{}, everonce.RecordID{})
-		call := s.call(s.text.DeleteScope, append(args, limit)...)
+		left, reached = scopeLeft{}, from
+		args, _ := selection(req.Scope, everonce.KeyHash{}, from)
+		call := s.call(s.text.DeleteScope, append(args, limit)...).each(func(r Row) error {
+			var id []byte
+			err := r.Scan(&id)
+			if bytes.Compare(id, reached[:]) > 0 {
+				copy(reached[:], id)
+			}
+			return err
+		})
 		if err := c.Send(ctx, call); err != nil {
 			return err
 		}
@@ -134,12 +145,17 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req everonce.DeleteScopeReq
 			return nil
 		}
 		// What others had locked was passed over, and is still to be deleted.
+		reached = everonce.RecordID{}
+		args, _ = selection(req.Scope, everonce.KeyHash{}, reached)
 		err := c.Send(ctx, s.call(s.text.ScopeLeft, args...).each(left.scan))
 		res.More, res.Live = left.deletable > 0, left.live > 0
 		return err
 	})
 	if err != nil {
 		return everonce.DeleteScopeResult{}, err
+	}
+	if reached != (everonce.RecordID{}) {
+		s.stopped.Store(req.Scope, reached)
 	}
 	if !res.More {
 		err = s.failed("delete scope", left.err())

@@ -119,8 +119,8 @@ type Statements struct {
 	ListOpen *Statement
 	ListKey  *Statement
 	ListName *Statement
-	// DeleteScope removes up to $6 records that are neither live claims nor of a newer version, nor may be for all that can be read of
-	// them. ScopeLeft returns one row: how many records there are, locked by others or not; and how many of them are such, are live claims, and are of
+	// DeleteScope removes up to $6 records, in the order of IDs, that are neither live claims nor of a newer version, nor may be for all that can be
+	// read of them, and returns their IDs. ScopeLeft returns one row: how many records there are, locked by others or not; and how many of them are such, are live claims, and are of
 	// a newer version. (now)
 	//  $1…$6 as for List
 	DeleteScope *Statement

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ type Store[Tx any] struct {
 	absent  absences
 	lease   leaseBound
 	purged  atomic.Pointer[place] // where the latest purge has got to, if it left more
+	stopped sync.Map              // by its scope, the ID at which DeleteScope has reached its limit
 }
 
 var (
