@@ -86,7 +86,7 @@ func TestWorkThatTakesASecondConnection(t *testing.T) {
 }
 
 func testSecondConnection[Tx any](t *testing.T, h *handle[Tx]) {
-	receiver, err := everonce.NewTxReceiver(h.store, &everonce.Options{TxTimeout: 3 * time.Second, StoreTimeout: 300 * time.Millisecond, TxRetries: -1})
+	receiver, err := everonce.NewTxReceiver(h.store, &everonce.Options{TxTimeout: 5 * time.Second, StoreTimeout: 2 * time.Second, TxRetries: -1})
 	noErr(t, err)
 	noErr(t, receiver.Ready(t.Context()))
 	var waiting sync.WaitGroup
