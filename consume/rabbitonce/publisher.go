@@ -67,7 +67,7 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 	}
 	if err := c.publish(ctx, queue, msg); err != nil {
 		if e, ok := errors.AsType[*amqp.Error](err); ok && e.Code == amqp.AccessRefused { // the next connection may have another token
-			go c.conn.hangUp() //nolint:errcheck // what else is on its way by it is published again
+			p.leave(ctx, c.conn)
 			return err
 		}
 		// What comes late by this channel would be taken for the next message's. A blocked connection answers nothing.
@@ -81,6 +81,17 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 	defer p.unlock()
 	p.free = append(p.free, c)
 	return nil
+}
+
+// leave ends a connection, so that the next message goes by another. What else is on its way by it is published again.
+func (p *publisher) leave(ctx context.Context, conn *link) {
+	go conn.hangUp() //nolint:errcheck // nobody waits for it
+	if p.lock(ctx) == nil {
+		if p.conn == conn {
+			p.conn = nil
+		}
+		p.unlock()
+	}
 }
 
 // declare declares the queues once more.
