@@ -31,14 +31,10 @@ func Watched(s *Store) int {
 	return len(s.watches.byKey)
 }
 
-// SetWindow sets how many IDs a list keeps.
-func SetWindow(s *Store, size int) { s.windows.size = size }
-
 // Scan calls each behind each step of a scan.
 func Scan(ctx context.Context, s *Store, each func()) error {
-	_, err := s.scan(ctx, s.pattern("", everonce.KeyHash{}), place{}, func([]everonce.RecordID) (bool, error) {
+	return s.scan(ctx, s.pattern("", everonce.KeyHash{}), func([]everonce.RecordID) (bool, error) {
 		each()
 		return true, nil
 	})
-	return err
 }

@@ -28,7 +28,7 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 		return h, err
 	}
 	seen := make(map[uint64]struct{}) // a scan may tell a key more than once
-	_, err = s.scan(ctx, s.pattern("", everonce.KeyHash{}), place{}, func(ids []everonce.RecordID) (bool, error) {
+	return h, s.scan(ctx, s.pattern("", everonce.KeyHash{}), func(ids []everonce.RecordID) (bool, error) {
 		texts, err := s.heads(ctx, ids, "GETRANGE", "0", strconv.Itoa(lenFixed-1))
 		if err != nil {
 			return false, err
@@ -43,7 +43,6 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 		}
 		return true, nil
 	})
-	return h, err
 }
 
 // add counts a record by its head.

@@ -1,11 +1,11 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -15,10 +15,8 @@ import (
 // defaultPage is the limit of a page that names none.
 const defaultPage = 100
 
-// List implements [everonce.Lister]. There is no index, because every write would pay for it: the first page of a list scans every key of the
-// server (SCAN), and reads the records too if more selects them than their scope's first part and a hash. It is for tools, and may take minutes. The second page scans once more,
-// and keeps what it has found for the pages behind it on the same Store: they need another scan only after a minute, or a quarter of a million of records. What has
-// come since is not listed. While a cluster moves slots from node to node, a record on its way may be missed.
+// List implements [everonce.Lister]. There is no index, because every write would pay for it: each page scans every
+// key of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
 func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
 		return everonce.ListResult{}, failed("list", err)
@@ -34,22 +32,39 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 	if res.Now, err = s.now(ctx); err != nil {
 		return res, err
 	}
-	for after, more := req.After, true; more && len(res.Records) < limit; {
-		w, err := s.window(ctx, req, after, limit, res.Now)
+	wanted := func(rec *everonce.Record) bool {
+		unread := rec.Scope == "" // it may be of this one
+		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && (req.Name == "" || rec.Name == req.Name) && !rec.GoneAt(res.Now) &&
+			(len(req.States) == 0 || rec.State == 0 || rec.Format > everonce.FormatVersion || slices.Contains(req.States, rec.StateAt(res.Now)))
+	}
+	err = s.scan(ctx, s.pattern(req.Scope, req.KeyHash), func(ids []everonce.RecordID) (bool, error) {
+		ids = slices.DeleteFunc(ids, func(id everonce.RecordID) bool {
+			full := len(res.Records) == limit
+			return bytes.Compare(id[:], req.After[:]) <= 0 || req.KeyHash != (everonce.KeyHash{}) && id.Hash() != req.KeyHash || full && bytes.Compare(id[:], res.Records[limit-1].ID[:]) >= 0
+		})
+		if len(ids) == 0 {
+			return true, nil
+		}
+		texts, err := s.heads(ctx, ids, "GET")
 		if err != nil {
-			return res, err
+			return false, err
 		}
-		ids := w.behind(after)
-		for len(ids) > 0 && len(res.Records) < limit {
-			n := min(len(ids), limit-len(res.Records), readAtOnce)
-			recs, err := s.records(ctx, req, ids[:n], res.Now)
-			if err != nil {
-				return res, err
+		for i, text := range texts {
+			if text == nil {
+				continue
 			}
-			res.Records = append(res.Records, recs...)
-			after, ids = ids[n-1], ids[n:]
+			var rec everonce.Record
+			if _, err := decode(&ids[i], *text, &rec); err != nil { // it must be found to be dealt with
+				rec = everonce.Record{ID: ids[i], Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
+			}
+			if wanted(&rec) {
+				res.Records = place(res.Records, rec, limit)
+			}
 		}
-		more = !w.whole
+		return true, nil
+	})
+	if err != nil {
+		return res, err
 	}
 	if len(res.Records) == limit {
 		res.Next = res.Records[limit-1].ID
@@ -63,30 +78,16 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 	return res, err
 }
 
-// readAtOnce is how many records are read in one round trip.
-const readAtOnce = 1000
-
-// records reads those of the records that a request selects.
-func (s *Store) records(ctx context.Context, req *everonce.ListRequest, ids []everonce.RecordID, now time.Time) (recs []everonce.Record, err error) {
-	texts, err := s.heads(ctx, ids, "GET")
-	if err != nil {
-		return nil, err
+// place puts a record into a page of the first ones in the order of IDs.
+func place(page []everonce.Record, rec everonce.Record, limit int) []everonce.Record {
+	i, there := slices.BinarySearchFunc(page, rec.ID, func(r everonce.Record, id everonce.RecordID) int { return bytes.Compare(r.ID[:], id[:]) })
+	if there || i == limit {
+		return page
 	}
-	for i, text := range texts {
-		if text == nil {
-			continue
-		}
-		var rec everonce.Record
-		if _, err := decode(&ids[i], *text, &rec); err != nil { // it must be found to be dealt with
-			rec = everonce.Record{ID: ids[i], Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
-		}
-		unread := rec.Scope == "" // it may be of this one
-		if (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && (req.Name == "" || rec.Name == req.Name) && !rec.GoneAt(now) &&
-			(len(req.States) == 0 || rec.State == 0 || rec.Format > everonce.FormatVersion || slices.Contains(req.States, rec.StateAt(now))) {
-			recs = append(recs, rec)
-		}
+	if len(page) == limit {
+		page = page[:limit-1]
 	}
-	return recs, nil
+	return slices.Insert(page, i, rec)
 }
 
 // listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or removed by hand.

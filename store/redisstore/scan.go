@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,57 +15,47 @@ import (
 // scanCount is how many keys of the server one step of a scan looks at.
 const scanCount = "1000"
 
-// place is where a scan stands: what a node calls its cursor. It means nothing to another node, nor to one that was started anew.
-type place struct{ node, cursor string }
-
-// scan calls each with the IDs in the names of keys that match a pattern, step by step from a place on; an ID may come more than once. From the
-// zero place on it looks at every key that the server, or the cluster, has. Where each wants no more it returns the place of that step, and else the zero place.
-func (s *Store) scan(ctx context.Context, pattern string, from place, each func(ids []everonce.RecordID) (more bool, err error)) (at place, err error) {
-	all := s.masters(ctx)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		cursor := "0"
-		switch {
-		case name < from.node:
-			continue
-		case name == from.node && from.cursor != "":
-			cursor = from.cursor
-		}
+// scan calls each with the IDs in the names of keys that match a pattern, step by step until it wants no more; an ID may come more than once. It
+// looks at every key that the server, or the cluster, has. Meanwhile it has a connection of its own: each must not ask for another one.
+func (s *Store) scan(ctx context.Context, pattern string, each func(ids []everonce.RecordID) (more bool, err error)) error {
+	for _, client := range s.masters(ctx) {
+		more := false
 		// On one connection: behind another one there may be another server, where the cursor would pass over records.
-		err := all[name].Dedicated(func(node rueidis.DedicatedClient) error {
-			cursor, err = s.scanNode(ctx, node, pattern, cursor, each)
+		err := client.Dedicated(func(node rueidis.DedicatedClient) (err error) {
+			more, err = s.scanNode(ctx, node, pattern, each)
 			return err
 		})
-		if err != nil || cursor != "" {
-			return place{name, cursor}, err
+		if err != nil || !more {
+			return err
 		}
 	}
-	return place{}, nil
+	return nil
 }
 
-// scanNode is scan on one node. It returns no cursor if it came to the end.
-func (s *Store) scanNode(ctx context.Context, node rueidis.DedicatedClient, pattern, cursor string, each func(ids []everonce.RecordID) (more bool, err error)) (string, error) {
-	for {
+// scanNode is scan on one node. It reports whether each wants more.
+func (s *Store) scanNode(ctx context.Context, node rueidis.DedicatedClient, pattern string, each func(ids []everonce.RecordID) (more bool, err error)) (more bool, err error) {
+	for cursor := "0"; ; {
 		parts, err := node.Do(ctx, node.B().Arbitrary("SCAN", cursor, "MATCH", pattern, "COUNT", scanCount).Build()).ToArray()
 		if err != nil {
-			return cursor, err
+			return false, err
 		}
 		if len(parts) != 2 {
-			return cursor, errAnswer
+			return false, errAnswer
 		}
 		names, err := parts[1].AsStrSlice()
 		if err != nil {
-			return cursor, errAnswer
+			return false, errAnswer
 		}
 		if ids := s.idsOf(names); len(ids) > 0 {
 			if more, err := each(ids); err != nil || !more {
-				return cursor, err
+				return false, err
 			}
 		}
 		if cursor, err = parts[0].ToString(); err != nil {
-			return cursor, errAnswer
+			return false, errAnswer
 		}
 		if cursor == "0" {
-			return "", nil
+			return true, nil
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/everonce/everonce"
@@ -23,9 +24,9 @@ const (
 	wordNotOfVersion = 3
 )
 
-// DeleteScope implements [everonce.ScopeDeleter]. It scans keys of the server until it has found Limit records; a Limit of 0 is 1000. The next call
-// on this Store goes on from there, and before a tenant is forgotten all keys are looked at once more, in one call. While a cluster moves slots from node to node, a
-// record on its way may be missed. Records that cannot be read stay, and so do those of a newer version: they are told of as of the scope if they may be.
+// DeleteScope implements [everonce.ScopeDeleter]. It scans keys of the server, as List does, until it has found Limit records; a Limit of 0 is 1000.
+// While a cluster moves slots from node to node, a record on its way may be missed. Records that cannot be read stay, and so do those of a newer
+// version: they are told of as of the scope if they may be.
 func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)
@@ -34,36 +35,38 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	if limit <= 0 {
 		limit = defaultBatch
 	}
-	var from place
-	if stopped, ok := s.stopped.LoadAndDelete(req.Scope); ok {
-		from = stopped.(place)
-	}
+	var left scopeLeft
+	tried := make(map[everonce.RecordID]struct{}) // most of them are gone; those that stay are passed over
 	for {
-		var left scopeLeft
-		at, err := s.scan(ctx, s.pattern(req.Scope, everonce.KeyHash{}), from, func(ids []everonce.RecordID) (bool, error) {
-			for len(ids) > 0 && res.Records < limit {
-				n := min(len(ids), deleters, limit-res.Records)
-				deleted, err := s.delete(ctx, req.Scope, ids[:n], &left)
-				res.Records += deleted
-				if err != nil {
-					return false, err
+		var found []everonce.RecordID
+		want := limit - res.Records
+		err := s.scan(ctx, s.pattern(req.Scope, everonce.KeyHash{}), func(ids []everonce.RecordID) (bool, error) {
+			for _, id := range ids {
+				if _, known := tried[id]; !known && len(found) < want {
+					tried[id] = struct{}{}
+					found = append(found, id)
 				}
-				ids = ids[n:]
 			}
-			res.More = res.Records == limit
-			return !res.More, nil
+			return len(found) < want, nil
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			return res, failed("delete scope", err)
-		case res.More:
-			s.stopped.Store(req.Scope, at)
+		}
+		for ids := range slices.Chunk(found, deleters) { // behind the scan: a write may need a connection of its own
+			deleted, err := s.delete(ctx, req.Scope, ids, &left)
+			res.Records += deleted
+			if err != nil {
+				return res, failed("delete scope", err)
+			}
+		}
+		switch {
+		case res.Records == limit:
+			res.More = true
 			return res, nil
-		case from == place{}:
+		case len(found) < want: // all keys were looked at
 			res.Live = left.live
 			return res, failed("delete scope", errors.Join(left.newer, left.unread))
 		}
-		from = place{} // what came behind it meanwhile
 	}
 }
 

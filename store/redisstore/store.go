@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -18,8 +17,6 @@ type Store struct {
 	settings
 	clock   clock
 	watches watches
-	windows windows
-	stopped sync.Map // by its scope, the place at which DeleteScope has reached its limit
 }
 
 var (
@@ -45,7 +42,7 @@ func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, settings: *set, watches: watches{prefix: set.prefix, byKey: make(map[string]*watch)}, windows: windows{size: windowSize}}
+	s := &Store{client: client, settings: *set, watches: watches{prefix: set.prefix, byKey: make(map[string]*watch)}}
 	if err := s.Check(ctx); err != nil {
 		return nil, err
 	}
