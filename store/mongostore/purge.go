@@ -33,6 +33,9 @@ func (s *Store) purge(ctx context.Context, limit int) (res everonce.PurgeResult,
 		case err != nil:
 			return res, err
 		case left == 0:
+			if reached.records == through { // results that come due as fast as they go must not keep records from going
+				reached.records = place{}
+			}
 			s.purged.Store(&reached)
 			res.More = true
 			return res, nil

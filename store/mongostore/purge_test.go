@@ -21,6 +21,9 @@ func TestAPurgeGoesOn(t *testing.T) {
 	client := connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if ranges, ok := e.Command.Lookup("filter", "$or").ArrayOK(); ok && e.CommandName == "find" {
 			looked = append(looked, bson.RawValue{Type: bson.TypeArray, Value: bytes.Clone(ranges)})
+			if sort := e.Command.Lookup("sort").String(); sort != `{"pk": {"$numberInt":"1"},"pd": {"$numberInt":"1"}}` && sort != `{"qk": {"$numberInt":"1"},"pd": {"$numberInt":"1"}}` {
+				t.Errorf("the purge goes on by an order that is not its index's: %s", sort)
+			}
 		}
 	}})
 	ctx, name := t.Context(), newCollection(t)
@@ -64,5 +67,40 @@ func TestAPurgeGoesOn(t *testing.T) {
 	}
 	if most := int64(2 * 2 * damaged); passed == 0 || passed > most { // by the index of records, and by that of results
 		t.Errorf("damaged records were passed over %d times, want at most %d", passed, most)
+	}
+}
+
+// Results that come due as fast as a purge removes them do not keep records from being removed.
+func TestAPurgeOfResultsRemovesRecordsToo(t *testing.T) {
+	t.Parallel()
+	ctx, name := t.Context(), newCollection(t)
+	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
+	noErr(t, err)
+	coll := database(t).Collection(name)
+	since := func(what string, i int, lifetime everonce.Lifetime, ago time.Duration) {
+		key := everonce.Key{Scope: everonce.ScopeOf(what), ID: strconv.Itoa(i)}
+		doneFor(t, s, key, lifetime)
+		id, past := key.RecordID(), time.Now().Add(-ago)
+		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
+			bson.D{{Key: "$set", Value: bson.D{{Key: "c", Value: past}, {Key: "u", Value: past}, {Key: "pd", Value: past}}}, {Key: "$unset", Value: bson.D{{Key: "t", Value: ""}}}})
+		noErr(t, err)
+	}
+	results := everonce.Lifetime{Retention: time.Hour, Remember: 1000 * time.Hour}
+	const limit = 5
+	for i := range 4 * limit {
+		since("result", i, results, 2*time.Hour)
+	}
+	removed := 0
+	for call := range 6 {
+		res, err := s.Purge(ctx, everonce.PurgeRequest{Limit: limit})
+		noErr(t, err)
+		removed += res.Records
+		since("record", call, everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}, 3*time.Hour)
+		for i := range limit {
+			since("more", call*limit+i, results, 2*time.Hour)
+		}
+	}
+	if removed == 0 {
+		t.Error("six calls have removed no record")
 	}
 }

@@ -49,7 +49,13 @@ func TestDeleteScopeWithoutALimit(t *testing.T) {
 // doneIn leaves a completed record.
 func doneIn(t *testing.T, s *mongostore.Store, key everonce.Key) {
 	t.Helper()
-	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	doneFor(t, s, key, everonce.ForWeb())
+}
+
+// doneFor is doneIn with a lifetime of one's own.
+func doneFor(t *testing.T, s *mongostore.Store, key everonce.Key, lifetime everonce.Lifetime) {
+	t.Helper()
+	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: lifetime}
 	res, err := s.Claim(t.Context(), req)
 	noErr(t, err)
 	_, err = s.Complete(t.Context(), everonce.CompleteRequest{
