@@ -29,6 +29,12 @@ func TestDefaults(t *testing.T) {
 	if s.MaxBody != 16<<20 || s.Window != 7*24*time.Hour || s.Lifetime != everonce.ForQueue() || s.Decode == nil {
 		t.Errorf("MaxBody %d, Window %v, Lifetime %v", s.MaxBody, s.Window, s.Lifetime)
 	}
+	for _, f := range []Fingerprint{{JSON: true}, {JSONOnly: []string{"/id"}}, {JSONExcept: []string{"/at"}}} {
+		s, err := (&TxSpec[string, int]{Consumer: "billing", Key: ProducerID(), Fingerprint: f}).common().checked()
+		if err != nil || s.MaxBody != 1<<20 {
+			t.Errorf("%+v: MaxBody %d, %v", f, s.MaxBody, err)
+		}
+	}
 	if _, err := (&Spec[string]{Consumer: "billing", Key: ProducerID(), Lifetime: everonce.Lifetime{Retention: s.Window - 1}}).common().checked(); err == nil {
 		t.Error("a lifetime that is shorter than the window is accepted")
 	}

@@ -20,7 +20,8 @@ type Fingerprint struct {
 	// JSON compares bodies by their meaning: white space, the order of an object's fields and the spelling of strings do
 	// not count. A number is its digits: neither 9007199254740993 and 9007199254740992 nor 1.0 and 1 are equal. A body
 	// is compared byte for byte if it is not valid JSON, has a field twice, or is nested deeper than 128 levels. The
-	// content type does not count.
+	// content type does not count. To compare a body takes memory, up to some 25 times its own where it has very many small
+	// fields, so MaxBody is 1 MiB by default.
 	JSON bool
 	// JSONOnly, if set, compares these fields of such a body and no others. They are JSON pointers (RFC 6901), for
 	// example "/order/id". A missing field differs from every value, including null. If none of the fields is there,
@@ -39,13 +40,15 @@ type fingerprinter struct {
 	alg     string // empty where it is the default
 }
 
+func (f *Fingerprint) comparesJSON() bool { return f.JSON || f.JSONOnly != nil || f.JSONExcept != nil }
+
 func (f Fingerprint) checked() (c fingerprinter, err error) {
-	if len(f.Headers) == 0 && !f.JSON && f.JSONOnly == nil && f.JSONExcept == nil {
+	if len(f.Headers) == 0 && !f.comparesJSON() {
 		return c, nil
 	}
 	c.headers = slices.Compact(slices.Sorted(slices.Values(f.Headers)))
 	var only, except []string
-	if f.JSON || f.JSONOnly != nil || f.JSONExcept != nil {
+	if f.comparesJSON() {
 		if c.json, err = jsonform.New(f.JSONOnly, f.JSONExcept); err != nil {
 			return c, err
 		}

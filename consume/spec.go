@@ -30,7 +30,7 @@ type Spec[T any] struct {
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
 	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
+	// MaxBody is the largest body that is read, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
 	MaxBody int
 	// Fingerprint says what is compared when a key is used again. Default: the body, byte for byte.
 	Fingerprint Fingerprint
@@ -72,7 +72,7 @@ type TxSpec[T, Tx any] struct {
 	// Decode reads the payload. Its error makes the message a dead letter. Default: JSON, without content encoding,
 	// or one that changes nothing: identity, utf-8. A body null is an error unless a T can be that: a pointer, say.
 	Decode func(*Message) (T, error)
-	// MaxBody is the largest body that is read, in bytes. Default 16 MiB.
+	// MaxBody is the largest body that is read, in bytes. Default 16 MiB, 1 MiB if Fingerprint compares JSON.
 	MaxBody int
 	// Fingerprint says what is compared when a key is used again. Default: the body, byte for byte.
 	Fingerprint Fingerprint
@@ -107,6 +107,7 @@ type common[T any] struct {
 const (
 	defaultWindow  = 7 * 24 * time.Hour
 	defaultMaxBody = 16 << 20
+	defaultMaxJSON = 1 << 20 // to compare it takes up to some 25 times its memory, and seconds
 )
 
 func (s *Spec[T]) common() common[T] {
@@ -129,7 +130,11 @@ func (c common[T]) checked() (common[T], error) {
 	if c.Decode == nil {
 		c.Decode = decodeJSON[T]
 	}
-	if c.MaxBody == 0 {
+	switch {
+	case c.MaxBody != 0:
+	case c.Fingerprint.comparesJSON():
+		c.MaxBody = defaultMaxJSON
+	default:
 		c.MaxBody = defaultMaxBody
 	}
 	if c.Window == 0 {

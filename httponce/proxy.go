@@ -185,6 +185,9 @@ func (p *proxy) rewrite(pr *httputil.ProxyRequest) {
 	upgradeWithoutHTTP(pr.Out.Header)
 	pr.Out.Trailer = pr.In.Trailer // that very map: its fields come behind the body
 	onlyTrailers(pr.Out.Trailer)
+	maps.DeleteFunc(pr.Out.Trailer, func(name string, _ []string) bool {
+		return requestsOwn[name] || name == "Upgrade" || name == p.opts.KeyHeader
+	})
 	if x.attempt != nil {
 		if p.opts.DownstreamKey {
 			pr.Out.Header.Set(p.opts.KeyHeader, x.attempt.DownstreamKey(downstreamName))

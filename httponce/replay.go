@@ -85,6 +85,8 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 		return a.saved.each(func(name string, values []string, added bool) {
 			old := h[name]
 			switch {
+			case isPrefixed(name) && !trails(name): // set before the body, it is in the head
+				return
 			case added && len(values) == 0:
 				delete(h, name)
 				return
@@ -95,7 +97,7 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 		})
 	}
 	for name, values := range a.Header {
-		if !neverSaved[http.CanonicalHeaderKey(name)] {
+		if !neverSaved[http.CanonicalHeaderKey(name)] && (!isPrefixed(name) || trails(name)) {
 			h[name] = values
 		}
 	}

@@ -15,14 +15,19 @@ import (
 // What may be no trailer is not sent as one, be it the first answer or a repetition: net/http sends what was not declared as it is.
 func TestWhatMayBeNoTrailerIsNotSent(t *testing.T) {
 	wrong := []string{"Content-Length", "transfer-encoding", "Trailer", "Content-Encoding", "WWW-Authenticate", "If-None-Match"}
-	for how, route := range map[string]httponce.Route{"held": {}, "held, in a goroutine": {AnswerWithin: time.Minute}, "passed on": {MaxAnswer: 2}} {
+	for how, route := range map[string]httponce.Route{"held": {}, "held, in a goroutine": {AnswerWithin: time.Minute}, "set before the body": {}, "passed on": {MaxAnswer: 2}} {
 		w := newWire(t, false, route)
 		name := w.handle(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Trailer", "X-Sum")
-			_, _ = io.WriteString(rw, "paid")
+			if how != "set before the body" {
+				_, _ = io.WriteString(rw, "paid")
+			}
 			rw.Header().Set("X-Sum", "7")
 			for _, name := range append(wrong, "X-More") {
 				rw.Header().Set(http.TrailerPrefix+name, "5")
+			}
+			if how == "set before the body" {
+				_, _ = io.WriteString(rw, "paid")
 			}
 		})
 		behind := func(answer string) (fields []string) {

@@ -130,7 +130,7 @@ func TestBrokersThatCannotBeReached(t *testing.T) {
 		want error
 		says []string
 	}{
-		"nobody listens":  {"", fixed("amqp://u:s3cret@127.0.0.1:1", "amqp://u:s3cret@localhost:2"), rabbitonce.ErrUnreachable, []string{"127.0.0.1: ", "localhost: "}},
+		"nobody listens":  {"", fixed("amqp://u:s3cret@127.0.0.1:1", "amqp://u:s3cret@localhost:2"), rabbitonce.ErrUnreachable, []string{"127.0.0.1:1: ", "localhost:2: "}},
 		"no URL":          {"", fixed("amqp://127.0.0.1:1", "http://u:s3cret@h"), everonce.ErrInvalidArgument, []string{"no amqp://"}},
 		"none":            {"", fixed(), everonce.ErrInvalidArgument, []string{"has given no URL"}},
 		"it fails":        {"", func(context.Context) ([]string, error) { return nil, errVault }, errVault, []string{"Options.URLs"}},

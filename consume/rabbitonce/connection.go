@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +77,7 @@ func (d *dialing) brokers(ctx context.Context) ([]broker, error) {
 		case d.tls != nil && uri.Scheme != "amqps": // the library would leave the configuration unused
 			return nil, errPlain
 		default:
-			all[i] = broker{uri.Host, url}
+			all[i] = broker{net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)), url}
 		}
 	}
 	return all, nil
@@ -95,7 +96,7 @@ func (d *dialing) dial(ctx context.Context, purpose string) (*link, error) {
 	var failed []error
 	for i, b := range brokers {
 		deadline, _ := ctx.Deadline()
-		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(brokers)-i)) // one that is silent leaves time for the others
+		share, cancel := context.WithTimeout(ctx, min(connectWithin, time.Until(deadline)/time.Duration(len(brokers)-i))) // one that is silent leaves time for the others
 		l, err := d.connect(share, b.url, purpose)
 		cancel()
 		if err == nil {

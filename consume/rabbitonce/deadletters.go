@@ -30,7 +30,7 @@ type DeadLetters struct {
 	held  int // letters in hand
 	out   *publisher
 
-	largest   int                // body that was seen
+	largest   int                // body of the letters that were taken last
 	consumers int                // that there were on ch
 	closed    <-chan *amqp.Error // why the connection has ended
 }
@@ -295,7 +295,9 @@ func (l *DeadLetters) take(most int) (ds []amqp.Delivery, left int, err error) {
 	l.held++
 	ds, left = append(ds, first), int(first.MessageCount)
 	l.largest = max(l.largest, len(first.Body), 1)
-	if more := min(most-1, left, window-1, room/l.largest-1); more > 0 {
+	more := min(most-1, left, window-1, room/l.largest-1)
+	l.largest = len(first.Body)
+	if more > 0 {
 		consumed, err := l.consume(more)
 		ds = append(ds, consumed...)
 		if err != nil {
