@@ -72,8 +72,8 @@ func TestWhoeverLeavesGivesThePlaceBack(t *testing.T) {
 			<-ops // the second has met it
 			<-ops // and waits
 			tc.leave(conn, reset)
-			if s := <-told; s.Waited == 0 {
-				t.Errorf("told was %+v, want one that has waited", s)
+			if s := <-told; s.Waited == 0 || (s.Waited >= tc.wait) != (tc.wait == time.Second) {
+				t.Errorf("told was %+v, want one that has waited, and until the wait was over where it was not seen to leave", s)
 			}
 		})
 	}

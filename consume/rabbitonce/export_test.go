@@ -45,16 +45,6 @@ func DelayFor(q Queue, after time.Duration) (time.Duration, error) {
 	return c.delayFor(after), err
 }
 
-// Defaults returns the options, and the queue, that say nothing: of the consumer billing, on orders.
-func Defaults() (Options, Queue, error) {
-	q, err := (&Queue{Name: "orders"}).checked()
-	if err != nil {
-		return Options{}, q, err
-	}
-	o, err := (*Options)(nil).checked("billing", q.Name)
-	return o, q, err
-}
-
 // LetterID returns the ID of a dead letter.
 func LetterID(d *amqp.Delivery) string {
 	l := letterOf(d, "orders")
