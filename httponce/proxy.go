@@ -28,6 +28,7 @@ import (
 //   - Nothing was written to the upstream (it refused the connection, its name is not known, the TLS handshake
 //     failed, or a kept connection was dead): the key is released, 502.
 //   - HTTP/2 promised, by REFUSED_STREAM or GOAWAY, that the request was not processed: the same.
+//   - The upstream refused the certificate of [ProxyOptions.TLS], which TLS 1.3 tells when the request was written already: the same.
 //   - The request has passed this very proxy before, as its Via says: the key is released, 508.
 //   - The connection broke after something was written, or in the middle of the answer: unknown, 502; 504 if the time
 //     was over. No [Save] makes that 502 an answer.
@@ -52,7 +53,8 @@ import (
 // middleware knows.
 //
 // upstream is http or https, with or without a path, which is put before that of the request; a request whose path
-// would leave it is answered 400, and so is one whose target is none, or has a blank in its query. The error wraps [everonce.ErrInvalidArgument].
+// would leave it is answered 400, and so is one whose target is none, or has a blank in its query. Or it is a Unix domain socket, like
+// unix:/run/service.sock, by the whole path to it; HTTP/1.1 is spoken there. The error wraps [everonce.ErrInvalidArgument].
 func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
 		return nil, err
@@ -61,14 +63,17 @@ func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := *upstream
+	to, socket := *upstream, ""
+	if to.Scheme == schemeUnix {
+		to, socket = url.URL{Scheme: "http", Host: "localhost"}, to.Path
+	}
 	if to.Path != "" && to.Path[0] != '/' { // of [url.URL.JoinPath] on a host alone
 		to.Path, to.RawPath = "/"+to.Path, ""
 	}
 	p := &proxy{opts: o, upstream: &to, name: newPseudonym(), problems: &settings{problems: o.ProblemBase}}
 	p.reverse = httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      o.transport(),
+		Transport:      o.transport(socket),
 		ModifyResponse: answered,
 		ErrorHandler:   p.failed,
 		BufferPool:     &copyBuffers,
@@ -84,6 +89,8 @@ func checkUpstream(u *url.URL) error {
 		return fmt.Errorf("%w: there is no upstream", everonce.ErrInvalidArgument)
 	case u.User != nil:
 		return fmt.Errorf("%w: the upstream's URL holds a user; credentials come with the requests", everonce.ErrInvalidArgument)
+	case u.Scheme == schemeUnix:
+		return checkSocket(u)
 	case u.Host == "" && strings.Contains(u.Opaque+u.Path, "@"): // what net/url takes for another part may have been meant as a user
 		return fmt.Errorf("%w: the upstream is no http or https URL with a host", everonce.ErrInvalidArgument)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
@@ -219,10 +226,15 @@ func (p *proxy) forwarded(pr *httputil.ProxyRequest) {
 		return
 	}
 	in := pr.In.Header
-	if before := in["X-Forwarded-For"]; len(before) > 0 {
-		pr.Out.Header["X-Forwarded-For"] = []string{strings.Join(before, ", ")}
+	passed := in["X-Forwarded-For"]
+	if len(passed) > 0 {
+		passed = []string{strings.Join(passed, ", ")}
+		pr.Out.Header["X-Forwarded-For"] = passed
 	}
-	pr.SetXForwarded() // adds to X-Forwarded-For, and sets the others
+	pr.SetXForwarded()                                              // adds to X-Forwarded-For, and sets the others
+	if len(passed) > 0 && pr.Out.Header["X-Forwarded-For"] == nil { // what is in front came by a Unix domain socket, and has no address to add
+		pr.Out.Header["X-Forwarded-For"] = passed
+	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if before := in[name]; len(before) > 0 {
 			pr.Out.Header[name] = before

@@ -73,11 +73,14 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 	return c, checkProblemBase(c.ProblemBase)
 }
 
-// transport returns what requests go out by.
-func (o *ProxyOptions) transport() http.RoundTripper {
+// transport returns what requests go out by: to one Unix domain socket, if there is one.
+func (o *ProxyOptions) transport(socket string) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
 	return &onceTransport{base: &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if socket != "" {
+				network, addr = schemeUnix, socket
+			}
 			c, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, err

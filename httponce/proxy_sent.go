@@ -40,7 +40,7 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = res.Body.Close() //nolint:errcheck // its connection is closed
 		res, err = nil, errUnasked
 	}
-	if err != nil && (s.nothing(r) || promised(err)) {
+	if err != nil && (s.nothing(r) || promised(err) || s.unshaken(err)) {
 		err = &notSentError{err}
 	}
 	if res != nil {
@@ -69,6 +69,7 @@ type sending struct {
 	unasked atomic.Bool // what came as its answer was there before it
 	mu      sync.Mutex
 	got     bool         // there was a connection
+	first   *tls.Conn    // it, where nobody had used it before, and it is of TLS
 	conn    *countedConn // its own; nil where it is shared, as HTTP/2's are
 	before  written
 }
@@ -78,6 +79,9 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	defer s.mu.Unlock()
 	s.got = true
 	s.unasked.Store(false) // where net/http sends a request again, that was another connection's
+	if s.first = nil; !info.Reused {
+		s.first, _ = info.Conn.(*tls.Conn)
+	}
 	if s.conn = ownConn(info.Conn); s.conn != nil {
 		s.before = s.conn.count()
 	}
@@ -125,6 +129,15 @@ func (s *sending) nothing(r *http.Request) bool {
 		return false
 	}
 	return !s.fields.Load()
+}
+
+// unshaken reports whether an error says that the upstream never ended its side of the TLS handshake, because of the proxy's certificate. In
+// TLS 1.3 a client has ended its own side before the server looks at that, and what it has written by then is never read (RFC 8446, 4.4.4
+// and 6.2). Go's client takes no request for a certificate after the handshake.
+func (s *sending) unshaken(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first != nil && refusesCertificate(err) && s.first.ConnectionState().Version == tls.VersionTLS13
 }
 
 // countedConn counts what is written to a connection.

@@ -38,7 +38,6 @@ func transportHelps(err error) bool {
 		addr    *net.AddrError
 		network net.UnknownNetworkError
 		parse   *net.ParseError
-		op      *net.OpError
 	)
 	switch {
 	case errors.Is(err, errTransportBodyLength):
@@ -47,8 +46,8 @@ func transportHelps(err error) bool {
 		return false
 	case errors.As(err, &verify), errors.As(err, &name), errors.As(err, &issuer), errors.As(err, &invalid), errors.As(err, &roots):
 		return false // whose certificate does not hold now will not hold in a second
-	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "certificate"):
-		return false // the server says so of ours
+	case refusesCertificate(err):
+		return false
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch): // it does not speak TLS
 		return false
 	case errors.As(err, &addr), errors.As(err, &network), errors.As(err, &parse): // the address is none

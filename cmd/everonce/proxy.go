@@ -113,7 +113,7 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 			log.Warn("an environment variable looks like a setting but is none", "name", name)
 		}
 	}
-	secrets := map[string]string{"identity-secret-file": conf.Secret, "tls-key": conf.TLSKey}
+	secrets := map[string]string{"identity-secret-file": conf.Secret, "tls-key": conf.TLSKey, "upstream-tls-key": conf.UpstreamTLSKey}
 	if !cmd.Flags().Changed("store") && os.Getenv(storeVariable) == "" && storeurl.Shown(conf.Store) != conf.Store {
 		secrets["config"] = file // which has the store's password
 	}

@@ -5,12 +5,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/everonce/everonce/httponce"
 )
 
-// access is one request, for the log and the figures. It has no credentials, no key, no query and no headers.
+// access is one request, for the log and the figures. It has no credentials, no key, no query, and of the headers X-Forwarded-For alone.
 type access struct {
 	served *httponce.Served // nil for a request without a key
 }
@@ -61,10 +62,13 @@ func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun tim
 	if !s.conf.AccessLog {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", p.status), slog.Int64("bytes", p.bytes),
 		slog.Duration("took", time.Since(begun)), slog.String("client", clientOf(r)), slog.String("proto", r.Proto))
+	if told := forwardedFor(r); s.conf.TrustForwarded && told != "" {
+		attrs = append(attrs, slog.String("forwarded_for", told))
+	}
 	if aborted {
 		attrs = append(attrs, slog.Bool("aborted", true))
 	}
@@ -81,6 +85,15 @@ func (s *Server) logAccess(r *http.Request, p *pacedWriter, a *access, begun tim
 		}
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "request", attrs...)
+}
+
+// maxForwardedFor bounds what the log has of a header.
+const maxForwardedFor = 256
+
+// forwardedFor returns for whom what is in front says that it sends the request: the end of that, where it is long, which the nearest wrote.
+func forwardedFor(r *http.Request) string {
+	told := strings.Join(r.Header["X-Forwarded-For"], ", ")
+	return told[max(0, len(told)-maxForwardedFor):]
 }
 
 // clientOf returns the address of a client, without its port.

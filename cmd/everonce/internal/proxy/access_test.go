@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -220,5 +221,31 @@ func TestMethodsInSmallLettersAreRefused(t *testing.T) {
 	}
 	if res, _ := send(t, "M-SEARCH", p.url+"/", ""); res.StatusCode != http.StatusCreated || service.count() != 1 {
 		t.Errorf("M-SEARCH: %d, %d calls", res.StatusCode, service.count())
+	}
+}
+
+// Behind another proxy the log says for whom it sends a request, and only where that proxy is trusted.
+func TestAccessForwardedFor(t *testing.T) {
+	long := strings.Repeat("192.0.2.1, ", 100) + "192.0.2.9"
+	for _, trusted := range []bool{true, false} {
+		p := start(t, (&counting{}).ServeHTTP, fmt.Sprint("--trust-forwarded=", trusted))
+		send(t, "POST", p.url+"/", "", "X-Forwarded-For", "192.0.2.7", "X-Forwarded-For", "192.0.2.8")
+		send(t, "POST", p.url+"/", "", "X-Forwarded-For", long)
+		send(t, "POST", p.url+"/", "")
+		_, raw := p.logged(t, "request")
+		for i, want := range []string{"192.0.2.7, 192.0.2.8", long[len(long)-256:], ""} {
+			var got struct {
+				ForwardedFor string `json:"forwarded_for"`
+			}
+			if err := json.Unmarshal([]byte(raw[i]), &got); err != nil {
+				t.Fatal(err)
+			}
+			if !trusted {
+				want = ""
+			}
+			if got.ForwardedFor != want || want == "" && strings.Contains(raw[i], "forwarded_for") {
+				t.Errorf("trusted: %v: the log says %q, want %q", trusted, got.ForwardedFor, want)
+			}
+		}
 	}
 }

@@ -44,9 +44,9 @@ func (c *certificate) stat() (infos [2]os.FileInfo, err error) {
 	return infos, nil
 }
 
-// get is for [tls.Config.GetCertificate]. It looks at the files at every handshake, which costs two system calls; a pair
+// get returns the pair. It looks at the files at every handshake, which costs two system calls; a pair
 // that cannot be used, as while only one of the files has been replaced, leaves the old one in place.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *certificate) get() *tls.Certificate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now, err := c.stat()
@@ -55,21 +55,21 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.log.Error("the certificate's files cannot be looked at; the old one stays", "error", err)
 		}
 		c.gone = true
-		return c.pair, nil
+		return c.pair
 	}
 	c.gone = false
 	if same(now, c.seen) || same(now, c.failed) {
-		return c.pair, nil
+		return c.pair
 	}
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		c.failed = now
 		c.log.Error("the certificate's files have changed and cannot be used; the old one stays", "error", err)
-		return c.pair, nil
+		return c.pair
 	}
 	c.pair, c.seen, c.failed = &pair, now, [2]os.FileInfo{}
 	c.log.Info("the certificate was read again", "until", pair.Leaf.NotAfter.Format(time.RFC3339))
-	return c.pair, nil
+	return c.pair
 }
 
 func same(a, b [2]os.FileInfo) bool {

@@ -197,8 +197,8 @@ func TestCertificateOfManyHandshakes(t *testing.T) {
 	for range 4 {
 		hands.Go(func() {
 			for range 100 {
-				if pair, err := c.get(nil); err != nil || pair == nil {
-					t.Errorf("%v, %v", pair, err)
+				if c.get() == nil {
+					t.Error("no certificate")
 				}
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,7 +26,7 @@ func told(t *testing.T, c *config.Config) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	up, err := s.upstreamOptions()
+	up, err := s.upstreamOptions(&url.URL{Scheme: "https", Host: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func changed(before, after map[string]string) map[string]string {
 
 // A setting changes the option that it is called after, to what it says, and no other; one of a route changes it there alone.
 func TestEachSettingChangesItsOwnOption(t *testing.T) {
-	ca, _ := writePair(t, t.TempDir(), "upstream")
+	ca, key := writePair(t, t.TempDir(), "upstream")
 	none := map[string]string{}
 	const base = "map[2xx:saved 3xx:saved 401:released 403:released %s421:released 425:released 429:released 4xx:saved 5xx:%s]"
 	whole := map[string]struct {
@@ -78,6 +79,8 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		changes map[string]string
 	}{
 		"upstream-ca":       {ca, map[string]string{"upstream TLS": "set: true"}},
+		"upstream-tls-cert": {ca, map[string]string{"upstream TLS": "set: true"}},
+		"upstream-tls-key":  {key, map[string]string{"upstream TLS": "set: true"}},
 		"upstream-key":      {"downstream", map[string]string{"upstream DownstreamKey": "true"}},
 		"upstream-host":     {"true", map[string]string{"upstream UpstreamHost": "true"}},
 		"trust-forwarded":   {"true", map[string]string{"upstream TrustForwarded": "true"}},
@@ -97,7 +100,8 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		"identity-secret-file": {ca, none}, "admin": {"none", none}, "admin-anywhere": {"true", none}, "tls-cert": {ca, none}, "tls-key": {ca, none},
 		"header-within": {"1s", none}, "client-idle": {"1s", none}, "stall": {"1s", none}, "drain": {"1s", none}, "access-log": {"false", none}, "log-level": {"warn", none},
 	}
-	routes := map[string][3]string{ // its value, the option, and what that is then
+	beside := map[string]string{"upstream-tls-cert": "upstream-tls-key: " + key, "upstream-tls-key": "upstream-tls-cert: " + ca} // that it goes with
+	routes := map[string][3]string{                                                                                              // its value, the option, and what that is then
 		"methods":                 {"PUT,POST", "Methods", "[PUT POST]"},
 		"required":                {"true", "Required", "true"},
 		"key-pattern":             {".+", "CheckKey", "set: true"},
@@ -147,7 +151,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 	}
 	for _, f := range config.Fields() {
 		if s, ok := whole[f.Key]; ok {
-			check(f.Key, fmt.Sprintf("%s: %q\nroutes: {/a: {required: false}}", f.Key, s.value), s.changes)
+			check(f.Key, fmt.Sprintf("%s: %q\n%s\nroutes: {/a: {required: false}}", f.Key, s.value, beside[f.Key]), s.changes)
 			continue
 		}
 		r, ok := routes[f.Key]

@@ -5,12 +5,16 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"path"
 	"slices"
 )
 
 // isItself reports whether upstream is where the proxy itself listens, as far as that is told by numbers and by localhost: what
 // another name means may change.
 func isItself(listen string, upstream *url.URL) bool {
+	if file, ok := socketOf(listen); ok || upstream.Scheme == unix {
+		return ok && upstream.Scheme == unix && path.Clean(file) == path.Clean(upstream.Path)
+	}
 	port := cmp.Or(upstream.Port(), map[string]string{"http": "80", "https": "443"}[upstream.Scheme])
 	return meet(listen, net.JoinHostPort(upstream.Hostname(), port))
 }

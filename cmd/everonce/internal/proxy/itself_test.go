@@ -20,6 +20,8 @@ func TestUpstreamIsNotTheProxyItself(t *testing.T) {
 		"https://127.0.0.1":          {":443": true, ":80": false},
 		"http://192.0.2.1:8080":      {":8080": false, "192.0.2.1:8080": true},
 		"http://service:8080":        {":8080": false, "proxy:8080": false},
+		"unix:/run/a.sock":           {"unix:/run/a.sock": true, "unix:///run/a.sock": true, "unix:/run/x/../a.sock": true, "unix:/run/b.sock": false, ":8080": false},
+		"http://127.0.0.1:8081":      {"unix:/run/a.sock": false},
 	} {
 		u, err := url.Parse(upstream)
 		if err != nil {

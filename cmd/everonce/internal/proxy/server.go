@@ -3,8 +3,6 @@ package proxy
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"time"
 
@@ -88,28 +85,20 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err != nil { // its text may hold a password
 		return nil, nil, invalid("upstream is no URL")
 	}
-	if c.UpstreamCA != "" && upstream.Scheme == "http" {
-		return nil, nil, invalid("upstream-ca: the upstream is http, where no certificate would be looked at")
-	}
-	opts, err := s.upstreamOptions()
+	opts, err := s.upstreamOptions(upstream)
 	if err != nil {
-		return nil, nil, invalid("upstream-ca: %w", err)
+		return nil, nil, err
 	}
 	handler, err := httponce.Proxy(upstream, opts)
 	if err != nil {
 		return nil, nil, invalidArgument(err)
 	}
-	var certs *certificate
-	if c.TLSCert != "" || c.TLSKey != "" {
-		if c.TLSCert == "" || c.TLSKey == "" {
-			return nil, nil, invalid("tls-cert and tls-key go together")
-		}
-		if certs, err = loadCertificate(c.TLSCert, c.TLSKey, s.log); err != nil {
-			return nil, nil, invalid("tls-cert: %w", err)
-		}
+	certs, err := s.certificate("tls-cert", c.TLSCert, "tls-key", c.TLSKey)
+	if err != nil {
+		return nil, nil, err
 	}
-	if !isAddress(c.Listen) {
-		return nil, nil, invalid("listen: %q is not an address like :8080", c.Listen)
+	if err := checkListen(c.Listen); err != nil {
+		return nil, nil, invalid("listen: %w", err)
 	}
 	if isItself(c.Listen, upstream) {
 		return nil, nil, invalid("upstream: it is where the proxy itself listens (%s): a request would go round in circles for ever", c.Listen)
@@ -136,7 +125,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 }
 
 // upstreamOptions returns what the handler is told.
-func (s *Server) upstreamOptions() (opts *httponce.ProxyOptions, err error) {
+func (s *Server) upstreamOptions(upstream *url.URL) (opts *httponce.ProxyOptions, err error) {
 	c := s.conf
 	opts = &httponce.ProxyOptions{
 		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
@@ -145,9 +134,7 @@ func (s *Server) upstreamOptions() (opts *httponce.ProxyOptions, err error) {
 	if c.UpstreamIdle == 0 {
 		opts.IdleTimeout = -1
 	}
-	if c.UpstreamCA != "" {
-		opts.TLS, err = trusting(c.UpstreamCA)
-	}
+	opts.TLS, err = s.upstreamTLS(upstream)
 	return opts, err
 }
 
@@ -183,18 +170,6 @@ func where(pattern string) string {
 		return ""
 	}
 	return fmt.Sprintf("routes %q: ", pattern)
-}
-
-func trusting(file string) (*tls.Config, error) {
-	pem, err := os.ReadFile(file) //nolint:gosec // the file that the user named
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s contains no certificate", file)
-	}
-	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
 
 // protect puts the middleware around the proxy.
@@ -266,14 +241,13 @@ func invalidArgument(err error) error {
 
 // listen opens the listeners. What connects waits until they are served.
 func (s *Server) listen(ctx context.Context) (err error) {
-	var lc net.ListenConfig
-	if s.publicLn, err = lc.Listen(ctx, "tcp", s.conf.Listen); err != nil {
+	if s.publicLn, err = listenAt(ctx, s.conf.Listen); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	if !hasAdmin(s.conf) {
 		return nil
 	}
-	if s.privateLn, err = lc.Listen(ctx, "tcp", s.conf.Admin); err != nil {
+	if s.privateLn, err = listenAt(ctx, s.conf.Admin); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	return nil
@@ -321,12 +295,8 @@ func (s *Server) tellEmpty(ctx context.Context) {
 // serve makes the servers of the listeners, for [Server.Run].
 func (s *Server) serve(front http.Handler, certs *certificate) {
 	c := s.conf
-	var conf *tls.Config
-	if certs != nil {
-		conf = &tls.Config{GetCertificate: certs.get, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
-	}
 	quiet := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	s.publicLn = newListener(s.publicLn, conf, c.HeaderWithin)
+	s.publicLn = newListener(s.publicLn, clientTLS(certs), c.HeaderWithin)
 	s.public = &http.Server{
 		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
 		ConnContext: withTLSState, ErrorLog: quiet,

@@ -214,6 +214,7 @@ func TestProxyRoutes(t *testing.T) {
 // What cannot work is refused before anything is created.
 func TestProxyRefusesToStart(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "proxy.db")
+	cert, key := writePair(t, t.TempDir(), "proxy")
 	for want, args := range map[string][]string{
 		"upstream":     {"--upstream=localhost:9000"},
 		"no URL":       {"--upstream=http://user:hunter2@host:port"},
@@ -221,17 +222,27 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"loopback":     {"--admin=0.0.0.0:9464"},
 		"admin: ":      {"--admin=nine"},
 		"listen: ":     {"--listen=8080"},
-		"listen: \"127.0.0.1:99999\" is not an address": {"--listen=127.0.0.1:99999"},
-		"admin: \"127.0.0.1:99999\" is not an address":  {"--admin=127.0.0.1:99999"},
-		"admin: it is where the proxy listens":          {"--listen=:9464", "--admin=127.0.0.1:9464"},
-		"upstream-ca: the upstream is http":             {"--upstream-ca=x.pem"},
-		"upstream \"http://127.0.0.1:99999\"":           {"--upstream=http://127.0.0.1:99999"},
-		"go together":                                   {"--tls-cert=x.pem"},
-		"tls-cert and tls-key go together":              {"--tls-key=x.pem"},
-		"tls-cert":                                      {"--tls-cert=x.pem", "--tls-key=y.pem"},
-		"upstream-ca":                                   {"--upstream-ca=x.pem", "--upstream=https://127.0.0.1:1"},
-		"upstream-key":                                  {"--upstream-key=downstream", "--fail-open"},
-		"problem-base":                                  {"--problem-base=problems"},
+		"listen: \"127.0.0.1:99999\" is not an address":  {"--listen=127.0.0.1:99999"},
+		"admin: \"127.0.0.1:99999\" is not an address":   {"--admin=127.0.0.1:99999"},
+		"admin: it is where the proxy listens":           {"--listen=:9464", "--admin=127.0.0.1:9464"},
+		"listen: \"unix:proxy.sock\" is no whole path":   {"--listen=unix:proxy.sock"},
+		"listen: \"unix://run/proxy.sock\" is no whole":  {"--listen=unix://run/proxy.sock"},
+		"listen: \"unix:/run/proxy.sock?x\" is no whole": {"--listen=unix:/run/proxy.sock?x"},
+		"listen: its path is longer than the 103 bytes":  {"--listen=unix:/" + strings.Repeat("x", 103)},
+		"upstream is no whole path to a Unix":            {"--upstream=unix:service.sock"},
+		"upstream: it is where the proxy itself":         {"--listen=unix:/run/proxy.sock", "--upstream=unix:///run/x/../proxy.sock"},
+		"admin: \"unix:/run/admin.sock\" is not an":      {"--admin=unix:/run/admin.sock"},
+		"upstream-ca: the upstream is not https":         {"--upstream-ca=x.pem"},
+		"upstream-tls-cert and upstream-tls-key go":      {"--upstream-tls-key=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-tls-cert: ":                            {"--upstream-tls-cert=x.pem", "--upstream-tls-key=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-tls-cert: the upstream is not https":   {"--upstream-tls-cert=" + cert, "--upstream-tls-key=" + key},
+		"upstream \"http://127.0.0.1:99999\"":            {"--upstream=http://127.0.0.1:99999"},
+		"go together":                                    {"--tls-cert=x.pem"},
+		"tls-cert and tls-key go together":               {"--tls-key=x.pem"},
+		"tls-cert":                                       {"--tls-cert=x.pem", "--tls-key=y.pem"},
+		"upstream-ca":                                    {"--upstream-ca=x.pem", "--upstream=https://127.0.0.1:1"},
+		"upstream-key":                                   {"--upstream-key=downstream", "--fail-open"},
+		"problem-base":                                   {"--problem-base=problems"},
 	} {
 		c := configOf(t, append([]string{"--listen=127.0.0.1:0", "--store=sqlite:" + db, "--upstream=http://127.0.0.1:1"}, args...)...)
 		s, err := New(t.Context(), c, slog.New(slog.DiscardHandler))

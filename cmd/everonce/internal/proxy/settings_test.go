@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -54,7 +55,7 @@ func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
 	s := &Server{log: slog.New(slog.DiscardHandler), conf: configOf(t,
 		"--key-header=X-Key", "--upstream-key=downstream", "--upstream-host", "--trust-forwarded", "--upstream-connect=1s", "--upstream-idle=2s", "--upstream-max-idle=3",
 		"--upstream-ca="+ca, "--problem-base=https://example.com/problems/")}
-	opts, err := s.upstreamOptions()
+	opts, err := s.upstreamOptions(&url.URL{Scheme: "https", Host: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestEveryOptionOfTheUpstreamIsASetting(t *testing.T) {
 		t.Errorf("%+v", opts)
 	}
 	s.conf = configOf(t, "--upstream-idle=0s")
-	if opts, err = s.upstreamOptions(); err != nil || opts.IdleTimeout >= 0 || opts.DownstreamKey || opts.UpstreamHost || opts.TrustForwarded || opts.TLS != nil {
+	if opts, err = s.upstreamOptions(&url.URL{Scheme: "https", Host: "x"}); err != nil || opts.IdleTimeout >= 0 || opts.DownstreamKey || opts.UpstreamHost || opts.TrustForwarded || opts.TLS != nil {
 		t.Errorf("by default, and with no connection used twice: %+v, %v", opts, err)
 	}
 	p := startBefore(t, "http://127.0.0.1:1", "--client-idle=7m", "--header-within=3s")

@@ -74,7 +74,11 @@ var secretParameter = regexp.MustCompile(secretName + `[^&]+`)
 // ShownUpstream is [Shown] for the URL of a service, which has no user, no query and no fragment. What is behind an @ that net/url finds
 // elsewhere may have been meant as one.
 func ShownUpstream(text string) string {
-	if u, err := url.Parse(text); text != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsRune(text, '@')) {
+	u, err := url.Parse(text)
+	if err == nil && u.Scheme == "unix" && u.Host == "" && u.Opaque == "" && u.RawQuery == "" && u.Fragment == "" { // a path
+		return text
+	}
+	if text != "" && (err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.ContainsRune(text, '@')) {
 		return redacted
 	}
 	return text

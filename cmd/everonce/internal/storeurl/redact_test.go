@@ -94,7 +94,8 @@ func TestShown(t *testing.T) {
 func TestShownUpstream(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"": "", "http://host:3000": "http://host:3000", "https://host/": "https://host/",
+		"": "", "http://host:3000": "http://host:3000", "https://host/": "https://host/", "unix:/run/app@1.sock": "unix:/run/app@1.sock", "unix:///run/app.sock": "unix:///run/app.sock",
+		"unix:user:hunter2@host:80": "xxxxx", "unix://user:hunter2@host/": "xxxxx", "unix:/run/app.sock?hunter2": "xxxxx", "unix:/run/app.sock#hunter2": "xxxxx",
 		"http://user:pa ss@host": "xxxxx", "user:hunter2@host:80": "xxxxx", "http://host/?token=hunter2": "xxxxx", "http://u:p@host": "xxxxx", "hunter2": "xxxxx",
 		"http://ops:12/hunter2@host:80": "xxxxx", "http://ops:/hunter2@host": "xxxxx", "http://ops:12#hunter2@host": "xxxxx", "http://host/#hunter2": "xxxxx",
 	} {

@@ -22,6 +22,8 @@ type Config struct {
 	AdminAnywhere               bool
 	TLSCert, TLSKey             string
 	UpstreamCA                  string
+	UpstreamTLSCert             string
+	UpstreamTLSKey              string
 	UpstreamKey                 string
 	UpstreamHost                bool
 	TrustForwarded              bool

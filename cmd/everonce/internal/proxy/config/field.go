@@ -64,8 +64,8 @@ const (
 )
 
 var fields = []Field{
-	set("listen", "", "address that clients connect to, like :8080", func(c *Config) pflag.Value { return (*text)(&c.Listen) }),
-	set("upstream", "", "URL of the service behind the proxy, like http://127.0.0.1:9000", func(c *Config) pflag.Value { return (*text)(&c.Upstream) }),
+	set("listen", "", "address that clients connect to, like :8080, or a Unix domain socket, like unix:/run/everonce.sock", func(c *Config) pflag.Value { return (*text)(&c.Listen) }),
+	set("upstream", "", "URL of the service behind the proxy, like http://127.0.0.1:9000, or its Unix domain socket, like unix:/run/service.sock", func(c *Config) pflag.Value { return (*text)(&c.Upstream) }),
 	set("store", "", "where answers are kept: sqlite:FILE, postgres://…, redis://…, mongodb://…, or memory: (which forgets them when the proxy ends)", func(c *Config) pflag.Value { return (*text)(&c.Store) }),
 	set("table-prefix", "", `prefix of the table names (if empty: everonce_) or of the Redis keys (everonce:); for MongoDB, the collection (everonce)`, func(c *Config) pflag.Value { return (*text)(&c.TablePrefix) }),
 	set("schema", "", "PostgreSQL schema of the tables (if empty: by the search_path)", func(c *Config) pflag.Value { return (*text)(&c.Schema) }),
@@ -77,6 +77,8 @@ var fields = []Field{
 	set("tls-key", "", "file with the certificate's key (PEM)", func(c *Config) pflag.Value { return (*text)(&c.TLSKey) }),
 
 	set("upstream-ca", "", "file with the CA certificates for an https upstream (PEM; if empty: the system's)", func(c *Config) pflag.Value { return (*text)(&c.UpstreamCA) }),
+	set("upstream-tls-cert", "", "file with the certificate, and its chain, by which an https upstream knows the proxy (PEM); read again when it changes", func(c *Config) pflag.Value { return (*text)(&c.UpstreamTLSCert) }),
+	set("upstream-tls-key", "", "file with that certificate's key (PEM)", func(c *Config) pflag.Value { return (*text)(&c.UpstreamTLSKey) }),
 	set("upstream-key", KeySame, "key that the upstream gets: same, or downstream (made from scope and key, for an upstream that honours keys itself)", func(c *Config) pflag.Value { return &choice{&c.UpstreamKey, []string{KeySame, KeyDownstream}} }),
 	set("upstream-host", "false", "send the upstream's own name as Host, not the client's", func(c *Config) pflag.Value { return (*truth)(&c.UpstreamHost) }),
 	set("trust-forwarded", "false", "keep the X-Forwarded-… of incoming requests; only if all of them come through something that sets these", func(c *Config) pflag.Value { return (*truth)(&c.TrustForwarded) }),
