@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -276,6 +277,7 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.store, s.ready = store, newReadiness(store, s.log)
+	s.tellTempFiles()
 	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
 		s.tellEmpty(ctx)
 	}
@@ -289,6 +291,18 @@ func (s *Server) tellEmpty(ctx context.Context) {
 	defer cancel()
 	if page, err := s.store.List(ctx, everonce.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
 		s.log.Warn("the store has no records. If this is not its first start, it is another store than before: what is repeated now is done AGAIN")
+	}
+}
+
+// tellTempFiles warns where no temporary file can be written, as on a file system that is for reading only: request bodies that are too
+// large for memory would be refused one by one.
+func (s *Server) tellTempFiles() {
+	f, err := os.CreateTemp("", "everonce-body-*")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		s.log.Warn("no temporary file can be written: a large request body with a key will be refused. TMPDIR names the folder for it", "error", err)
 	}
 }
 
