@@ -1,6 +1,9 @@
 package httponce_test
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -19,7 +22,10 @@ func TestProxyConnectIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { syscall.Close(fd) })
+	given, release := context.WithTimeout(t.Context(), 10*time.Second) // for what is to take 20 ms
+	closed := make(chan struct{})
+	context.AfterFunc(given, func() { syscall.Close(fd); close(closed) }) // the next attempt of the kernel's is refused then
+	t.Cleanup(func() { release(); <-closed })
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +43,12 @@ func TestProxyConnectIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { first.Close() })
-	srv := newProxy(t, &url.URL{Scheme: "http", Host: addr}, nil, &httponce.ProxyOptions{ConnectTimeout: 20 * time.Millisecond})
+	var logs bytes.Buffer
+	srv := newProxy(t, &url.URL{Scheme: "http", Host: addr}, nil, &httponce.ProxyOptions{ConnectTimeout: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&logs, nil))})
 	if status, _, body := post(t, srv, "/", "k", "amount=1"); status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") {
 		t.Errorf("%d %s, want 502 upstream-unreachable", status, body)
+	}
+	if !strings.Contains(logs.String(), "i/o timeout") {
+		t.Errorf("it was not ConnectTimeout that ended the connecting: %s", logs.String())
 	}
 }
