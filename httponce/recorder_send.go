@@ -163,7 +163,7 @@ func (r *recorder) trailers() (fs fields) {
 		late = late || isPrefixed(r.sent[i].name)
 	}
 	for name, values := range r.header {
-		if late && isPrefixed(name) || declared != nil && declared[strings.ToLower(name)] && trails(name) {
+		if late && isPrefixed(name) || declared != nil && declared[strings.ToLower(name)] {
 			fs = fs.taken(http.Header{name: values})
 		}
 	}
