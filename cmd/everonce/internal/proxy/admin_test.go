@@ -275,15 +275,15 @@ func TestProxyDrains(t *testing.T) {
 
 // Asked a second time, or when its time is over, it ends without those that still run, and says so.
 func TestProxyDoesNotDrainForEver(t *testing.T) {
+	again := func(p *proxied) { close(p.now) }
 	for name, hurry := range map[string]func(*proxied){
-		"asked again":      func(p *proxied) { close(p.now) },
-		"its time is over": func(*proxied) {},
+		"asked again": again, "asked again, without a key": again, "its time is over": func(*proxied) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			began, finish := make(chan struct{}), make(chan struct{})
 			defer close(finish)
 			drain := "--drain=1h"
-			if name != "asked again" {
+			if name == "its time is over" {
 				drain = "--drain=50ms"
 			}
 			p := start(t, func(http.ResponseWriter, *http.Request) {
@@ -294,7 +294,9 @@ func TestProxyDoesNotDrainForEver(t *testing.T) {
 			go func() {
 				r, err := http.NewRequest(http.MethodPost, p.url+"/", nil)
 				if err == nil {
-					r.Header.Set("Idempotency-Key", "k")
+					if name != "asked again, without a key" {
+						r.Header.Set("Idempotency-Key", "k")
+					}
 					_, err = http.DefaultClient.Do(r)
 				}
 				gone <- err

@@ -79,12 +79,12 @@ func (s *Server) drain(now <-chan struct{}) error {
 		case <-ctx.Done():
 		}
 	}()
-	err := s.public.Shutdown(ctx)
-	if err == nil {
+	err := s.public.Shutdown(ctx) // it also waits, for some seconds, for whoever has connected and asked nothing
+	if err == nil || s.busy.none() {
 		err = s.running.wait(ctx) // work whose client was answered before it ended
 	}
+	_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
 	if err != nil {
-		_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
 		n := s.running.count()
 		s.log.Warn("proxy ends before all requests have; what those with a key were about is unknown when their lease is over", "running", n)
 		return fmt.Errorf("%w: %d with a key were still running", ErrNotDrained, n)
@@ -99,6 +99,29 @@ func (s *Server) swept(res everonce.PurgeResult, err error) {
 		s.metrics.janitorErrors.Inc()
 		s.log.Warn("the janitor failed; it tries again", "error", err)
 	}
+}
+
+// busy are the clients' connections on which a request is being answered.
+type busy struct {
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+// note is of [http.Server.ConnState].
+func (b *busy) note(c net.Conn, state http.ConnState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if state == http.StateActive {
+		b.conns[c] = struct{}{}
+	} else {
+		delete(b.conns, c)
+	}
+}
+
+func (b *busy) none() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.conns) == 0
 }
 
 // running counts operations, from before their claim until they are recorded.

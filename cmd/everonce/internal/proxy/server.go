@@ -31,6 +31,7 @@ type Server struct {
 	metrics *metrics
 	ready   *readiness
 	running *running
+	busy    busy
 	secret  []byte // of the identities
 	opener  storeurl.Opener
 	noted   []string // what the store has said of its durability; the census alone has it
@@ -76,7 +77,7 @@ func Check(conf *config.Config, log *slog.Logger) error {
 }
 
 func newServer(conf *config.Config, log *slog.Logger) *Server {
-	return &Server{conf: conf, log: log, running: newRunning(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
+	return &Server{conf: conf, log: log, running: newRunning(), busy: busy{conns: map[net.Conn]struct{}{}}, metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
 }
 
 // prepare makes what needs no store, so that a wrong configuration creates none.
@@ -313,7 +314,7 @@ func (s *Server) serve(front http.Handler, certs *certificate) {
 	s.publicLn = newListener(s.publicLn, clientTLS(certs), c.HeaderWithin)
 	s.public = &http.Server{
 		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
-		ConnContext: withTLSState, ErrorLog: quiet,
+		ConnContext: withTLSState, ConnState: s.busy.note, ErrorLog: quiet,
 		DisableGeneralOptionsHandler: true, // it knows nothing of the last request on a connection
 	}
 	if s.privateLn == nil {
