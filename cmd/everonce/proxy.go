@@ -113,9 +113,9 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 			log.Warn("an environment variable looks like a setting but is none", "name", name)
 		}
 	}
-	secrets := map[string]string{"identity-secret-file": conf.Secret, "tls-key": conf.TLSKey, "upstream-tls-key": conf.UpstreamTLSKey}
+	secrets := []secretFile{{"identity-secret-file", conf.Secret}, {"tls-key", conf.TLSKey}, {"upstream-tls-key", conf.UpstreamTLSKey}}
 	if !cmd.Flags().Changed("store") && os.Getenv(storeVariable) == "" && storeurl.Shown(conf.Store) != conf.Store {
-		secrets["config"] = file // which has the store's password
+		secrets = append(secrets, secretFile{"config", file}) // which has the store's password
 	}
 	tellReadable(log, secrets)
 	if printConfig {
@@ -141,13 +141,15 @@ func (a *app) runProxy(cmd *cobra.Command, file string, printConfig bool) error 
 	return srv.Run(cmd.Context(), now)
 }
 
-// tellReadable warns of files with a secret, by their settings, whose mode lets every user of the machine read them. The folders above may
-// not: nobody looks at these.
-func tellReadable(log *slog.Logger, files map[string]string) {
-	for setting, file := range files {
-		info, err := os.Stat(file)
+// secretFile is a file with a secret, and the setting that names it.
+type secretFile struct{ setting, file string }
+
+// tellReadable warns of files whose mode lets every user of the machine read them. The folders above may not: nobody looks at these.
+func tellReadable(log *slog.Logger, files []secretFile) {
+	for _, f := range files {
+		info, err := os.Stat(f.file)
 		if err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
-			log.Warn("a file with a secret can be read by every user of this machine", "setting", setting, "file", file)
+			log.Warn("a file with a secret can be read by every user of this machine", "setting", f.setting, "file", f.file)
 		}
 	}
 }
