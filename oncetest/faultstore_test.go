@@ -159,21 +159,29 @@ func TestFaultStoreForwards(t *testing.T) {
 			t.Errorf("%v, failing: %v, and the store saw %v", op, err, inner.calls)
 		}
 		inner = &called{}
-		if err := call(FaultTxStore[int](calledTx{inner}, At(op, 1, FailAfter))); !errors.Is(err, ErrInjected) || len(inner.calls) != 1 {
+		if err := call(FaultTxStore[int](calledTx{called: inner}, At(op, 1, FailAfter))); !errors.Is(err, ErrInjected) || len(inner.calls) != 1 {
 			t.Errorf("%v, failing after, with transactions: %v, and the store saw %v", op, err, inner.calls)
 		}
 	}
 }
 
-type calledTx struct{ *called }
+type calledTx struct {
+	*called
+	transactions
+}
 
-func (calledTx) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[int], everonce.ClaimResult, error) {
+// transactions are what makes a store a TxStore: none can be begun.
+type transactions struct{}
+
+func (transactions) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[int], everonce.ClaimResult, error) {
 	return nil, everonce.ClaimResult{}, nil
 }
-func (calledTx) Join(int) (everonce.TxHandle[int], error) { return nil, errors.New("not joined") }
-func (calledTx) ClassifyTx(error) everonce.TxErrorClass   { return everonce.TxErrorRetry }
 
-// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, and its calls of others are refused.
+func (transactions) Join(int) (everonce.TxHandle[int], error) { return nil, errors.New("not joined") }
+func (transactions) ClassifyTx(error) everonce.TxErrorClass   { return everonce.TxErrorRetry }
+
+// TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and its calls of others are
+// refused.
 func TestPowersAreThoseOfTheStore(t *testing.T) {
 	type has struct{ lister, deleter, health, writes, keeper bool }
 	powers := func(s everonce.Store) (h has) {
@@ -184,39 +192,44 @@ func TestPowersAreThoseOfTheStore(t *testing.T) {
 		_, h.keeper = everonce.PowerOf[everonce.IdentityKeeper](s)
 		return h
 	}
-	type plain struct{ everonce.Store }
-	type listing struct {
+	type plain struct {
 		everonce.Store
+		transactions
+	}
+	type listing struct {
+		plain
 		everonce.Lister
 	}
 	type checked struct {
-		everonce.Store
+		plain
 		everonce.HealthChecker
 		everonce.IdentityKeeper
 	}
-	all := &called{}
+	all := calledTx{called: &called{}}
+	none := plain{Store: all}
 	for name, tc := range map[string]struct {
-		store everonce.Store
+		store everonce.TxStore[int]
 		want  has
 	}{
 		"all":    {all, has{true, true, true, true, true}},
-		"none":   {plain{all}, has{}},
-		"one":    {listing{all, all}, has{lister: true}},
-		"two":    {checked{all, all, all}, has{health: true, keeper: true}},
-		"nested": {FaultStore(listing{all, all}, nil), has{lister: true}},
+		"none":   {none, has{}},
+		"one":    {listing{none, all}, has{lister: true}},
+		"two":    {checked{none, all, all}, has{health: true, keeper: true}},
+		"nested": {FaultTxStore(listing{none, all}, nil), has{lister: true}},
 	} {
-		if got := powers(FaultStore(tc.store, nil)); got != tc.want {
-			t.Errorf("%s: wrapped, it has the powers %+v, want %+v", name, got, tc.want)
+		for how, wrapped := range map[string]everonce.Store{"alone": FaultStore(tc.store, nil), "with its transactions": FaultTxStore(tc.store, nil)} {
+			if got := powers(wrapped); got != tc.want {
+				t.Errorf("%s: wrapped %s, it has the powers %+v, want %+v", name, how, got, tc.want)
+			}
+			if tc.want.lister {
+				continue
+			}
+			_, listed := wrapped.(everonce.Lister).List(t.Context(), everonce.ListRequest{})
+			_, deleted := wrapped.(everonce.ScopeDeleter).DeleteScope(t.Context(), everonce.DeleteScopeRequest{})
+			if !errors.Is(listed, errors.ErrUnsupported) || !errors.Is(deleted, errors.ErrUnsupported) {
+				t.Errorf("%s, wrapped %s: calls of powers that are not there: %v, %v", name, how, listed, deleted)
+			}
 		}
-		if got := powers(FaultTxStore[int](calledTx{all}, nil)); got != powers(all) {
-			t.Errorf("%s: wrapped with its transactions, it has the powers %+v", name, got)
-		}
-	}
-	none := FaultStore(plain{all}, nil)
-	_, listed := none.(everonce.Lister).List(t.Context(), everonce.ListRequest{})
-	kept := none.(everonce.IdentityKeeper).KeepIdentity(t.Context(), [32]byte{})
-	if !errors.Is(listed, errors.ErrUnsupported) || !errors.Is(kept, errors.ErrUnsupported) {
-		t.Errorf("a call of a power that is not there: %v, %v", listed, kept)
 	}
 }
 

@@ -95,7 +95,7 @@ func TestFaultTxHandle(t *testing.T) {
 			t.Errorf("%v: classified as %v, want %v", op, got, want)
 		}
 	}
-	if got := FaultTxStore[int](calledTx{&called{}}, nil).ClassifyTx(errors.New("busy")); got != everonce.TxErrorRetry {
+	if got := FaultTxStore[int](calledTx{called: &called{}}, nil).ClassifyTx(errors.New("busy")); got != everonce.TxErrorRetry {
 		t.Errorf("an error of the store's own is classified as %v", got)
 	}
 }

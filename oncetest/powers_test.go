@@ -31,7 +31,7 @@ func TestEveryPowerHasAFate(t *testing.T) {
 		"TxBatch":        {nil, true}, // of a transaction: TestFaultTxStoreFailsBatches goes through it
 	}
 	store := &called{} // which has every one
-	wrapped := map[string]everonce.Store{"FaultStore": FaultStore(store, nil), "FaultTxStore": FaultTxStore[int](calledTx{store}, nil)}
+	wrapped := map[string]everonce.Store{"FaultStore": FaultStore(store, nil), "FaultTxStore": FaultTxStore[int](calledTx{called: store}, nil)}
 	for _, name := range powersOfTheCore(t) {
 		fate, known := fates[name]
 		if !known {
