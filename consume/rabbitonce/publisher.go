@@ -83,7 +83,8 @@ func (p *publisher) publish(ctx context.Context, queue string, msg amqp.Publishi
 	return nil
 }
 
-// leave ends a connection, so that the next message goes by another. What else is on its way by it is published again.
+// leave ends a connection, so that the next message goes by another. What else is on its way by it gets no confirm, and is published
+// again: the broker may have both copies then, which have one key.
 func (p *publisher) leave(ctx context.Context, conn *link) {
 	go conn.hangUp() //nolint:errcheck // nobody waits for it
 	if p.lock(ctx) == nil {
