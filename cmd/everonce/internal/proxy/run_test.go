@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
+	"net/http"
 	"runtime"
-	"strings"
 	"testing"
 )
 
@@ -20,30 +21,47 @@ func TestNothingRunsAtTheSecondSignal(t *testing.T) {
 	}
 }
 
-// Nor does it give anything up that a client has connected and asked nothing, as a balancer does that looks whether somebody is there, or a
-// browser that will perhaps ask something: net/http waits for those as for the others.
+// Nor does it give anything up that clients are connected and ask nothing: one that has just come, as a balancer does that looks whether somebody
+// is there, and one of HTTP/2 whose requests are answered. net/http waits for both, some seconds.
 func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
+	cert, key := writePair(t, t.TempDir(), "proxy")
 	for name, hurry := range map[string]func(*proxied){"asked again": func(p *proxied) { close(p.now) }, "its time is over": func(*proxied) {}} {
-		t.Run(name, func(t *testing.T) {
-			drain := "--drain=1h"
-			if name == "its time is over" {
-				drain = "--drain=1ms"
-			}
-			p := start(t, (&counting{}).ServeHTTP, drain)
-			c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			send(t, "GET", p.url+"/", "") // on a connection that was accepted behind it, and is kept
-			for !p.busy.none() {
-				runtime.Gosched() // its answer has come; the server has yet to note that it is idle
-			}
-			p.stop()
-			hurry(p)
-			if <-p.ended; p.err != nil {
-				t.Errorf("it ended with %v", p.err)
-			}
-		})
+		for protocol, args := range map[string][]string{"HTTP/1.1": nil, "HTTP/2.0": {"--tls-cert=" + cert, "--tls-key=" + key}} {
+			t.Run(name+", "+protocol, func(t *testing.T) {
+				if name == "its time is over" {
+					args = append(args, "--drain=1ms")
+				} else {
+					args = append(args, "--drain=1h")
+				}
+				var p *proxied
+				p = start(t, func(http.ResponseWriter, *http.Request) {
+					if p.busy.none() {
+						t.Error("nothing is seen of a request that is being answered")
+					}
+				}, args...)
+				silent, err := net.Dial("tcp", p.Server.publicLn.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer silent.Close()
+				tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+				defer tr.CloseIdleConnections()
+				res, err := (&http.Client{Transport: tr}).Get(p.url) // by a connection that was accepted behind the other, and stays
+				if err != nil {
+					t.Fatal(err)
+				}
+				if res.Body.Close(); res.Proto != protocol {
+					t.Fatalf("it was answered by %s", res.Proto)
+				}
+				for !p.busy.none() {
+					runtime.Gosched() // its answer has come; the server has yet to note that nothing is asked
+				}
+				p.stop()
+				hurry(p)
+				if <-p.ended; p.err != nil {
+					t.Errorf("it ended with %v", p.err)
+				}
+			})
+		}
 	}
 }
