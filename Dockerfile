@@ -4,6 +4,6 @@ WORKDIR /src
 COPY . .
 RUN CGO_ENABLED=0 go build -ldflags="-s -w" -o /everonce ./cmd/everonce
 
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM gcr.io/distroless/static-debian13:nonroot
 COPY --from=build /everonce /everonce
 ENTRYPOINT ["/everonce"]

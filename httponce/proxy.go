@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/socketurl"
 )
 
 // Proxy returns a handler that passes requests on to a service, in any language, that knows nothing of keys. It
@@ -64,7 +65,7 @@ func Proxy(upstream *url.URL, opts *ProxyOptions) (http.Handler, error) {
 		return nil, err
 	}
 	to, socket := *upstream, ""
-	if to.Scheme == schemeUnix {
+	if to.Scheme == socketurl.Scheme {
 		to, socket = url.URL{Scheme: "http", Host: "localhost"}, to.Path
 	}
 	if to.Path != "" && to.Path[0] != '/' { // of [url.URL.JoinPath] on a host alone
@@ -89,8 +90,11 @@ func checkUpstream(u *url.URL) error {
 		return fmt.Errorf("%w: there is no upstream", everonce.ErrInvalidArgument)
 	case u.User != nil:
 		return fmt.Errorf("%w: the upstream's URL holds a user; credentials come with the requests", everonce.ErrInvalidArgument)
-	case u.Scheme == schemeUnix:
-		return checkSocket(u)
+	case u.Scheme == socketurl.Scheme:
+		if _, err := socketurl.Path(u); err != nil {
+			return fmt.Errorf("%w: the upstream %w", everonce.ErrInvalidArgument, err)
+		}
+		return nil
 	case u.Host == "" && strings.Contains(u.Opaque+u.Path, "@"): // what net/url takes for another part may have been meant as a user
 		return fmt.Errorf("%w: the upstream is no http or https URL with a host", everonce.ErrInvalidArgument)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":

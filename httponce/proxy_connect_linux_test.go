@@ -52,3 +52,30 @@ func TestProxyConnectIsBounded(t *testing.T) {
 		t.Errorf("it was not ConnectTimeout that ended the connecting: %s", logs.String())
 	}
 }
+
+// A Unix domain socket that does not take one connection more refuses it at once: nothing was sent, and the key is free.
+func TestProxyToABusyUnixSocket(t *testing.T) {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	path := socketPath(t)
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	first, err := net.Dial("unix", path) // nobody accepts it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { first.Close() })
+	srv := newProxy(t, &url.URL{Scheme: "unix", Path: path}, nil, nil)
+	for range 2 {
+		if status, _, body := post(t, srv, "/", "k", "amount=1"); status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") {
+			t.Errorf("%d %s, want 502 upstream-unreachable", status, body)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/socketurl"
 )
 
 // ProxyOptions configure a [Proxy]. The zero value of each field is its default.
@@ -79,7 +80,7 @@ func (o *ProxyOptions) transport(socket string) http.RoundTripper {
 	return &onceTransport{base: &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if socket != "" {
-				network, addr = schemeUnix, socket
+				network, addr = socketurl.Scheme, socket
 			}
 			c, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {

@@ -69,7 +69,7 @@ type sending struct {
 	unasked atomic.Bool // what came as its answer was there before it
 	mu      sync.Mutex
 	got     bool         // there was a connection
-	first   *tls.Conn    // it, where nobody had used it before, and it is of TLS
+	tls     *tls.Conn    // it, where it is of TLS
 	conn    *countedConn // its own; nil where it is shared, as HTTP/2's are
 	before  written
 }
@@ -79,9 +79,7 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	defer s.mu.Unlock()
 	s.got = true
 	s.unasked.Store(false) // where net/http sends a request again, that was another connection's
-	if s.first = nil; !info.Reused {
-		s.first, _ = info.Conn.(*tls.Conn)
-	}
+	s.tls, _ = info.Conn.(*tls.Conn)
 	if s.conn = ownConn(info.Conn); s.conn != nil {
 		s.before = s.conn.count()
 	}
@@ -95,10 +93,22 @@ var errUnasked = errors.New("the upstream's answer was there before the request:
 func (s *sending) firstByte() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if c := belowTLS(s.tls); c != nil {
+		c.answered.Store(true)
+	}
 	if s.conn != nil && s.conn.heardBefore(s.before) {
 		s.unasked.Store(true)
 		_ = s.conn.Close() //nolint:errcheck // nobody may have it again
 	}
+}
+
+// belowTLS returns the connection that carries one of TLS.
+func belowTLS(t *tls.Conn) *countedConn {
+	if t == nil {
+		return nil
+	}
+	c, _ := t.NetConn().(*countedConn)
+	return c
 }
 
 // ownConn returns the connection that only one request at a time is on.
@@ -133,11 +143,12 @@ func (s *sending) nothing(r *http.Request) bool {
 
 // unshaken reports whether an error says that the upstream never ended its side of the TLS handshake, because of the proxy's certificate. In
 // TLS 1.3 a client has ended its own side before the server looks at that, and what it has written by then is never read (RFC 8446, 4.4.4
-// and 6.2). Go's client takes no request for a certificate after the handshake.
+// and 6.2). Where anything was answered on the connection, the handshake was ended. Go's client takes no request for a certificate after it.
 func (s *sending) unshaken(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.first != nil && refusesCertificate(err) && s.first.ConnectionState().Version == tls.VersionTLS13
+	c := belowTLS(s.tls)
+	return c != nil && !c.answered.Load() && refusesCertificate(err) && s.tls.ConnectionState().Version == tls.VersionTLS13
 }
 
 // countedConn counts what is written to a connection.
@@ -148,6 +159,8 @@ type countedConn struct {
 	heard   int // how many writes had begun when the last bytes came in
 	writers int
 	sealed  bool
+
+	answered atomic.Bool // of TLS alone: something was
 }
 
 // written is how far the writing to a connection has come.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,23 +75,7 @@ type podProbe struct {
 	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
-// elsewhere returns an address of this machine that is not loopback, as a pod's is for the kubelet.
-func elsewhere(t *testing.T) string {
-	t.Helper()
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range addrs {
-		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLoopback() && n.IP.To4() != nil {
-			return n.IP.String()
-		}
-	}
-	t.Fatal("this machine has no IPv4 address but that of loopback, and a probe comes from elsewhere")
-	return ""
-}
-
-// The page's deployment starts a proxy that does its work, and answers its probes at an address that is not loopback. Its times fit together:
+// The page's deployment starts a proxy that does its work, and answers its probes, at every address. Its times fit together:
 // a service goes on for longer than its proxy, and both end before they are killed.
 func TestManifestOfTheHowTo(t *testing.T) {
 	var m manifest
@@ -105,7 +92,10 @@ func TestManifestOfTheHowTo(t *testing.T) {
 	}
 
 	var calls atomic.Int32
-	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	behind := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			return
+		}
 		calls.Add(1)
 		w.WriteHeader(http.StatusCreated)
 	}))
@@ -135,16 +125,11 @@ func TestManifestOfTheHowTo(t *testing.T) {
 		}
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	if runs := startProxy(t, cmd); runs.Listen != "[::]:"+ports["http"] || runs.Admin != "[::]:"+ports["admin"] {
+		t.Errorf("it is reached at %+v, want every address: the kubelet asks that of the pod", runs)
 	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	host := elsewhere(t)
 	for i, marker := range []string{"", "true"} {
-		res, body := insist(t, "http://"+net.JoinHostPort(host, ports["http"])+"/pay", "amount=1", "Idempotency-Key", "k")
+		res, body := insist(t, "http://127.0.0.1:"+ports["http"]+"/pay", "amount=1", "Idempotency-Key", "k")
 		if res.StatusCode != http.StatusCreated || res.Header.Get("Idempotent-Replayed") != marker {
 			t.Errorf("request %d: %d %s %v", i, res.StatusCode, body, res.Header)
 		}
@@ -152,8 +137,12 @@ func TestManifestOfTheHowTo(t *testing.T) {
 	if n := calls.Load(); n != 1 {
 		t.Errorf("the service was called %d times, want once", n)
 	}
-	for name, p := range map[string]podProbe{"startup": proxy.StartupProbe, "readiness": proxy.Readiness, "liveness": proxy.Liveness} {
-		res, err := http.Get("http://" + net.JoinHostPort(host, ports[p.HTTPGet.Port]) + p.HTTPGet.Path)
+	if toService := service.Readiness.HTTPGet; toService.Port != fmt.Sprint(proxy.Ports[0].ContainerPort) {
+		t.Errorf("the kubelet asks the service at %s, where nobody listens for it", toService.Port)
+	}
+	service.Readiness.HTTPGet.Port = proxy.Ports[0].Name
+	for name, p := range map[string]podProbe{"startup": proxy.StartupProbe, "readiness": proxy.Readiness, "liveness": proxy.Liveness, "the service's": service.Readiness} {
+		res, err := http.Get("http://127.0.0.1:" + ports[p.HTTPGet.Port] + p.HTTPGet.Path)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -186,6 +175,46 @@ func TestManifestOfTheHowTo(t *testing.T) {
 	if _, err := fmt.Sscanf(tmp.EmptyDir.SizeLimit, "%dGi", &limit); err != nil || limit<<30 <= defaults.MaxSpool {
 		t.Errorf("bodies may take %d bytes, and there is room for %s (%v)", defaults.MaxSpool, tmp.EmptyDir.SizeLimit, err)
 	}
+}
+
+// proxyRuns is what a proxy logs when it has begun.
+type proxyRuns struct{ Msg, Listen, Admin string }
+
+// startProxy starts a proxy, and returns when it has begun. It ends with the test.
+func startProxy(t *testing.T, cmd *exec.Cmd) (runs proxyRuns) {
+	t.Helper()
+	log, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(io.TeeReader(log, &said))
+	for runs.Msg != "proxy runs" && lines.Scan() {
+		if json.Unmarshal(lines.Bytes(), &runs) != nil {
+			break // what is no log is an error
+		}
+	}
+	var rest sync.WaitGroup
+	rest.Go(func() { io.Copy(&said, log) })
+	end := func() {
+		cmd.Process.Signal(os.Interrupt)
+		rest.Wait()
+		cmd.Wait()
+	}
+	if runs.Msg != "proxy runs" {
+		end()
+		t.Fatalf("the proxy has not begun: %s", said.String())
+	}
+	t.Cleanup(func() {
+		if end(); cmd.ProcessState.ExitCode() != 0 {
+			t.Errorf("the proxy ended with %d: %s", cmd.ProcessState.ExitCode(), said.String())
+		}
+	})
+	return runs
 }
 
 // mounted returns the volume that a container has at a path.

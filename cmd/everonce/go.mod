@@ -10,6 +10,7 @@ require (
 	github.com/everonce/everonce/store/redisstore v0.0.0
 	github.com/everonce/everonce/store/sqlitestore v0.0.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
+	github.com/gofrs/flock v0.13.2
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/knadh/koanf/providers/confmap v1.0.1

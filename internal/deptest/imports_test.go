@@ -25,7 +25,7 @@ var mayImport = []struct {
 	{"saga", []string{"store/sqlstore"}},
 	{"session", []string{"store/transition"}},
 	{"raftonce", []string{"session", "store/transition"}},
-	{"httponce", []string{"internal/jsonform"}},
+	{"httponce", []string{"internal/jsonform", "internal/socketurl"}},
 	{"grpconce", nil},
 	{"consume", []string{"internal/jsonform"}},
 	{"otelonce", nil},

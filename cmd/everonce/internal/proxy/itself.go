@@ -7,13 +7,15 @@ import (
 	"net/url"
 	"path"
 	"slices"
+
+	"github.com/everonce/everonce/internal/socketurl"
 )
 
 // isItself reports whether upstream is where the proxy itself listens, as far as that is told by numbers and by localhost: what
 // another name means may change.
 func isItself(listen string, upstream *url.URL) bool {
-	if file, ok := socketOf(listen); ok || upstream.Scheme == unix {
-		return ok && upstream.Scheme == unix && path.Clean(file) == path.Clean(upstream.Path)
+	if file, ok, _ := socketOf(listen); ok || upstream.Scheme == socketurl.Scheme { //nolint:errcheck // it was looked at
+		return ok && upstream.Scheme == socketurl.Scheme && path.Clean(file) == path.Clean(upstream.Path)
 	}
 	port := cmp.Or(upstream.Port(), map[string]string{"http": "80", "https": "443"}[upstream.Scheme])
 	return meet(listen, net.JoinHostPort(upstream.Hostname(), port))

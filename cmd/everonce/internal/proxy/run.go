@@ -80,10 +80,10 @@ func (s *Server) drain(now <-chan struct{}) error {
 		}
 	}()
 	err := s.public.Shutdown(ctx) // it also waits, for some seconds, for whoever has connected and asked nothing
+	_ = s.public.Close()          //nolint:errcheck // what it cuts off is told below
 	if err == nil || s.busy.none() {
 		err = s.running.wait(ctx) // work whose client was answered before it ended
 	}
-	_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
 	if err != nil {
 		n := s.running.count()
 		s.log.Warn("proxy ends before all requests have; what those with a key were about is unknown when their lease is over", "running", n)

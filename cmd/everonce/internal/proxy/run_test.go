@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"testing"
+	"time"
 )
 
 // A second signal that comes while nothing runs gives nothing up: what sends a signal to a whole group of processes, as timeout(1) does, sends
@@ -33,6 +34,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				} else {
 					args = append(args, "--drain=1h")
 				}
+				args = append(args, "--header-within=1h") // until then the silent one stays
 				var p *proxied
 				p = start(t, func(http.ResponseWriter, *http.Request) {
 					if p.busy.none() {
@@ -53,8 +55,10 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				if res.Body.Close(); res.Proto != protocol {
 					t.Fatalf("it was answered by %s", res.Proto)
 				}
-				for !p.busy.none() {
-					runtime.Gosched() // its answer has come; the server has yet to note that nothing is asked
+				for begun := time.Now(); !p.busy.none(); runtime.Gosched() { // its answer has come; the server has yet to note that nothing is asked
+					if time.Since(begun) > 10*time.Second {
+						t.Fatal("a connection on which nothing is asked counts as one on which something is")
+					}
 				}
 				p.stop()
 				hurry(p)

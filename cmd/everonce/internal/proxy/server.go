@@ -66,6 +66,7 @@ func New(ctx context.Context, conf *config.Config, log *slog.Logger) (*Server, e
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
+	s.tellTempFiles()
 	s.serve(s.front(handler), certs)
 	return s, nil
 }
@@ -249,7 +250,8 @@ func (s *Server) listen(ctx context.Context) (err error) {
 	if !hasAdmin(s.conf) {
 		return nil
 	}
-	if s.privateLn, err = listenAt(ctx, s.conf.Admin); err != nil {
+	var lc net.ListenConfig
+	if s.privateLn, err = lc.Listen(ctx, "tcp", s.conf.Admin); err != nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	return nil
@@ -278,7 +280,6 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.store, s.ready = store, newReadiness(store, s.log)
-	s.tellTempFiles()
 	if s.conf.Store != storeurl.Memory { // which is empty at each start, and says so
 		s.tellEmpty(ctx)
 	}

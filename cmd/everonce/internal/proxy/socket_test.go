@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -109,5 +110,41 @@ func TestProxyReplacesASocketThatWasLeft(t *testing.T) {
 	}
 	if text, err := os.ReadFile(other); err != nil || string(text) != "a file" {
 		t.Errorf("the file is %q now: %v", text, err)
+	}
+}
+
+// Of proxies that begin together at a socket that was left, one listens, and the end of those that do not takes it nothing.
+func TestOneProxyReplacesASocketThatWasLeft(t *testing.T) {
+	at := socketIn(t, "proxy.sock")
+	for range 50 {
+		left, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.SetUnlinkOnClose(false)
+		left.Close()
+		var starts sync.WaitGroup
+		listeners := make(chan net.Listener, 4)
+		for range cap(listeners) {
+			starts.Go(func() {
+				switch ln, err := listenAt(t.Context(), "unix:"+at); {
+				case err == nil:
+					listeners <- ln
+				case !errors.Is(err, syscall.EADDRINUSE):
+					t.Error(err)
+				}
+			})
+		}
+		starts.Wait()
+		close(listeners)
+		if n := len(listeners); n != 1 {
+			t.Fatalf("%d listen, want one", n)
+		}
+		if c, err := net.Dial("unix", at); err != nil {
+			t.Error(err)
+		} else {
+			c.Close()
+		}
+		(<-listeners).Close()
 	}
 }
