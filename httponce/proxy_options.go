@@ -77,7 +77,7 @@ func (o *ProxyOptions) checked() (ProxyOptions, error) {
 // transport returns what requests go out by: to one Unix domain socket, if there is one.
 func (o *ProxyOptions) transport(socket string) http.RoundTripper {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 15 * time.Second}
-	return &onceTransport{base: &http.Transport{
+	return &onceTransport{handshake: o.ConnectTimeout, base: &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if socket != "" {
 				network, addr = socketurl.Scheme, socket
@@ -86,7 +86,7 @@ func (o *ProxyOptions) transport(socket string) http.RoundTripper {
 			if err != nil {
 				return nil, err
 			}
-			return &countedConn{Conn: c}, nil
+			return &countedConn{Conn: c, made: time.Now()}, nil
 		},
 		TLSClientConfig:       o.TLS.Clone(),
 		TLSHandshakeTimeout:   o.ConnectTimeout,

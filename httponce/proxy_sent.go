@@ -9,10 +9,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // onceTransport tells of every error whether anything had been sent.
-type onceTransport struct{ base http.RoundTripper }
+type onceTransport struct {
+	base      http.RoundTripper
+	handshake time.Duration // how long after a connection was made its TLS handshake may end, the upstream's side included
+}
 
 // notSentError: no byte of the request reached the upstream's connection, or the upstream promised not to have processed it.
 type notSentError struct{ err error }
@@ -40,7 +44,7 @@ func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = res.Body.Close() //nolint:errcheck // its connection is closed
 		res, err = nil, errUnasked
 	}
-	if err != nil && (s.nothing(r) || promised(err) || s.unshaken(err)) {
+	if err != nil && (s.nothing(r) || promised(err) || s.unshaken(err, t.handshake)) {
 		err = &notSentError{err}
 	}
 	if res != nil {
@@ -143,17 +147,19 @@ func (s *sending) nothing(r *http.Request) bool {
 
 // unshaken reports whether an error says that the upstream never ended its side of the TLS handshake, because of the proxy's certificate. In
 // TLS 1.3 a client has ended its own side before the server looks at that, and what it has written by then is never read (RFC 8446, 4.4.4
-// and 6.2). Where anything was answered on the connection, the handshake was ended. Go's client takes no request for a certificate after it.
-func (s *sending) unshaken(err error) bool {
+// and 6.2). Where anything was answered on the connection, or it is older than a handshake may last, the handshake was ended, and such an alert
+// may be of a certificate that has expired since. Go's client takes no request for a certificate after it.
+func (s *sending) unshaken(err error, handshake time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := belowTLS(s.tls)
-	return c != nil && !c.answered.Load() && refusesCertificate(err) && s.tls.ConnectionState().Version == tls.VersionTLS13
+	return c != nil && !c.answered.Load() && time.Since(c.made) < handshake && refusesCertificate(err) && s.tls.ConnectionState().Version == tls.VersionTLS13
 }
 
 // countedConn counts what is written to a connection.
 type countedConn struct {
 	net.Conn
+	made    time.Time
 	mu      sync.Mutex
 	written written
 	heard   int // how many writes had begun when the last bytes came in

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,8 +126,11 @@ func TestManifestOfTheHowTo(t *testing.T) {
 		}
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
-	if runs := startProxy(t, cmd); runs.Listen != "[::]:"+ports["http"] || runs.Admin != "[::]:"+ports["admin"] {
-		t.Errorf("it is reached at %+v, want every address: the kubelet asks that of the pod", runs)
+	runs := startProxy(t, cmd)
+	for name, addr := range map[string]string{"http": runs.Listen, "admin": runs.Admin} {
+		if at, err := netip.ParseAddrPort(addr); err != nil || !at.Addr().IsUnspecified() || fmt.Sprint(at.Port()) != ports[name] {
+			t.Errorf("%s is reached at %s (%v), want every address: the kubelet asks that of the pod", name, addr, err)
+		}
 	}
 	for i, marker := range []string{"", "true"} {
 		res, body := insist(t, "http://127.0.0.1:"+ports["http"]+"/pay", "amount=1", "Idempotency-Key", "k")
@@ -202,6 +206,7 @@ func startProxy(t *testing.T, cmd *exec.Cmd) (runs proxyRuns) {
 	rest.Go(func() { io.Copy(&said, log) })
 	end := func() {
 		cmd.Process.Signal(os.Interrupt)
+		defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
 		rest.Wait()
 		cmd.Wait()
 	}

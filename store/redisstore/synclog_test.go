@@ -111,11 +111,11 @@ func TestSyncLogEverySecond(t *testing.T) {
 // What calls itself WAITAOF and answers something else (here LRANGE, an empty list) has not said that anything was synced.
 func TestAnotherAnswerToWaitAOFIsAFailure(t *testing.T) {
 	t.Parallel()
-	args := []string{"--rename-command", "INFO", "''", "--rename-command", "LRANGE", "WAITAOF"} // without INFO the version is not told
+	args := []string{"--rename-command", "INFO", "INFO-of-old", "--rename-command", "LRANGE", "WAITAOF"} // without INFO the version is not told
 	if known, err := command(t, startServer(t).client(t), "COMMAND", "INFO", "WAITAOF").ToArray(); err != nil || len(known) != 1 {
 		t.Fatal(known, err)
 	} else if !known[0].IsNil() {
-		args = append([]string{"--rename-command", "WAITAOF", "''"}, args...)
+		args = append([]string{"--rename-command", "WAITAOF", "WAITAOF-of-old"}, args...)
 	}
 	s := newStore(t, startServer(t, args...).client(t), &redisstore.Options{SyncLog: true})
 	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrStore) {

@@ -29,6 +29,8 @@ func (s *Server) observe(ctx context.Context, served httponce.Served) {
 // front is the outermost handler.
 func (s *Server) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serving.begin()
+		defer s.serving.end()
 		begun := time.Now()
 		restoreTLS(r)
 		p, a := newPacedWriter(w, r, s.conf.Stall), &access{}

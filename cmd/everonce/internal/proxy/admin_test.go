@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -273,44 +275,54 @@ func TestProxyDrains(t *testing.T) {
 	}
 }
 
-// Asked a second time, or when its time is over, it ends without those that still run, and says so.
+// Asked a second time, or when its time is over, it ends without those that still run, and says so: with a key or without, however clients speak
+// to it, and whoever else is connected and asks nothing.
 func TestProxyDoesNotDrainForEver(t *testing.T) {
-	again := func(p *proxied) { close(p.now) }
-	for name, hurry := range map[string]func(*proxied){
-		"asked again": again, "asked again, without a key": again, "its time is over": func(*proxied) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			began, finish := make(chan struct{}), make(chan struct{})
-			defer close(finish)
-			drain := "--drain=1h"
-			if name == "its time is over" {
-				drain = "--drain=50ms"
-			}
-			p := start(t, func(http.ResponseWriter, *http.Request) {
-				close(began)
-				<-finish
-			}, drain)
-			gone := make(chan error)
-			go func() {
-				r, err := http.NewRequest(http.MethodPost, p.url+"/", nil)
-				if err == nil {
-					if name != "asked again, without a key" {
-						r.Header.Set("Idempotency-Key", "k")
+	cert, key := writePair(t, t.TempDir(), "proxy")
+	for protocol, args := range map[string][]string{"HTTP/1.1": nil, "HTTP/2.0": {"--tls-cert=" + cert, "--tls-key=" + key}} {
+		for _, keyed := range []bool{true, false} {
+			for name, hurry := range map[string]func(*proxied){"asked again": func(p *proxied) { close(p.now) }, "its time is over": func(*proxied) {}} {
+				t.Run(fmt.Sprintf("%s, %s, a key %v", name, protocol, keyed), func(t *testing.T) {
+					began, finish := make(chan struct{}), make(chan struct{})
+					defer close(finish)
+					drain := "--drain=1h"
+					if name == "its time is over" {
+						drain = "--drain=50ms"
 					}
-					_, err = http.DefaultClient.Do(r)
-				}
-				gone <- err
-			}()
-			<-began
-			p.stop()
-			hurry(p)
-			if <-p.ended; !errors.Is(p.err, ErrNotDrained) {
-				t.Errorf("it ended with %v", p.err)
+					p := start(t, func(http.ResponseWriter, *http.Request) {
+						close(began)
+						<-finish
+					}, append([]string{drain}, args...)...)
+					silent, err := net.Dial("tcp", p.Server.publicLn.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer silent.Close()
+					tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+					defer tr.CloseIdleConnections()
+					gone := make(chan error)
+					go func() {
+						r, err := http.NewRequest(http.MethodPost, p.url+"/", nil)
+						if err == nil {
+							if keyed {
+								r.Header.Set("Idempotency-Key", "k")
+							}
+							_, err = tr.RoundTrip(r)
+						}
+						gone <- err
+					}()
+					<-began
+					p.stop()
+					hurry(p)
+					if <-p.ended; !errors.Is(p.err, ErrNotDrained) {
+						t.Errorf("it ended with %v", p.err)
+					}
+					if err := <-gone; err == nil {
+						t.Error("the client got an answer")
+					}
+				})
 			}
-			if err := <-gone; err == nil {
-				t.Error("the client got an answer")
-			}
-		})
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync"
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
@@ -50,7 +49,7 @@ func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	case broke = <-failed:
 	}
 	s.ready.draining.Store(true)
-	s.log.Info("proxy drains", "running", s.running.count())
+	s.log.Info("proxy drains", "running", s.running.state().running)
 	err = s.drain(now)
 	giveUp()
 	stopSweeping()
@@ -80,12 +79,13 @@ func (s *Server) drain(now <-chan struct{}) error {
 		}
 	}()
 	err := s.public.Shutdown(ctx) // it also waits, for some seconds, for whoever has connected and asked nothing
-	_ = s.public.Close()          //nolint:errcheck // what it cuts off is told below
-	if err == nil || s.busy.none() {
+	before := s.serving.state()
+	_ = s.public.Close() //nolint:errcheck // what it cuts off is told below
+	if after := s.serving.state(); err == nil || before.running == 0 && after.begun == before.begun {
 		err = s.running.wait(ctx) // work whose client was answered before it ended
 	}
 	if err != nil {
-		n := s.running.count()
+		n := s.running.state().running
 		s.log.Warn("proxy ends before all requests have; what those with a key were about is unknown when their lease is over", "running", n)
 		return fmt.Errorf("%w: %d with a key were still running", ErrNotDrained, n)
 	}
@@ -99,80 +99,4 @@ func (s *Server) swept(res everonce.PurgeResult, err error) {
 		s.metrics.janitorErrors.Inc()
 		s.log.Warn("the janitor failed; it tries again", "error", err)
 	}
-}
-
-// busy are the clients' connections on which a request is being answered.
-type busy struct {
-	mu    sync.Mutex
-	conns map[net.Conn]struct{}
-}
-
-// note is of [http.Server.ConnState].
-func (b *busy) note(c net.Conn, state http.ConnState) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if state == http.StateActive {
-		b.conns[c] = struct{}{}
-	} else {
-		delete(b.conns, c)
-	}
-}
-
-func (b *busy) none() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.conns) == 0
-}
-
-// running counts operations, from before their claim until they are recorded.
-type running struct {
-	mu   sync.Mutex
-	n    int
-	none chan struct{} // closed while there are none
-}
-
-func newRunning() *running {
-	r := &running{none: make(chan struct{})}
-	close(r.none)
-	return r
-}
-
-// Start is of everonce.Observer.
-func (r *running) Start(ctx context.Context, _ everonce.Op) context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.n++; r.n == 1 {
-		r.none = make(chan struct{})
-	}
-	return ctx
-}
-
-// End is of everonce.Observer.
-func (r *running) End(context.Context, everonce.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.n--; r.n == 0 {
-		close(r.none)
-	}
-}
-
-func (r *running) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.n
-}
-
-// wait returns when there are none, or with the context's error: where there are none, nil, though the context has ended too.
-func (r *running) wait(ctx context.Context) error {
-	r.mu.Lock()
-	none := r.none
-	r.mu.Unlock()
-	select {
-	case <-none:
-	case <-ctx.Done():
-		if r.count() > 0 {
-			return ctx.Err()
-		}
-	}
-	return nil
 }

@@ -16,7 +16,7 @@ func TestNothingRunsAtTheSecondSignal(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 64 { // of two that are ready, select takes any
-		if err := newRunning().wait(ended); err != nil {
+		if err := newTally().wait(ended); err != nil {
 			t.Fatalf("%v, though nothing runs", err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				args = append(args, "--header-within=1h") // until then the silent one stays
 				var p *proxied
 				p = start(t, func(http.ResponseWriter, *http.Request) {
-					if p.busy.none() {
+					if p.serving.state().running == 0 {
 						t.Error("nothing is seen of a request that is being answered")
 					}
 				}, args...)
@@ -55,7 +55,7 @@ func TestAConnectionWithoutARequestIsNothingGivenUp(t *testing.T) {
 				if res.Body.Close(); res.Proto != protocol {
 					t.Fatalf("it was answered by %s", res.Proto)
 				}
-				for begun := time.Now(); !p.busy.none(); runtime.Gosched() { // its answer has come; the server has yet to note that nothing is asked
+				for begun := time.Now(); p.serving.state().running > 0; runtime.Gosched() { // its answer has come; its handler has yet to return
 					if time.Since(begun) > 10*time.Second {
 						t.Fatal("a connection on which nothing is asked counts as one on which something is")
 					}

@@ -30,8 +30,8 @@ type Server struct {
 	store   storeurl.Store
 	metrics *metrics
 	ready   *readiness
-	running *running
-	busy    busy
+	running *tally // operations
+	serving *tally // requests of clients
 	secret  []byte // of the identities
 	opener  storeurl.Opener
 	noted   []string // what the store has said of its durability; the census alone has it
@@ -78,7 +78,7 @@ func Check(conf *config.Config, log *slog.Logger) error {
 }
 
 func newServer(conf *config.Config, log *slog.Logger) *Server {
-	return &Server{conf: conf, log: log, running: newRunning(), busy: busy{conns: map[net.Conn]struct{}{}}, metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
+	return &Server{conf: conf, log: log, running: newTally(), serving: newTally(), metrics: newMetrics(slices.Collect(maps.Keys(conf.Routes)))}
 }
 
 // prepare makes what needs no store, so that a wrong configuration creates none.
@@ -315,7 +315,7 @@ func (s *Server) serve(front http.Handler, certs *certificate) {
 	s.publicLn = newListener(s.publicLn, clientTLS(certs), c.HeaderWithin)
 	s.public = &http.Server{
 		Handler: front, ReadHeaderTimeout: c.HeaderWithin, IdleTimeout: c.ClientIdle, MaxHeaderBytes: maxHead,
-		ConnContext: withTLSState, ConnState: s.busy.note, ErrorLog: quiet,
+		ConnContext: withTLSState, ErrorLog: quiet,
 		DisableGeneralOptionsHandler: true, // it knows nothing of the last request on a connection
 	}
 	if s.privateLn == nil {

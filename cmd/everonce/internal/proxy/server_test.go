@@ -228,7 +228,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 		"listen: \"unix:proxy.sock\" is no whole path":   {"--listen=unix:proxy.sock"},
 		"listen: \"unix://run/proxy.sock\" is no whole":  {"--listen=unix://run/proxy.sock"},
 		"listen: \"unix:/run/proxy.sock?x\" is no whole": {"--listen=unix:/run/proxy.sock?x"},
-		"has a path that is longer than the 103 bytes":  {"--listen=unix:/" + strings.Repeat("x", 103)},
+		"has a path that is longer than the 103 bytes":   {"--listen=unix:/" + strings.Repeat("x", 103)},
 		"upstream is no whole path to a Unix":            {"--upstream=unix:service.sock"},
 		"upstream: it is where the proxy itself":         {"--listen=unix:/run/proxy.sock", "--upstream=unix:///run/x/../proxy.sock"},
 		"admin: \"unix:/run/admin.sock\" is not an":      {"--admin=unix:/run/admin.sock"},

@@ -59,7 +59,7 @@ func (l *socketListener) Close() error { return errors.Join(l.Listener.Close(), 
 // replaced. One that somebody listens at is not: among proxies a lock beside it tells, since a look alone tells two that begin together the
 // same; of other programs, that a connection is not refused.
 func listenAtSocket(ctx context.Context, file string) (net.Listener, error) {
-	lock := flock.New(file + ".lock")
+	lock := flock.New(file+".lock", flock.SetPermissions(0o666)) // less the umask, as the socket's: another user may be the next to begin
 	mine, err := lock.TryLock()
 	if err == nil && !mine {
 		err = fmt.Errorf("%w: another proxy listens at %s", syscall.EADDRINUSE, file)

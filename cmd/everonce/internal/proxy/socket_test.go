@@ -148,3 +148,26 @@ func TestOneProxyReplacesASocketThatWasLeft(t *testing.T) {
 		(<-listeners).Close()
 	}
 }
+
+// The lock is held for as long as a proxy listens, whatever becomes of the socket, and no longer.
+func TestTheLockOfASocketIsHeldWhileAProxyListens(t *testing.T) {
+	at := socketIn(t, "proxy.sock")
+	first, err := listenAt(t.Context(), "unix:"+at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if ln, err := listenAt(t.Context(), "unix:"+at); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("beside the first: %v, %v", ln, err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	second, err := listenAt(t.Context(), "unix:"+at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Close()
+}
