@@ -16,8 +16,11 @@ import (
 // largestMessage lowers the size of the messages that the node takes, until restore is called: those that it has already stay, as after
 // an upgrade to a version with a lower default.
 func (n *node) largestMessage(bytes string) (restore func()) {
-	n.ctl("eval", "application:set_env(rabbit, max_message_size, "+bytes+").")
-	return func() { n.ctl("eval", "application:set_env(rabbit, max_message_size, 134217728).") }
+	set := func(bytes string) { // from RabbitMQ 4 on, channels look for it in the second place
+		n.ctl("eval", "application:set_env(rabbit, max_message_size, "+bytes+"), persistent_term:put(max_message_size, "+bytes+").")
+	}
+	set(bytes)
+	return func() { set("134217728") }
 }
 
 // largeMessage is larger than what the broker takes by then, in several frames.
