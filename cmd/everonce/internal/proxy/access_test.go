@@ -111,8 +111,8 @@ func TestAccessOfAnAnswer(t *testing.T) {
 
 // A repetition that waited for the first request says in its line for how long.
 func TestAccessOfAWait(t *testing.T) {
-	p := &proxied{Server: &Server{conf: configOf(t), metrics: newMetrics(nil)}, log: &buffer{}}
-	p.Server.log = slog.New(slog.NewJSONHandler(p.log, nil))
+	p := &proxied{log: &buffer{}}
+	p.Server = newServer(configOf(t), slog.New(slog.NewJSONHandler(p.log, nil)))
 	p.front(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		p.observe(r.Context(), httponce.Served{Route: "/", KeyHash: "k", Outcome: everonce.Replayed, Waited: 2 * time.Second})
 	})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", http.NoBody))
