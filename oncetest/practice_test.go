@@ -22,7 +22,7 @@ var (
 func TestPracticePage(t *testing.T) {
 	page := read(t, "docs/reference/practice-tests.md")
 	known := map[string]bool{}
-	for _, file := range glob(t, "store/storetest/*.go") {
+	for _, file := range glob(t, "driver/drivertest/*.go") {
 		for _, found := range storeTests.FindAllStringSubmatch(read(t, file), -1) {
 			known[found[1]] = true
 		}
