@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // Answer is the answer of a handler, as it is saved. A reconciler that knows what became of a request returns one:
@@ -110,7 +111,7 @@ func (a *Answer) fields() (fs fields) {
 // declared returns the names of the trailers that net/http must know of before it sends the header.
 func (a *Answer) declared() (names []string) {
 	for name := range a.Trailer {
-		if !isPrefixed(name) && trails(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
+		if !wire.IsPrefixed(name) && wire.Trails(name) && !wire.NeverSaved[http.CanonicalHeaderKey(name)] {
 			names = append(names, name)
 		}
 	}

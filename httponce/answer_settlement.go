@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // Settlement returns the verdict, for [everonce.Settle] and [everonce.Receiver.Settle], that a request whose outcome
@@ -54,7 +55,7 @@ func (a *Answer) canBeSettled() error {
 	}
 	for _, fields := range [...]http.Header{a.Header, a.Trailer} {
 		for name, values := range fields {
-			if !validFieldName(strings.TrimPrefix(name, http.TrailerPrefix)) {
+			if !wire.IsToken(strings.TrimPrefix(name, http.TrailerPrefix)) {
 				return invalid("%q is no name of a header field", name)
 			}
 			if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {

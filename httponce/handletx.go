@@ -226,8 +226,8 @@ func (w *txWriter) WriteHeader(status int) {
 	}
 }
 
-// markNotDone is for [NotDone].
-func (w *txWriter) markNotDone() { w.own.markNotDone() }
+// MarkNotDone implements [wire.Marker].
+func (w *txWriter) MarkNotDone() { w.own.MarkNotDone() }
 
-// markUnknown is for another protected handler inside this one, which cannot give its answer for good yet.
-func (w *txWriter) markUnknown() { w.own.markUnknown() }
+// MarkUnknown implements [wire.Marker].
+func (w *txWriter) MarkUnknown() { w.own.MarkUnknown() }

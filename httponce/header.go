@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // HeaderPolicy says which headers and trailers of an answer are saved and replayed, of those that the handler set,
@@ -38,40 +39,6 @@ type headerFilter struct {
 	allow, deny map[string]bool
 }
 
-// neverSaved are the headers that are one answer's own. Trailer is not among them: without it a replay could
-// not declare its trailers.
-var neverSaved = map[string]bool{
-	"Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true,
-	"Www-Authenticate": true, "Authentication-Info": true, "Authorization": true,
-	"Proxy-Authenticate": true, "Proxy-Authentication-Info": true, "Proxy-Authorization": true,
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Transfer-Encoding": true, "Upgrade": true,
-	"Date": true,
-}
-
-// hasMeaning reports whether a header, of a request or of an answer, says something that no key and no marker may stand in place of.
-func hasMeaning(name string) bool {
-	return neverSaved[name] || name == "Location" || strings.HasPrefix(name, "Content-")
-}
-
-// requestsOwn are the headers of requests, besides, that frame them, carry credentials, or are written anew by each hop, a [Proxy] too.
-var requestsOwn = map[string]bool{
-	"Cookie": true, "Expect": true, "Accept-Encoding": true, "Http2-Settings": true,
-	"Via": true, "Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
-}
-
-// checkKeyHeader refuses what cannot be the header of keys, by its canonical name.
-func checkKeyHeader(name string) error {
-	switch {
-	case !validFieldName(name):
-		return fmt.Errorf("KeyHeader: %q is no name of a header", name)
-	case serverTakes[name]:
-		return fmt.Errorf("KeyHeader: %s never reaches a handler as a header", name)
-	case hasMeaning(name) || requestsOwn[name]:
-		return fmt.Errorf("KeyHeader: %s has a meaning of its own", name)
-	}
-	return nil
-}
-
 func (p HeaderPolicy) checked() (f headerFilter, err error) {
 	if f.allow, err = fieldNames(p.Allow); err != nil {
 		return f, err
@@ -86,7 +53,7 @@ func fieldNames(names []string) (map[string]bool, error) {
 	}
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !validFieldName(name) {
+		if !wire.IsToken(name) {
 			return nil, fmt.Errorf("%w: Header has %q, which is no name of a header field", everonce.ErrInvalidArgument, name)
 		}
 		set[http.CanonicalHeaderKey(name)] = true
@@ -100,7 +67,7 @@ func (f *headerFilter) saves(name string) bool {
 	switch {
 	case name == "Location" || name == "Content-Type":
 		return true
-	case neverSaved[name] || f.deny[name]:
+	case wire.NeverSaved[name] || f.deny[name]:
 		return false
 	}
 	return f.allow == nil || f.allow[name]
@@ -168,14 +135,4 @@ func (f *field) listed(tokens map[string]bool) map[string]bool {
 		}
 	}
 	return tokens
-}
-
-// validFieldName reports whether s is a token (RFC 9110, 5.6.2).
-func validFieldName(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // Options configure a middleware. The zero value of each field is its default. The values are copied, so they may be
@@ -145,8 +145,6 @@ type Route struct {
 }
 
 const (
-	defaultHeader     = "Idempotency-Key"
-	defaultMarker     = "Idempotent-Replayed"
 	defaultMaxWaiting = 256
 	defaultMaxSpool   = 1 << 30
 	defaultMaxRunning = 1024
@@ -193,8 +191,8 @@ func (o *Options) settings() (*settings, error) {
 		o = &Options{}
 	}
 	s := &settings{
-		header: http.CanonicalHeaderKey(cmp.Or(o.KeyHeader, defaultHeader)), marker: http.CanonicalHeaderKey(cmp.Or(o.Marker, defaultMarker)),
-		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, defaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
+		header: http.CanonicalHeaderKey(cmp.Or(o.KeyHeader, wire.DefaultKeyHeader)), marker: http.CanonicalHeaderKey(cmp.Or(o.Marker, wire.DefaultMarker)),
+		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, wire.DefaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
 	if err := s.checkNames(); err != nil {
@@ -239,23 +237,19 @@ func (s *settings) checkSpool() error {
 
 // checkNames checks what is written into headers.
 func (s *settings) checkNames() error {
-	if err := checkKeyHeader(s.header); err != nil {
+	if err := wire.CheckKeyHeader(s.header); err != nil {
 		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	switch {
-	case !validFieldName(s.marker):
+	case !wire.IsToken(s.marker):
 		return fmt.Errorf("%w: Marker: %q is no name of a header", everonce.ErrInvalidArgument, s.marker)
-	case hasMeaning(s.marker):
+	case wire.HasMeaning(s.marker):
 		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}
-	return checkProblemBase(s.problems)
-}
-
-func checkProblemBase(base string) error {
-	if u, err := url.Parse(base); err != nil || u.Opaque != "" || !strings.Contains(base, "/") || strings.ContainsAny(base, "<>\" ") {
-		return fmt.Errorf("%w: ProblemBase: %q is no URI that a name can follow", everonce.ErrInvalidArgument, base)
+	if err := wire.CheckProblemBase(s.problems); err != nil {
+		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	return nil
 }
@@ -266,7 +260,7 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 		rt.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	for _, m := range rt.Methods {
-		if !validFieldName(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
+		if !wire.IsToken(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
 			return nil, fmt.Errorf("%w: Methods: %q is no method", everonce.ErrInvalidArgument, m)
 		}
 		rt.methods[m] = true

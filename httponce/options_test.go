@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -208,24 +207,5 @@ func TestOptionsAreCopied(t *testing.T) {
 	only, _ := s.base.sum.json.Pointers()
 	if !s.base.methods["PUT"] || s.base.sum.headers[0] != "A" || only[0] != "/a" || s.base.save.of(201) != Saved || s.base.sum.alg != alg || len(s.routes) != 2 {
 		t.Error("a change reaches the middleware")
-	}
-}
-
-// What cannot carry a key is refused on each side of it: by the middleware, the proxy and the client.
-func TestBadKeyHeaders(t *testing.T) {
-	upstream := &url.URL{Scheme: "http", Host: "localhost"}
-	for _, name := range []string{
-		"no header", "host", "Transfer-Encoding", "trailer", "Content-Length", "content-type", "Content-Encoding", "Connection", "Keep-Alive", "Proxy-Connection",
-		"TE", "upgrade", "HTTP2-Settings", "Authorization", "Proxy-Authorization", "cookie", "Expect", "Accept-Encoding", "Via", "Forwarded", "X-Forwarded-For",
-		"X-Forwarded-Host", "X-Forwarded-Proto",
-	} {
-		_, server := (&Options{KeyHeader: name}).settings()
-		_, proxy := Proxy(upstream, &ProxyOptions{KeyHeader: name})
-		_, client := NewTransport(nil, &TransportOptions{KeyHeader: name})
-		for side, err := range map[string]error{"Options": server, "ProxyOptions": proxy, "TransportOptions": client} {
-			if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "KeyHeader") {
-				t.Errorf("%s.KeyHeader %q: %v", side, name, err)
-			}
-		}
 	}
 }

@@ -68,7 +68,7 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	}
 	p.own.finish()
 	if respelled(x.r, p.own.status, p.own.location()) {
-		p.own.markNotDone()
+		p.own.MarkNotDone()
 	}
 	return &p.own
 }

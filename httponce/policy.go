@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // policyPage is where what [Policy] publishes is explained.
@@ -141,7 +142,7 @@ func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedR
 		Retention: isoDuration(kept.Retention), RetentionSeconds: seconds(kept.Retention),
 		Remember: isoDuration(kept.Remember), RememberSeconds: seconds(kept.Remember),
 		Fingerprint:  publishedFingerprint{Alg: rt.sum.alg, Parts: []string{"method"}, Headers: rt.sum.headers},
-		InFlight:     publishedInFlight{problemInProgress.status, isoDuration(rt.Wait), seconds(rt.Wait)},
+		InFlight:     publishedInFlight{wire.InProgress.Status, isoDuration(rt.Wait), seconds(rt.Wait)},
 		Answers:      map[string]string{},
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}

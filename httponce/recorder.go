@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // recorder is the ResponseWriter that a handler sees. What it is given is held until it is recorded, so that an
@@ -22,8 +24,8 @@ type recorder struct {
 	explicit  bool // it has called WriteHeader
 	notDone   bool
 	unknown   bool
-	upstream  upstreamFailure // why the answer is a [Proxy]'s own
-	chunked   bool            // what a [Proxy] passes on came in chunks: its trailers are sent, however short it is
+	upstream  string // the name of the problem that a proxy answered itself
+	chunked   bool   // what a [Proxy] passes on came in chunks: its trailers are sent, however short it is
 	header    http.Header
 	before    fields // what stood in the header when the handler was called
 	sent      fields // what stood there when it called WriteHeader
@@ -191,7 +193,7 @@ func (r *recorder) finish() {
 		r.begin(0)
 	}
 	if r.used {
-		withoutWrongTrailers(r.header)
+		wire.WithoutWrongTrailers(r.header)
 	}
 	if r.mode == modeStream && r.separate && r.used && r.enter() {
 		replaceHeader(r.x.w.Header(), r.header) // its trailers
@@ -199,8 +201,8 @@ func (r *recorder) finish() {
 	}
 }
 
-// sending reports whether something of the answer has been sent already: then no other can be.
-func (r *recorder) sending() bool { return r.mode == modeStream || r.mode == modeHijacked }
+// Sending implements [wire.Recorder].
+func (r *recorder) Sending() bool { return r.mode == modeStream || r.mode == modeHijacked }
 
 // discard makes the header what it was before the handler was called, for another's answer to be sent.
 func (r *recorder) discard() {
@@ -217,16 +219,24 @@ func (r *recorder) location() string {
 	return ""
 }
 
-// markNotDone is for [NotDone].
-func (r *recorder) markNotDone() { r.notDone = true }
+// MarkNotDone implements [wire.Marker].
+func (r *recorder) MarkNotDone() { r.notDone = true }
 
-// markUnknown is for [Proxy], whose own 502 is no answer of the upstream's: no Save saves it.
-func (r *recorder) markUnknown() { r.unknown = true }
+// MarkUnknown implements [wire.Marker].
+func (r *recorder) MarkUnknown() { r.unknown = true }
 
-// restart is for [Proxy], whose upstream broke off in mid-answer: it forgets what was written. It returns
-// false where a part of that has been sent.
-func (r *recorder) restart() bool {
-	if r.sending() {
+// MarkUpstream implements [wire.Recorder].
+func (r *recorder) MarkUpstream(problem string) (keyHash string) {
+	r.upstream = problem
+	return r.x.keyHash()
+}
+
+// MarkChunked implements [wire.Recorder].
+func (r *recorder) MarkChunked() { r.chunked = true }
+
+// Restart implements [wire.Recorder].
+func (r *recorder) Restart() bool {
+	if r.Sending() {
 		return false
 	}
 	if r.used {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // ending says what the answer means for its key.
@@ -59,7 +60,5 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 // says: its key may be used again. It does nothing if there is no middleware around w, or if w hides it because it
 // has no method Unwrap.
 func NotDone(w http.ResponseWriter) {
-	if r, ok := unwrapped[interface{ markNotDone() }](w); ok {
-		r.markNotDone()
-	}
+	wire.MarkNotDone(w)
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // send sends what was held. Of an answer that was a stream there is nothing left to send.
@@ -34,7 +36,7 @@ func (r *recorder) sendHeld() {
 		r.x.echo(r.x.w.Header())
 	}
 	if r.chunked {
-		putPrefixed(r.x.w.Header(), left)
+		wire.PutPrefixed(r.x.w.Header(), left)
 	}
 	if r.explicit {
 		r.x.w.WriteHeader(r.status)
@@ -160,10 +162,10 @@ func (r *recorder) trailers() (fs fields) {
 	}
 	late := r.chunked || r.held.begun || declared != nil || r.x.r.ProtoMajor != 1
 	for i := range r.sent {
-		late = late || isPrefixed(r.sent[i].name)
+		late = late || wire.IsPrefixed(r.sent[i].name)
 	}
 	for name, values := range r.header {
-		if late && isPrefixed(name) || declared != nil && declared[strings.ToLower(name)] {
+		if late && wire.IsPrefixed(name) || declared != nil && declared[strings.ToLower(name)] {
 			fs = fs.taken(http.Header{name: values})
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // errAnswered is what a handler gets that went on after its client had been answered, and wants something
@@ -111,7 +113,7 @@ func (r *recorder) inform(status int) {
 		defer func() { replaceHeader(h, outer) }()
 		replaceHeader(h, r.header)
 	}
-	inform(r.x.w, status)
+	wire.Inform(r.x.w, status)
 }
 
 // Flush makes the answer a stream.
@@ -123,9 +125,9 @@ func (r *recorder) Flush() {
 func (r *recorder) FlushError() error {
 	return r.control(func(c *http.ResponseController) error {
 		if r.mode == modeHold {
-			_, can := unwrapped[http.Flusher](r.x.w)
+			_, can := wire.Unwrapped[http.Flusher](r.x.w)
 			if !can {
-				_, can = unwrapped[interface{ FlushError() error }](r.x.w)
+				_, can = wire.Unwrapped[interface{ FlushError() error }](r.x.w)
 			}
 			if !can {
 				return http.ErrNotSupported
@@ -143,7 +145,7 @@ func (r *recorder) FlushError() error {
 func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	err = r.control(func(c *http.ResponseController) (err error) {
 		if r.mode == modeHold && r.status != 0 {
-			if _, can := unwrapped[http.Hijacker](r.x.w); !can {
+			if _, can := wire.Unwrapped[http.Hijacker](r.x.w); !can {
 				return http.ErrNotSupported
 			}
 			r.stream()
@@ -178,7 +180,7 @@ func (r *recorder) EnableFullDuplex() error {
 // Push is [http.Pusher]'s.
 func (r *recorder) Push(target string, opts *http.PushOptions) error {
 	return r.control(func(*http.ResponseController) error {
-		if p, ok := unwrapped[http.Pusher](r.x.w); ok {
+		if p, ok := wire.Unwrapped[http.Pusher](r.x.w); ok {
 			return p.Push(target, opts)
 		}
 		return http.ErrNotSupported
@@ -190,7 +192,7 @@ func (r *recorder) Push(target string, opts *http.PushOptions) error {
 func (r *recorder) CloseNotify() <-chan bool {
 	gone := make(<-chan bool)
 	_ = r.control(func(*http.ResponseController) error { //nolint:errcheck // it has no error to return
-		if n, ok := unwrapped[interface{ CloseNotify() <-chan bool }](r.x.w); ok {
+		if n, ok := wire.Unwrapped[interface{ CloseNotify() <-chan bool }](r.x.w); ok {
 			gone = n.CloseNotify()
 		}
 		return nil

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // replay sends a saved answer. With an empty mark it is the first to get it. What the middlewares around have set
@@ -32,7 +34,7 @@ func (x *exchange) replay(a Answer, mark string) {
 		x.w.WriteHeader(a.Status)
 		return
 	}
-	a.putTrailers(h, isPrefixed) // so that net/http does not count the body
+	a.putTrailers(h, wire.IsPrefixed) // so that net/http does not count the body
 	x.w.WriteHeader(a.Status)
 	if err := a.writeBody(x.w); err != nil {
 		return // the client has gone
@@ -85,7 +87,7 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 		return a.saved.each(func(name string, values []string, added bool) {
 			old := h[name]
 			switch {
-			case isPrefixed(name) && !trails(name): // set before the body, it is in the head
+			case wire.IsPrefixed(name) && !wire.Trails(name): // set before the body, it is in the head
 				return
 			case added && len(values) == 0:
 				delete(h, name)
@@ -97,7 +99,7 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 		})
 	}
 	for name, values := range a.Header {
-		if !neverSaved[http.CanonicalHeaderKey(name)] && (!isPrefixed(name) || trails(name)) {
+		if !wire.NeverSaved[http.CanonicalHeaderKey(name)] && (!wire.IsPrefixed(name) || wire.Trails(name)) {
 			h[name] = values
 		}
 	}
@@ -114,14 +116,14 @@ func (a *Answer) putTrailer(h http.Header) { a.putTrailers(h, func(string) bool 
 func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 	if a.saved != nil {
 		a.saved.eachTrailer(func(name string, values []string, _ bool) {
-			if wanted(name) && trails(name) {
+			if wanted(name) && wire.Trails(name) {
 				h[name] = values
 			}
 		})
 		return
 	}
 	for name, values := range a.Trailer {
-		if wanted(name) && trails(name) && !neverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
+		if wanted(name) && wire.Trails(name) && !wire.NeverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
 			h[name] = values
 		}
 	}
@@ -137,7 +139,7 @@ var ofBody = map[string]bool{
 // spelled a name in its own way, which net/http sends as it is: beside a Content-Length of its own.
 func withoutBody(h http.Header) {
 	for name := range h {
-		if isPrefixed(name) || ofBody[http.CanonicalHeaderKey(name)] {
+		if wire.IsPrefixed(name) || ofBody[http.CanonicalHeaderKey(name)] {
 			delete(h, name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // Status returns a handler that tells a client what became of one of its keys, without sending the operation again.
@@ -41,7 +42,7 @@ func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *
 	}
 	method, name, ok := strings.Cut(route, " ")
 	name = strings.TrimLeft(name, " \t")
-	if !ok || !validFieldName(method) || method != strings.ToUpper(method) || name == "" {
+	if !ok || !wire.IsToken(method) || method != strings.ToUpper(method) || name == "" {
 		return nil, fmt.Errorf("%w: the route %q is no method and name, like \"POST /payments\"", everonce.ErrInvalidArgument, route)
 	}
 	s, err := opts.settings()
@@ -93,18 +94,18 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	id, found, wrong := h.key(r)
 	switch {
 	case !found:
-		h.refuse(w, problemMissingKey, 0)
+		wire.MissingKey.Send(w, h.problems, 0)
 		return
 	case wrong != "":
-		p := problemInvalidKey
-		p.detail = string(wrong) + "."
-		h.refuse(w, p, 0)
+		p := wire.InvalidKey
+		p.Detail = string(wrong) + "."
+		p.Send(w, h.problems, 0)
 		return
 	}
 	who, err := h.principal.name(r)
 	if err != nil {
 		h.log.InfoContext(r.Context(), "httponce: no principal", "route", h.name, "error", err)
-		h.refuse(w, problemPrincipal, 0)
+		wire.NoPrincipal.Send(w, h.problems, 0)
 		return
 	}
 	key := everonce.Key{Scope: scopeOf(who, h.method, h.name), ID: id}
@@ -113,23 +114,23 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // key returns the key that is asked for.
-func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong keyProblem) {
+func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire.KeyProblem) {
 	value := r.PathValue("key")
 	if value == "" {
-		return keyOf(r.Header, h.header)
+		return wire.KeyOf(r.Header, h.header)
 	}
 	if strings.HasPrefix(value, `"`) {
-		key, wrong = parseKey(value)
+		key, wrong = wire.ParseKey(value)
 		return key, true, wrong
 	}
 	// In a path there is neither a list nor white space around it: what only a quoted key could hold in a header
 	// stands here as it is.
 	if len(value) > MaxKeyLen {
-		return "", true, keyTooLong
+		return "", true, wire.KeyTooLong
 	}
 	for i := range len(value) {
 		if value[i] < ' ' || value[i] >= 0x7f {
-			return "", true, keyNotVisible
+			return "", true, wire.KeyNotVisible
 		}
 	}
 	return value, true, ""
@@ -148,7 +149,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 	case everonce.Expired:
 		h.done(w, r, key, restOf(e, h.problems), markExpired)
 	case everonce.InProgress:
-		w.Header().Set("Retry-After", wholeSeconds(e.RetryAfter))
+		w.Header().Set("Retry-After", wire.Seconds(e.RetryAfter))
 		h.send(w, http.StatusOK, statusDocument{State: stateInProgress})
 	case everonce.Unknown:
 		h.send(w, http.StatusOK, statusDocument{State: stateUnknown})
@@ -159,11 +160,11 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 		case errors.Is(err, everonce.ErrReleased):
 			h.send(w, http.StatusOK, statusDocument{State: stateNotDone})
 		default:
-			h.refuse(w, problemUnavailable, h.retryAfter)
+			wire.Unavailable.Send(w, h.problems, h.retryAfter)
 		}
 	default:
 		h.log.ErrorContext(r.Context(), "httponce: the status of a key cannot be told", "route", h.name, "key", e.KeyHash, "error", err)
-		h.refuse(w, problemOfStore(err), h.retryAfter)
+		problemOfStore(err).Send(w, h.problems, h.retryAfter)
 	}
 }
 
@@ -202,7 +203,7 @@ func (h *statusHandler) send(w http.ResponseWriter, status int, doc statusDocume
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(doc); err != nil { // strings, bytes and numbers
-		h.refuse(w, problemInternal, time.Second)
+		wire.Internal.Send(w, h.problems, time.Second)
 		return
 	}
 	header := w.Header()

@@ -1,0 +1,33 @@
+package client
+
+import (
+	"fmt"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
+)
+
+// fieldOf returns the header field's value that carries a key: a String of RFC 9651, quoted, or the
+// key as it stands. What a server could read as another key, or as two, is refused. The error wraps
+// [ErrInvalidKey] and does not quote the key.
+func fieldOf(key string, raw bool) (string, error) {
+	switch {
+	case key == "":
+		return "", fmt.Errorf("%w: it is empty", ErrInvalidKey)
+	case len(key) > wire.MaxKeyLen:
+		return "", fmt.Errorf("%w: it is longer than %d bytes", ErrInvalidKey, wire.MaxKeyLen)
+	}
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c < ' ' || c > '~':
+			return "", fmt.Errorf("%w: it holds a byte that is not printable ASCII", ErrInvalidKey)
+		case raw && (c == ' ' || c == ',' || c == '"' && i == 0):
+			return "", fmt.Errorf("%w: it holds a blank or a comma, or begins with a quotation mark, and is to be sent raw", ErrInvalidKey)
+		}
+	}
+	if raw {
+		return key, nil
+	}
+	return httpsfv.Marshal(httpsfv.NewItem(key))
+}

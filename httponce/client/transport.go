@@ -1,0 +1,266 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Transport is the client's half: an [http.RoundTripper] that gives every operation one key, and sends it again, with
+// the same key, until there is an answer. Use it in an [http.Client]:
+//
+//	t, err := httponce.NewTransport(nil, nil)
+//	…
+//	client := &http.Client{Transport: t}
+//	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, "charge-order-7"), http.MethodPost, url, body)
+//
+// An operation is a request with one of Options.Methods. Any other request passes untouched, and is sent
+// once.
+//
+// # The key
+//
+// The key is the request's own Idempotency-Key header, which is kept as it is; otherwise that of [WithKey]; otherwise
+// KeyFunc's; otherwise a random one of 130 bits. A random key holds for one call of RoundTrip and its redirects:
+// whoever calls again, in a loop or after a restart, starts another operation, unless the caller gives the key. It is
+// sent quoted, as the draft demands and as servers accept that take it for an opaque string; for those that do not,
+// see Options.RawKey. The header that was sent is in the answer's Request.Header.
+//
+// A redirect by 307 or 308 keeps the key; by 301, 302 or 303 it becomes a GET, which has none. By itself, net/http
+// would copy the header to wherever the request is redirected. For whoever may ask as the same caller a key is as
+// good as the saved answer, and another origin may not share the record: so the key does not go there, see
+// [ErrRedirectedElsewhere].
+//
+// # What is retried
+//
+// Errors of the network are retried, except those that are known to come again: an invalid certificate, a server that
+// speaks no TLS, a request that cannot be sent, and the end of the request, by its context or its Cancel. Retried too
+// are answers with one of [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type or the draft's
+// title, or that has a Retry-After; and an answer of up to BufferAnswer bytes that is cut off. An answer that is marked as
+// replayed (Options.Marker) never is: it is the saved one, and would be the same again. The pause is random,
+// up to a bound that doubles (full jitter). A Retry-After, in seconds or as a date, is obeyed, with up to Backoff on
+// top.
+//
+// The last attempt's answer is returned with its body, whatever its status. If there is none, or the wait for another
+// attempt was cut off, the error is a [*RetryError]. If the last answer breaks off, or one that was too large to be
+// buffered, reading its body ends with the error.
+//
+// An [http.Transport] below sends a request with this header again by itself, unseen by this transport and not
+// counted as an attempt: if a connection that it reuses turns out to be closed, and over HTTP/2 after GOAWAY and
+// REFUSED_STREAM, up to seven times within a minute. It is the same request, with the same key.
+//
+// A Transport is safe for concurrent use.
+type Transport struct {
+	base http.RoundTripper
+	set  Options
+}
+
+// NewTransport returns a transport that sends through base; nil is a clone of [http.DefaultTransport] as it is now.
+// The error wraps [github.com/everonce/everonce.ErrInvalidArgument] and says what is wrong.
+func NewTransport(base http.RoundTripper, opts *Options) (*Transport, error) {
+	set, err := settingsOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	if base == nil {
+		base = http.DefaultTransport
+		if std, ok := base.(*http.Transport); ok {
+			base = std.Clone()
+		}
+	}
+	return &Transport{base: base, set: set}, nil
+}
+
+// CloseIdleConnections closes the idle connections of the base, for [http.Client.CloseIdleConnections].
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip sends the request until there is an answer, within the limits. If nothing was sent, it fails with
+// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or that of a body that could not be read into memory; if a
+// redirect leads to another origin, with [ErrRedirectedElsewhere]; and otherwise with [*RetryError]. If the request is
+// no operation, the error is the base's.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	op, redirected, err := t.operationOf(req)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() //nolint:errcheck // it was not read
+		}
+		return nil, err
+	}
+	if req.URL == nil || !t.isOperation(req.Method) {
+		if redirected {
+			return t.passOn(req, op)
+		}
+		return t.base.RoundTrip(req)
+	}
+	req, err = t.repeatable(req)
+	if err != nil {
+		return nil, err
+	}
+	return t.repeat(req, op)
+}
+
+// passOn sends what an operation was redirected to, and is none: it has no key.
+func (t *Transport) passOn(req *http.Request, op *operation) (*http.Response, error) {
+	out := req
+	if own, found := t.ownValues(req.Header); found && slices.Equal(own, op.values) {
+		out = req.WithContext(req.Context())
+		out.Header = t.withKey(req.Header, nil)
+	}
+	resp, err := t.base.RoundTrip(out)
+	if err == nil && resp != nil {
+		op.mark(req.Context(), resp, out)
+	}
+	return resp, err
+}
+
+// repeat sends an operation until there is an answer.
+func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, error) {
+	ctx := req.Context()
+	for n := 1; ; n++ {
+		a := t.attempt(req, op, n)
+		retry := t.worthAnother(ctx, a)
+		pause, may := t.pauseAfter(ctx, op, n, a)
+		if a.resp != nil && a.err == nil && (!retry || !may) {
+			// This is the answer, if it is all there.
+			if a.err = a.buffer(t.set.BufferAnswer); a.err == nil {
+				return a.hand(ctx, op), nil
+			}
+			retry = t.worthAnother(ctx, a)
+			pause, may = t.pauseAfter(ctx, op, n, a)
+		}
+		if !retry || !may {
+			if a.resp != nil {
+				return a.hand(ctx, op), nil
+			}
+			a.release()
+			return nil, op.failed(a.sent(n), a.err)
+		}
+		a.drop(t.left(op, time.Now()) - pause)
+		if t.set.OnRetry != nil {
+			t.set.OnRetry(ctx, Retry{Request: req, Attempt: n, Status: a.status(), Err: a.err, Pause: pause})
+		}
+		if err := wait(ctx, pause); err != nil {
+			return nil, op.failed(n, err)
+		}
+	}
+}
+
+// worthAnother reports whether another attempt may bring another end.
+func (t *Transport) worthAnother(ctx context.Context, a *attempt) bool {
+	if ctx.Err() != nil || a.unsent {
+		return false
+	}
+	var retry bool
+	switch {
+	case a.err != nil:
+		retry = mayHelp(a.err)
+	case t.replayed(a.resp.Header):
+	case slices.Contains(t.set.RetryStatuses, a.resp.StatusCode):
+		retry = true
+	case a.resp.StatusCode == http.StatusConflict:
+		if retry, a.err = a.passes(); a.err != nil {
+			retry = mayHelp(a.err)
+		}
+	}
+	if t.set.RetryIf != nil {
+		retry = t.set.RetryIf(a.resp, a.err, retry)
+	}
+	return retry
+}
+
+// replayed reports whether an answer is marked as the saved one. Some servers mark the first one too: as none.
+func (t *Transport) replayed(h http.Header) bool {
+	switch strings.ToLower(h.Get(t.set.Marker)) {
+	case "", "false", "?0":
+		return false
+	}
+	return true
+}
+
+// pauseAfter returns how long to wait after the n-th attempt, and whether the limits allow another one.
+func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *attempt) (time.Duration, bool) {
+	if n >= t.set.MaxAttempts {
+		return 0, false
+	}
+	now := time.Now()
+	var retryAfter time.Duration
+	if a.resp != nil {
+		retryAfter = retryAfterOf(a.resp.Header, now)
+	}
+	pause := backoff{t.set.Backoff, t.set.MaxBackoff}.pause(n, retryAfter)
+	if pause >= t.left(op, now) {
+		return 0, false
+	}
+	if deadline, ok := ctx.Deadline(); ok && pause >= deadline.Sub(now) {
+		return 0, false
+	}
+	return pause, true
+}
+
+// left returns what is left of MaxElapsed.
+func (t *Transport) left(op *operation, now time.Time) time.Duration {
+	if t.set.MaxElapsed < 0 {
+		return math.MaxInt64
+	}
+	return t.set.MaxElapsed - now.Sub(op.begun)
+}
+
+// withKey returns a copy of the headers in which the key's has these values, or is not there.
+func (t *Transport) withKey(h http.Header, values []string) http.Header {
+	h = h.Clone()
+	if own, found := t.ownValues(h); found && slices.Equal(own, values) {
+		return h // as the caller wrote it
+	}
+	for name := range h {
+		if http.CanonicalHeaderKey(name) == t.set.KeyHeader {
+			delete(h, name)
+		}
+	}
+	if h == nil {
+		h = http.Header{}
+	}
+	if len(values) > 0 {
+		h[t.set.KeyHeader] = values
+	}
+	return h
+}
+
+// mark lets what an answer is redirected to find the operation.
+func (op *operation) mark(ctx context.Context, resp *http.Response, sent *http.Request) {
+	if resp.Request != nil {
+		sent = resp.Request
+	}
+	resp.Request = sent.WithContext(context.WithValue(ctx, operationInContext{}, op))
+}
+
+func (op *operation) failed(attempts int, err error) error {
+	return &RetryError{Attempts: attempts, Elapsed: time.Since(op.begun), Err: err}
+}
+
+// wait waits, or says why the caller does not any more.
+func wait(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return endOf(ctx)
+	}
+}
+
+// endOf returns why a context has ended: its error, and the cause where that says more.
+func endOf(ctx context.Context) error {
+	if err, cause := ctx.Err(), context.Cause(ctx); !errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,196 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
+)
+
+// passage is one request on its way through a proxy.
+type passage struct {
+	w       http.ResponseWriter
+	attempt *everonce.Attempt // nil for a request without a key
+	bodyErr error             // the request's body could not be read
+	upload  *upload           // nil where no body flows
+	asked   bool              // it came as far as the transport
+	answer  answerBody
+	stream  atomic.Bool // the answer passes as it comes
+}
+
+type passageKey struct{}
+
+func withPassage(ctx context.Context, x *passage) context.Context {
+	return context.WithValue(ctx, passageKey{}, x)
+}
+
+// passageOf returns the passage that a request belongs to.
+func passageOf(r *http.Request) *passage {
+	x, ok := r.Context().Value(passageKey{}).(*passage)
+	if !ok { // only ServeHTTP gets requests to here
+		panic("proxy: a request of no passage")
+	}
+	return x
+}
+
+// answered looks at an answer of the upstream's before it is passed on.
+func answered(res *http.Response) error {
+	x := passageOf(res.Request)
+	if res.StatusCode < 100 { // net/http reads it, and would panic where it is to be written
+		return fmt.Errorf("the status %03d is none", res.StatusCode)
+	}
+	if _, typed := res.Header["Content-Type"]; !typed {
+		unguessed(x.w.Header())
+	}
+	wire.OnlyTrailers(res.Trailer)
+	if x.attempt == nil {
+		return nil
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols { // its body is the connection
+		return nil
+	}
+	if kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil && kind == "text/event-stream" {
+		x.stream.Store(true)
+	}
+	x.answer.ReadCloser = res.Body
+	res.Body = &x.answer
+	switch res.StatusCode {
+	case http.StatusConflict, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusLoopDetected:
+		if wire.IsProblem(res.Header) {
+			x.undecided(res)
+		}
+	}
+	return nil
+}
+
+// unguessed keeps net/http from guessing a Content-Type that the upstream did not give, which may turn what somebody has written into a page.
+func unguessed(h http.Header) {
+	if _, typed := h["Content-Type"]; !typed {
+		h["Content-Type"] = nil
+	}
+}
+
+// undecided looks at a problem of a service that honours keys itself. By a conflict it says that another attempt runs, or that the
+// outcome is unknown: then this request did nothing, and what its repetition gets is for the service to say. What it says of a moment is
+// no answer for good; whether the operation was done is not known here, whatever a Save makes of the status.
+func (x *passage) undecided(res *http.Response) {
+	text, err := io.ReadAll(io.LimitReader(res.Body, wire.MaxProblem+1))
+	if d, unread := wire.ReadProblem(res.Header, text); err == nil && unread == nil {
+		switch {
+		case res.StatusCode == http.StatusConflict && (d.Says(wire.InProgress) || d.Is(wire.Unknown)):
+			wire.MarkNotDone(x.w)
+		case d.Temporary():
+			wire.MarkUnknown(x.w)
+		}
+	}
+	res.Body = &joined{Reader: io.MultiReader(bytes.NewReader(text), res.Body), Closer: res.Body}
+}
+
+// readable leaves of the codings that a client takes for an answer those that [readProblem] reads, so that no problem of the service's is
+// taken for an answer for good because it could not be read. Where that leaves none, identity is asked for, though the client refuses it; and
+// where it takes one away, no refusal is left beside the others: a strict service that has neither would answer 406, which would be kept,
+// and which the client has not asked for.
+func readable(h http.Header) {
+	takes := h["Accept-Encoding"]
+	if len(takes) == 0 { // then servers choose none
+		return
+	}
+	var left, refused []string
+	narrowed := false
+	for coding := range strings.SplitSeq(strings.Join(takes, ","), ",") {
+		name, weight, _ := strings.Cut(coding, ";")
+		name, coding = strings.TrimSpace(name), strings.TrimSpace(coding)
+		switch read := strings.EqualFold(name, "gzip") || strings.EqualFold(name, "identity"); {
+		case read && weighs(weight):
+			left = append(left, coding)
+		case read:
+			refused = append(refused, coding)
+		case weighs(weight):
+			narrowed = true
+		}
+	}
+	switch {
+	case len(left) == 0:
+		left = []string{"identity"}
+	case !narrowed:
+		left = append(left, refused...)
+	}
+	h["Accept-Encoding"] = []string{strings.Join(left, ", ")}
+}
+
+// weighs reports whether a coding of that weight, as in "q=0.5", is taken (RFC 9110, 12.4.2): without one it is, by 0 it is refused.
+func weighs(weight string) bool {
+	name, value, _ := strings.Cut(weight, "=")
+	if !strings.EqualFold(strings.TrimSpace(name), "q") {
+		return true
+	}
+	q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	return err == nil && q > 0
+}
+
+// holding is the ResponseWriter of an attempt. ReverseProxy flushes what has no Content-Length after every
+// piece; a middleware takes a flush for a stream, whose body it cannot keep.
+type holding struct {
+	informed
+	x    *passage
+	gone bool // the client takes no more
+}
+
+// Write passes on. Where the answer is a stream, a client that has gone does not end it: ReverseProxy would panic, and close the
+// upstream's connection in mid-work, though the upstream has answered. It is read to its end, for nobody.
+func (h *holding) Write(p []byte) (int, error) {
+	if h.gone {
+		return len(p), nil
+	}
+	n, err := h.ResponseWriter.Write(p)
+	if err != nil && streams(h.ResponseWriter) {
+		h.gone = true
+		return len(p), nil
+	}
+	return n, err
+}
+
+// FlushError flushes a stream. What is held is told that it comes in chunks: ReverseProxy flushes in the end, too, so that
+// there is room for trailers.
+func (h *holding) FlushError() error {
+	if h.x.stream.Load() || streams(h.ResponseWriter) {
+		return http.NewResponseController(h.ResponseWriter).Flush()
+	}
+	if recorder, ok := wire.Unwrapped[wire.Recorder](h.ResponseWriter); ok {
+		recorder.MarkChunked()
+	}
+	return nil
+}
+
+// streams reports whether the middleware around w sends what it is given as it comes.
+func streams(w http.ResponseWriter) bool {
+	recorder, ok := wire.Unwrapped[wire.Recorder](w)
+	return ok && recorder.Sending()
+}
+
+// copyBuffers are what answers are copied through.
+var copyBuffers bufferPool
+
+const copyBufferSize = 32 << 10
+
+type bufferPool struct{ pool sync.Pool }
+
+// Get returns a buffer.
+func (p *bufferPool) Get() []byte {
+	if b, ok := p.pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, copyBufferSize)
+}
+
+// Put takes it back.
+func (p *bufferPool) Put(b []byte) { p.pool.Put(&b) }
