@@ -133,11 +133,11 @@ func TestCheckKey(t *testing.T) {
 	})
 	for spelled, detail := range map[string]string{
 		"pqr":             "Idempotency-Key: a key has 8 letters.",
-		"p":               "Idempotency-Key: it is no key of this service.",
-		`"sec\"ret12"`:    "Idempotency-Key: it is no key of this service.",
-		"secret-secret":   "Idempotency-Key: it is no key of this service.",
-		`"sec\"secret"`:   "Idempotency-Key: it is no key of this service.",
-		`"a, b, c, d, e"`: "Idempotency-Key: it is no key of this service.",
+		"p":               "Idempotency-Key: this service does not accept it.",
+		`"sec\"ret12"`:    "Idempotency-Key: this service does not accept it.",
+		"secret-secret":   "Idempotency-Key: this service does not accept it.",
+		`"sec\"secret"`:   "Idempotency-Key: this service does not accept it.",
+		`"a, b, c, d, e"`: "Idempotency-Key: this service does not accept it.",
 	} {
 		g := svc.post(spelled)
 		if g.status != http.StatusBadRequest || g.problem != "invalid-key" || !strings.Contains(g.body, detail) || strings.Contains(g.body, "sec") || g.header.Get("Idempotency-Key") != "" {

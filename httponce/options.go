@@ -242,7 +242,7 @@ func (s *settings) checkNames() error {
 	}
 	switch {
 	case !wire.IsToken(s.marker):
-		return fmt.Errorf("%w: Marker: %q is no name of a header", everonce.ErrInvalidArgument, s.marker)
+		return fmt.Errorf("%w: Marker: %q is not the name of a header", everonce.ErrInvalidArgument, s.marker)
 	case wire.HasMeaning(s.marker):
 		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:

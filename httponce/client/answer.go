@@ -137,7 +137,6 @@ func (a *attempt) passes() (bool, error) {
 	}
 	d, err := wire.ReadProblem(a.resp.Header, text)
 	return err == nil && d.Says(wire.InProgress), nil //nolint:nilerr // what cannot be read is the application's
-
 }
 
 // errNoAnswer is what a base that keeps to no contract is told by.

@@ -20,7 +20,7 @@ import (
 const cut = "HTTP/1.1 201 Created\r\nContent-Length: 7\r\n\r\ncha"
 
 // The last attempt's answer comes back though it is cut off, as net/http would give it: the status says something.
-func TestLastAnswerIsCutOff(t *testing.T) {
+func TestTransportLastAnswerIsCutOff(t *testing.T) {
 	wire := onTheWire(t, answers(cut))
 	resp, err := post(t, over(t, base(), &client.Options{MaxAttempts: 3}), wire.url)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestLastAnswerIsCutOff(t *testing.T) {
 }
 
 // A 409 that is cut off says nothing yet: it is asked for again, and is the answer where it was the last.
-func TestConflictIsCutOff(t *testing.T) {
+func TestTransportConflictIsCutOff(t *testing.T) {
 	const cut = "HTTP/1.1 409 Conflict\r\nContent-Type: application/problem+json\r\nContent-Length: 90\r\n\r\n{\"type\""
 	wire := onTheWire(t, answers(cut), answers(created))
 	resp, err := post(t, over(t, base(), nil), wire.url)
@@ -54,7 +54,7 @@ func TestConflictIsCutOff(t *testing.T) {
 }
 
 // An answer that is not read as a whole is the caller's: too large, a stream, or by choice.
-func TestDoesNotBuffer(t *testing.T) {
+func TestTransportDoesNotBuffer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts client.Options
 		text string
@@ -87,7 +87,7 @@ func TestDoesNotBuffer(t *testing.T) {
 }
 
 // An answer of just BufferAnswer bytes is read as a whole, and so asked for again where it is cut off.
-func TestBuffersUpToItsLimit(t *testing.T) {
+func TestTransportBuffersUpToItsLimit(t *testing.T) {
 	wire := onTheWire(t, answers(cut), answers(created))
 	resp, err := post(t, over(t, base(), &client.Options{BufferAnswer: 7}), wire.url)
 	wantAnswer(t, resp, err, http.StatusCreated, "charged")
@@ -101,7 +101,7 @@ func (twoWays) Close() error                { return nil }
 
 // What an attempt holds, its timer and its context, is given back when the attempt is over: with its error, with an answer that is read
 // here or to its end by the caller, or when the caller closes it.
-func TestGivesBackWhatAnAttemptHolds(t *testing.T) {
+func TestTransportGivesBackWhatAnAttemptHolds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int // 0: an error
 		buffer int64
@@ -146,7 +146,7 @@ func TestGivesBackWhatAnAttemptHolds(t *testing.T) {
 }
 
 // A stream arrives as it is sent, and the limit of the attempt does not end it.
-func TestStreamOutlivesTheAttempt(t *testing.T) {
+func TestTransportStreamOutlivesTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -175,7 +175,7 @@ func TestStreamOutlivesTheAttempt(t *testing.T) {
 }
 
 // The request's context ends a stream that was handed on, as it does without this transport.
-func TestContextEndsAStream(t *testing.T) {
+func TestTransportContextEndsAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -197,7 +197,7 @@ func TestContextEndsAStream(t *testing.T) {
 }
 
 // An answer that comes too slowly is cut off by the attempt's limit, and asked for again.
-func TestSlowAnswerIsAskedForAgain(t *testing.T) {
+func TestTransportSlowAnswerIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int32
 		base, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -220,7 +220,7 @@ func TestSlowAnswerIsAskedForAgain(t *testing.T) {
 }
 
 // Answers that nobody sees are read up to a bound, so that the connection can be used again, and no further.
-func TestDropsAnswers(t *testing.T) {
+func TestTransportDropsAnswers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		write func(w http.ResponseWriter, r *http.Request)
 		dials int32
@@ -255,7 +255,7 @@ func TestDropsAnswers(t *testing.T) {
 }
 
 // What is read of such an answer leaves time for the next attempt.
-func TestDropsAnswersWithinMaxElapsed(t *testing.T) {
+func TestTransportDropsAnswersWithinMaxElapsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		base, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -276,7 +276,7 @@ func TestDropsAnswersWithinMaxElapsed(t *testing.T) {
 }
 
 // Every answer that is not handed on is closed, and every one that is, is closed by its reader.
-func TestClosesAnswers(t *testing.T) {
+func TestTransportClosesAnswers(t *testing.T) {
 	var bodies []*reader
 	base := roundTrip(func(r *http.Request) (*http.Response, error) {
 		_ = r.Body.Close()
@@ -304,7 +304,7 @@ func TestClosesAnswers(t *testing.T) {
 }
 
 // The trailer of an answer that was read as a whole is there at once.
-func TestKeepsTrailers(t *testing.T) {
+func TestTransportKeepsTrailers(t *testing.T) {
 	url, _ := first(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "Sum")
 		_, _ = io.WriteString(w, "charged")
@@ -318,7 +318,7 @@ func TestKeepsTrailers(t *testing.T) {
 }
 
 // A connection that is upgraded goes both ways.
-func TestUpgrade(t *testing.T) {
+func TestTransportUpgrade(t *testing.T) {
 	wire := onTheWire(t, func(c net.Conn) {
 		if reads(c) == nil {
 			return

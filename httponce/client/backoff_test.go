@@ -9,7 +9,7 @@ import (
 )
 
 // What the options say of their defaults.
-func TestDefaults(t *testing.T) {
+func TestTransportDefaults(t *testing.T) {
 	s, err := settingsOf(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // Full jitter: anything from nothing to a bound that doubles, and stays at the most.
-func TestBackoff(t *testing.T) {
+func TestTransportBackoff(t *testing.T) {
 	b := backoff{100 * time.Millisecond, 10 * time.Second}
 	for n, bound := range map[int]time.Duration{
 		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 5: 1600 * time.Millisecond, 7: 6400 * time.Millisecond,
@@ -43,7 +43,7 @@ func TestBackoff(t *testing.T) {
 }
 
 // A server's own time is kept, with a little on top, whatever the backoff would be.
-func TestBackoffKeepsRetryAfter(t *testing.T) {
+func TestTransportBackoffKeepsRetryAfter(t *testing.T) {
 	b := backoff{100 * time.Millisecond, time.Second}
 	for _, after := range []time.Duration{time.Nanosecond, time.Second, time.Hour, math.MaxInt64 - 1, math.MaxInt64} {
 		var most time.Duration
@@ -61,13 +61,13 @@ func TestBackoffKeepsRetryAfter(t *testing.T) {
 }
 
 // Seconds where milliseconds were meant (powertools-java#1281): Retry-After has seconds.
-func TestTrapSecondsWhereMillisecondsWereMeant(t *testing.T) {
+func TestTransportTrapSecondsWhereMillisecondsWereMeant(t *testing.T) {
 	if got := retryAfterOf(http.Header{"Retry-After": {"2"}}, time.Now()); got != 2*time.Second {
 		t.Errorf("Retry-After: 2 was read as %v", got)
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
+func TestTransportRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	in := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
 	for name, tc := range map[string]struct {
@@ -103,7 +103,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func FuzzRetryAfter(f *testing.F) {
+func FuzzTransportRetryAfter(f *testing.F) {
 	for _, seed := range []string{"1", "", "99999999999999999999", "Sat, 21 Nov 2026 07:00:00 GMT", "-1", "1e9"} {
 		f.Add(seed, "Sat, 21 Nov 2026 07:00:00 GMT")
 	}

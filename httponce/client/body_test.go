@@ -39,7 +39,7 @@ func bodies(t *testing.T, failures int) (url string, bodies func() []string) {
 	}
 }
 
-func TestSendsTheBodyAnew(t *testing.T) {
+func TestTransportSendsTheBodyAnew(t *testing.T) {
 	url, bodies := bodies(t, 3)
 	resp, err := post(t, over(t, nil, nil), url)
 	wantAnswer(t, resp, err, http.StatusOK, "")
@@ -48,7 +48,7 @@ func TestSendsTheBodyAnew(t *testing.T) {
 	}
 }
 
-func TestRefusesABodyThatCanNotBeRepeated(t *testing.T) {
+func TestTransportRefusesABodyThatCanNotBeRepeated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts   client.Options
 		length int64
@@ -76,7 +76,7 @@ func TestRefusesABodyThatCanNotBeRepeated(t *testing.T) {
 	}
 }
 
-func TestBuffersABodyThatCanNotBeRepeated(t *testing.T) {
+func TestTransportBuffersABodyThatCanNotBeRepeated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		length int64
@@ -104,7 +104,7 @@ func TestBuffersABodyThatCanNotBeRepeated(t *testing.T) {
 }
 
 // A trailer is known when the body has been read; every attempt has it.
-func TestBuffersABodyWithATrailer(t *testing.T) {
+func TestTransportBuffersABodyWithATrailer(t *testing.T) {
 	for _, text := range []string{"charge ", ""} {
 		bufferWithATrailer(t, text)
 	}
@@ -134,7 +134,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestBodyThatFails(t *testing.T) {
+func TestTransportBodyThatFails(t *testing.T) {
 	errDisk := errors.New("disk")
 	for name, tc := range map[string]struct {
 		body   io.Reader
@@ -161,7 +161,7 @@ func TestBodyThatFails(t *testing.T) {
 }
 
 // A body that nobody writes to any more does not hold the caller longer than its context.
-func TestBodyThatHangsWhileItIsBuffered(t *testing.T) {
+func TestTransportBodyThatHangsWhileItIsBuffered(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://127.0.0.1:1/", r)
@@ -179,7 +179,7 @@ func TestBodyThatHangsWhileItIsBuffered(t *testing.T) {
 }
 
 // One attempt needs no second body: what cannot be repeated is sent as it comes.
-func TestSingleAttemptTakesAnyBody(t *testing.T) {
+func TestTransportSingleAttemptTakesAnyBody(t *testing.T) {
 	url, bodies := bodies(t, 1)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, &reader{Reader: strings.NewReader("charge")})
 	if err != nil {
@@ -193,7 +193,7 @@ func TestSingleAttemptTakesAnyBody(t *testing.T) {
 }
 
 // A GetBody that fails ends it: the error says so, and is not retried.
-func TestGetBodyFails(t *testing.T) {
+func TestTransportGetBodyFails(t *testing.T) {
 	url, bodies := bodies(t, 5)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("charge"))
 	if err != nil {

@@ -128,7 +128,7 @@ func ExampleDefaultRetryStatuses() {
 
 // One place that names every operation by what it is about, an API that takes no quoted keys and says itself what is worth
 // another attempt, and that may redirect an operation to any of its own hosts.
-func ExampleTransportOptions() {
+func ExampleOptions() {
 	transport, err := client.NewTransport(nil, &client.Options{
 		RawKey: true,
 		KeyFunc: func(r *http.Request) (string, error) {

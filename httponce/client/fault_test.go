@@ -24,7 +24,7 @@ import (
 )
 
 // Errors of the network, as the network makes them: the second attempt has the same body and the same key.
-func TestErrorsThatAreRetried(t *testing.T) {
+func TestTransportErrorsThatAreRetried(t *testing.T) {
 	for name, peer := range map[string]peer{
 		"closed before the request was read": func(net.Conn) {},
 		"reset before the request was read":  func(c net.Conn) { _ = c.(*conn).Conn.(*net.TCPConn).SetLinger(0) },
@@ -57,7 +57,7 @@ func TestErrorsThatAreRetried(t *testing.T) {
 	}
 }
 
-func TestDialIsRetried(t *testing.T) {
+func TestTransportDialIsRetried(t *testing.T) {
 	wire := onTheWire(t, answers(created))
 	dials := 0
 	base := base()
@@ -79,7 +79,7 @@ func TestDialIsRetried(t *testing.T) {
 	}
 }
 
-func TestBrokenHandshakeIsRetried(t *testing.T) {
+func TestTransportBrokenHandshakeIsRetried(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
 	t.Cleanup(srv.Close)
 	wire := onTheWire(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 100)) })
@@ -100,7 +100,7 @@ func TestBrokenHandshakeIsRetried(t *testing.T) {
 }
 
 // Time runs out: in a handshake that hangs, before the header, by the attempt's limit. Each is tried again.
-func TestTimeoutsAreRetried(t *testing.T) {
+func TestTransportTimeoutsAreRetried(t *testing.T) {
 	for name, tc := range map[string]struct {
 		base func(*http.Transport)
 		opts client.Options
@@ -146,7 +146,7 @@ func TestTimeoutsAreRetried(t *testing.T) {
 }
 
 // What is known to come again is not asked for twice.
-func TestErrorsThatAreNotRetried(t *testing.T) {
+func TestTransportErrorsThatAreNotRetried(t *testing.T) {
 	quiet := log.New(io.Discard, "", 0)
 	tlsServer := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	tlsServer.Config.ErrorLog = quiet
@@ -224,7 +224,7 @@ func TestErrorsThatAreNotRetried(t *testing.T) {
 }
 
 // A limit of the transport may come back from its base as no more than the end of a context, which the caller's would not be.
-func TestTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
+func TestTransportTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
 	ended := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for name, slow := range map[string]func(context.Context) (*http.Response, error){
 		"of the header": func(ctx context.Context) (*http.Response, error) { return nil, ended(ctx) },
@@ -250,7 +250,7 @@ func TestTimeoutThatTheBaseTellsAsAnEnd(t *testing.T) {
 }
 
 // What a base says of itself, and not of the network, is not asked for twice. What nobody knows is: with a key that is safe.
-func TestErrorsOfTheBase(t *testing.T) {
+func TestTransportErrorsOfTheBase(t *testing.T) {
 	for _, tc := range []struct {
 		err      error
 		attempts int
@@ -284,7 +284,7 @@ func TestErrorsOfTheBase(t *testing.T) {
 
 // net/http closes the connection where a body is not as long as was said, and at times says that alone: it is told from
 // a connection that was closed for other reasons.
-func TestClosedForTheLengthOfTheBody(t *testing.T) {
+func TestTransportClosedForTheLengthOfTheBody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		said     int64
 		getBody  func() (io.ReadCloser, error)
@@ -323,7 +323,7 @@ func TestClosedForTheLengthOfTheBody(t *testing.T) {
 }
 
 // A request without headers gets the key's.
-func TestRequestWithoutHeaders(t *testing.T) {
+func TestTransportRequestWithoutHeaders(t *testing.T) {
 	srv := newKeys(t, 0)
 	u, err := url.Parse(srv.URL)
 	if err != nil {
@@ -349,7 +349,7 @@ func (c counts) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // The caller's own context ends it: in an attempt, in a pause, and before the first attempt.
-func TestContextEnds(t *testing.T) {
+func TestTransportContextEnds(t *testing.T) {
 	errEnough := errors.New("enough")
 	for name, tc := range map[string]struct {
 		ctx   func(context.Context) (context.Context, func())

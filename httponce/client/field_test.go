@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-func TestField(t *testing.T) {
+func TestTransportField(t *testing.T) {
 	const refused = "refused"
 	for _, tc := range []struct{ key, quoted, raw string }{
 		{"8e03978e-40d5-43dd-bc93-6894a57f9324", `"8e03978e-40d5-43dd-bc93-6894a57f9324"`, "8e03978e-40d5-43dd-bc93-6894a57f9324"},
@@ -41,8 +41,8 @@ func TestField(t *testing.T) {
 	}
 }
 
-// FuzzField: what the client sends, in either spelling, is what the server reads.
-func FuzzField(f *testing.F) {
+// FuzzTransportField: what the client sends, in either spelling, is what the server reads.
+func FuzzTransportField(f *testing.F) {
 	for _, seed := range []string{"order-7", `a"b\c`, `"q"`, "a,b", "a b", " ", "\x00", "é", ""} {
 		f.Add(seed)
 	}

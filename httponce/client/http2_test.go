@@ -123,7 +123,7 @@ func h2C() *http.Protocols {
 
 // What an HTTP/2 server does instead of answering: net/http repeats by itself what was surely not processed; the rest is retried
 // here. Either way the server that answers gets the body and the key of the first attempt.
-func TestHTTP2(t *testing.T) {
+func TestTransportHTTP2(t *testing.T) {
 	for name, tc := range map[string]struct {
 		act      func(p h2Peer, stream uint32) bool
 		byItself bool
@@ -184,7 +184,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 // A server that refuses every stream: net/http repeats each attempt seven times before it says so.
-func TestTrapHTTP2SendsAgainByItself(t *testing.T) {
+func TestTransportTrapHTTP2SendsAgainByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int32
 		pipes := serveHTTP2(t, func(p h2Peer, stream uint32) bool {
@@ -204,7 +204,7 @@ func TestTrapHTTP2SendsAgainByItself(t *testing.T) {
 }
 
 // The same over TLS, with Go's own server: statuses, a handler that gives up in the middle of its answer, and the end of the server.
-func TestHTTP2OverTLS(t *testing.T) {
+func TestTransportHTTP2OverTLS(t *testing.T) {
 	var keys []string
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		keys = append(keys, r.Proto+" "+r.Header.Get("Idempotency-Key"))

@@ -118,7 +118,7 @@ func loss(t *testing.T, operations int, perAttempt bool) map[string]int {
 
 // 10 000 operations over a network that loses 30 % of the requests and of the answers: each takes effect once, and every
 // caller gets the answer of that one.
-func TestUnderLoss(t *testing.T) {
+func TestTransportUnderLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const operations = 10_000
 		effects := loss(t, operations, false)
@@ -133,8 +133,8 @@ func TestUnderLoss(t *testing.T) {
 	})
 }
 
-// The same with another key for each attempt: if no effect is doubled, TestUnderLoss cannot fail.
-func TestUnderLossIsNotBlind(t *testing.T) {
+// The same with another key for each attempt: if no effect is doubled, TestTransportUnderLoss cannot fail.
+func TestTransportUnderLossIsNotBlind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		doubled := 0
 		for _, n := range loss(t, 200, true) {

@@ -126,7 +126,7 @@ func settingsOf(opts *Options) (Options, error) {
 		s.Marker = wire.DefaultMarker
 	}
 	if !wire.IsToken(s.Marker) {
-		return s, invalid("Marker is no name of a header")
+		return s, invalid("Marker is not the name of a header")
 	}
 	if s.Methods == nil {
 		s.Methods = []string{http.MethodPost, http.MethodPatch}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOrigins(t *testing.T) {
+func TestTransportOrigins(t *testing.T) {
 	tr, err := NewTransport(nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func start(t *testing.T, sender *http.Client, url, from string) (*http.Response,
 }
 
 // An operation that is redirected as it is keeps its body and its key, over all hops and attempts.
-func TestRedirectKeepsTheKey(t *testing.T) {
+func TestTransportRedirectKeepsTheKey(t *testing.T) {
 	for _, status := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		for _, from := range []string{"header", "context", "random"} {
 			srv := newHops(t, status, "/hop")
@@ -94,7 +94,7 @@ func TestRedirectKeepsTheKey(t *testing.T) {
 }
 
 // A redirect that makes a GET of it makes a request without a key, though net/http copies a caller's header.
-func TestRedirectToAGetHasNoKey(t *testing.T) {
+func TestTransportRedirectToAGetHasNoKey(t *testing.T) {
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther} {
 		for _, from := range []string{"header", "spelled", "context", "random"} {
 			srv := newHops(t, status, "/hop")
@@ -108,7 +108,7 @@ func TestRedirectToAGetHasNoKey(t *testing.T) {
 }
 
 // A key does not go to another origin, whichever way it was given. net/http alone would send it there.
-func TestRedirectElsewhere(t *testing.T) {
+func TestTransportRedirectElsewhere(t *testing.T) {
 	for _, from := range []string{"header", "context", "random"} {
 		other := newHops(t, 0, "")
 		srv := newHops(t, http.StatusTemporaryRedirect, other.URL+"/end")
@@ -135,7 +135,7 @@ func TestRedirectElsewhere(t *testing.T) {
 	}
 }
 
-func TestRedirectElsewhereByLeave(t *testing.T) {
+func TestTransportRedirectElsewhereByLeave(t *testing.T) {
 	other := newHops(t, 0, "")
 	srv := newHops(t, http.StatusTemporaryRedirect, other.URL+"/end")
 	sender := over(t, nil, &client.Options{FollowTo: func(from, to *url.URL) bool {
@@ -153,7 +153,7 @@ func TestRedirectElsewhereByLeave(t *testing.T) {
 }
 
 // The whole has one limit of time, over all redirects.
-func TestRedirectsShareMaxElapsed(t *testing.T) {
+func TestTransportRedirectsShareMaxElapsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hops atomic.Int32
 		base, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -38,7 +38,7 @@ func first(t *testing.T, h http.HandlerFunc) (url string, requests *atomic.Int32
 }
 
 // Each status of an error, bare: those of DefaultRetryStatuses are retried, and no other.
-func TestStatuses(t *testing.T) {
+func TestTransportStatuses(t *testing.T) {
 	retried := []int{408, 425, 429, 502, 503, 504}
 	if got := client.DefaultRetryStatuses(); !slices.Equal(got, retried) {
 		t.Errorf("DefaultRetryStatuses returns %v", got)
@@ -68,7 +68,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-func TestStatusesAreChangeable(t *testing.T) {
+func TestTransportStatusesAreChangeable(t *testing.T) {
 	opts := &client.Options{RetryStatuses: append(client.DefaultRetryStatuses(), http.StatusInternalServerError)}
 	url, requests := first(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	resp, err := post(t, over(t, nil, opts), url)
@@ -87,7 +87,7 @@ func TestStatusesAreChangeable(t *testing.T) {
 
 // A 409 is retried where it says that another attempt is running, and left alone where it is the application's,
 // or says that nobody knows the outcome and nothing of when to come back. The body of one that is left alone can be read.
-func TestConflicts(t *testing.T) {
+func TestTransportConflicts(t *testing.T) {
 	const base = "https://github.com/everonce/everonce/blob/main/docs/reference/problems/"
 	for name, tc := range map[string]struct {
 		media, body, retryAfter string
@@ -145,7 +145,7 @@ func TestConflicts(t *testing.T) {
 }
 
 // A caller who asks for a coding himself gets it, as net/http has it; a problem in gzip can be read all the same.
-func TestConflictsAreCompressed(t *testing.T) {
+func TestTransportConflictsAreCompressed(t *testing.T) {
 	const problem = `{"title":"A request is outstanding for this Idempotency-Key"}`
 	for coding, tc := range map[string]struct {
 		body string
@@ -187,7 +187,7 @@ func TestConflictsAreCompressed(t *testing.T) {
 }
 
 // What was saved is the same the next time: an answer that is marked as replayed is the answer.
-func TestReplayedAnswersAreFinal(t *testing.T) {
+func TestTransportReplayedAnswersAreFinal(t *testing.T) {
 	for _, code := range []int{429, 500, 503} {
 		for configured, marker := range map[string]string{"": "Idempotent-Replayed", "x-was-REPLAYED": "X-Was-Replayed"} {
 			url, requests := first(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -204,7 +204,7 @@ func TestReplayedAnswersAreFinal(t *testing.T) {
 }
 
 // A marker that says no marks nothing.
-func TestMarkerThatSaysNo(t *testing.T) {
+func TestTransportMarkerThatSaysNo(t *testing.T) {
 	for _, no := range []string{"", "false", "False", "?0"} {
 		url, requests := first(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Idempotent-Replayed", no)
@@ -219,7 +219,7 @@ func TestMarkerThatSaysNo(t *testing.T) {
 }
 
 // RetryIf has the last word, both ways, and is told what would be done.
-func TestRetryIf(t *testing.T) {
+func TestTransportRetryIf(t *testing.T) {
 	errBroken := errors.New("broken")
 	for name, tc := range map[string]struct {
 		status int
@@ -277,14 +277,14 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // A base that keeps to no contract makes no panic.
-func TestBaseThatReturnsNothing(t *testing.T) {
+func TestTransportBaseThatReturnsNothing(t *testing.T) {
 	sender := over(t, roundTrip(func(*http.Request) (*http.Response, error) { return nil, nil }), &client.Options{MaxAttempts: 2})
 	resp, err := post(t, sender, "http://pay.example/")
 	wantError(t, resp, err, 2)
 }
 
 // The server's time is obeyed, in seconds and as a date, with up to Backoff on top.
-func TestObeysRetryAfter(t *testing.T) {
+func TestTransportObeysRetryAfter(t *testing.T) {
 	for name, retryAfter := range map[string]func() string{
 		"seconds": func() string { return "7" },
 		"a date":  func() string { return time.Now().Add(7 * time.Second).UTC().Format(http.TimeFormat) },
@@ -312,7 +312,7 @@ func TestObeysRetryAfter(t *testing.T) {
 }
 
 // Where a pause would outlast a limit, the answer is given at once, with its body: nobody waits for nothing.
-func TestLimits(t *testing.T) {
+func TestTransportLimits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts        client.Options
 		deadline    time.Duration
@@ -363,7 +363,7 @@ func TestLimits(t *testing.T) {
 }
 
 // MaxElapsed ends an attempt that is under way, too.
-func TestMaxElapsedEndsAnAttempt(t *testing.T) {
+func TestTransportMaxElapsedEndsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
@@ -378,7 +378,7 @@ func TestMaxElapsedEndsAnAttempt(t *testing.T) {
 }
 
 // OnRetry is told of each attempt that is followed by another, and of nothing else.
-func TestOnRetry(t *testing.T) {
+func TestTransportOnRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		statuses := []int{503, 429, 201}
 		n := 0
@@ -402,7 +402,7 @@ func TestOnRetry(t *testing.T) {
 }
 
 // A RetryError is a timeout where the error that it is about says so, and not for having been one of the network.
-func TestRetryErrorIsATimeoutWhereItSaysSo(t *testing.T) {
+func TestTransportRetryErrorIsATimeoutWhereItSaysSo(t *testing.T) {
 	for err, want := range map[error]bool{
 		&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}: true, context.DeadlineExceeded: true,
 		&net.OpError{Op: "read", Err: syscall.ECONNRESET}: false, io.ErrUnexpectedEOF: false,
@@ -414,7 +414,7 @@ func TestRetryErrorIsATimeoutWhereItSaysSo(t *testing.T) {
 }
 
 // The pauses of an operation are drawn from a bound that doubles with each attempt, and stays at MaxBackoff.
-func TestPausesGrow(t *testing.T) {
+func TestTransportPausesGrow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := roundTrip(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
 		var longest [6]time.Duration

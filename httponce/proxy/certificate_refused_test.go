@@ -14,7 +14,7 @@ import (
 
 // An alert tells of a handshake that the server never ended only where nothing was answered on the connection, soon, and in TLS 1.3: before, a server
 // looks at the certificate before anything can be written, or, asked for it anew, behind a request that it has read.
-func TestHandshakeThatNeverEnded(t *testing.T) {
+func TestProxyHandshakeThatNeverEnded(t *testing.T) {
 	srv := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(srv.Close)
 	alert := func(a tls.AlertError) error {

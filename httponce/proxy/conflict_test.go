@@ -17,7 +17,7 @@ import (
 
 // A service that honours keys itself, and says that another attempt runs or that the outcome is unknown, has not given its answer for
 // good: what a retry gets is for the service to say. Its own conflicts are answers.
-func TestBeforeAServiceThatHonoursKeys(t *testing.T) {
+func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 	free, began := make(chan struct{}), make(chan struct{}, 9)
 	var calls atomic.Int64
 	status := 500
@@ -80,7 +80,7 @@ func TestBeforeAServiceThatHonoursKeys(t *testing.T) {
 
 // What such a service says of a moment is no answer for good, whatever a Save makes of its status, and be it compressed. A conflict
 // frees the key. Whether a 503 did something is not known: under Reexecute the service is asked again, under Refuse it is not.
-func TestBeforeAServiceThatSaysLater(t *testing.T) {
+func TestProxyBeforeAServiceThatSaysLater(t *testing.T) {
 	for _, tc := range []struct {
 		status      int
 		name, title string
@@ -125,7 +125,7 @@ func TestBeforeAServiceThatSaysLater(t *testing.T) {
 
 // A service is asked for no coding in which such a problem could not be read: by brotli or zstd it would be the answer for good. Without
 // a key nothing is read, and all is asked for. What a client refuses (q=0) is nothing that could be asked for.
-func TestAsksForWhatItCanRead(t *testing.T) {
+func TestProxyAsksForWhatItCanRead(t *testing.T) {
 	for takes, want := range map[string]string{
 		"":                                  "",
 		"br":                                "identity",
@@ -213,7 +213,7 @@ func packed(t *testing.T, text string) string {
 
 // A service that honours no keys may speak of itself in words of ours: only the whole problem, by type and title, says that it
 // recognises keys. Taken for that, it would be asked to do again what nobody knows.
-func TestTakesNoForeignProblemForOurs(t *testing.T) {
+func TestProxyTakesNoForeignProblemForOurs(t *testing.T) {
 	for body, status := range map[string]int{
 		`{"type":"https://bank.example/problems/outcome-unknown","title":"The bank did not answer"}`: 409,
 		`{"title":"The outcome of this operation is unknown"}`:                                       409,
@@ -243,7 +243,7 @@ func TestTakesNoForeignProblemForOurs(t *testing.T) {
 }
 
 // Nor is anything a problem that does not say that it is one by its type: a 409 is kept then, as any.
-func TestTakesNoJSONForAProblem(t *testing.T) {
+func TestProxyTakesNoJSONForAProblem(t *testing.T) {
 	const text = `{"title":"A request is outstanding for this Idempotency-Key"}`
 	for kind, kept := range map[string]bool{"application/json": true, "application/problem+json": false} {
 		u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -260,7 +260,7 @@ func TestTakesNoJSONForAProblem(t *testing.T) {
 }
 
 // A problem that is too long to be looked at is an answer as any other, and comes whole.
-func TestPassesALongProblemWhole(t *testing.T) {
+func TestProxyPassesALongProblemWhole(t *testing.T) {
 	text := `{"title":"A request is outstanding for this Idempotency-Key","detail":"` + strings.Repeat("x", 100_000) + `"}`
 	for coding, text := range map[string]string{"": text, "gzip": packed(t, text)} {
 		u, calls := saysLater(t, 409, coding, text)

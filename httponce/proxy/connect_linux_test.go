@@ -17,7 +17,7 @@ import (
 )
 
 // An upstream that does not even refuse a connection is given up: nothing was sent to it.
-func TestConnectIsBounded(t *testing.T) {
+func TestProxyConnectIsBounded(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestConnectIsBounded(t *testing.T) {
 }
 
 // A Unix domain socket that does not take one connection more refuses it at once: nothing was sent, and the key is free.
-func TestToABusyUnixSocket(t *testing.T) {
+func TestProxyToABusyUnixSocket(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ import (
 const refusing = "127.0.0.1:0"
 
 // Where nothing was sent, nothing took hold: 502, and the retry runs.
-func TestReleasesWhatWasNotSent(t *testing.T) {
+func TestProxyReleasesWhatWasNotSent(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
 	plain.Config.ErrorLog = quiet
@@ -60,7 +60,7 @@ func TestReleasesWhatWasNotSent(t *testing.T) {
 
 // A service that takes the connection, and then says nothing to the TLS handshake, is waited for no longer than for a connection; and
 // where the request's body cannot be read, because something in between has replaced it, nothing of it is sent.
-func TestReleasesWhatCouldNotBeSent(t *testing.T) {
+func TestProxyReleasesWhatCouldNotBeSent(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestReleasesWhatCouldNotBeSent(t *testing.T) {
 }
 
 // An upgrade to what is no protocol is refused before anything is sent: a client makes no operation unknown by it.
-func TestReleasesAnUpgradeToNothing(t *testing.T) {
+func TestProxyReleasesAnUpgradeToNothing(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	srv := newProxy(t, u.url, nil, nil)
 	for range 2 {
@@ -104,7 +104,7 @@ func TestReleasesAnUpgradeToNothing(t *testing.T) {
 
 // The log says which request the upstream did not answer, by the hash of its key, and nothing that a query may hold; whoever
 // observes the middleware is told the problem that the client got.
-func TestLogsWhatHadNoAnswer(t *testing.T) {
+func TestProxyLogsWhatHadNoAnswer(t *testing.T) {
 	u := &url.URL{Scheme: "http", Host: refusing}
 	var logs bytes.Buffer
 	srv := newProxy(t, u, nil, &proxy.Options{Log: slog.New(slog.NewTextHandler(&logs, nil))})
@@ -122,7 +122,7 @@ func TestLogsWhatHadNoAnswer(t *testing.T) {
 
 // A request without a key that its client does not send to the end is the client's failure: it is answered as that, and no log says that the
 // upstream failed.
-func TestBlamesNoUpstreamForAClient(t *testing.T) {
+func TestProxyBlamesNoUpstreamForAClient(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	var logs bytes.Buffer
 	proxy, err := proxy.New(u.url, &proxy.Options{Log: slog.New(slog.NewTextHandler(&logs, nil))})
@@ -166,7 +166,7 @@ func TestBlamesNoUpstreamForAClient(t *testing.T) {
 
 // Whoever observes the middleware is told the problem that the proxy behind it answered by, and of an answer of the
 // upstream's none.
-func TestProblemsAreTold(t *testing.T) {
+func TestProxyProblemsAreTold(t *testing.T) {
 	unreachable := &url.URL{Scheme: "http", Host: refusing}
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
@@ -200,7 +200,7 @@ func TestProblemsAreTold(t *testing.T) {
 }
 
 // The retry of a request that was refused reaches the service that has come up since.
-func TestRetryAfterRefusedConnectionRuns(t *testing.T) {
+func TestProxyRetryAfterRefusedConnectionRuns(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", testserver.FreePort(t))
 	srv := newProxy(t, &url.URL{Scheme: "http", Host: addr}, nil, nil)
 	if status, _, _ := post(t, srv, "/", "k", ""); status != http.StatusBadGateway {
@@ -219,7 +219,7 @@ func TestRetryAfterRefusedConnectionRuns(t *testing.T) {
 }
 
 // What may have been worked on is unknown, and is not sent again; the client hears that there was no answer.
-func TestUnknownAfterWriting(t *testing.T) {
+func TestProxyUnknownAfterWriting(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text   string
 		status int
@@ -260,7 +260,7 @@ func TestUnknownAfterWriting(t *testing.T) {
 }
 
 // Without a middleware around it, or without a key, a broken answer is a broken connection, never a whole answer.
-func TestBrokenAnswerWithoutAKey(t *testing.T) {
+func TestProxyBrokenAnswerWithoutAKey(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
 	})
@@ -280,7 +280,7 @@ func TestBrokenAnswerWithoutAKey(t *testing.T) {
 }
 
 // The deadline of the work is told as that, and its outcome is unknown.
-func TestDeadline(t *testing.T) {
+func TestProxyDeadline(t *testing.T) {
 	hold := make(chan struct{})
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		<-hold
@@ -298,7 +298,7 @@ func TestDeadline(t *testing.T) {
 
 // With HTTP/2's word that it was not processed, a request may be sent again, and by nobody but its sender; without
 // that word it is unknown. What net/http alone does is to send all of these again.
-func TestHTTP2Refused(t *testing.T) {
+func TestProxyHTTP2Refused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		frames  []byte
 		problem string
@@ -345,7 +345,7 @@ func TestHTTP2Refused(t *testing.T) {
 }
 
 // A proxy that is used without a server, and without a middleware, is a proxy all the same.
-func TestWithoutMiddleware(t *testing.T) {
+func TestProxyWithoutMiddleware(t *testing.T) {
 	var host atomic.Value
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host.Store(r.Host)
@@ -366,7 +366,7 @@ func TestWithoutMiddleware(t *testing.T) {
 }
 
 // A truncated answer is none outside of a server, too, where ReverseProxy does not panic.
-func TestBrokenAnswerOutsideOfAServer(t *testing.T) {
+func TestProxyBrokenAnswerOutsideOfAServer(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
 	})
@@ -387,7 +387,7 @@ func TestBrokenAnswerOutsideOfAServer(t *testing.T) {
 
 // An answer that breaks off while its client is being answered is forgotten without a write to what the goroutine that
 // answers looks at. It takes the race detector to see one, and that sees one of a few.
-func TestBrokenAnswerWhileTheClientIsAnswered(t *testing.T) {
+func TestProxyBrokenAnswerWhileTheClientIsAnswered(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
 	})
@@ -414,7 +414,7 @@ func TestBrokenAnswerWhileTheClientIsAnswered(t *testing.T) {
 
 // An answer that has neither a length nor chunks ends where its connection does (RFC 9112, 6.3): that it broke off cannot be seen,
 // unless the connection was reset. What came is the answer.
-func TestAnswerThatEndsWithItsConnection(t *testing.T) {
+func TestProxyAnswerThatEndsWithItsConnection(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nConnection: close\r\n\r\nwhole, or half", true
 	})
@@ -432,7 +432,7 @@ func TestAnswerThatEndsWithItsConnection(t *testing.T) {
 
 // A client that gives its request up with itself does not end what the service has begun: the key is unknown, and no answer is kept that
 // speaks of the client.
-func TestEndWithClientIsUnknown(t *testing.T) {
+func TestProxyEndWithClientIsUnknown(t *testing.T) {
 	for _, held := range []bool{false, true} { // the head of the answer is there, or not
 		begun, calls := make(chan struct{}, 1), atomic.Int64{}
 		u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 )
 
 // So many connections are kept unused, and no more.
-func TestKeepsSoManyConnections(t *testing.T) {
+func TestProxyKeepsSoManyConnections(t *testing.T) {
 	const atATime, kept = 6, 4
 	opened, closed := make(chan struct{}, 3*atATime), make(chan struct{}, 3*atATime)
 	came, goOn := make(chan struct{}), make(chan struct{})
@@ -61,7 +61,7 @@ func TestKeepsSoManyConnections(t *testing.T) {
 
 // A connection to the upstream is kept unused for so long and no longer, so that the upstream is not the one that closes it, in
 // the moment in which a request is written to it.
-func TestIdleConnectionsAreBounded(t *testing.T) {
+func TestProxyIdleConnectionsAreBounded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		idle   time.Duration
 		waits  bool // until the proxy has closed its connection

@@ -16,7 +16,7 @@ import (
 
 // What a middleware around has set reaches the client behind a status below 200 too, and is its own on every repetition:
 // [net/http/httputil.ReverseProxy] clears the header behind each of them.
-func TestKeepsOuterHeadersBehindEarlyHints(t *testing.T) {
+func TestProxyKeepsOuterHeadersBehindEarlyHints(t *testing.T) {
 	const hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
 	for name, tc := range map[string]struct {
 		hints string

@@ -20,7 +20,7 @@ import (
 
 // A proxy adds itself to what stands in Via, by a name that no other has; one behind the other is no loop. What stands there is no
 // part of an operation.
-func TestSignsVia(t *testing.T) {
+func TestProxySignsVia(t *testing.T) {
 	var got []string
 	calls := 0
 	service := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func TestSignsVia(t *testing.T) {
 
 // A request that its upstream leads back to the proxy, by itself or by way of another one, is ended there. Whatever is saved
 // otherwise, the key has no answer by it.
-func TestEndsALoop(t *testing.T) {
+func TestProxyEndsALoop(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hops       int
 		key        string
@@ -111,7 +111,7 @@ func TestEndsALoop(t *testing.T) {
 }
 
 // The log says that it is a loop: an upstream that was not asked has not failed to answer.
-func TestLogsALoop(t *testing.T) {
+func TestProxyLogsALoop(t *testing.T) {
 	srv := httptest.NewUnstartedServer(nil)
 	var logs bytes.Buffer
 	p, err := proxy.New(&url.URL{Scheme: "http", Host: srv.Listener.Addr().String()}, &proxy.Options{Log: slog.New(slog.NewTextHandler(&logs, nil))})
@@ -122,7 +122,7 @@ func TestLogsALoop(t *testing.T) {
 	srv.Start()
 	t.Cleanup(srv.Close)
 	post(t, srv, "/payments", "", "{}")
-	if got := logs.String(); !strings.Contains(got, `msg="httponce: the upstream leads back to this proxy" method=POST path=/payments problem=upstream-loop`) || strings.Contains(got, "no answer") {
+	if got := logs.String(); !strings.Contains(got, `msg="proxy: the upstream leads back to this proxy" method=POST path=/payments problem=upstream-loop`) || strings.Contains(got, "no answer") {
 		t.Errorf("logged was %q", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // To some services "post" is POST, and no middleware has protected it: it is not passed on, whatever comes with it.
-func TestPassesNoMethodInSmallLetters(t *testing.T) {
+func TestProxyPassesNoMethodInSmallLetters(t *testing.T) {
 	calls := 0
 	srv := newProxy(t, newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		calls++

@@ -13,7 +13,7 @@ import (
 // http.Transport treats a request with Idempotency-Key and no body as replayable, and silently sends it again
 // when a connection that it used before dies. The proxy does not: one attempt is on the wire once, and
 // its outcome is unknown.
-func TestSendsOneAttemptOnce(t *testing.T) {
+func TestProxySendsOneAttemptOnce(t *testing.T) {
 	for name, tc := range map[string]struct{ method, key, header, body string }{
 		"POST with a body":           {"POST", "k", "Idempotency-Key", "amount=1"},
 		"POST without a body":        {"POST", "k", "Idempotency-Key", ""},
@@ -72,7 +72,7 @@ func TestReverseProxyAloneSendsTwice(t *testing.T) {
 }
 
 // An empty body has its length on the wire, once, and no chunks: some servers read none.
-func TestEmptyBodyOnTheWire(t *testing.T) {
+func TestProxyEmptyBodyOnTheWire(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	srv := newProxy(t, u.url, nil, nil)
 	for _, method := range []string{"POST", "PATCH", "PUT", "DELETE", "GET"} {
@@ -91,7 +91,7 @@ func TestEmptyBodyOnTheWire(t *testing.T) {
 
 // A body that came in chunks, and was read before the key was claimed, goes out with its length: a small one, and one that is
 // not handed over in memory.
-func TestChunkedBodyHasALength(t *testing.T) {
+func TestProxyChunkedBodyHasALength(t *testing.T) {
 	for _, size := range []int{1, 8, 64 << 10, 64<<10 + 1, 200 << 10} {
 		u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 		srv := newProxy(t, u.url, nil, nil)
@@ -113,7 +113,7 @@ func TestChunkedBodyHasALength(t *testing.T) {
 }
 
 // A body over what is held in memory arrives whole.
-func TestLargeBodyWithAKey(t *testing.T) {
+func TestProxyLargeBodyWithAKey(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	srv := newProxy(t, u.url, nil, nil)
 	body := strings.Repeat("0123456789abcdef", 20<<10)
@@ -126,7 +126,7 @@ func TestLargeBodyWithAKey(t *testing.T) {
 }
 
 // A body that has been read waits for nobody's leave: an upstream that gives none would be waited for.
-func TestAsksForNoLeaveToSend(t *testing.T) {
+func TestProxyAsksForNoLeaveToSend(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	srv := newProxy(t, u.url, nil, nil)
 	if status, _, _ := post(t, srv, "/", "k", "amount=1", "Expect", "100-continue"); status != http.StatusCreated {

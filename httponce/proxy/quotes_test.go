@@ -12,7 +12,7 @@ import (
 )
 
 // What net/http cannot read it quotes in its errors: a line of the answer, or what is left over of somebody else's. It is in no log.
-func TestQuotesNoAnswerInTheLog(t *testing.T) {
+func TestProxyQuotesNoAnswerInTheLog(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	for name, answer := range map[string]string{
 		"a body where the answer begins": `{"card":"secret"}` + "\r\n\r\n",

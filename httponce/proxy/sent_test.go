@@ -34,7 +34,7 @@ func (c *deafConn) Write(p []byte) (int, error) {
 }
 
 // A kept connection that turns out to be dead before a byte was written to it: the request was not sent.
-func TestNothingWrittenToAKeptConnection(t *testing.T) {
+func TestProxyNothingWrittenToAKeptConnection(t *testing.T) {
 	client, server := net.Pipe()
 	go func() {
 		buf := make([]byte, 4096)
@@ -68,7 +68,7 @@ func TestNothingWrittenToAKeptConnection(t *testing.T) {
 }
 
 // A connection is given up in one step: what is being written, or was, counts; what comes later fails.
-func TestSeal(t *testing.T) {
+func TestProxySeal(t *testing.T) {
 	client, server := net.Pipe()
 	t.Cleanup(func() { server.Close() })
 	c := &countedConn{Conn: client}
@@ -102,7 +102,7 @@ func TestSeal(t *testing.T) {
 }
 
 // Below TLS, too, a connection knows what was written to it; one that speaks HTTP/2 is of many requests, and is none's to give up.
-func TestOwnConnectionBelowTLS(t *testing.T) {
+func TestProxyOwnConnectionBelowTLS(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
@@ -125,7 +125,7 @@ func TestOwnConnectionBelowTLS(t *testing.T) {
 }
 
 // Over HTTP/2 nothing was written before a field was encoded; but who cancels leaves the writer behind, who may just begin.
-func TestNothingWrittenOverHTTP2(t *testing.T) {
+func TestProxyNothingWrittenOverHTTP2(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", http.NoBody)
 	s := sending{got: true}
@@ -143,7 +143,7 @@ func TestNothingWrittenOverHTTP2(t *testing.T) {
 }
 
 // A write that broke off has written something.
-func TestSealAfterABrokenWrite(t *testing.T) {
+func TestProxySealAfterABrokenWrite(t *testing.T) {
 	client, server := net.Pipe()
 	c := &countedConn{Conn: client}
 	writes := make(chan error)
@@ -161,7 +161,7 @@ func TestSealAfterABrokenWrite(t *testing.T) {
 }
 
 // Only these words of net/http's are a promise.
-func TestPromised(t *testing.T) {
+func TestProxyPromised(t *testing.T) {
 	for text, want := range map[string]bool{
 		"http2: Transport: cannot retry err [stream error: stream ID 3; REFUSED_STREAM; received from peer] after Request.Body was written; define Request.GetBody to avoid this error": true,
 		"http2: Transport: cannot retry err [http2: Transport received Server's graceful shutdown GOAWAY] after Request.Body was written; define Request.GetBody to avoid this error":   true,
@@ -177,7 +177,7 @@ func TestPromised(t *testing.T) {
 }
 
 // A request that has passed is sent once, though its body could be had again, as of one that somebody in between has made.
-func TestSendsNoBodyTwice(t *testing.T) {
+func TestProxySendsNoBodyTwice(t *testing.T) {
 	for name, body := range map[string]io.Reader{"a body": strings.NewReader("{}"), "an empty one": strings.NewReader(""), "none": nil} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://service.test/", body)
 		if err != nil {
@@ -191,7 +191,7 @@ func TestSendsNoBodyTwice(t *testing.T) {
 
 // An answer that begins before its request was written is none, and its connection is closed; one that begins behind the first write is the
 // request's, also where more is to be written.
-func TestAnswerBeforeItsRequest(t *testing.T) {
+func TestProxyAnswerBeforeItsRequest(t *testing.T) {
 	for name, asked := range map[string]bool{"before": false, "behind": true} {
 		client, server := net.Pipe()
 		t.Cleanup(func() { server.Close() })

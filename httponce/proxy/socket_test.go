@@ -43,7 +43,7 @@ func serveAt(t *testing.T, path string, h http.Handler) *httptest.Server {
 }
 
 // A service at a Unix domain socket is one as any other: while it is not there, nothing is sent, and the key is free.
-func TestToAUnixSocket(t *testing.T) {
+func TestProxyToAUnixSocket(t *testing.T) {
 	path, calls := socketPath(t), 0
 	srv := newProxy(t, &url.URL{Scheme: "unix", Path: path}, nil, &proxy.Options{UpstreamHost: true})
 	if status, _, body := post(t, srv, "/pay?x=1", "k", "amount=1"); status != http.StatusBadGateway || !strings.Contains(body, "upstream-unreachable") {
@@ -66,7 +66,7 @@ func TestToAUnixSocket(t *testing.T) {
 }
 
 // A path that is no whole one to a socket is refused, and is not taken for something else.
-func TestRefusesWhatIsNoSocket(t *testing.T) {
+func TestProxyRefusesWhatIsNoSocket(t *testing.T) {
 	for _, text := range []string{"unix:", "unix:app.sock", "unix://run/app.sock", "unix:///run/app.sock?x", "unix:/run/app.sock#x", "unix:/run/%00", "unix:/" + strings.Repeat("x", 103)} {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -89,7 +89,7 @@ func TestRefusesWhatIsNoSocket(t *testing.T) {
 
 // What stands in front at a Unix domain socket has no address: where it is trusted, what it says of the client is passed on as it is,
 // and where it is not, nothing is.
-func TestForwardedAtAUnixSocket(t *testing.T) {
+func TestProxyForwardedAtAUnixSocket(t *testing.T) {
 	var got http.Header
 	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 	for trusted, want := range map[bool]string{true: "192.0.2.7, 192.0.2.8", false: ""} {

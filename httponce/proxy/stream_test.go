@@ -31,7 +31,7 @@ func newUpstream(t *testing.T, h http.HandlerFunc) *url.URL {
 }
 
 // An answer in chunks, which ReverseProxy flushes piece by piece, is held and kept like any other.
-func TestChunkedAnswerIsKept(t *testing.T) {
+func TestProxyChunkedAnswerIsKept(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusCreated)
 		for _, piece := range []string{"one ", "two"} {
@@ -51,7 +51,7 @@ func TestChunkedAnswerIsKept(t *testing.T) {
 }
 
 // Server-sent events arrive one by one.
-func TestServerSentEvents(t *testing.T) {
+func TestProxyServerSentEvents(t *testing.T) {
 	next := make(chan struct{})
 	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -86,7 +86,7 @@ func TestServerSentEvents(t *testing.T) {
 }
 
 // A WebSocket, or what else begins with an upgrade, is a connection through the proxy.
-func TestUpgrade(t *testing.T) {
+func TestProxyUpgrade(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "echo" {
 			t.Errorf("the upstream got %v", r.Header)
@@ -124,7 +124,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 // Fields that belong to one connection stay on it, both ways; what a sender names in Connection belongs to them.
-func TestHopByHop(t *testing.T) {
+func TestProxyHopByHop(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authorization", "Te", "X-Mine"} {
 			if v, ok := r.Header[name]; ok {
@@ -150,7 +150,7 @@ func TestHopByHop(t *testing.T) {
 
 // A Content-Type that the service did not give is not guessed from the body, which may be what a client has written; one that
 // a middleware has chosen stands.
-func TestGuessesNoContentType(t *testing.T) {
+func TestProxyGuessesNoContentType(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nX-Content-Type-Options: nosniff\r\nContent-Length: 14\r\n\r\n<html><script>", false
 	})
@@ -176,7 +176,7 @@ func TestGuessesNoContentType(t *testing.T) {
 }
 
 // What says for whom a request is made is the proxy's own word, unless what is in front is trusted.
-func TestForwarded(t *testing.T) {
+func TestProxyForwarded(t *testing.T) {
 	var got http.Header
 	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		got = r.Header
@@ -204,7 +204,7 @@ func TestForwarded(t *testing.T) {
 }
 
 // The path and the query go on as they came, behind the upstream's own path.
-func TestPathAndQuery(t *testing.T) {
+func TestProxyPathAndQuery(t *testing.T) {
 	var got string
 	u := newUpstream(t, func(_ http.ResponseWriter, r *http.Request) { got = r.RequestURI })
 	srv := newProxy(t, u.JoinPath("api"), nil, nil)
@@ -216,7 +216,7 @@ func TestPathAndQuery(t *testing.T) {
 }
 
 // An upstream that honours keys gets the client's, or one that no other client's can be equal to.
-func TestDownstreamKey(t *testing.T) {
+func TestProxyDownstreamKey(t *testing.T) {
 	var got string
 	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header.Get("Idempotency-Key")
@@ -255,7 +255,7 @@ func TestDownstreamKey(t *testing.T) {
 }
 
 // What cannot be an upstream is refused where the proxy is made, and the refusal tells no password.
-func TestRefuses(t *testing.T) {
+func TestProxyRefuses(t *testing.T) {
 	for _, text := range []string{"", "localhost:8080", "ftp://host", "http://", "http://user:hunter2@host", "http://host?x=1", "http://host#x", "http:opaque", "http://host:99999", "user:hunter2@host", "http:user:hunter2@host", "user%3Ahunter2%40host", "/user:hunter2@host"} {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -279,7 +279,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // With a key, a stream passes as it comes all the same; its repetition is not passed on, and says that the body was not kept.
-func TestStreamsWithAKey(t *testing.T) {
+func TestProxyStreamsWithAKey(t *testing.T) {
 	next := make(chan struct{})
 	calls := 0
 	u := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -318,7 +318,7 @@ func TestStreamsWithAKey(t *testing.T) {
 }
 
 // A stream, and an answer too large to be held, that break off are unknown, and the client sees that they did.
-func TestBrokenStreamWithAKey(t *testing.T) {
+func TestProxyBrokenStreamWithAKey(t *testing.T) {
 	for name, text := range map[string]string{
 		"events":      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: 1\n\n\r\n",
 		"a large one": "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + strings.Repeat("x", 999),
@@ -344,7 +344,7 @@ func TestBrokenStreamWithAKey(t *testing.T) {
 
 // A client that leaves in the middle of an answer that is not held ends nothing: the upstream is heard out, and the key is
 // what its status says, under each policy.
-func TestClientLeavesAStream(t *testing.T) {
+func TestProxyClientLeavesAStream(t *testing.T) {
 	for _, policy := range []everonce.Policy{everonce.Refuse, everonce.Reexecute} {
 		for _, kind := range []string{"text/plain", "text/event-stream"} {
 			var calls atomic.Int64

@@ -16,7 +16,7 @@ import (
 
 // What net/http takes for the target of a request, and is no path, would go out as it came: to another path than the one that was routed, past
 // the key that it requires, and out of the upstream's own.
-func TestPassesOnNothingButAPath(t *testing.T) {
+func TestProxyPassesOnNothingButAPath(t *testing.T) {
 	for _, below := range []string{"", "/api"} {
 		calls := 0
 		u := newUpstream(t, func(http.ResponseWriter, *http.Request) { calls++ })
@@ -43,7 +43,7 @@ func TestPassesOnNothingButAPath(t *testing.T) {
 }
 
 // Over HTTP/2 a query may hold a blank. In a line of HTTP/1.1 that would be the end of the target, and what follows it the version.
-func TestPassesOnNoBlankInAQuery(t *testing.T) {
+func TestProxyPassesOnNoBlankInAQuery(t *testing.T) {
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	asked := &tapped{Listener: up.Listener} // before net/http refuses it
 	up.Listener = asked

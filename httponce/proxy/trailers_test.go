@@ -16,7 +16,7 @@ import (
 
 // Trailers reach the first client and every repetition, be they announced or not, and however short the body is that they
 // follow: net/http alone counts a short one, and then has no place for them.
-func TestTrailers(t *testing.T) {
+func TestProxyTrailers(t *testing.T) {
 	const head, body = "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n", "\r\n4\r\npaid\r\n0\r\n"
 	one := map[string]string{"X-Sum": "7"}
 	for name, tc := range map[string]struct {
@@ -83,7 +83,7 @@ func trailersOf(t *testing.T, c *http.Client, url, key string) (header http.Head
 }
 
 // Trailers of a request reach the service, small as the body that is held may be.
-func TestTrailersOfARequest(t *testing.T) {
+func TestProxyTrailersOfARequest(t *testing.T) {
 	for _, key := range []string{"", "k"} {
 		for _, size := range []int{0, 4, 200 << 10} {
 			var got string
@@ -114,7 +114,7 @@ func TestTrailersOfARequest(t *testing.T) {
 
 // A trailer that was not announced is passed on with a key alone, whose middleware has read it; and none that would frame the request, that
 // carries credentials or the key, or that each hop writes anew: a service may take it for its header, at which others have looked.
-func TestPassesOnNoTrailerThatFrames(t *testing.T) {
+func TestProxyPassesOnNoTrailerThatFrames(t *testing.T) {
 	for key, want := range map[string]string{"": "[X-Sum]", "Idempotency-Key: k\r\n": "[X-Sum X-User]"} {
 		for _, body := range []string{"", "2\r\nhi\r\n"} {
 			got := "nothing"

@@ -10,7 +10,7 @@ import (
 
 // Nobody gets a connection to the service on which HTTP goes on: what follows on it would be neither protected nor scoped. The request
 // itself is answered as if it had not asked.
-func TestUpgradesToNoHTTP(t *testing.T) {
+func TestProxyUpgradesToNoHTTP(t *testing.T) {
 	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"Connection", "Upgrade", "Http2-Settings"} {
 			if v, ok := r.Header[name]; ok {

@@ -55,7 +55,7 @@ func (w *oneStatus) Write(p []byte) (int, error) {
 func (w *oneStatus) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // An answer that broke off is no success, though what is in between has seen the status of one.
-func TestBrokenAnswerBehindAWrapper(t *testing.T) {
+func TestProxyBrokenAnswerBehindAWrapper(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) {
 		return "HTTP/1.1 201 Created\r\nContent-Length: 8\r\n\r\nhalf", true
 	})
@@ -70,7 +70,7 @@ func TestBrokenAnswerBehindAWrapper(t *testing.T) {
 
 // Where the middleware cannot be told that the upstream gave no answer, the proxy's own is not saved in place of one, whatever a Save
 // says: the connection is cut, the outcome is unknown, and the log says why.
-func TestBehindAWriterThatHidesTheMiddleware(t *testing.T) {
+func TestProxyBehindAWriterThatHidesTheMiddleware(t *testing.T) {
 	text := func(s string) *url.URL {
 		return newWireUpstream(t, func(int, wireRequest) (string, bool) { return s, true }).url
 	}
@@ -107,7 +107,7 @@ func TestBehindAWriterThatHidesTheMiddleware(t *testing.T) {
 }
 
 // A body that a middleware has wrapped, and in which there is nothing, goes out as none: not in chunks, which not every server reads.
-func TestOfAnEmptyBodyThatIsWrapped(t *testing.T) {
+func TestProxyOfAnEmptyBodyThatIsWrapped(t *testing.T) {
 	u := newWireUpstream(t, func(int, wireRequest) (string, bool) { return wireCreated, false })
 	p, err := proxy.New(u.url, &proxy.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

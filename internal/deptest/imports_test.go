@@ -25,7 +25,10 @@ var mayImport = []struct {
 	{"saga", []string{"store/sqlstore"}},
 	{"session", []string{"store/transition"}},
 	{"raftonce", []string{"session", "store/transition"}},
-	{"httponce", []string{"internal/jsonform", "internal/socketurl"}},
+	{"httponce/internal/wire", nil},
+	{"httponce/client", []string{"httponce/internal/wire"}},
+	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
+	{"httponce", []string{"httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
 	{"consume", []string{"internal/jsonform"}},
 	{"otelonce", nil},
@@ -116,6 +119,9 @@ func TestAllowed(t *testing.T) {
 		{"store/sqlstore", "store/sqlitestore", false},
 		{"store/storetest", "store/memstore", false},
 		{"httponce", "store/memstore", false},
+		{"httponce/client", "httponce/internal/wire", true},
+		{"httponce/client", "httponce", false},
+		{"httponce/proxy", "httponce", false},
 		{"consume/kafkaonce", "store/pgxstore", false},
 		{"consume/kafkaonce", "consume", true},
 		{"outbox", "store/sqlstore", true},
@@ -167,6 +173,18 @@ var mayLink = map[string][]string{
 		"github.com/dunglas/httpsfv",         // docs/adr/0017-httpsfv.md
 		"github.com/go-json-experiment/json", // docs/adr/0018-jsontext.md
 	},
+	"httponce/client":        {"github.com/dunglas/httpsfv"},
+	"httponce/proxy":         {"github.com/dunglas/httpsfv"},
+	"httponce/internal/wire": {"github.com/dunglas/httpsfv"},
+}
+
+// TestClientLinksNoEngine: a program that only sends requests links neither the engine nor the server.
+func TestClientLinksNoEngine(t *testing.T) {
+	for dep := range listed(t, "-deps", rootModule+"/httponce/client") {
+		if dep == rootModule || dep == rootModule+"/httponce" {
+			t.Errorf("httponce/client links %s", dep)
+		}
+	}
 }
 
 // TestCoreLinksTheStandardLibraryOnly: the packages of the root module, but for the suites that others
