@@ -11,14 +11,13 @@ import (
 // receiver's store, handled, and answered once its answer is recorded. Every duplicate gets that answer, and the
 // handler is not called. What is refused is answered with a problem document (RFC 9457).
 //
-// As far as the handler and the client can tell, the handler's ResponseWriter is that of net/http: what is written to
-// it is held until it is recorded, and is then sent in the same writes. Statuses below 200 are sent at once, and not
-// replayed. An answer is a stream if the handler flushes it, it switches protocols, the handler takes over its
+// To the handler and the client, the handler's ResponseWriter looks like that of net/http, but what is written to it is
+// held until it is recorded, and is then sent in one piece. Statuses below 200 are sent at once, and not replayed. An answer is a stream if the handler flushes it, it switches protocols, the handler takes over its
 // connection, or it is larger than [Route.MaxAnswer]. A stream is sent as it comes, so its bytes precede its record:
 // if recording fails or the lease is lost, they cannot be taken back. It is recorded when the handler returns; its
 // duplicates get its status and headers, without the body and with the marker "elided" (200, if the connection was
-// taken over). Nothing is ever executed again because its answer was not kept. How net/http frames a replay, by
-// Content-Length or in chunks, may differ from the first answer. A handler that writes more than its Content-Length
+// taken over). Nothing is ever executed again because its answer was not kept. How an
+// answer is framed, by Content-Length or in chunks, is up to net/http. A handler that writes more than its Content-Length
 // gets http.ErrContentLength, and its connection stays open.
 //
 // A protected handler may call another one, under another key. If the inner one answers with something temporary,

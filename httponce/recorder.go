@@ -9,8 +9,8 @@ import (
 )
 
 // recorder is the ResponseWriter that a handler sees. What it is given is held until it is recorded, so that an
-// attempt that lost its lease sends nothing at all; then it is sent on as it came, write by write. For the
-// handler it is net/http's own: the same errors, the same panics, the same words in the log.
+// attempt that lost its lease sends nothing at all. For the handler it is net/http's own: the same errors, the same
+// panics, the same words in the log.
 //
 // It is used like any ResponseWriter, by one goroutine at a time, but for gate: see within.
 type recorder struct {
@@ -25,7 +25,6 @@ type recorder struct {
 	notDone   bool
 	unknown   bool
 	upstream  string // the name of the problem that a proxy answered itself
-	chunked   bool   // what a [Proxy] passes on came in chunks: its trailers are sent, however short it is
 	header    http.Header
 	before    fields // what stood in the header when the handler was called
 	sent      fields // what stood there when it called WriteHeader
@@ -122,19 +121,19 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.mode >= modeStream {
 		return r.writeThrough(p)
 	}
-	return r.hold(p, "", wrote)
+	return r.hold(p, "")
 }
 
 // WriteString adds to the body.
 func (r *recorder) WriteString(s string) (int, error) {
 	if r.mode >= modeStream {
-		return r.writeStringThrough(s)
+		return r.writeThrough([]byte(s))
 	}
-	return r.hold(nil, s, wroteString)
+	return r.hold(nil, s)
 }
 
 // hold keeps p, or s, where net/http would take it.
-func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
+func (r *recorder) hold(p []byte, s string) (int, error) {
 	n := len(p) + len(s)
 	if r.status == 0 {
 		r.setStatus(http.StatusOK)
@@ -156,7 +155,6 @@ func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
 	if r.held.buf == nil {
 		r.begin(n)
 	}
-	r.held.note(n, as)
 	r.held.add(p, s)
 	return n, nil
 }
@@ -231,9 +229,6 @@ func (r *recorder) MarkUpstream(problem string) (keyHash string) {
 	return r.x.keyHash()
 }
 
-// MarkChunked implements [wire.Recorder].
-func (r *recorder) MarkChunked() { r.chunked = true }
-
 // Restart implements [wire.Recorder].
 func (r *recorder) Restart() bool {
 	if r.Sending() {
@@ -242,7 +237,7 @@ func (r *recorder) Restart() bool {
 	if r.used {
 		r.before.put(r.header)
 	}
-	r.status, r.explicit, r.declared, r.written, r.chunked = 0, false, -1, 0, false
+	r.status, r.explicit, r.declared, r.written = 0, false, -1, 0
 	r.sent = r.sent[:0]
 	r.held = held{room: r.held.room}
 	return true

@@ -33,7 +33,7 @@ func (r *recorder) stream() {
 // forget frees the body.
 func (r *recorder) forget() {
 	r.held.buf = slices.Clone(r.held.buf[:r.held.head])
-	r.held.rest, r.held.ops = nil, nil
+	r.held.rest = nil
 }
 
 // drop makes the recorder one whose body nobody gets: it is too late to stream it.
@@ -63,10 +63,10 @@ func (r *recorder) outgrow(p []byte, s string) (int, error) {
 	}
 	r.stream()
 	r.leave()
-	if p != nil {
-		return r.writeThrough(p)
+	if p == nil {
+		p = []byte(s)
 	}
-	return r.writeStringThrough(s)
+	return r.writeThrough(p)
 }
 
 // overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http, which
@@ -87,18 +87,6 @@ func (r *recorder) writeThrough(p []byte) (int, error) {
 	}
 	defer r.leave()
 	return r.x.w.Write(p)
-}
-
-func (r *recorder) writeStringThrough(s string) (int, error) {
-	w, ok := r.x.w.(interface{ WriteString(string) (int, error) })
-	if !ok || r.mode == modeDrop || r.overrun() {
-		return r.writeThrough([]byte(s))
-	}
-	if !r.enter() {
-		return 0, errAnswered
-	}
-	defer r.leave()
-	return w.WriteString(s)
 }
 
 // inform sends a status below 200, with the header as it stands.

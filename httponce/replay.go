@@ -73,7 +73,7 @@ func (a *Answer) writeBody(w http.ResponseWriter) (err error) {
 			_, err = w.Write(a.Body)
 		}
 	case a.saved.head == a.saved.end:
-	case a.saved.end-a.saved.head <= wireBuffer: // where net/http cuts no string into pieces
+	case a.saved.end-a.saved.head <= 2048: // net/http's buffer: a longer string would be cut into pieces of that size
 		_, err = io.WriteString(w, a.saved.body())
 	default:
 		_, err = w.Write([]byte(a.saved.body()))

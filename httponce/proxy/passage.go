@@ -159,14 +159,10 @@ func (h *holding) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError flushes a stream. What is held is told that it comes in chunks: ReverseProxy flushes in the end, too, so that
-// there is room for trailers.
+// FlushError flushes a stream, and nothing that is held.
 func (h *holding) FlushError() error {
 	if h.x.stream.Load() || streams(h.ResponseWriter) {
 		return http.NewResponseController(h.ResponseWriter).Flush()
-	}
-	if recorder, ok := wire.Unwrapped[wire.Recorder](h.ResponseWriter); ok {
-		recorder.MarkChunked()
 	}
 	return nil
 }

@@ -8,8 +8,6 @@ type Recorder interface {
 	Marker
 	// MarkUpstream says that the answer is the proxy's own problem of that name, and returns the hash that logs name the key by.
 	MarkUpstream(problem string) (keyHash string)
-	// MarkChunked says that the upstream's answer came in chunks, so that trailers may follow it.
-	MarkChunked()
 	// Sending reports whether a part of the answer has been sent, and what is written is sent as it comes.
 	Sending() bool
 	// Restart forgets what was written. It returns false if a part of that has been sent.

@@ -34,12 +34,3 @@ func OnlyTrailers(of http.Header) {
 func WithoutWrongTrailers(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return IsPrefixed(name) && !Trails(name) })
 }
-
-// PutPrefixed adds the trailers that were not declared before the header is sent, so that net/http does not count the body.
-func PutPrefixed(h, left http.Header) {
-	for name, values := range left {
-		if IsPrefixed(name) {
-			h[name] = values
-		}
-	}
-}
