@@ -112,3 +112,14 @@ func TestAnOperationThatBecomesUnknownIsTold(t *testing.T) {
 		}
 	}
 }
+
+// A second WriteHeader changes nothing, and an operator hears of it.
+func TestSuperfluousWriteHeaderIsLogged(t *testing.T) {
+	svc := newService(t, setup{handle: func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		w.WriteHeader(http.StatusConflict)
+	}})
+	if g := svc.post("k"); g.status != http.StatusCreated || !strings.Contains(svc.logs.String(), "superfluous WriteHeader") {
+		t.Errorf("it got %+v, logged was %q", g, svc.logs.String())
+	}
+}

@@ -9,8 +9,8 @@ import (
 )
 
 // recorder is the ResponseWriter that a handler sees. What it is given is held until it is recorded, so that an
-// attempt that lost its lease sends nothing at all. For the handler it is net/http's own: the same errors, the same
-// panics, the same words in the log.
+// attempt that lost its lease sends nothing at all. For the handler it is like net/http's own: the same errors and the
+// same panics.
 //
 // It is used like any ResponseWriter, by one goroutine at a time, but for gate: see within.
 type recorder struct {
@@ -84,10 +84,10 @@ func (r *recorder) Header() http.Header {
 func (r *recorder) WriteHeader(status int) {
 	switch {
 	case r.mode == modeHijacked:
-		r.logf("http: response.WriteHeader on hijacked connection from %s")
+		r.misused("WriteHeader on a hijacked connection")
 		return
 	case r.status != 0:
-		r.logf("http: superfluous response.WriteHeader call from %s")
+		r.misused("superfluous WriteHeader")
 		return
 	case status < 100 || status > maxStatus:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http says it

@@ -3,13 +3,9 @@ package httponce
 import (
 	"bufio"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
-	"path"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/everonce/everonce/httponce/internal/wire"
@@ -165,16 +161,6 @@ func (r *recorder) EnableFullDuplex() error {
 	return r.control((*http.ResponseController).EnableFullDuplex)
 }
 
-// Push is [http.Pusher]'s.
-func (r *recorder) Push(target string, opts *http.PushOptions) error {
-	return r.control(func(*http.ResponseController) error {
-		if p, ok := wire.Unwrapped[http.Pusher](r.x.w); ok {
-			return p.Push(target, opts)
-		}
-		return http.ErrNotSupported
-	})
-}
-
 // CloseNotify is that of the deprecated http.CloseNotifier, which some routers still ask for. Without one around it
 // tells of nothing.
 func (r *recorder) CloseNotify() <-chan bool {
@@ -206,28 +192,7 @@ func (r *recorder) leave() {
 	}
 }
 
-// logf writes to the server's log what net/http would write there, which is silent for HTTP/2. The caller that it names
-// is the handler's line.
-func (r *recorder) logf(format string) {
-	if r.x.r.ProtoMajor != 1 {
-		return
-	}
-	printf := log.Printf
-	if s, ok := r.x.r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
-		printf = s.ErrorLog.Printf
-	}
-	f := caller()
-	printf(format+" (%s:%d)", f.Function, path.Base(f.File), f.Line)
-}
-
-// caller returns the first function on the stack that is neither net/http's nor the recorder's.
-func caller() runtime.Frame {
-	pc := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
-	for {
-		f, more := frames.Next()
-		if !more || !strings.HasPrefix(f.Function, "net/http.") && !strings.Contains(f.Function, "httponce.(*recorder).") {
-			return f
-		}
-	}
+// misused reports a call that net/http would report too: it changes nothing.
+func (r *recorder) misused(what string) {
+	r.x.log.WarnContext(r.x.r.Context(), "httponce: "+what, "route", r.x.told.Route, "key", r.x.keyHash())
 }
