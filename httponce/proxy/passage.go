@@ -95,39 +95,23 @@ func (x *passage) undecided(res *http.Response) {
 	res.Body = &joined{Reader: io.MultiReader(bytes.NewReader(text), res.Body), Closer: res.Body}
 }
 
-// readable leaves of the codings that a client takes for an answer those that [readProblem] reads, so that no problem of the service's is
-// taken for an answer for good because it could not be read. Where that leaves none, identity is asked for, though the client refuses it; and
-// where it takes one away, no refusal is left beside the others: a strict service that has neither would answer 406, which would be kept,
-// and which the client has not asked for.
+// readable asks for no other coding than gzip, which [wire.ReadProblem] reads: a problem of the service's that could not be read would be
+// saved as a final answer.
 func readable(h http.Header) {
 	takes := h["Accept-Encoding"]
 	if len(takes) == 0 { // then servers choose none
 		return
 	}
-	var left, refused []string
-	narrowed := false
-	for coding := range strings.SplitSeq(strings.Join(takes, ","), ",") {
-		name, weight, _ := strings.Cut(coding, ";")
-		name, coding = strings.TrimSpace(name), strings.TrimSpace(coding)
-		switch read := strings.EqualFold(name, "gzip") || strings.EqualFold(name, "identity"); {
-		case read && weighs(weight):
-			left = append(left, coding)
-		case read:
-			refused = append(refused, coding)
-		case weighs(weight):
-			narrowed = true
+	coding := "identity"
+	for taken := range strings.SplitSeq(strings.Join(takes, ","), ",") {
+		if name, weight, _ := strings.Cut(taken, ";"); strings.EqualFold(strings.TrimSpace(name), "gzip") && weighs(weight) {
+			coding = "gzip"
 		}
 	}
-	switch {
-	case len(left) == 0:
-		left = []string{"identity"}
-	case !narrowed:
-		left = append(left, refused...)
-	}
-	h["Accept-Encoding"] = []string{strings.Join(left, ", ")}
+	h["Accept-Encoding"] = []string{coding}
 }
 
-// weighs reports whether a coding of that weight, as in "q=0.5", is taken (RFC 9110, 12.4.2): without one it is, by 0 it is refused.
+// weighs reports whether a weight, as in "q=0.5", accepts a coding (RFC 9110, 12.4.2): none does, and 0 refuses it.
 func weighs(weight string) bool {
 	name, value, _ := strings.Cut(weight, "=")
 	if !strings.EqualFold(strings.TrimSpace(name), "q") {
