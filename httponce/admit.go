@@ -92,7 +92,7 @@ func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
 	if _, found := r.Header[s.header]; len(rt.methods) == 0 || !found && !rt.Required || rt.warned.Swap(true) {
 		return
 	}
-	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected, for its method heeds no key: add it to Methods, if that is not meant (this is said once)",
+	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected because its method heeds no key (if that is not intended, add it to Methods; logged once per route)",
 		"route", name, "method", r.Method)
 }
 
@@ -133,7 +133,7 @@ func (x *exchange) bodyRefused(err error) {
 		x.log.ErrorContext(x.r.Context(), "httponce: no room for a request body", "route", x.told.Route, "error", err)
 		x.refused(wire.Unavailable, x.retryAfter)
 	case errors.Is(err, errSpoolFull):
-		x.log.WarnContext(x.r.Context(), "httponce: MaxSpool is reached, and a request was refused", "route", x.told.Route)
+		x.log.WarnContext(x.r.Context(), "httponce: a request was refused because MaxSpool is reached", "route", x.told.Route)
 		x.refused(wire.Busy, x.retryAfter)
 	case errors.Is(err, errBodyTooLarge):
 		p := wire.BodyTooLarge

@@ -57,11 +57,11 @@ func (answerCodec) Marshal(v any) ([]byte, error) {
 	a.mend()
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("httponce: %T is no Answer", v)
+		return nil, fmt.Errorf("httponce: %T is not an Answer", v)
 	case a.Elided:
 		return nil, errElided
 	case !a.hasStatus():
-		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
+		return nil, fmt.Errorf("httponce: %d is not the status of an answer", a.Status)
 	}
 	return a.encode(), nil
 }
@@ -70,7 +70,7 @@ func (answerCodec) Marshal(v any) ([]byte, error) {
 func (answerCodec) Unmarshal(data []byte, v any) error {
 	a, ok := v.(*Answer)
 	if !ok {
-		return fmt.Errorf("httponce: %T is no *Answer", v)
+		return fmt.Errorf("httponce: %T is not an *Answer", v)
 	}
 	return a.decode(data)
 }

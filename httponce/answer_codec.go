@@ -32,7 +32,7 @@ const (
 )
 
 var (
-	errAnswerVersion = errors.New("httponce: the saved answer is of a version that this program does not read")
+	errAnswerVersion = errors.New("httponce: the saved answer has an unknown version (a newer program wrote it)")
 	errAnswerDamaged = errors.New("httponce: the saved answer is damaged")
 )
 

@@ -17,10 +17,10 @@ import (
 func (a Answer) MarshalJSON() ([]byte, error) {
 	a.mend()
 	if !a.hasStatus() {
-		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
+		return nil, fmt.Errorf("httponce: %d is not the status of an answer", a.Status)
 	}
 	if a.saved != nil && a.saved.pieces.total != 0 {
-		return nil, errors.New("httponce: the body of this answer is in records of its own")
+		return nil, errors.New("httponce: the body of this answer is in separate records")
 	}
 	body := a.Body
 	if a.saved != nil {
@@ -60,11 +60,11 @@ func (a *Answer) UnmarshalJSON(data []byte) error {
 	got.mend()
 	switch {
 	case !got.hasStatus():
-		return fmt.Errorf("httponce: %d is no status of an answer", doc.Status)
+		return fmt.Errorf("httponce: %d is not the status of an answer", doc.Status)
 	case doc.Body != nil && doc.BodyBase64 != nil:
 		return errors.New("httponce: an answer has one body: body or body_base64")
 	case doc.Missing != "" && (doc.Body != nil || doc.BodyBase64 != nil):
-		return errors.New("httponce: an answer whose body is missing has none")
+		return errors.New("httponce: an answer marked as missing its body has one")
 	case doc.Body != nil:
 		got.Body = []byte(*doc.Body)
 	}

@@ -43,7 +43,7 @@ func (a *Answer) canBeSettled() error {
 	}
 	switch {
 	case a.Status < firstStatus || a.Status > lastStatus:
-		return invalid("its status is %d, and not 200 to 599", a.Status)
+		return invalid("its status is %d, not 200 to 599", a.Status)
 	case len(a.Body) > 0 && a.Elided:
 		return invalid("it is elided, and has a body")
 	case len(a.Body) > 0 && !bodyAllowed(a.Status):
@@ -51,12 +51,12 @@ func (a *Answer) canBeSettled() error {
 	case len(a.Body) > pieceSize:
 		return invalid("its body has %d bytes, the limit is %d; without one, and Elided, status and headers are kept", len(a.Body), pieceSize)
 	case a.saved != nil && a.saved.pieces.total != 0:
-		return invalid("its body is in records of its own")
+		return invalid("its body is in separate records")
 	}
 	for _, fields := range [...]http.Header{a.Header, a.Trailer} {
 		for name, values := range fields {
 			if !wire.IsToken(strings.TrimPrefix(name, http.TrailerPrefix)) {
-				return invalid("%q is no name of a header field", name)
+				return invalid("%q is not the name of a header field", name)
 			}
 			if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
 				return invalid("the field %s has a line break in it", name)

@@ -64,7 +64,7 @@ func (f Fingerprint) checked(keyHeader string) (fingerprinter, error) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !wire.IsToken(name):
-			return c, fmt.Errorf("%w: Fingerprint.Headers: %q is no name of a header", everonce.ErrInvalidArgument, name)
+			return c, fmt.Errorf("%w: Fingerprint.Headers: %q is not the name of a header", everonce.ErrInvalidArgument, name)
 		case canonical == keyHeader:
 			return c, fmt.Errorf("%w: Fingerprint.Headers: %s is the key, which has two spellings", everonce.ErrInvalidArgument, name)
 		case wire.ServerTakes[canonical]:

@@ -54,7 +54,7 @@ func fieldNames(names []string) (map[string]bool, error) {
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
 		if !wire.IsToken(name) {
-			return nil, fmt.Errorf("%w: Header has %q, which is no name of a header field", everonce.ErrInvalidArgument, name)
+			return nil, fmt.Errorf("%w: Header has %q, which is not the name of a header field", everonce.ErrInvalidArgument, name)
 		}
 		set[http.CanonicalHeaderKey(name)] = true
 	}

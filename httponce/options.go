@@ -261,12 +261,12 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 	}
 	for _, m := range rt.Methods {
 		if !wire.IsToken(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
-			return nil, fmt.Errorf("%w: Methods: %q is no method", everonce.ErrInvalidArgument, m)
+			return nil, fmt.Errorf("%w: Methods: %q is not a method", everonce.ErrInvalidArgument, m)
 		}
 		rt.methods[m] = true
 	}
 	if r.KeyRule != "" && r.CheckKey == nil {
-		return nil, fmt.Errorf("%w: KeyRule says what CheckKey demands, and there is none", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: KeyRule is set without CheckKey", everonce.ErrInvalidArgument)
 	}
 	if err := r.checkNumbers(); err != nil {
 		return nil, err
@@ -317,9 +317,9 @@ func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	for _, rt := range s.routes {
 		switch policy := cmp.Or(rt.Policy, receivers); {
 		case policy == everonce.Reconcile && rt.Reconcile == nil:
-			return rt.in(fmt.Errorf("%w: the policy %v needs Reconcile: the question to ask", everonce.ErrInvalidArgument, policy))
+			return rt.in(fmt.Errorf("%w: the policy %v needs Reconcile", everonce.ErrInvalidArgument, policy))
 		case policy != everonce.Reconcile && rt.Reconcile != nil:
-			return rt.in(fmt.Errorf("%w: Reconcile is never asked where the policy is %v", everonce.ErrInvalidArgument, policy))
+			return rt.in(fmt.Errorf("%w: Reconcile is never called under the policy %v", everonce.ErrInvalidArgument, policy))
 		}
 	}
 	return nil

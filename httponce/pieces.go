@@ -122,7 +122,7 @@ func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.
 			return nil, fmt.Errorf("%w: %w", errPieceMissing, err)
 		}
 		if uint64(len(res.Value)) != min(left, p.size) {
-			return nil, fmt.Errorf("%w: it is of another size", errPieceMissing)
+			return nil, fmt.Errorf("%w: its size is wrong", errPieceMissing)
 		}
 		left -= uint64(len(res.Value))
 		all = append(all, res.Value)

@@ -15,7 +15,7 @@ func (x *exchange) replay(a Answer, mark string) {
 	if s := a.saved; s != nil && s.pieces.total > 0 && !a.Elided {
 		var err error
 		if rest, err = s.pieces.fetch(x.r.Context(), x.recv, x.key); err != nil {
-			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer cannot be read: status and headers are sent",
+			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
 				"route", x.told.Route, "key", x.keyHash(), "error", err)
 			a.Elided = true
 		}

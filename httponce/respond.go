@@ -133,28 +133,28 @@ func (x *exchange) logVerdict(v *verdict) {
 	var text string
 	switch v.res.Outcome {
 	case everonce.NotRecorded:
-		text = "httponce: answered, and NOT RECORDED: the next request with this key meets the policy for the unknown"
+		text = "httponce: answered, but NOT RECORDED: the policy for unknown outcomes decides about the next request with this key"
 	case everonce.StoreFailed:
 		text = "httponce: the store failed"
 	case everonce.LeaseLost:
 		text, say = "httponce: the attempt lost its lease, and its answer was dropped", x.log.WarnContext
 	case everonce.Invalid: // not by its key: what parseKey and scopeOf return the core takes
-		text = "httponce: the call is wrong"
+		text = "httponce: invalid call of the engine"
 		if errors.Is(v.err, everonce.ErrNested) {
-			text = "httponce: the handler is protected twice with the same key: take one of the two away"
+			text = "httponce: the handler is protected twice with the same key (remove one of the middlewares)"
 		}
 	case everonce.Unknown:
 		switch {
 		case v.lostCommit():
 			text = "httponce: the answer to a commit was lost"
 		case v.late:
-			text, say = "httponce: what a handler did whose client had been answered is unknown", x.log.WarnContext
+			text, say = "httponce: the outcome of a handler is unknown whose client had been answered", x.log.WarnContext
 		case v.own == nil && v.res.Attempt != 0:
-			text, say = "httponce: the question whether it happened has no answer", x.log.WarnContext
+			text, say = "httponce: Reconcile could not settle an unknown outcome", x.log.WarnContext
 		case v.own != nil: // each repetition that is refused after this is not news
-			text, say = "httponce: the outcome is unknown: the next request with this key meets the policy for it", x.log.WarnContext
+			text, say = "httponce: the outcome is unknown: the policy decides about the next request with this key", x.log.WarnContext
 			if v.tx {
-				text = "httponce: the handler has ended the transaction that it was lent, and the outcome is unknown until it is settled"
+				text = "httponce: the handler ended the transaction itself: the outcome is unknown until it is settled"
 			}
 		default:
 			return

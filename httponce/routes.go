@@ -47,7 +47,7 @@ func (rt *route) checkMethod() error {
 		return nil
 	}
 	method, _ := cutMethod(rt.pattern)
-	return fmt.Errorf("%w: %s heeds no key, so that no request of this route would be protected: add it to Methods, or exempt the route by a list that is empty",
+	return fmt.Errorf("%w: %s heeds no key, so no request of this route would be protected (add it to Methods, or exempt the route by an empty list)",
 		everonce.ErrInvalidArgument, method)
 }
 

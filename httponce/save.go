@@ -75,7 +75,7 @@ func (s Save) checked() (by saves, err error) {
 	maps.Copy(all, s)
 	for name, e := range all {
 		if e < Saved || e > Unknown {
-			return by, fmt.Errorf("%w: Save[%q] is no Ending (%d)", everonce.ErrInvalidArgument, name, e)
+			return by, fmt.Errorf("%w: Save[%q] is not an Ending (%d)", everonce.ErrInvalidArgument, name, e)
 		}
 		from, to, ok := statuses(name)
 		if !ok {
@@ -89,7 +89,7 @@ func (s Save) checked() (by saves, err error) {
 	}
 	for i, e := range by[:300-firstStatus] {
 		if e == Released {
-			return by, fmt.Errorf("%w: Save releases %d, a success: every repetition would take effect again. A handler that did nothing says so by NotDone",
+			return by, fmt.Errorf("%w: Save releases %d, a success: every repetition would take effect again (a handler that did nothing calls NotDone)",
 				everonce.ErrInvalidArgument, firstStatus+i)
 		}
 	}

@@ -43,14 +43,14 @@ func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *
 	method, name, ok := strings.Cut(route, " ")
 	name = strings.TrimLeft(name, " \t")
 	if !ok || !wire.IsToken(method) || method != strings.ToUpper(method) || name == "" {
-		return nil, fmt.Errorf("%w: the route %q is no method and name, like \"POST /payments\"", everonce.ErrInvalidArgument, route)
+		return nil, fmt.Errorf("%w: the route %q is not a method and a name, like \"POST /payments\"", everonce.ErrInvalidArgument, route)
 	}
 	s, err := opts.settings()
 	if err != nil {
 		return nil, err
 	}
 	if !s.heeds(method) {
-		return nil, fmt.Errorf("%w: the route %q: %s heeds no key by these options, so that no key of it would ever be seen: give the options of the middleware, with its Methods",
+		return nil, fmt.Errorf("%w: the route %q: %s heeds no key by these options (pass the options of the middleware, with its Methods)",
 			everonce.ErrInvalidArgument, route, method)
 	}
 	h := &statusHandler{settings: s, recv: recv, principal: principal, method: method, name: name}
@@ -163,7 +163,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 			wire.Unavailable.Send(w, h.problems, h.retryAfter)
 		}
 	default:
-		h.log.ErrorContext(r.Context(), "httponce: the status of a key cannot be told", "route", h.name, "key", e.KeyHash, "error", err)
+		h.log.ErrorContext(r.Context(), "httponce: the status of a key cannot be read", "route", h.name, "key", e.KeyHash, "error", err)
 		problemOfStore(err).Send(w, h.problems, h.retryAfter)
 	}
 }
@@ -174,7 +174,7 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	if !a.Elided {
 		var err error
 		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
-			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: its status and headers are told",
+			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
 				"route", h.name, "key", h.recv.RecordID(key).Short(), "error", err)
 			a.Elided = true
 		}

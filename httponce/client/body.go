@@ -56,7 +56,7 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 }
 
 // errBodyLength: the caller's body is not as long as the request says.
-var errBodyLength = errors.New("client: the request's body is not as long as it was said")
+var errBodyLength = errors.New("client: the length of the request's body is not its ContentLength")
 
 // bodyLength looks whether the request's body is as long as is said. net/http finds that out while it sends, closes
 // the connection for it, and at times says no more than that it is closed.

@@ -21,9 +21,9 @@ func fieldOf(key string, raw bool) (string, error) {
 	for i := range len(key) {
 		switch c := key[i]; {
 		case c < ' ' || c > '~':
-			return "", fmt.Errorf("%w: it holds a byte that is not printable ASCII", ErrInvalidKey)
+			return "", fmt.Errorf("%w: it contains a byte that is not printable ASCII", ErrInvalidKey)
 		case raw && (c == ' ' || c == ',' || c == '"' && i == 0):
-			return "", fmt.Errorf("%w: it holds a blank or a comma, or begins with a quotation mark, and is to be sent raw", ErrInvalidKey)
+			return "", fmt.Errorf("%w: a raw key must not contain a blank or a comma, or begin with a quotation mark", ErrInvalidKey)
 		}
 	}
 	if raw {

@@ -134,7 +134,7 @@ func settingsOf(opts *Options) (Options, error) {
 	s.Methods = slices.Clone(s.Methods)
 	for _, m := range s.Methods {
 		if !wire.IsToken(m) {
-			return s, invalid("Methods holds what is no method: %q", m)
+			return s, invalid("Methods contains %q, which is not a method", m)
 		}
 	}
 	if s.RetryStatuses == nil {
@@ -143,7 +143,7 @@ func settingsOf(opts *Options) (Options, error) {
 	s.RetryStatuses = slices.Clone(s.RetryStatuses)
 	for _, code := range s.RetryStatuses {
 		if code < 400 || code > 599 {
-			return s, invalid("RetryStatuses holds %d: only what failed, 400 to 599, can be retried", code)
+			return s, invalid("RetryStatuses contains %d, not 400 to 599", code)
 		}
 	}
 	for _, n := range []struct {

@@ -274,18 +274,18 @@ func TestTransportBase(t *testing.T) {
 
 func TestTransportOptionsAreChecked(t *testing.T) {
 	for name, opts := range map[string]client.Options{
-		"KeyHeader":       {KeyHeader: "Idempotency Key"},
-		"Marker":          {Marker: "Was Replayed"},
-		"Methods":         {Methods: []string{"PO ST"}},
-		"RetryStatuses":   {RetryStatuses: []int{200}},
-		"Backoff":         {Backoff: -1},
-		"MaxBackoff":      {Backoff: 2, MaxBackoff: 1},
-		"MaxAttempts":     {MaxAttempts: -1},
-		"BufferRequest":   {BufferRequest: -1},
-		"BufferAnswer":    {BufferAnswer: 1 << 50},
-		"MaxBackoff is ":  {MaxBackoff: 1 << 62},
-		"RetryStatuses h": {RetryStatuses: []int{503, 600}},
-		"RetryStatuses ":  {RetryStatuses: []int{399}},
+		"KeyHeader":          {KeyHeader: "Idempotency Key"},
+		"Marker":             {Marker: "Was Replayed"},
+		"Methods":            {Methods: []string{"PO ST"}},
+		"RetryStatuses":      {RetryStatuses: []int{200}},
+		"Backoff":            {Backoff: -1},
+		"MaxBackoff":         {Backoff: 2, MaxBackoff: 1},
+		"MaxAttempts":        {MaxAttempts: -1},
+		"BufferRequest":      {BufferRequest: -1},
+		"BufferAnswer":       {BufferAnswer: 1 << 50},
+		"MaxBackoff is ":     {MaxBackoff: 1 << 62},
+		"RetryStatuses cont": {RetryStatuses: []int{503, 600}},
+		"RetryStatuses ":     {RetryStatuses: []int{399}},
 	} {
 		_, err := client.NewTransport(nil, &opts)
 		if err == nil || !strings.Contains(err.Error(), "Options."+name) {

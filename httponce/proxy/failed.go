@@ -55,7 +55,7 @@ func (p *handler) tell(w http.ResponseWriter, r *http.Request, x *passage, err e
 // cut ends the connection of an attempt whose middleware cannot be told of a failure: a panic is unknown to it, whatever its Save
 // says of a status.
 func (p *handler) cut(r *http.Request, err error) {
-	p.opts.Log.ErrorContext(r.Context(), "proxy: the upstream gave no answer, and the middleware cannot be told, for a ResponseWriter in between has no Unwrap: the connection is cut, and the outcome is unknown",
+	p.opts.Log.ErrorContext(r.Context(), "proxy: the upstream gave no answer, and a ResponseWriter without Unwrap hides the middleware: the connection is closed, and the outcome is unknown",
 		"method", r.Method, "path", r.URL.Path, "error", unquoted(err.Error()))
 	panic(http.ErrAbortHandler)
 }

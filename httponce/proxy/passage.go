@@ -37,7 +37,7 @@ func withPassage(ctx context.Context, x *passage) context.Context {
 func passageOf(r *http.Request) *passage {
 	x, ok := r.Context().Value(passageKey{}).(*passage)
 	if !ok { // only ServeHTTP gets requests to here
-		panic("proxy: a request of no passage")
+		panic("proxy: a request that did not come through ServeHTTP")
 	}
 	return x
 }
@@ -46,7 +46,7 @@ func passageOf(r *http.Request) *passage {
 func answered(res *http.Response) error {
 	x := passageOf(res.Request)
 	if res.StatusCode < 100 { // net/http reads it, and would panic where it is to be written
-		return fmt.Errorf("the status %03d is none", res.StatusCode)
+		return fmt.Errorf("%03d is not a status", res.StatusCode)
 	}
 	if _, typed := res.Header["Content-Type"]; !typed {
 		unguessed(x.w.Header())

@@ -88,22 +88,22 @@ func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 func checkUpstream(u *url.URL) error {
 	switch {
 	case u == nil:
-		return fmt.Errorf("%w: there is no upstream", everonce.ErrInvalidArgument)
+		return fmt.Errorf("%w: the upstream is nil", everonce.ErrInvalidArgument)
 	case u.User != nil:
-		return fmt.Errorf("%w: the upstream's URL holds a user; credentials come with the requests", everonce.ErrInvalidArgument)
+		return fmt.Errorf("%w: the upstream's URL has a user (send credentials with the requests)", everonce.ErrInvalidArgument)
 	case u.Scheme == socketurl.Scheme:
 		if _, err := socketurl.Path(u); err != nil {
 			return fmt.Errorf("%w: the upstream %w", everonce.ErrInvalidArgument, err)
 		}
 		return nil
 	case u.Host == "" && strings.Contains(u.Opaque+u.Path, "@"): // what net/url takes for another part may have been meant as a user
-		return fmt.Errorf("%w: the upstream is no http or https URL with a host", everonce.ErrInvalidArgument)
+		return fmt.Errorf("%w: the upstream is not an http or https URL with a host", everonce.ErrInvalidArgument)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.Opaque != "":
-		return fmt.Errorf("%w: the upstream %q is no http or https URL with a host", everonce.ErrInvalidArgument, u)
+		return fmt.Errorf("%w: the upstream %q is not an http or https URL with a host", everonce.ErrInvalidArgument, u)
 	case !isPort(u.Port()):
-		return fmt.Errorf("%w: the upstream %q has a port that there is not", everonce.ErrInvalidArgument, u)
+		return fmt.Errorf("%w: the upstream %q has an invalid port", everonce.ErrInvalidArgument, u)
 	case u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("%w: the upstream's URL has a query or a fragment, which belong to requests", everonce.ErrInvalidArgument)
+		return fmt.Errorf("%w: the upstream's URL has a query or a fragment", everonce.ErrInvalidArgument)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-var errUnasked = errors.New("the upstream's answer was there before the request: what follows an earlier answer on the connection is none")
+var errUnasked = errors.New("the upstream sent bytes before the request: they are not its answer")
 
 // firstByte is called when an answer begins. net/http may give a connection to the next request while bytes are left on it that no answer
 // has announced (a body behind 204, or behind HEAD, or longer than its length), and takes them for the answer. That would be saved as this
@@ -177,7 +177,7 @@ type written struct {
 	writes int // that have begun
 }
 
-var errSealed = errors.New("proxy: the connection is given up")
+var errSealed = errors.New("proxy: the connection was abandoned")
 
 // Write writes, unless the connection was given up.
 func (c *countedConn) Write(p []byte) (int, error) {

@@ -218,7 +218,7 @@ func TestProxyRefusesToStart(t *testing.T) {
 	for want, args := range map[string][]string{
 		"upstream":     {"--upstream=localhost:9000"},
 		"no URL":       {"--upstream=http://user:hunter2@host:port"},
-		"holds a user": {"--upstream=http://user:hunter2@host"},
+		"has a user": {"--upstream=http://user:hunter2@host"},
 		"loopback":     {"--admin=0.0.0.0:9464"},
 		"admin: ":      {"--admin=nine"},
 		"listen: ":     {"--listen=8080"},
