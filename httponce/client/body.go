@@ -18,7 +18,7 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 	limit := t.set.BufferRequest
 	if limit == 0 {
 		_ = req.Body.Close() //nolint:errcheck // it was not read
-		return nil, fmt.Errorf("%w: set GetBody, or Options.BufferRequest", ErrBodyNotRepeatable)
+		return nil, ErrBodyNotRepeatable
 	}
 	if req.ContentLength > limit {
 		_ = req.Body.Close() //nolint:errcheck // it was not read

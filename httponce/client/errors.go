@@ -9,25 +9,25 @@ import (
 
 // What a [Transport] refuses to send.
 var (
-	// ErrInvalidKey: the key cannot be sent in a header.
+	// ErrInvalidKey means that the key cannot be sent in a header.
 	ErrInvalidKey = errors.New("client: invalid idempotency key")
-	// ErrBodyNotRepeatable: the request's body can be read only once, so it could not be sent again. Set
+	// ErrBodyNotRepeatable means that the request's body can be read only once, so it could not be sent again. Set
 	// [http.Request.GetBody] (http.NewRequest does, for bodies in memory) or Options.BufferRequest.
-	ErrBodyNotRepeatable = errors.New("client: the request's body cannot be repeated")
-	// ErrRedirectedElsewhere: a server redirected an operation to another origin, and its key does not go there: see
-	// Options.FollowTo. The first server has answered with a redirect; the other one was not asked.
-	ErrRedirectedElsewhere = errors.New("client: operation redirected to another origin")
+	ErrBodyNotRepeatable = errors.New("client: the request's body cannot be sent twice (set GetBody or Options.BufferRequest)")
+	// ErrRedirectedElsewhere means that a server redirected an operation to another origin, where its key is not sent:
+	// see Options.FollowTo. The other server was not asked.
+	ErrRedirectedElsewhere = errors.New("client: operation redirected to another origin (see Options.FollowTo)")
 )
 
 // RetryError is the error of a request that was sent, or was about to be, and has no answer. The effect may have
 // happened: ask again with the same key.
 //
 // It unwraps to the last attempt's error: to [context.Canceled] or [context.DeadlineExceeded] if the request's
-// context ended, and to the latter if a limit of the transport was reached. Its text holds no key.
+// context ended, and to the latter if a limit of the transport was reached. Its text never contains the key.
 type RetryError struct {
-	// Attempts is how many attempts were made.
+	// Attempts is the number of attempts.
 	Attempts int
-	// Elapsed is the time from the first attempt to the end.
+	// Elapsed is the time since the first attempt.
 	Elapsed time.Duration
 	// Err is the error that ended the last attempt, or the wait for the next.
 	Err error
@@ -49,7 +49,7 @@ func (e *RetryError) Timeout() bool {
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
-// limitError is the end of an attempt by a limit of the transport.
+// limitError is the error of an attempt that reached a limit of the transport.
 type limitError struct {
 	limit string
 	after time.Duration

@@ -13,29 +13,28 @@ import (
 
 type keyInContext struct{}
 
-// WithKey returns a context that carries the key of the one operation that is sent with it. All attempts have the key,
-// even those after a restart of the caller's process if the caller has kept it: derive the key from what the
-// operation is about ("charge-order-7"), or store it beside the order before the first attempt. Two operations with
-// one key are one operation: never use the context for a second.
+// WithKey returns a context that carries the key of one operation. All attempts of the operation have this key. To
+// repeat the operation after a restart of the process, derive the key from what the operation is about
+// ("charge-order-7"), or store it beside the order before the first attempt. Two operations with one key are one
+// operation: never use the context for a second one.
 //
-// A [Transport] refuses an empty key, or one that cannot be sent, with [ErrInvalidKey].
+// A [Transport] refuses an empty key, and one that cannot be sent, with [ErrInvalidKey].
 func WithKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyInContext{}, key)
 }
 
-// operation is an operation on its way: what its attempts and redirects share. It is not changed.
+// operation is what the attempts and redirects of an operation share. It does not change.
 type operation struct {
 	values []string // of the header
-	url    *url.URL // where it was sent first
+	url    *url.URL // of the first request
 	begun  time.Time
 }
 
-// operationInContext finds the operation in the context of an answer's request, which is where a
-// redirect comes from: http.Client makes a new request for it, and the key is not in the caller's header.
+// operationInContext is the key of the operation in the context of an answer's request: http.Client makes a new request
+// for a redirect, without the key's header.
 type operationInContext struct{}
 
-// operationOf returns the operation that a request is, or nil where it is none, and whether that was
-// redirected here. The key is the header's, the redirected operation's, the context's, KeyFunc's or a new one, in that order.
+// operationOf returns the operation of a request, or nil, and whether it was redirected here.
 func (t *Transport) operationOf(req *http.Request) (op *operation, redirected bool, err error) {
 	if req.Response != nil && req.Response.Request != nil {
 		op, redirected = req.Response.Request.Context().Value(operationInContext{}).(*operation)
@@ -87,7 +86,7 @@ func (t *Transport) isOperation(method string) bool {
 	return slices.Contains(t.set.Methods, method) || method == "" && slices.Contains(t.set.Methods, http.MethodGet)
 }
 
-// ownValues returns the values of the key's header as the caller has set them, in whatever case.
+// ownValues returns the values of the key's header that the caller set, in any spelling of its name.
 func (t *Transport) ownValues(h http.Header) (values []string, found bool) {
 	for name, v := range h {
 		if strings.EqualFold(name, t.set.KeyHeader) {
@@ -97,7 +96,7 @@ func (t *Transport) ownValues(h http.Header) (values []string, found bool) {
 	return values, found
 }
 
-// mayFollow reports whether an operation's key may go to where the operation is redirected.
+// mayFollow reports whether the key may follow a redirect.
 func (t *Transport) mayFollow(from, to *url.URL) bool {
 	if strings.EqualFold(from.Hostname(), to.Hostname()) {
 		switch {

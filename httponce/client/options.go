@@ -12,90 +12,84 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Options are the options of a [Transport]. The zero value of each field is its default.
+// Options configure a [Transport]. The zero value of each field means its default.
 type Options struct {
-	// KeyHeader is the request header that carries the key: the server's [Options.KeyHeader]. Default
-	// Idempotency-Key.
+	// KeyHeader is the request header with the key. Default Idempotency-Key.
 	KeyHeader string
-	// Marker is the response header that marks what is not sent for the first time: the server's [Options.Marker].
-	// Default Idempotent-Replayed.
+	// Marker is the response header by which a server marks replayed answers. Default Idempotent-Replayed.
 	Marker string
-	// Methods are the methods whose requests are operations; all others pass untouched. Default POST and PATCH.
+	// Methods are the methods whose requests are operations. Default POST and PATCH.
 	Methods []string
-	// KeyFunc returns the key of a request that has neither the header nor a key by [WithKey], derived from its path,
-	// say. It must not change the request or read its body. It is called for every such request, once per operation;
-	// an empty key is refused. Default: a random key for each call of RoundTrip.
+	// KeyFunc returns the key of a request that has neither the header nor a key by [WithKey]. It is called once per
+	// operation, and must not change the request or read its body. An empty key is refused. Default: a random key for
+	// each call of RoundTrip.
 	KeyFunc func(*http.Request) (string, error)
-	// RawKey sends the key as it is instead of as a quoted string, for servers that accept nothing else. A server
-	// that does not know the quoted spelling sees two keys: do not change this while operations are under way.
-	// Default false.
+	// RawKey sends the key as it is instead of as a quoted string, for servers that accept nothing else. To a server
+	// that does not know the quoted spelling, the two are different keys: do not change this while operations are
+	// under way. Default false.
 	RawKey bool
 
-	// MaxAttempts is how often a request is sent, including the first time. With one attempt, a body that cannot be
-	// repeated is no obstacle. Default 10.
+	// MaxAttempts is how often a request is sent, including the first time. 1 also accepts bodies that cannot be sent
+	// twice. Default 10.
 	MaxAttempts int
-	// MaxElapsed bounds everything together: attempts, pauses and redirects, until there is an answer. If a pause
-	// would outlast it, or the deadline of the request's context, the last answer is returned at once. Negative is no
-	// bound. Default 2 min.
+	// MaxElapsed bounds attempts, pauses and redirects together. If a pause would exceed it, or the deadline of the
+	// request's context, the last answer is returned at once. Negative means no bound. Default 2 min.
 	MaxElapsed time.Duration
-	// AttemptTimeout bounds one attempt, until the header of its answer has arrived, and its body if that is
-	// buffered. Make it longer than the server's slowest answer takes, including uploads. Negative is no bound.
-	// Default 30 s.
+	// AttemptTimeout bounds one attempt, up to the header of its answer, and the body if that is buffered. Make it
+	// longer than the server's slowest answer, including the upload. Negative means no bound. Default 30 s.
 	AttemptTimeout time.Duration
-	// Backoff is the longest pause after the first attempt; it doubles with each further one. Each pause is a random
-	// part of it. Default 100 ms.
+	// Backoff is the longest pause after the first attempt. It doubles with each further attempt, and each pause is a
+	// random part of it. Default 100 ms.
 	Backoff time.Duration
-	// MaxBackoff is the longest pause. A server's Retry-After may be longer, and is obeyed. Default 10 s.
+	// MaxBackoff is the longest pause, except for a longer Retry-After. Default 10 s.
 	MaxBackoff time.Duration
 
-	// RetryStatuses are the statuses after which the same request is sent again. A 409 that says "in progress", or has a
-	// Retry-After, is one too, listed or not; answers that are marked as replayed never are. Default
-	// [DefaultRetryStatuses].
+	// RetryStatuses are the statuses after which a request is sent again. A 409 that means "in progress", or has a
+	// Retry-After, is always one; an answer marked as replayed never is. Default [DefaultRetryStatuses].
 	RetryStatuses []int
-	// RetryIf has the last word on whether another attempt is made, as far as the limits allow one. It gets the
-	// answer, whose body it must not read, or the error, or both if an answer was cut off, and what the transport
-	// would do. It may be called twice for one attempt: before the answer is read, and after it was cut off. Default
-	// none.
+	// RetryIf decides whether another attempt is made, within the limits. It gets the answer, whose body it must not
+	// read, or the error, or both if the answer was cut off, and what the transport would do. It may be called twice for
+	// one attempt: before the answer is read, and after it was cut off. Default none.
 	RetryIf func(resp *http.Response, err error, retry bool) bool
 	// OnRetry is called for every attempt that is followed by another, before the pause, in the caller's goroutine.
 	// Default none.
 	OnRetry func(context.Context, Retry)
 
-	// BufferRequest is up to how many bytes of a body that cannot be repeated are read into memory before the first
-	// attempt. A larger body is refused with [ErrBodyNotRepeatable]. Default 0: every such body is refused.
+	// BufferRequest is the largest body without GetBody, in bytes, that is read into memory before the first attempt. A
+	// larger one is refused with [ErrBodyNotRepeatable]. Default 0: every such body is refused.
 	BufferRequest int64
-	// BufferAnswer is up to how many bytes of an answer are read before it is returned, so that it is asked for again
-	// if it is cut off. A larger answer, and one that is a stream by its Content-Type, is passed on as it arrives,
-	// and the caller must check that it is complete. Negative is none. Default 1 MiB.
+	// BufferAnswer is how many bytes of an answer are read before it is returned, so that it can be asked for again if
+	// it is cut off. A larger answer, and one that is a stream by its Content-Type, is passed on as it arrives; the
+	// caller must check that it is complete. Negative means none. Default 1 MiB.
 	BufferAnswer int64
-	// FollowTo allows the key of an operation to follow a redirect from one origin to another. Default: only within
-	// the same host and port, or from http to https of one host.
+	// FollowTo allows the key to follow a redirect from one origin to another. Default: only within the same host and
+	// port, or from http to https of one host.
 	FollowTo func(from, to *url.URL) bool
 }
 
-// Retry is what Options.OnRetry is told.
+// Retry describes an attempt that is followed by another, for Options.OnRetry.
 type Retry struct {
-	// Request is the request as the caller made it. It must not be changed.
+	// Request is the caller's request. It must not be changed.
 	Request *http.Request
-	// Attempt is the number of the attempt that failed, from 1.
+	// Attempt is the number of the attempt, from 1.
 	Attempt int
-	// Status is the status of the answer; 0 if there was none.
+	// Status is the status of the answer; 0 without one.
 	Status int
-	// Err is the error; nil if there was an answer that was not cut off.
+	// Err is the error; nil if there was a complete answer.
 	Err error
-	// Pause is how long it is until the next attempt.
+	// Pause is the time until the next attempt.
 	Pause time.Duration
 }
 
-// DefaultRetryStatuses returns the statuses after which a [Transport] sends the same request again. Each says that
-// something may pass; with a key, asking again is safe whether the effect happened or not.
+// DefaultRetryStatuses returns the statuses after which a [Transport] sends a request again by default. Each means
+// something that may pass; with a key, asking again is safe whether the effect happened or not.
 //
-//	408, 425, 429  the server did not take up the request
+//	408, 425, 429  the server did not process the request
 //	502, 504       something in between lost the server, or its answer
 //	503            the server is not available
 //
-// 500 is not among them: it is the application's own answer, which a server may have saved, and repeating the request
-// cannot change it. Nor are 400, 401, 403, 404, 410, 412 and 422: they would be the same again.
+// 500 is the application's own answer, which a server may have saved, so a repetition cannot change it. 400, 401, 403,
+// 404, 410, 412 and 422 would be the same again.
 func DefaultRetryStatuses() []int {
 	return []int{
 		http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -109,7 +103,7 @@ const (
 	mostBuffered  = 1 << 40
 )
 
-// settingsOf returns the options with their defaults in place, and checked.
+// settingsOf checks the options and fills in their defaults.
 func settingsOf(opts *Options) (Options, error) {
 	var s Options
 	if opts != nil {
@@ -150,7 +144,7 @@ func settingsOf(opts *Options) (Options, error) {
 		name  string
 		value *time.Duration
 		def   time.Duration
-		none  bool // a negative one means none
+		none  bool // negative means none
 		most  time.Duration
 	}{
 		{"MaxElapsed", &s.MaxElapsed, 2 * time.Minute, true, 0},

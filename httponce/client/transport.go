@@ -11,47 +11,45 @@ import (
 	"time"
 )
 
-// Transport is the client's half: an [http.RoundTripper] that gives every operation one key, and sends it again, with
-// the same key, until there is an answer. Use it in an [http.Client]:
+// Transport is an [http.RoundTripper] that gives every operation one key, and sends it again with the same key until
+// it has an answer. Use it in an [http.Client]:
 //
-//	t, err := httponce.NewTransport(nil, nil)
+//	t, err := client.NewTransport(nil, nil)
 //	…
-//	client := &http.Client{Transport: t}
-//	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, "charge-order-7"), http.MethodPost, url, body)
+//	c := &http.Client{Transport: t}
+//	req, err := http.NewRequestWithContext(client.WithKey(ctx, "charge-order-7"), http.MethodPost, url, body)
 //
-// An operation is a request with one of Options.Methods. Any other request passes untouched, and is sent
-// once.
+// An operation is a request with one of Options.Methods. Any other request is sent once, unchanged.
 //
 // # The key
 //
-// The key is the request's own Idempotency-Key header, which is kept as it is; otherwise that of [WithKey]; otherwise
-// KeyFunc's; otherwise a random one of 130 bits. A random key holds for one call of RoundTrip and its redirects:
-// whoever calls again, in a loop or after a restart, starts another operation, unless the caller gives the key. It is
-// sent quoted, as the draft demands and as servers accept that take it for an opaque string; for those that do not,
-// see Options.RawKey. The header that was sent is in the answer's Request.Header.
+// The key is the request's own Idempotency-Key header, sent unchanged; else the key of [WithKey]; else that of
+// Options.KeyFunc; else a random one of 130 bits. A random key covers one call of RoundTrip and its redirects: calling
+// again, in a loop or after a restart, starts another operation. The key is sent as a quoted string, as the draft
+// requires; see Options.RawKey for servers that do not accept that. The answer's Request.Header has the header that
+// was sent.
 //
-// A redirect by 307 or 308 keeps the key; by 301, 302 or 303 it becomes a GET, which has none. By itself, net/http
-// would copy the header to wherever the request is redirected. For whoever may ask as the same caller a key is as
-// good as the saved answer, and another origin may not share the record: so the key does not go there, see
-// [ErrRedirectedElsewhere].
+// A redirect with 307 or 308 keeps the key; with 301, 302 or 303 it becomes a GET, which has none. Whoever may ask as
+// the same caller can read the saved answer with the key, and another origin may not share the record, so the key is
+// not sent to another origin: see [ErrRedirectedElsewhere].
 //
 // # What is retried
 //
-// Errors of the network are retried, except those that are known to come again: an invalid certificate, a server that
-// speaks no TLS, a request that cannot be sent, and the end of the request, by its context or its Cancel. Retried too
-// are answers with one of [DefaultRetryStatuses]; a 409 that says "in progress", by a problem's type or the draft's
-// title, or that has a Retry-After; and an answer of up to BufferAnswer bytes that is cut off. An answer that is marked as
-// replayed (Options.Marker) never is: it is the saved one, and would be the same again. The pause is random,
-// up to a bound that doubles (full jitter). A Retry-After, in seconds or as a date, is obeyed, with up to Backoff on
-// top.
+// Network errors are retried, except those that would come again: an invalid certificate, a server without TLS, a
+// request that cannot be sent, and the end of the request by its context or its Cancel. Answers are retried if their
+// status is one of Options.RetryStatuses; if they are a 409 that means "in progress", by a problem's type or the
+// draft's title, or that has a Retry-After; and if they are cut off within Options.BufferAnswer bytes. An answer that
+// is marked as replayed (Options.Marker) is never retried: it would be the same again. The pause is random, up to a
+// bound that doubles (full jitter). After a Retry-After, in seconds or as a date, the pause is that plus up to
+// Options.Backoff.
 //
-// The last attempt's answer is returned with its body, whatever its status. If there is none, or the wait for another
-// attempt was cut off, the error is a [*RetryError]. If the last answer breaks off, or one that was too large to be
-// buffered, reading its body ends with the error.
+// RoundTrip returns the last attempt's answer with its body, whatever its status. Without one, or if the wait for
+// another attempt was interrupted, the error is a [*RetryError]. If the last answer, or one too large to be buffered,
+// is cut off, reading its body returns the error.
 //
-// An [http.Transport] below sends a request with this header again by itself, unseen by this transport and not
-// counted as an attempt: if a connection that it reuses turns out to be closed, and over HTTP/2 after GOAWAY and
-// REFUSED_STREAM, up to seven times within a minute. It is the same request, with the same key.
+// An [http.Transport] below may send a request with this header again by itself, which is not counted as an attempt:
+// if a reused connection turns out to be closed, and over HTTP/2 after GOAWAY and REFUSED_STREAM, up to seven times
+// within a minute. It has the same key.
 //
 // A Transport is safe for concurrent use.
 type Transport struct {
@@ -59,8 +57,8 @@ type Transport struct {
 	set  Options
 }
 
-// NewTransport returns a transport that sends through base; nil is a clone of [http.DefaultTransport] as it is now.
-// The error wraps [github.com/everonce/everonce.ErrInvalidArgument] and says what is wrong.
+// NewTransport returns a transport that sends through base; nil means a clone of the current [http.DefaultTransport].
+// It returns an error if opts are invalid.
 func NewTransport(base http.RoundTripper, opts *Options) (*Transport, error) {
 	set, err := settingsOf(opts)
 	if err != nil {
@@ -75,17 +73,17 @@ func NewTransport(base http.RoundTripper, opts *Options) (*Transport, error) {
 	return &Transport{base: base, set: set}, nil
 }
 
-// CloseIdleConnections closes the idle connections of the base, for [http.Client.CloseIdleConnections].
+// CloseIdleConnections closes the base's idle connections, for [http.Client.CloseIdleConnections].
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// RoundTrip sends the request until there is an answer, within the limits. If nothing was sent, it fails with
-// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or that of a body that could not be read into memory; if a
-// redirect leads to another origin, with [ErrRedirectedElsewhere]; and otherwise with [*RetryError]. If the request is
-// no operation, the error is the base's.
+// RoundTrip sends the request until it has an answer, within the limits. If nothing was sent, the error is
+// [ErrInvalidKey], [ErrBodyNotRepeatable], KeyFunc's error, or that of reading the body into memory. It is
+// [ErrRedirectedElsewhere] if a redirect leads to another origin, otherwise a [*RetryError]. If the request is not an
+// operation, it is the base's error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	op, redirected, err := t.operationOf(req)
 	if err != nil {
@@ -107,7 +105,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.repeat(req, op)
 }
 
-// passOn sends what an operation was redirected to, and is none: it has no key.
+// passOn sends a request that an operation was redirected to and that is not an operation itself: without the key.
 func (t *Transport) passOn(req *http.Request, op *operation) (*http.Response, error) {
 	out := req
 	if own, found := t.ownValues(req.Header); found && slices.Equal(own, op.values) {
@@ -129,7 +127,6 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 		retry := t.worthAnother(ctx, a)
 		pause, may := t.pauseAfter(ctx, op, n, a)
 		if a.resp != nil && a.err == nil && (!retry || !may) {
-			// This is the answer, if it is all there.
 			if a.err = a.buffer(t.set.BufferAnswer); a.err == nil {
 				return a.hand(ctx, op), nil
 			}
@@ -153,7 +150,7 @@ func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, er
 	}
 }
 
-// worthAnother reports whether another attempt may bring another end.
+// worthAnother reports whether another attempt may end differently.
 func (t *Transport) worthAnother(ctx context.Context, a *attempt) bool {
 	if ctx.Err() != nil || a.unsent {
 		return false
@@ -176,7 +173,7 @@ func (t *Transport) worthAnother(ctx context.Context, a *attempt) bool {
 	return retry
 }
 
-// replayed reports whether an answer is marked as the saved one. Some servers mark the first one too: as none.
+// replayed reports whether an answer is marked as the saved one. Some servers mark the first one too, with false.
 func (t *Transport) replayed(h http.Header) bool {
 	switch strings.ToLower(h.Get(t.set.Marker)) {
 	case "", "false", "?0":
@@ -185,7 +182,7 @@ func (t *Transport) replayed(h http.Header) bool {
 	return true
 }
 
-// pauseAfter returns how long to wait after the n-th attempt, and whether the limits allow another one.
+// pauseAfter returns the pause after the n-th attempt, and whether the limits allow another one.
 func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *attempt) (time.Duration, bool) {
 	if n >= t.set.MaxAttempts {
 		return 0, false
@@ -213,7 +210,7 @@ func (t *Transport) left(op *operation, now time.Time) time.Duration {
 	return t.set.MaxElapsed - now.Sub(op.begun)
 }
 
-// withKey returns a copy of the headers in which the key's has these values, or is not there.
+// withKey returns a copy of h in which the key's header has these values; with none it is removed.
 func (t *Transport) withKey(h http.Header, values []string) http.Header {
 	h = h.Clone()
 	if own, found := t.ownValues(h); found && slices.Equal(own, values) {
@@ -233,7 +230,7 @@ func (t *Transport) withKey(h http.Header, values []string) http.Header {
 	return h
 }
 
-// mark lets what an answer is redirected to find the operation.
+// mark puts the operation into the context of the answer's request, where a redirect finds it.
 func (op *operation) mark(ctx context.Context, resp *http.Response, sent *http.Request) {
 	if resp.Request != nil {
 		sent = resp.Request
@@ -245,7 +242,7 @@ func (op *operation) failed(attempts int, err error) error {
 	return &RetryError{Attempts: attempts, Elapsed: time.Since(op.begun), Err: err}
 }
 
-// wait waits, or says why the caller does not any more.
+// wait waits, or returns why the context ended.
 func wait(ctx context.Context, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -257,7 +254,7 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-// endOf returns why a context has ended: its error, and the cause where that says more.
+// endOf returns why a context ended: its error, and its cause if that differs.
 func endOf(ctx context.Context) error {
 	if err, cause := ctx.Err(), context.Cause(ctx); !errors.Is(cause, err) {
 		return fmt.Errorf("%w: %w", err, cause)
