@@ -11,16 +11,14 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Answer is the answer of a handler, as it is saved. A reconciler that knows what became of a request returns one:
-// see [Route.Reconcile].
+// Answer is a saved answer. A reconciler that knows the answer of a request returns one: see [Route.Reconcile].
 type Answer struct {
 	Status int         // 0 is 200
-	Header http.Header // a Content-Length that is not the body's is left out
+	Header http.Header // a wrong Content-Length is left out
 	Body   []byte
 	// Trailer is sent after the body.
 	Trailer http.Header
-	// Elided says that the body was too large to be kept, or had been sent before the record was written. Status and
-	// headers are as they were sent.
+	// Elided means that the body was too large to be kept, or was sent before the record was written.
 	Elided bool
 
 	// saved stands for Header, Body and Trailer where it is set: the answer as it was recorded, or is to be.

@@ -262,10 +262,9 @@ func (d *decoder) each(f func(name string, values []string, added bool)) (spare 
 	return values[len(values):]
 }
 
-// UnmarshalBinary reads an answer from a record, for a tool that shows records: from the data of a result whose codec
-// is "http/1", from the summary of one, which has no body, or from the detail of a failure whose code is "http_" and
-// a status. Of a large answer that is the head and the beginning of the body; the rest is in records of its own. It
-// keeps no part of data. If data is none of these, it returns an error and leaves the answer as it was.
+// UnmarshalBinary reads an answer from a record, for tools that show records: from the data of a result with the codec
+// "http/1", from its summary, which has no body, or from the detail of a failure with the code "http_" and a status. Of
+// an answer in pieces that is the head and the first piece. It keeps no part of data. On an error a is unchanged.
 func (a *Answer) UnmarshalBinary(data []byte) error {
 	var got Answer
 	if err := got.decode(data); err != nil {

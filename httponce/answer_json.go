@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON returns the answer in the form of the status handler's document, which is also what an operator passes
-// to "everonce keys settle --result". If the body is not kept with the answer itself, it returns an error.
+// MarshalJSON returns the answer in the form of the status handler's document, which "everonce keys settle --result"
+// takes. It fails if the body is not kept with the answer itself.
 func (a Answer) MarshalJSON() ([]byte, error) {
 	a.mend()
 	if !a.hasStatus() {
@@ -46,9 +46,9 @@ func (a *Answer) statusAnswer(body []byte) statusAnswer {
 	return doc
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, so that a verdict given in JSON can be replayed. Every member may be
-// left out; without a status it is 200. An unknown member, a status that cannot be sent, and two bodies are errors: a
-// misspelled member must not become an empty answer that is kept for good. Content-Length is always that of the body.
+// UnmarshalJSON reads what MarshalJSON writes. Every member is optional; the default status is 200. An unknown member,
+// an invalid status and two bodies are errors: a misspelled member must not become an empty answer that is kept for
+// good. Content-Length is always that of the body.
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	var doc statusAnswer
 	dec := json.NewDecoder(bytes.NewReader(data))

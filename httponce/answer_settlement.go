@@ -10,15 +10,13 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Settlement returns the verdict, for [everonce.Settle] and [everonce.Receiver.Settle], that a request whose outcome
-// is unknown was done and answered with a. The caller sets Lifetime, By and Force. Duplicates get the answer as if a
-// handler had given it: 400 and above is a permanent failure, headers that are never saved are left out
-// ([HeaderPolicy]), and status and headers are kept longer than the body. With Elided there is no body, and their
-// marker says so.
+// Settlement returns the verdict, for [everonce.Settle] and [everonce.Receiver.Settle], that a request with an unknown
+// outcome was done and answered with a. The caller sets Lifetime, By and Force. Duplicates get the answer as if a
+// handler had given it: 400 and above is a permanent failure, and headers that are never saved are left out
+// ([HeaderPolicy]). With Elided there is no body, and the marker says so.
 //
-// The error wraps [everonce.ErrInvalidArgument] if the answer could not be sent or kept: a status that is not 200 to
-// 599, a body with a status that has none or of more than 256 KiB, or an invalid header field. A Content-Length that
-// is not the body's is left out.
+// The error wraps [everonce.ErrInvalidArgument] if the answer could not be sent or kept: a status outside 200 to 599, a
+// body with a status that has none or of more than 256 KiB, or an invalid header field.
 func (a Answer) Settlement() (everonce.Settlement, error) {
 	s := everonce.Settlement{Verdict: everonce.SettleDone}
 	a.mend()

@@ -9,28 +9,26 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// HeaderPolicy says which headers and trailers of an answer are saved and replayed, of those that the handler set,
-// changed or removed. Headers that were there before it was called belong to the middlewares around this one, which
-// set them anew for every request; if the handler added values to them, what it added is saved.
+// HeaderPolicy selects the headers and trailers of an answer that are saved and replayed, among those that the handler
+// set, changed or removed. Headers that stood there before belong to the middlewares around this one, which set them
+// anew for every request; values that the handler added to them are saved.
 //
-// Whatever the policy says, these are never saved:
+// Never saved are:
 //   - what gives a client a session or takes it away: Set-Cookie, Set-Cookie2, Clear-Site-Data
 //   - challenges and proofs of one exchange: WWW-Authenticate, Authentication-Info, Proxy-Authenticate,
-//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization, should a handler send
-//     them back
+//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization
 //   - what belongs to one connection (RFC 9110, 7.6.1): Connection and the headers that it names, Keep-Alive,
 //     Proxy-Connection, TE, Transfer-Encoding, Upgrade
 //   - Date: the server sets it anew
 //
-// Location and Content-Type are always saved: without a type net/http would guess one, and make a page of what is none.
+// Location and Content-Type are always saved: without a type, net/http would guess one.
 //
 // A body is saved as the handler wrote it. Put a middleware that compresses around this one: then the saved body is
-// plain, and each client gets the encoding that it asked for. Inside this one, the compressed body and its
-// Content-Encoding are saved, and a client that asked for no encoding gets them all the same.
+// plain, and each client gets the encoding that it accepts. If it is inside, every client gets the encoding of the first.
 type HeaderPolicy struct {
-	// Allow, if set, are the only ones that are saved.
+	// Allow, if not nil, lists the only headers that are saved.
 	Allow []string
-	// Deny are not saved.
+	// Deny lists headers that are not saved.
 	Deny []string
 }
 

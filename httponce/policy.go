@@ -21,14 +21,13 @@ import (
 // policyPage is where what [Policy] publishes is explained.
 const policyPage = "https://github.com/everonce/everonce/blob/main/docs/reference/http-policy.md"
 
-// Policy returns a handler that publishes, as a JSON document, how keys are treated: the header, what a key may be,
-// and for each route its methods, what more it demands of a key, how long answers are kept and keys remembered, what
-// must be the same in a repetition, what is answered while the first request runs, and the limits. The draft demands
-// that a service publishes these (draft-ietf-httpapi-idempotency-key-header, section 2). The document holds no
-// secrets and needs no authentication.
+// Policy returns a handler that publishes, as a JSON document, how keys are treated: the header, the syntax of a key,
+// and for each route its methods, its own rule for keys, how long answers are kept and keys remembered, what must be
+// equal in a repetition, the answer while the first request runs, and the limits. The draft requires this
+// (draft-ietf-httpapi-idempotency-key-header, section 2). The document contains no secrets.
 //
-// recv and opts are those of the middleware, or of HandleTx, whose policy it is. The document is fixed when the
-// handler is made. The error wraps [everonce.ErrInvalidArgument].
+// recv and opts are those of the middleware, or of HandleTx. The document is fixed when the handler is made. The error
+// wraps [everonce.ErrInvalidArgument].
 func Policy(recv everonce.AnyReceiver, opts *Options) (http.Handler, error) {
 	if missing(recv) {
 		return nil, fmt.Errorf("%w: the receiver is nil", everonce.ErrInvalidArgument)

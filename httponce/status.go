@@ -16,26 +16,23 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Status returns a handler that tells a client what became of one of its keys, without sending the operation again.
-// It is for clients that poll, and for those that have lost the body. Mount it for GET, with the key in the path:
+// Status returns a handler that tells a client what became of one of its keys, without repeating the operation: for
+// clients that poll, and for those that lost the body. Mount it for GET, with the key in the path:
 //
 //	mux.Handle("GET /payments/status/{key}", status)
 //
-// The key is the path's wildcard of that name, as it is or quoted as in the header; or, if the pattern has none, the
-// header that carries keys. route names the operations as they are scoped, by their method and the name of their
-// route ("POST /payments"; for the name see [Served]). recv, principal and opts are those of the middleware, or of
-// HandleTx, that protects them; if the route has a Principal of its own, principal is that one. Of opts it uses
-// KeyHeader, ProblemBase, RetryAfter, Log, and the Methods of the routes. The others, such as EchoKey, Observe and
-// CheckKey, are for requests, but all must be valid. If no route heeds keys for the method of route, it is refused:
-// no key of it would ever be seen.
+// The key is the path's wildcard of that name, as it is or quoted as in the header; if the pattern has none, it is the
+// key's header. route names the operations by method and name of their route ("POST /payments"; see [Served.Route]).
+// recv, principal and opts are those of the middleware, or of HandleTx, that protects them; if the route has a
+// Principal, pass that one. Of opts it uses KeyHeader, ProblemBase, RetryAfter, Log, and the Methods of the routes, but
+// all must be valid. A route whose method heeds no key is refused.
 //
-// The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be
-// answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's
-// key is not seen, nor is a request that [HandleTx] is still working on, until it commits. Nothing is written, and no
-// fingerprint is compared. With an identity secret call [everonce.Receiver.Ready] at start-up; otherwise a store that
-// has no record yet is refused.
+// The answer is a JSON document, described in docs/reference/http-status.md: done, with the answer that a repetition
+// would get; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
+// is not seen, nor is a request in [HandleTx] before its commit. Nothing is written, and no fingerprint is compared.
+// With an identity secret call [everonce.Receiver.Ready] at start-up; otherwise a store without a record is refused.
 //
-// The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// The error wraps [everonce.ErrInvalidArgument].
 func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *Options) (http.Handler, error) {
 	if missing(recv) || principal == nil {
 		return nil, fmt.Errorf("%w: the receiver or the principal is nil", everonce.ErrInvalidArgument)

@@ -15,35 +15,35 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// Options configure a [Proxy]. The zero value of each field is its default.
+// Options configure a proxy. The zero value of each field means its default.
 type Options struct {
-	// KeyHeader is the request header that carries the key: the same as [Options.KeyHeader]. Default Idempotency-Key.
+	// KeyHeader is the request header with the key, the same as the middleware's. Default Idempotency-Key.
 	KeyHeader string
-	// DownstreamKey sends, instead of the client's key, one that is made of scope and key
-	// ([everonce.Attempt.DownstreamKey]). It is for an upstream that itself honours keys, and would take equal keys
-	// of two clients for one. Default: the key is passed on as it came. A request that passes without an attempt,
-	// because its method heeds no key or its route failed open, keeps its own.
+	// DownstreamKey replaces the client's key by one made of scope and key ([everonce.Attempt.DownstreamKey]), for an
+	// upstream that honours keys itself, and would take equal keys of two clients for one. Default: the key is passed on
+	// unchanged, as it always is without an attempt, because its method heeds no key or its route failed open.
 	DownstreamKey bool
-	// UpstreamHost sends the upstream's own name as Host. Default: the one that the client asked for.
+	// UpstreamHost sends the upstream's own name as Host. Default: the Host of the request.
 	UpstreamHost bool
-	// TrustForwarded keeps the Forwarded and X-Forwarded-… headers of what is in front, and adds to X-Forwarded-For.
-	// Set it only if every request comes through something that writes them. Default: they are replaced.
+	// TrustForwarded keeps the Forwarded and X-Forwarded-… headers of the request, and adds to X-Forwarded-For. Set it
+	// only if every request comes through a proxy that sets them. Default: they are replaced.
 	TrustForwarded bool
 
-	// ConnectTimeout bounds the making of a connection to the upstream, and then its TLS handshake. Default 5 s.
+	// ConnectTimeout bounds connecting to the upstream, and then the TLS handshake. Default 5 s.
 	ConnectTimeout time.Duration
-	// IdleTimeout is how long an unused connection to the upstream is kept. It must be shorter than the time for
-	// which the upstream keeps it: a request on a connection that the upstream is about to close is lost, and nobody
-	// knows whether it was read. Default 1 s; negative: no connection is used twice.
+	// IdleTimeout is how long an unused connection to the upstream is kept. It must be shorter than the upstream's own:
+	// the outcome of a request on a connection that the upstream is closing is unknown. Default 1 s; negative: no
+	// connection is used twice.
 	IdleTimeout time.Duration
 	// MaxIdle bounds the unused connections that are kept. Default 256.
 	MaxIdle int
-	// TLS is for an https upstream. Default: the system's roots.
+	// TLS is the configuration for an https upstream. Default: the system's roots.
 	TLS *tls.Config
 
-	// ProblemBase is as in [Options.ProblemBase].
+	// ProblemBase is the base of the types of problems, the same as the middleware's. Default: this project's
+	// documentation.
 	ProblemBase string
-	// Log is told why a request was not answered. Default [slog.Default].
+	// Log gets the reason why a request was not answered. Default [slog.Default].
 	Log *slog.Logger
 }
 

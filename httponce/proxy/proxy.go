@@ -16,47 +16,45 @@ import (
 	"github.com/everonce/everonce/internal/socketurl"
 )
 
-// New returns a handler that passes requests on to a service, in any language, that knows nothing of keys. It
-// belongs inside a [Middleware]:
+// New returns a handler that passes requests on to a service, in any language, that knows nothing of keys. Put it inside
+// a middleware:
 //
-//	proxy, err := httponce.Proxy(upstream, nil)
+//	p, err := proxy.New(upstream, nil)
 //	…
-//	http.Handle("/", protect(proxy))
+//	http.Handle("/", protect(p))
 //
-// One attempt is sent once, whatever becomes of its connection. By itself, net/http would send a request with an
-// Idempotency-Key again on another connection; that is prevented, for every method that may have an effect. What is
-// known decides about the key:
+// An attempt is sent at most once: net/http's own retries are prevented for every method that may have an effect. The
+// key of a request ends as follows:
 //
 //   - Nothing was written to the upstream (it refused the connection, its name is not known, the TLS handshake
 //     failed, or a kept connection was dead): the key is released, 502.
 //   - HTTP/2 promised, by REFUSED_STREAM or GOAWAY, that the request was not processed: the same.
-//   - The upstream refused the certificate of [Options.TLS], which TLS 1.3 tells when the request was written already: the same.
-//   - The request has passed this very proxy before, as its Via says: the key is released, 508.
-//   - The connection broke after something was written, or in the middle of the answer: unknown, 502; 504 if the time
-//     was over. No [Save] makes that 502 an answer.
-//   - The upstream answered: as [Route.Save] says, except for what a service that itself honours keys answers
-//     temporarily, in a problem that is not compressed, or compressed by gzip, the only coding that is asked for. A
-//     409 that says that another attempt is running (by everonce's type, or the draft's title) or that the outcome is
-//     unknown (everonce's, by type and title) releases the key. An everonce 503 (still-running, store-unavailable,
-//     and the like), and a 502, 504 or 508 of another everonce proxy, is unknown, and never saved.
+//   - The upstream refused the certificate of [Options.TLS], which TLS 1.3 reports after the request was written: the
+//     same.
+//   - The request has passed this proxy before, according to its Via: the key is released, 508.
+//   - The connection broke after something was written, or in the middle of the answer: unknown, 502; 504 after a
+//     timeout. No Save makes that an answer.
+//   - The upstream answered: as the route's Save says, except for temporary problems of a service that honours keys
+//     itself, plain or compressed by gzip, the only coding that is asked for. A 409 that means that another attempt is
+//     running (by everonce's type, or the draft's title) or that the outcome is unknown (everonce's, by type and
+//     title) releases the key. A temporary 503 of everonce's, and a 502, 504 or 508 of another everonce proxy, is
+//     unknown, and never saved.
 //
-// As with any handler, the answer to a request with a key is held until it is recorded, except for text/event-stream
-// and upgrades, which pass as they come; an upgrade to HTTP, SPDY or TLS is asked of no upstream, because on its connection
-// requests would go on past the middleware. If the client goes away in the middle of an answer that is not held, the
-// proxy still reads the upstream's answer to its end, within [Route.Deadline], unless the route says EndWithClient.
-// Requests without a key flow through, both ways, in bounded memory.
+// The answer to a request with a key is held until it is recorded, except for text/event-stream and upgrades. An
+// upgrade to HTTP, SPDY or TLS is not passed on, because requests on its connection would bypass the middleware. If the
+// client disconnects in the middle of a stream, the proxy reads the upstream's answer to its end, within the route's
+// Deadline, unless the route says EndWithClient. Requests without a key are streamed both ways in bounded memory.
 //
-// Anything between the middleware and the proxy must let the proxy find the middleware: its ResponseWriter needs the
-// method Unwrap, as for [http.ResponseController]. If one hides the middleware, as that of [http.TimeoutHandler]
-// does, the middleware cannot be told what is known: a request that the upstream did not answer then ends as a panic
-// does. Its connection is cut, and the outcome is unknown, even if nothing was written.
+// Every ResponseWriter between the middleware and the proxy needs the method Unwrap, as for [http.ResponseController].
+// If one hides the middleware, as that of [http.TimeoutHandler] does, a request without an answer ends as a panic does:
+// its connection is closed, and the outcome is unknown, even if nothing was written.
 //
-// A request whose method is not in capital letters is answered 501: some services take "post" for POST, of which no
-// middleware knows.
+// A method that is not in capital letters is answered 501, because some services take "post" for POST, which no
+// middleware protects. A target that is not a path, or has a blank in its query, is answered 400, and so is a path that
+// leaves that of upstream.
 //
-// upstream is http or https, with or without a path, which is put before that of the request; a request whose path
-// would leave it is answered 400, and so is one whose target is none, or has a blank in its query. Or it is a Unix domain socket, like
-// unix:/run/service.sock, by the whole path to it; HTTP/1.1 is spoken there. The error wraps [everonce.ErrInvalidArgument].
+// upstream is http or https, with or without a path, which is put before that of the request; or it is a Unix domain
+// socket, like unix:/run/service.sock, where HTTP/1.1 is spoken. The error wraps [everonce.ErrInvalidArgument].
 func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 	if err := checkUpstream(upstream); err != nil {
 		return nil, err
@@ -84,7 +82,7 @@ func New(upstream *url.URL, opts *Options) (http.Handler, error) {
 	return p, nil
 }
 
-// checkUpstream refuses what cannot be one. Its text holds no password.
+// checkUpstream refuses an invalid upstream. Its errors never contain a password.
 func checkUpstream(u *url.URL) error {
 	switch {
 	case u == nil:
@@ -108,7 +106,7 @@ func checkUpstream(u *url.URL) error {
 	return nil
 }
 
-// isPort reports whether a URL's port, of which none is the scheme's own, is one.
+// isPort reports whether a URL's port is valid; an empty one is the scheme's.
 func isPort(text string) bool {
 	_, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil
@@ -161,8 +159,8 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// brokeOff is the end of an attempt. Where the upstream's answer broke off, and nothing of it has been sent, the
-// client gets an answer that says so; else its connection is cut.
+// brokeOff is the end of an attempt. If the upstream's answer broke off, the client gets a problem, or, if a part of the
+// answer has been sent, its connection is closed.
 func (p *handler) brokeOff(x *passage, r *http.Request) {
 	err := x.answer.broken()
 	if err == nil {
