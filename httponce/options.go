@@ -186,18 +186,11 @@ func (o *Options) settings() (*settings, error) {
 		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, wire.DefaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
-	if err := s.checkNames(); err != nil {
+	err := cmp.Or(s.checkNames(),
+		notNegative("MaxWaiting", o.MaxWaiting), notNegative("MaxStillRunning", o.MaxStillRunning),
+		notNegative("MaxSpool", o.MaxSpool), notNegative("RetryAfter", o.RetryAfter))
+	if err != nil {
 		return nil, err
-	}
-	switch {
-	case o.MaxWaiting < 0:
-		return nil, fmt.Errorf("%w: MaxWaiting is negative (%d)", everonce.ErrInvalidArgument, o.MaxWaiting)
-	case o.MaxStillRunning < 0:
-		return nil, fmt.Errorf("%w: MaxStillRunning is negative (%d)", everonce.ErrInvalidArgument, o.MaxStillRunning)
-	case o.MaxSpool < 0:
-		return nil, fmt.Errorf("%w: MaxSpool is negative (%d)", everonce.ErrInvalidArgument, o.MaxSpool)
-	case o.RetryAfter < 0:
-		return nil, fmt.Errorf("%w: RetryAfter is negative (%v)", everonce.ErrInvalidArgument, o.RetryAfter)
 	}
 	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
 	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
@@ -205,7 +198,6 @@ func (o *Options) settings() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	var err error
 	if s.base, err = o.Route.checked("", s.header); err != nil {
 		return nil, err
 	}
@@ -283,24 +275,19 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 }
 
 func (r *Route) checkNumbers() error {
-	for _, n := range [...]struct {
-		option string
-		value  int64
-		shown  any
-	}{
-		{"Wait", int64(r.Wait), r.Wait},
-		{"AnswerWithin", int64(r.AnswerWithin), r.AnswerWithin},
-		{"MaxBody", r.MaxBody, r.MaxBody},
-		{"MaxAnswer", r.MaxAnswer, r.MaxAnswer},
-	} {
-		if n.value < 0 {
-			return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, n.option, n.shown)
-		}
-	}
-	if r.Lifetime == (everonce.Lifetime{}) { // the receiver's
-		return nil
+	err := cmp.Or(notNegative("Wait", r.Wait), notNegative("AnswerWithin", r.AnswerWithin),
+		notNegative("MaxBody", r.MaxBody), notNegative("MaxAnswer", r.MaxAnswer))
+	if err != nil || r.Lifetime == (everonce.Lifetime{}) { // the receiver's
+		return err
 	}
 	return r.Lifetime.Validate()
+}
+
+func notNegative[T int | int64 | time.Duration](option string, n T) error {
+	if n < 0 {
+		return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, option, n)
+	}
+	return nil
 }
 
 // checkReconcile refuses routes whose policy needs a question that is missing, or never asks the one that there is.

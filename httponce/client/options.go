@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -109,76 +110,54 @@ func settingsOf(opts *Options) (Options, error) {
 	if opts != nil {
 		s = *opts
 	}
-	if s.KeyHeader == "" {
-		s.KeyHeader = wire.DefaultKeyHeader
-	}
-	s.KeyHeader = textproto.CanonicalMIMEHeaderKey(s.KeyHeader)
-	if err := wire.CheckKeyHeader(s.KeyHeader); err != nil {
-		return s, invalid("%w", err)
-	}
-	if s.Marker == "" {
-		s.Marker = wire.DefaultMarker
-	}
-	if !wire.IsToken(s.Marker) {
-		return s, invalid("Marker is not the name of a header")
-	}
+	s.KeyHeader = textproto.CanonicalMIMEHeaderKey(cmp.Or(s.KeyHeader, wire.DefaultKeyHeader))
+	s.Marker = cmp.Or(s.Marker, wire.DefaultMarker)
+	s.Methods = slices.Clone(s.Methods)
 	if s.Methods == nil {
 		s.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
-	s.Methods = slices.Clone(s.Methods)
-	for _, m := range s.Methods {
-		if !wire.IsToken(m) {
-			return s, invalid("Methods contains %q, which is not a method", m)
-		}
-	}
+	s.RetryStatuses = slices.Clone(s.RetryStatuses)
 	if s.RetryStatuses == nil {
 		s.RetryStatuses = DefaultRetryStatuses()
 	}
-	s.RetryStatuses = slices.Clone(s.RetryStatuses)
+	s.MaxAttempts = cmp.Or(s.MaxAttempts, 10)
+	s.MaxElapsed = cmp.Or(s.MaxElapsed, 2*time.Minute)
+	s.AttemptTimeout = cmp.Or(s.AttemptTimeout, 30*time.Second)
+	s.Backoff = cmp.Or(s.Backoff, 100*time.Millisecond)
+	s.MaxBackoff = cmp.Or(s.MaxBackoff, max(10*time.Second, s.Backoff))
+	s.BufferAnswer = cmp.Or(s.BufferAnswer, defaultBuffer)
+	return s, s.check()
+}
+
+func (s *Options) check() error {
+	if err := wire.CheckKeyHeader(s.KeyHeader); err != nil {
+		return invalid("%w", err)
+	}
+	for _, m := range s.Methods {
+		if !wire.IsToken(m) {
+			return invalid("Methods contains %q, which is not a method", m)
+		}
+	}
 	for _, code := range s.RetryStatuses {
 		if code < 400 || code > 599 {
-			return s, invalid("RetryStatuses contains %d, not 400 to 599", code)
+			return invalid("RetryStatuses contains %d, not 400 to 599", code)
 		}
-	}
-	for _, n := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-		none  bool // negative means none
-		most  time.Duration
-	}{
-		{"MaxElapsed", &s.MaxElapsed, 2 * time.Minute, true, 0},
-		{"AttemptTimeout", &s.AttemptTimeout, 30 * time.Second, true, 0},
-		{"Backoff", &s.Backoff, 100 * time.Millisecond, false, mostBackoff},
-		{"MaxBackoff", &s.MaxBackoff, max(10*time.Second, s.Backoff), false, mostBackoff},
-	} {
-		switch {
-		case *n.value == 0:
-			*n.value = n.def
-		case *n.value < 0 && !n.none:
-			return s, invalid("%s is negative (%v)", n.name, *n.value)
-		case n.most > 0 && *n.value > n.most:
-			return s, invalid("%s is %v, the most is %v", n.name, *n.value, n.most)
-		}
-	}
-	if s.MaxBackoff < s.Backoff {
-		return s, invalid("MaxBackoff (%v) is less than Backoff (%v)", s.MaxBackoff, s.Backoff)
 	}
 	switch {
+	case !wire.IsToken(s.Marker):
+		return invalid("Marker is not the name of a header")
 	case s.MaxAttempts < 0:
-		return s, invalid("MaxAttempts is negative (%d); 1 is a single attempt", s.MaxAttempts)
-	case s.MaxAttempts == 0:
-		s.MaxAttempts = 10
-	}
-	switch {
-	case s.BufferRequest < 0, s.BufferRequest > mostBuffered:
-		return s, invalid("BufferRequest is %d, not 0 to %d bytes", s.BufferRequest, int64(mostBuffered))
+		return invalid("MaxAttempts is negative (%d); 1 is a single attempt", s.MaxAttempts)
+	case s.Backoff < 0 || s.Backoff > mostBackoff:
+		return invalid("Backoff is %v, not 0 to %v", s.Backoff, mostBackoff)
+	case s.MaxBackoff < s.Backoff || s.MaxBackoff > mostBackoff:
+		return invalid("MaxBackoff is %v, not Backoff (%v) to %v", s.MaxBackoff, s.Backoff, mostBackoff)
+	case s.BufferRequest < 0 || s.BufferRequest > mostBuffered:
+		return invalid("BufferRequest is %d, not 0 to %d bytes", s.BufferRequest, int64(mostBuffered))
 	case s.BufferAnswer > mostBuffered:
-		return s, invalid("BufferAnswer is %d, the most is %d bytes", s.BufferAnswer, int64(mostBuffered))
-	case s.BufferAnswer == 0:
-		s.BufferAnswer = defaultBuffer
+		return invalid("BufferAnswer is %d, the most is %d bytes", s.BufferAnswer, int64(mostBuffered))
 	}
-	return s, nil
+	return nil
 }
 
 func invalid(format string, args ...any) error {
