@@ -170,7 +170,6 @@ func (x *exchange) keyHash() string {
 	return x.recv.RecordID(x.key).Short()
 }
 
-// end is the end of every exchange.
 func (x *exchange) end() {
 	x.body.release()
 	if x.observe != nil {

@@ -37,7 +37,6 @@ func (a *Answer) mend() {
 	}
 }
 
-// hasStatus reports whether the status of an answer can be sent.
 func (a *Answer) hasStatus() bool { return a.Status >= http.StatusOK && a.Status <= maxStatus }
 
 // answerCodec is the core's codec for answers.
@@ -46,10 +45,8 @@ type answerCodec struct{}
 // errElided makes the core complete an answer as elided: its summary is what is left.
 var errElided = errors.New("httponce: the body is not kept")
 
-// Name is what the record remembers.
 func (answerCodec) Name() string { return "http/1" }
 
-// Marshal encodes an Answer.
 func (answerCodec) Marshal(v any) ([]byte, error) {
 	a, ok := v.(Answer)
 	a.mend()
@@ -64,7 +61,6 @@ func (answerCodec) Marshal(v any) ([]byte, error) {
 	return a.encode(), nil
 }
 
-// Unmarshal decodes into an *Answer.
 func (answerCodec) Unmarshal(data []byte, v any) error {
 	a, ok := v.(*Answer)
 	if !ok {
@@ -90,7 +86,6 @@ func (a Answer) summary() []byte {
 	return nil // a status alone always fits
 }
 
-// fields returns the headers of an answer that are kept.
 func (a *Answer) fields() (fs fields) {
 	if a.saved != nil {
 		a.saved.each(func(name string, values []string, _ bool) {

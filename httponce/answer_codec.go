@@ -116,7 +116,6 @@ func (s *savedAnswer) summary() []byte {
 	return b
 }
 
-// bytes returns the whole.
 func (s *savedAnswer) bytes() []byte {
 	if s.raw != nil {
 		return s.raw
@@ -183,7 +182,6 @@ func (s *savedAnswer) each(f func(name string, values []string, added bool)) (sp
 	return d.each(f)
 }
 
-// eachTrailer calls for every trailer.
 func (s *savedAnswer) eachTrailer(f func(name string, values []string, added bool)) {
 	if s.trailers > 0 {
 		d := decoder{rest: s.text[s.trailers:]}
@@ -197,7 +195,6 @@ type decoder struct {
 	bad  bool
 }
 
-// number reads a uvarint.
 func (d *decoder) number(limit uint64) (n uint64) {
 	for i, shift := 0, 0; !d.bad && i < len(d.rest) && shift < 63; i, shift = i+1, shift+7 {
 		c := d.rest[i]

@@ -100,7 +100,6 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is one call of the core.
 func (h *txHandler[Tx]) call(x *exchange, opts []everonce.CallOption) verdict {
 	v := verdict{tx: true}
 	v.res, v.err = everonce.Transact(x.r.Context(), h.recv, x.key, func(ctx context.Context, tx Tx) (Answer, error) {
@@ -211,10 +210,8 @@ func (h *txHandler[Tx]) context(inside context.Context, rt *route) (context.Cont
 // after the commit, or never.
 type txWriter struct{ own *recorder }
 
-// Header returns the headers of the answer.
 func (w *txWriter) Header() http.Header { return w.own.Header() }
 
-// Write adds to the body.
 func (w *txWriter) Write(p []byte) (int, error) { return w.own.Write(p) }
 
 // WriteHeader sets the status. What is sent before an answer is dropped: the transaction may yet be rolled back.
@@ -224,8 +221,6 @@ func (w *txWriter) WriteHeader(status int) {
 	}
 }
 
-// MarkNotDone implements [wire.Marker].
 func (w *txWriter) MarkNotDone() { w.own.MarkNotDone() }
 
-// MarkUnknown implements [wire.Marker].
 func (w *txWriter) MarkUnknown() { w.own.MarkUnknown() }

@@ -59,7 +59,6 @@ func fieldNames(names []string) (map[string]bool, error) {
 	return set, nil
 }
 
-// saves reports whether a header is saved.
 func (f *headerFilter) saves(name string) bool {
 	name = http.CanonicalHeaderKey(name)
 	switch {

@@ -218,7 +218,6 @@ func (s *settings) checkSpool() error {
 	return nil
 }
 
-// checkNames checks what is written into headers.
 func (s *settings) checkNames() error {
 	if err := wire.CheckKeyHeader(s.header); err != nil {
 		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)

@@ -112,7 +112,6 @@ var errNoPieces = errors.New("httponce: the receiver's MaxResult is too small fo
 
 var errPieceMissing = errors.New("httponce: a piece of the saved answer is missing")
 
-// fetch returns the rest of a body.
 func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.Key) ([][]byte, error) {
 	var all [][]byte
 	left := p.total

@@ -60,7 +60,6 @@ func missing(recv everonce.AnyReceiver) bool {
 	return !v.IsValid() || v.IsNil()
 }
 
-// readOnly lets GET and HEAD through.
 func readOnly(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -180,7 +179,6 @@ func (rt *route) heeded() []string {
 	return methods
 }
 
-// seconds writes a duration as a JSON number.
 func seconds(d time.Duration) json.Number {
 	return json.Number(strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
 }

@@ -63,7 +63,6 @@ func (x *exchange) recordTx() *recorder {
 	return x.own
 }
 
-// Header returns the headers of the answer.
 func (r *recorder) Header() http.Header {
 	if !r.used {
 		r.used = true
@@ -116,7 +115,6 @@ func (r *recorder) setStatus(status int) {
 	}
 }
 
-// Write adds to the body.
 func (r *recorder) Write(p []byte) (int, error) {
 	if r.mode >= modeStream {
 		return r.writeThrough(p)
@@ -124,7 +122,6 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.hold(p, "")
 }
 
-// WriteString adds to the body.
 func (r *recorder) WriteString(s string) (int, error) {
 	if r.mode >= modeStream {
 		return r.writeThrough([]byte(s))
@@ -182,7 +179,6 @@ func bodyAllowed(status int) bool {
 // silent reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
 func (r *recorder) silent() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
 
-// finish is the end of the handler.
 func (r *recorder) finish() {
 	if r.status == 0 && r.mode != modeHijacked {
 		r.setStatus(http.StatusOK)
@@ -199,7 +195,6 @@ func (r *recorder) finish() {
 	}
 }
 
-// Sending implements [wire.Recorder].
 func (r *recorder) Sending() bool { return r.mode == modeStream || r.mode == modeHijacked }
 
 // discard makes the header what it was before the handler was called, for another's answer to be sent.
@@ -209,7 +204,6 @@ func (r *recorder) discard() {
 	}
 }
 
-// location returns where the answer points to.
 func (r *recorder) location() string {
 	if f := r.sent.named("Location"); f != nil && f.len() > 0 {
 		return f.value(0)
@@ -217,19 +211,15 @@ func (r *recorder) location() string {
 	return ""
 }
 
-// MarkNotDone implements [wire.Marker].
 func (r *recorder) MarkNotDone() { r.notDone = true }
 
-// MarkUnknown implements [wire.Marker].
 func (r *recorder) MarkUnknown() { r.unknown = true }
 
-// MarkUpstream implements [wire.Recorder].
 func (r *recorder) MarkUpstream(problem string) (keyHash string) {
 	r.upstream = problem
 	return r.x.keyHash()
 }
 
-// Restart implements [wire.Recorder].
 func (r *recorder) Restart() bool {
 	if r.Sending() {
 		return false

@@ -14,7 +14,6 @@ type held struct {
 // footRoom is for what follows the body in its first piece, where others follow.
 const footRoom = 64
 
-// add keeps p and s.
 func (h *held) add(p []byte, s string) {
 	h.size += int64(len(p) + len(s))
 	room := h.room - footRoom

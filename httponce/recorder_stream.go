@@ -26,7 +26,6 @@ func (r *recorder) stream() {
 	r.forget()
 }
 
-// forget frees the body.
 func (r *recorder) forget() {
 	r.held.buf = slices.Clone(r.held.buf[:r.held.head])
 	r.held.rest = nil
@@ -100,12 +99,10 @@ func (r *recorder) inform(status int) {
 	wire.Inform(r.x.w, status)
 }
 
-// Flush makes the answer a stream.
 func (r *recorder) Flush() {
 	_ = r.FlushError() //nolint:errcheck // http.Flusher has no error
 }
 
-// FlushError makes the answer a stream.
 func (r *recorder) FlushError() error {
 	return r.control(func(c *http.ResponseController) error {
 		if r.mode == modeHold {
@@ -125,7 +122,6 @@ func (r *recorder) FlushError() error {
 	})
 }
 
-// Hijack gives the handler the connection.
 func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	err = r.control(func(c *http.ResponseController) (err error) {
 		if r.mode == modeHold && r.status != 0 {
@@ -146,17 +142,14 @@ func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	return conn, rw, err
 }
 
-// SetReadDeadline is [http.ResponseController]'s.
 func (r *recorder) SetReadDeadline(t time.Time) error {
 	return r.control(func(c *http.ResponseController) error { return c.SetReadDeadline(t) })
 }
 
-// SetWriteDeadline is [http.ResponseController]'s.
 func (r *recorder) SetWriteDeadline(t time.Time) error {
 	return r.control(func(c *http.ResponseController) error { return c.SetWriteDeadline(t) })
 }
 
-// EnableFullDuplex is [http.ResponseController]'s.
 func (r *recorder) EnableFullDuplex() error {
 	return r.control((*http.ResponseController).EnableFullDuplex)
 }

@@ -65,7 +65,6 @@ func (x *exchange) echo(h http.Header) {
 	}
 }
 
-// writeBody writes the body, or its first piece.
 func (a *Answer) writeBody(w http.ResponseWriter) (err error) {
 	switch {
 	case a.saved == nil:
@@ -112,7 +111,6 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 // putTrailer adds the trailers, when the body has been written.
 func (a *Answer) putTrailer(h http.Header) { a.putTrailers(h, func(string) bool { return true }) }
 
-// putTrailers adds those trailers that are wanted.
 func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 	if a.saved != nil {
 		a.saved.eachTrailer(func(name string, values []string, _ bool) {

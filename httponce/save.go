@@ -93,7 +93,6 @@ func (s Save) checked() (by saves, err error) {
 	return by, nil
 }
 
-// statuses returns the first and last status that a name stands for.
 func statuses(name string) (from, to int, ok bool) {
 	if len(name) != 3 || name[0] < '2' || name[0] > '5' {
 		return 0, 0, false

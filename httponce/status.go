@@ -110,7 +110,6 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	h.tell(w, r, key, res, err)
 }
 
-// key returns the key that is asked for.
 func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire.KeyProblem) {
 	value := r.PathValue("key")
 	if value == "" {

@@ -24,7 +24,6 @@ type attempt struct {
 	timer  *time.Timer
 }
 
-// attempt makes the n-th attempt of an operation.
 func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
 	a := &attempt{parent: req.Context()}
 	a.ctx, a.cancel = context.WithCancelCause(req.Context())
@@ -109,7 +108,6 @@ func (a *attempt) hand(ctx context.Context, op *operation) *http.Response {
 	return a.resp
 }
 
-// release gives back what the attempt holds.
 func (a *attempt) release() {
 	a.timer.Stop()
 	a.cancel(nil)

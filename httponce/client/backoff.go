@@ -28,7 +28,6 @@ func (b backoff) pause(n int, retryAfter time.Duration) time.Duration {
 	return jitter(ceiling)
 }
 
-// jitter returns a random duration in [0, d].
 func jitter(d time.Duration) time.Duration {
 	return rand.N(d + 1) //nolint:gosec // jitter
 }

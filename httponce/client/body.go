@@ -81,7 +81,6 @@ func bodyLength(req *http.Request) error {
 	return nil
 }
 
-// bodyFor returns the body for the n-th attempt.
 func bodyFor(req *http.Request, n int) (io.ReadCloser, error) {
 	if n == 1 || req.Body == nil || req.Body == http.NoBody {
 		return req.Body, nil

@@ -96,7 +96,6 @@ func (t *Transport) ownValues(h http.Header) (values []string, found bool) {
 	return values, found
 }
 
-// mayFollow reports whether the key may follow a redirect.
 func (t *Transport) mayFollow(from, to *url.URL) bool {
 	if strings.EqualFold(from.Hostname(), to.Hostname()) {
 		switch {

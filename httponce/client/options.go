@@ -104,7 +104,6 @@ const (
 	mostBuffered  = 1 << 40
 )
 
-// settingsOf checks the options and fills in their defaults.
 func settingsOf(opts *Options) (Options, error) {
 	var s Options
 	if opts != nil {

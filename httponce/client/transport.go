@@ -119,7 +119,6 @@ func (t *Transport) passOn(req *http.Request, op *operation) (*http.Response, er
 	return resp, err
 }
 
-// repeat sends an operation until there is an answer.
 func (t *Transport) repeat(req *http.Request, op *operation) (*http.Response, error) {
 	ctx := req.Context()
 	for n := 1; ; n++ {
@@ -202,7 +201,6 @@ func (t *Transport) pauseAfter(ctx context.Context, op *operation, n int, a *att
 	return pause, true
 }
 
-// left returns what is left of MaxElapsed.
 func (t *Transport) left(op *operation, now time.Time) time.Duration {
 	if t.set.MaxElapsed < 0 {
 		return math.MaxInt64

@@ -85,7 +85,6 @@ type upload struct {
 	failed    atomic.Pointer[clientError] // how it ended early
 }
 
-// Read reads from the client.
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	switch {
@@ -144,7 +143,6 @@ type answerBody struct {
 	err error
 }
 
-// Read reads from the upstream.
 func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -153,5 +151,4 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken returns the error that ended it early.
 func (b *answerBody) broken() error { return b.err }

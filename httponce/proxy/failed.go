@@ -70,7 +70,6 @@ func unquoted(text string) string { return quotation.ReplaceAllString(text, `"â€
 // unquoting is what [httputil.ReverseProxy] writes its log to.
 type unquoting struct{ log *slog.Logger }
 
-// Write writes one entry.
 func (u unquoting) Write(p []byte) (int, error) {
 	u.log.Debug(unquoted(strings.TrimRight(string(p), "\n")))
 	return len(p), nil

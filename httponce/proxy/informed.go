@@ -23,7 +23,6 @@ func informing(w http.ResponseWriter) informed {
 	return i
 }
 
-// Header returns the headers of the answer.
 func (w *informed) Header() http.Header {
 	h := w.ResponseWriter.Header()
 	if w.cleared {
@@ -33,7 +32,6 @@ func (w *informed) Header() http.Header {
 	return h
 }
 
-// WriteHeader passes on.
 func (w *informed) WriteHeader(status int) {
 	if w.cleared = status < http.StatusOK; w.cleared {
 		wire.Inform(w.ResponseWriter, status)
@@ -42,5 +40,4 @@ func (w *informed) WriteHeader(status int) {
 	}
 }
 
-// Unwrap is for [http.ResponseController].
 func (w *informed) Unwrap() http.ResponseWriter { return w.ResponseWriter }

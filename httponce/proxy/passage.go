@@ -33,7 +33,6 @@ func withPassage(ctx context.Context, x *passage) context.Context {
 	return context.WithValue(ctx, passageKey{}, x)
 }
 
-// passageOf returns the passage that a request belongs to.
 func passageOf(r *http.Request) *passage {
 	x, ok := r.Context().Value(passageKey{}).(*passage)
 	if !ok { // only ServeHTTP gets requests to here
@@ -164,7 +163,6 @@ const copyBufferSize = 32 << 10
 
 type bufferPool struct{ pool sync.Pool }
 
-// Get returns a buffer.
 func (p *bufferPool) Get() []byte {
 	if b, ok := p.pool.Get().(*[]byte); ok {
 		return *b
@@ -172,5 +170,4 @@ func (p *bufferPool) Get() []byte {
 	return make([]byte, copyBufferSize)
 }
 
-// Put takes it back.
 func (p *bufferPool) Put(b []byte) { p.pool.Put(&b) }

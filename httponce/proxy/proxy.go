@@ -182,7 +182,6 @@ func (p *handler) brokeOff(x *passage, r *http.Request) {
 	p.tell(recorder, r, x, err)
 }
 
-// rewrite makes the request that goes out.
 func (p *handler) rewrite(pr *httputil.ProxyRequest) {
 	x := passageOf(pr.In)
 	pr.SetURL(p.upstream)

@@ -28,7 +28,6 @@ func (e *notSentError) Unwrap() error { return e.err }
 
 var errBodyLost = errors.New("the request's body could not be read")
 
-// RoundTrip sends r.
 func (t *onceTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := passageOf(r)
 	if x.asked = true; x.bodyErr != nil {
@@ -197,7 +196,6 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Read reads.
 func (c *countedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
