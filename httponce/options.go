@@ -289,7 +289,7 @@ func notNegative[T int | int64 | time.Duration](option string, n T) error {
 	return nil
 }
 
-// checkReconcile refuses routes whose policy needs a question that is missing, or never asks the one that there is.
+// checkReconcile refuses a policy that needs Reconcile without one, and a Reconcile that is never called.
 func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	for _, rt := range s.routes {
 		switch policy := cmp.Or(rt.Policy, receivers); {

@@ -101,7 +101,7 @@ type publishedRoute struct {
 	MaxAnswerBytes   int64                `json:"max_answer_bytes"`
 }
 
-// unsaidRule is what is published of a CheckKey whose rule nobody has put into words.
+// unsaidRule is published for a CheckKey without a KeyRule.
 const unsaidRule = "each key is checked, and one that is refused is told why"
 
 type publishedFingerprint struct {

@@ -13,17 +13,16 @@ import (
 )
 
 const (
-	// drainBytes and drainTime bound what is read of an answer that nobody will see, so
-	// that its connection can be used again.
+	// drainBytes and drainTime bound what is read of a dropped answer, so that its connection can be reused.
 	drainBytes = 64 << 10
 	drainTime  = time.Second
 )
 
-// answerBody is the body of an answer, or what could be read of it, in front of what is still to come.
+// answerBody is the body of an answer: what was read of it, and the rest.
 type answerBody struct {
 	head  *bytes.Reader
-	fault error         // of the body, behind head; set where it was read to its end or its break
-	rest  io.ReadCloser // behind head, where fault is nil
+	fault error         // after head; nil while there is a rest
+	rest  io.ReadCloser // after head, if fault is nil
 	done  func()        // called when rest has ended or was closed
 }
 
@@ -60,8 +59,8 @@ func (u *upgraded) Close() error {
 	return u.ReadWriteCloser.Close()
 }
 
-// peek reads up to n bytes of an answer's body, which can be read again from its begin. whole: there was no
-// more. err: it broke off, and it will for the next reader too.
+// peek reads up to n bytes of the answer's body; the next reader gets them again. whole means that there was no more. An
+// err is returned to the next reader too.
 func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 	body := a.resp.Body
 	if body == nil || body == http.NoBody {
@@ -87,8 +86,8 @@ func (a *attempt) peek(n int64) (text []byte, whole bool, err error) {
 	return text[:min(int64(len(text)), n)], whole, err
 }
 
-// drop reads what is left of an answer that is not the last, within bounds, and closes it. spare is what MaxElapsed leaves
-// for it and the next attempt.
+// drop reads the rest of an answer that is not returned, within bounds, and closes it. spare is what MaxElapsed leaves for
+// that and the next attempt.
 func (a *attempt) drop(spare time.Duration) {
 	if a.resp != nil && a.resp.Body != nil {
 		a.timer.Reset(min(drainTime, spare/2))
@@ -98,7 +97,7 @@ func (a *attempt) drop(spare time.Duration) {
 	a.release()
 }
 
-// buffer reads the answer as a whole, if it is to be read here. The error says how it was cut off; the answer has the rest.
+// buffer reads the whole answer, unless it is a stream or too large. The error says how it was cut off.
 func (a *attempt) buffer(limit int64) error {
 	if limit < 0 || a.resp.StatusCode == http.StatusSwitchingProtocols || a.resp.ContentLength > limit || isStream(a.resp.Header) {
 		return nil
@@ -121,9 +120,8 @@ func isStream(h http.Header) bool {
 	return strings.HasPrefix(media, "application/grpc+")
 }
 
-// passes reports whether a 409 says that it passes: that another attempt is running, by the problem's type or title (the
-// draft's), or by a Retry-After, as where the next request asks about an unknown outcome. A 409 of the application says neither, nor
-// does an outcome that has to be settled. The error says how the answer was cut off.
+// passes reports whether a 409 is temporary: by a Retry-After, or because the problem's type or title says that another
+// attempt is running. The error says how the answer was cut off.
 func (a *attempt) passes() (bool, error) {
 	switch {
 	case a.resp.Header.Get("Retry-After") != "":
@@ -139,5 +137,4 @@ func (a *attempt) passes() (bool, error) {
 	return err == nil && d.Says(wire.InProgress), nil
 }
 
-// errNoAnswer is what a base that keeps to no contract is told by.
 var errNoAnswer = errors.New("client: the base returned neither an answer nor an error")

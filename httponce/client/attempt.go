@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// attempt is one attempt of an operation: a request sent, under its own time limit, and what came of it.
+// attempt is one attempt of an operation: a request under its own time limit, and its result.
 type attempt struct {
 	out    *http.Request
 	resp   *http.Response
@@ -70,7 +70,7 @@ func (a *attempt) status() int {
 	return a.resp.StatusCode
 }
 
-// told returns an error of the base as what it comes from, where that is the end of a context.
+// told returns the reason for an error of the base if that is the end of a context.
 func (a *attempt) told(err error) error {
 	if err == nil {
 		return nil
@@ -85,7 +85,7 @@ func (a *attempt) told(err error) error {
 	return err
 }
 
-// hand returns the answer to the caller, with nothing left of the attempt but its body.
+// hand returns the answer to the caller; the attempt ends with its body.
 func (a *attempt) hand(ctx context.Context, op *operation) *http.Response {
 	a.timer.Stop()
 	op.mark(ctx, a.resp, a.out)

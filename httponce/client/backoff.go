@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// backoff says how long to pause between attempts: exponential, with full jitter, so that clients
-// that failed together do not come back together.
+// backoff is exponential with full jitter, so that clients that failed together do not come back together.
 type backoff struct {
 	first, most time.Duration // above zero; first is at most most, and that a day
 }
 
-// pause returns the pause after the n-th attempt, n from 1: anything up to first × 2ⁿ⁻¹, and up to most.
-// Where the server has named a time, it is that, and a little more: at most first.
+// pause returns the pause after the n-th attempt, n from 1: random, up to first × 2ⁿ⁻¹ and up to most. After a Retry-After
+// it is that, and up to first more.
 func (b backoff) pause(n int, retryAfter time.Duration) time.Duration {
 	if retryAfter > 0 {
 		return retryAfter + min(jitter(b.first), math.MaxInt64-retryAfter)
@@ -33,8 +32,8 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // retryAfterOf reads Retry-After: whole seconds, or an HTTP date (RFC 9110, section 10.2.3). A date is
-// compared with the answer's own Date where it has one, so that the two clocks need not agree. It is
-// zero where there is none, where it makes no sense, and where it has passed.
+// compared with the answer's own Date if it has one, so that the two clocks need not agree. Without a
+// valid one in the future the result is zero.
 func retryAfterOf(h http.Header, now time.Time) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {

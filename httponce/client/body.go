@@ -9,8 +9,7 @@ import (
 	"net/http"
 )
 
-// repeatable returns req, or a copy of it, with a body that every attempt can send anew. It closes the body
-// where it fails.
+// repeatable returns req, or a copy of it, with a body that every attempt can send. It closes the body if it fails.
 func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 	if req.Body == nil || req.Body == http.NoBody || req.GetBody != nil || t.set.MaxAttempts == 1 {
 		return req, nil
@@ -58,8 +57,8 @@ func (t *Transport) repeatable(req *http.Request) (*http.Request, error) {
 // errBodyLength: the caller's body is not as long as the request says.
 var errBodyLength = errors.New("client: the length of the request's body is not its ContentLength")
 
-// bodyLength looks whether the request's body is as long as is said. net/http finds that out while it sends, closes
-// the connection for it, and at times says no more than that it is closed.
+// bodyLength checks the length of the request's body. net/http finds a wrong one while it sends, and closes the
+// connection; its error may say no more than that.
 func bodyLength(req *http.Request) error {
 	if req.ContentLength <= 0 || req.GetBody == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// hopeless are the beginnings of net/http's errors that speak of the request, its end by Request.Cancel included, or of a peer
-// that will not change, and have neither a type nor a name. TestTransportErrorsThatAreNotRetried makes net/http say each of them.
+// hopeless are the beginnings of net/http's errors about the request, its end by Request.Cancel included, or about a peer
+// that will not change, which have neither a type nor a name. TestTransportErrorsThatAreNotRetried makes net/http say each of them.
 var hopeless = []string{
 	"unsupported protocol scheme",
 	"http: nil Request.",
@@ -25,10 +25,8 @@ var hopeless = []string{
 	"http2: request body larger than specified content length",
 }
 
-// mayHelp reports whether sending again may help after an error of the base. It is always safe, as the
-// attempts have one key; so all errors count as passing, but for those that are known to come again: dial
-// errors, resets, ends of connections that were being reused, handshakes that break off, timeouts, and
-// HTTP/2's GOAWAY and REFUSED_STREAM are retried, whatever type or text net/http gives them.
+// mayHelp reports whether sending again may help after an error of the base. It is always safe, because the
+// attempts have one key, so all errors are retried but those that are known to come again.
 func mayHelp(err error) bool {
 	var (
 		verify  *tls.CertificateVerificationError
@@ -44,7 +42,7 @@ func mayHelp(err error) bool {
 	switch {
 	case errors.Is(err, errBodyLength):
 		return false
-	case errors.Is(err, context.Canceled): // by somebody below us: the request's own context was looked at
+	case errors.Is(err, context.Canceled): // by a layer below: the request's own context was checked
 		return false
 	case errors.As(err, &verify), errors.As(err, &name), errors.As(err, &issuer), errors.As(err, &invalid), errors.As(err, &roots):
 		return false // whose certificate does not hold now will not hold in a second
@@ -52,7 +50,7 @@ func mayHelp(err error) bool {
 		return false
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch): // it does not speak TLS
 		return false
-	case errors.As(err, &addr), errors.As(err, &network), errors.As(err, &parse): // the address is none
+	case errors.As(err, &addr), errors.As(err, &network), errors.As(err, &parse): // not an address
 		return false
 	case errors.Is(err, http.ErrSkipAltProtocol), errors.Is(err, http.ErrNotSupported):
 		return false

@@ -58,8 +58,8 @@ type joined struct {
 //
 // The transport sends a request again, without a word, if a connection that it used before dies under it, and
 // the request is one that it takes for idempotent: by its method, or because it carries Idempotency-Key; and its
-// body is none, or can be had again by GetBody. ReverseProxy makes every empty body none. Over HTTP/2 a request
-// whose body is none is also sent again after PROTOCOL_ERROR. So no body is none: an empty one is there, and empty.
+// body is nil, or GetBody is set. ReverseProxy makes every empty body nil. Over HTTP/2 a request without a body is
+// also sent again after PROTOCOL_ERROR. So every request gets a body, even if it is empty.
 func sendOnce(out *http.Request) {
 	out.GetBody = nil
 	if out.Body != nil && out.Body != http.NoBody {
@@ -99,14 +99,14 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// clientError: a client did not send its request without a key to the end, or has gone. That is no failure of the upstream's.
+// clientError means that a client did not send its request without a key to the end, or disconnected: not a failure of the upstream.
 type clientError struct{ err error }
 
 func (e *clientError) Error() string { return e.err.Error() }
 func (e *clientError) Unwrap() error { return e.err }
 
-// asClientError returns err as that, if it is one. net/http ends the context of a client whose connection fails before who reads from it
-// hears of that: then the upload knows why, if there is one.
+// asClientError returns err as a clientError, if it is one. net/http ends the context of a client whose connection fails before the reader
+// gets an error: then the upload has the reason.
 func (x *passage) asClientError(err error) (e *clientError, ok bool) {
 	if errors.As(err, &e) {
 		return e, true
@@ -120,7 +120,7 @@ func (x *passage) asClientError(err error) (e *clientError, ok bool) {
 	return cmp.Or(e, &clientError{err}), true
 }
 
-// answer tells the client, if it is still there. net/http would wait for the rest of the body before it sends that.
+// answer answers the client, if it is still there. Without closing, net/http would wait for the rest of the body first.
 func (e *clientError) answer(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")

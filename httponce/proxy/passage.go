@@ -41,7 +41,7 @@ func passageOf(r *http.Request) *passage {
 	return x
 }
 
-// answered looks at an answer of the upstream's before it is passed on.
+// answered checks the upstream's answer before it is passed on.
 func answered(res *http.Response) error {
 	x := passageOf(res.Request)
 	if res.StatusCode < 100 { // net/http reads it, and would panic where it is to be written
@@ -71,16 +71,15 @@ func answered(res *http.Response) error {
 	return nil
 }
 
-// unguessed keeps net/http from guessing a Content-Type that the upstream did not give, which may turn what somebody has written into a page.
+// unguessed keeps net/http from guessing a Content-Type: it might turn a user's text into a page.
 func unguessed(h http.Header) {
 	if _, typed := h["Content-Type"]; !typed {
 		h["Content-Type"] = nil
 	}
 }
 
-// undecided looks at a problem of a service that honours keys itself. By a conflict it says that another attempt runs, or that the
-// outcome is unknown: then this request did nothing, and what its repetition gets is for the service to say. What it says of a moment is
-// no answer for good; whether the operation was done is not known here, whatever a Save makes of the status.
+// undecided checks for a temporary problem of a service that honours keys itself. After a conflict (another attempt is running, or the
+// outcome is unknown) this request did nothing. After any other it is not known whether the operation was done.
 func (x *passage) undecided(res *http.Response) {
 	text, err := io.ReadAll(io.LimitReader(res.Body, wire.MaxProblem+1))
 	if d, unread := wire.ReadProblem(res.Header, text); err == nil && unread == nil {
@@ -128,8 +127,8 @@ type holding struct {
 	gone bool // the client takes no more
 }
 
-// Write passes on. Where the answer is a stream, a client that has gone does not end it: ReverseProxy would panic, and close the
-// upstream's connection in mid-work, though the upstream has answered. It is read to its end, for nobody.
+// Write passes on. A client that disconnects does not end a stream: ReverseProxy would panic, and close the upstream's connection while it
+// works. The upstream's answer is read to its end.
 func (h *holding) Write(p []byte) (int, error) {
 	if h.gone {
 		return len(p), nil

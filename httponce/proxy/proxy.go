@@ -128,7 +128,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !isPath(r.URL) {
 		wire.MarkNotDone(w)
-		http.Error(w, "the target of the request is no path with a query", http.StatusBadRequest)
+		http.Error(w, "the target of the request is not a path with a query", http.StatusBadRequest)
 		return
 	}
 	if p.upstream.Path != "" && climbs(r.URL.Path) {
@@ -204,7 +204,7 @@ func (p *handler) rewrite(pr *httputil.ProxyRequest) {
 			pr.Out.Header[p.opts.KeyHeader] = key
 		}
 		readable(pr.Out.Header)
-		pr.Out.Header.Del("Expect") // the body is here, and waits for nobody's leave
+		pr.Out.Header.Del("Expect") // the body is here already
 		x.bodyErr = holdBody(pr.Out, pr.In.Body)
 	} else if pr.Out.Body != nil && pr.Out.Body != http.NoBody {
 		x.upload = &upload{ReadCloser: pr.Out.Body, trailer: pr.Out.Trailer, announced: slices.Collect(maps.Keys(pr.Out.Trailer))}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// isPath reports whether the target of a request is a path with a query, or lacks the path. net/http also reads "*", and what has a scheme
-// before something that is none ("x:http://h/a"), which goes out as it is, whatever was routed; and over HTTP/2 a query with a blank, behind
-// which who reads a line of HTTP/1.1 looks for the version.
+// isPath reports whether the target of a request is a path, perhaps empty, with a query. net/http also accepts "*", and an opaque target
+// ("x:http://h/a"), which would be sent unchanged, whatever was routed; and over HTTP/2 a query with a blank, which would end the target
+// of an HTTP/1.1 request.
 func isPath(u *url.URL) bool {
 	return u.Opaque == "" && (u.Path == "" || u.Path[0] == '/') && !strings.Contains(u.RawQuery, " ")
 }

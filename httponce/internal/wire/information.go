@@ -2,9 +2,9 @@ package wire
 
 import "net/http"
 
-// Inform sends a status below 200, with the header as it stands. Where a client resets its stream meanwhile, net/http's HTTP/2 returns before it
-// has read that header, and reads it beside whoever changes it next, which may end the whole process (golang/go#67940). Of a header that has a
-// Content-Length it reads a copy, without that field, which HTTP/1.1 does not send here either.
+// Inform sends a status below 200 with the current header. If the client resets its stream, net/http's HTTP/2 may read the header after this
+// has returned, and race with the next change of it (golang/go#67940). It reads a copy if there is a Content-Length, so one is added: it is
+// not sent with such a status.
 func Inform(w http.ResponseWriter, status int) {
 	h := w.Header()
 	if _, there := h["Content-Length"]; !there {

@@ -45,14 +45,14 @@ var (
 	StillRunning = Problem{"still-running", http.StatusServiceUnavailable, "The operation is still running", "Send the same request again later for its answer."}
 	Unknown      = Problem{"outcome-unknown", http.StatusConflict, "The outcome of this operation is unknown", "An earlier attempt ended, and nobody knows whether it took effect. It is not run again before that is settled: ask the service."}
 	Refused      = Problem{"refused", http.StatusUnprocessableEntity, "The operation was refused", ""}
-	NoPrincipal  = Problem{"no-principal", http.StatusForbidden, "The sender is not known", "A key is heeded only for a sender that is known."}
+	NoPrincipal  = Problem{"no-principal", http.StatusForbidden, "The sender is not known", "A key counts only for a known sender."}
 	BodyTooLarge = Problem{"body-too-large", http.StatusRequestEntityTooLarge, "The request body is too large", ""}
-	BodyTooSlow  = Problem{"body-too-slow", http.StatusRequestTimeout, "The request body came too slowly", "Nothing was done: send it again."}
-	BodyBroken   = Problem{"body-broken", http.StatusBadRequest, "The request body could not be read", "Nothing was done: send it again."}
+	BodyTooSlow  = Problem{"body-too-slow", http.StatusRequestTimeout, "The request body came too slowly", "Nothing was done: send the request again."}
+	BodyBroken   = Problem{"body-broken", http.StatusBadRequest, "The request body could not be read", "Nothing was done: send the request again."}
 	Unavailable  = Problem{"store-unavailable", http.StatusServiceUnavailable, "The record of operations is not available", "Nothing was done now: send the same request again later."}
 	Busy         = Problem{"busy", http.StatusServiceUnavailable, "Too many large requests are being worked on", "Nothing was done now: send the same request again later."}
 	Unreadable   = Problem{"record-unreadable", http.StatusServiceUnavailable, "The record of this operation cannot be read", "The operation has a record that this server cannot read. It is not run again: send the same request again later, and do not use a new key."}
-	NotDone      = Problem{"not-done", http.StatusServiceUnavailable, "The operation was not done", "Nothing took hold: send the same request again."}
+	NotDone      = Problem{"not-done", http.StatusServiceUnavailable, "The operation was not done", "The operation had no effect: send the same request again."}
 	CommitLost   = Problem{"commit-lost", http.StatusServiceUnavailable, "It is not known yet whether the operation was done", "The database did not say whether it committed. Send the same request again: that finds out."}
 	Internal     = Problem{"internal", http.StatusInternalServerError, "The request could not be handled", ""}
 

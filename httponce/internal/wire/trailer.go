@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// IsPrefixed reports whether a name is that of a trailer which was not declared.
+// IsPrefixed reports whether name is that of an undeclared trailer ([http.TrailerPrefix]).
 func IsPrefixed(name string) bool { return strings.HasPrefix(name, http.TrailerPrefix) }
 
-// neverTrails are the fields that count before the body comes, and so never behind it (RFC 9110, 6.5.1): by them a message is framed,
-// routed, allowed and read. net/http declares none of them, and sends those that were not declared as they are.
+// neverTrails are the fields that must not be trailers, because they frame, route, authorize or describe a message (RFC 9110, 6.5.1).
+// net/http does not declare them, but sends them if they are undeclared.
 var neverTrails = map[string]bool{
 	"Content-Length": true, "Transfer-Encoding": true, "Trailer": true,
 	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true,
@@ -25,12 +25,12 @@ func Trails(name string) bool {
 	return !neverTrails[name] && !strings.HasPrefix(name, "If-")
 }
 
-// OnlyTrailers leaves of the trailers of a message those that may be some.
+// OnlyTrailers removes the fields that may not be trailers from the trailers of a message.
 func OnlyTrailers(of http.Header) {
 	maps.DeleteFunc(of, func(name string, _ []string) bool { return !Trails(name) })
 }
 
-// WithoutWrongTrailers removes from the header of an answer the trailers that may be none.
+// WithoutWrongTrailers removes the fields that may not be trailers from the undeclared ones in a header.
 func WithoutWrongTrailers(h http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool { return IsPrefixed(name) && !Trails(name) })
 }
