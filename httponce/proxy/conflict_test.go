@@ -32,10 +32,10 @@ func TestProxyBeforeAServiceThatHonoursKeys(t *testing.T) {
 		switch r.Header.Get("Idempotency-Key") {
 		case "running":
 			<-free
-			w.WriteHeader(201)
+			w.WriteHeader(http.StatusCreated)
 		case "taken":
 			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(409)
+			w.WriteHeader(http.StatusConflict)
 			io.WriteString(w, `{"title":"The seat is taken"}`)
 		default:
 			w.WriteHeader(status)
@@ -155,7 +155,7 @@ func TestProxyAsksForWhatItCanRead(t *testing.T) {
 				w.Header().Set("Content-Encoding", "br") // which nobody reads here
 			}
 			w.Header().Set("Content-Type", "application/problem+json")
-			w.WriteHeader(409)
+			w.WriteHeader(http.StatusConflict)
 			io.WriteString(w, `{"title":"A request is outstanding for this Idempotency-Key"}`)
 		})
 		srv := newProxy(t, u, nil, nil)
