@@ -7,8 +7,6 @@ func init() {
 		c := r.(AnyReceiver).receiver()
 		c.hub.mu.Lock()
 		defer c.hub.mu.Unlock()
-		c.pulse.mu.Lock()
-		defer c.pulse.mu.Unlock()
-		return probe.Held{Callers: int(c.hub.waiting.Load()), Keys: len(c.hub.crowds), Leases: len(c.pulse.due)}
+		return probe.Held{Callers: int(c.hub.waiting.Load()), Keys: len(c.hub.crowds)}
 	}
 }

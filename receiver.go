@@ -68,7 +68,6 @@ type core struct {
 	quick    bool // nothing but its key tells one call without options from another
 	identity identity
 	hub      hub
-	pulse    pulse
 	left     leftClaims
 }
 
