@@ -3,7 +3,7 @@
 // Package filestore keeps every record in a file of its own: what it has acknowledged survives a crash of
 // the process and, if the disk keeps what it has synced, a loss of power.
 //
-// It is a toy, written from CONTRIBUTING.md alone, to show how little a store is: 64 callers wait for one
+// It is a toy, written from docs/how-to/write-a-store.md alone, to show how little a store is: 64 callers wait for one
 // lock and two syncs each. It passes the suite in store/storetest.
 package filestore
 
