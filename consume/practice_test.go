@@ -19,7 +19,7 @@ import (
 
 // What the practice list asks of message handlers and of consumers, line by line, each with the test of that name. The
 // same on every store, against its real server, is in internal/e2e/consumers; what is about SQL's natural shapes is in examples/natural,
-// and what is about Redis in store/redisstore. docs/reference/practice-tests.md has the whole list.
+// and what is about Redis in store/redisstore. docs/reference/proofs.md has the whole list.
 
 // bank counts what was booked, by the producer's ID.
 type bank struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/oncetest"
 )
 
-// Traps that peers fell into, each with the test of that name. docs/reference/messages-proofs.md has them all.
+// Traps that peers fell into, each with the test of that name. docs/reference/proofs.md lists them.
 
 // recordFirst is a deduplicator as peers have it: it records the key, and then calls the handler.
 type recordFirst struct {

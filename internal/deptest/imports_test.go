@@ -160,12 +160,12 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 	}
 }
 
-// mayLink says which leaf libraries a folder of the root module may link, with the page in docs/adr that says why.
+// mayLink says which leaf libraries a folder of the root module may link, for the reasons in docs/adr/libraries.md.
 var mayLink = map[string][]string{
-	"consume": {"github.com/go-json-experiment/json"}, // docs/adr/0018-jsontext.md
+	"consume": {"github.com/go-json-experiment/json"},
 	"httponce": {
-		"github.com/dunglas/httpsfv",         // docs/adr/0017-httpsfv.md
-		"github.com/go-json-experiment/json", // docs/adr/0018-jsontext.md
+		"github.com/dunglas/httpsfv",
+		"github.com/go-json-experiment/json",
 	},
 }
 

@@ -31,7 +31,8 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	return res, failed(ctx, "claim", err)
 }
 
-// begin inserts the record of a new key, with the server's time, if there is none.
+// begin inserts the record of a new key, with the server's time, if there is none. It uses plain operators only: MongoDB refuses
+// an upsert whose filter has $expr with $$NOW, and not every server that speaks its protocol has pipelines in updates.
 func (s *Store) begin(ctx context.Context, req *everonce.ClaimRequest, res *everonce.ClaimResult) (begun bool, err error) {
 	clock := bson.D{{Key: "c", Value: true}}
 	life := ceil(req.Lifetime.Total())

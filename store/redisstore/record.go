@@ -12,8 +12,9 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// A record is one string, so that a transition reads and writes it in one piece. The scripts know its layout, where
-// offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
+// A record is one string, so that a transition reads and writes it in one piece: the fields of a hash would cost more than
+// the rest of the script. Scripts compare tokens as bytes, because a token as a Lua number would lose digits. The scripts know
+// the layout, where offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
 // from the latest write:
 //
 //	  0  the latest write; token                                                                   2 × 8 bytes
