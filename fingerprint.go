@@ -8,26 +8,14 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Fingerprint stands for the parts of a request that must be the same when its key is used again. Alg names what was
 // hashed and how; sums of different Alg are not compared. The zero value is no fingerprint. A Fingerprint is a
 // [CallOption].
-type Fingerprint struct {
-	Alg string // at most 32 bytes
-	Sum [32]byte
-}
-
-// MaxFingerprintAlgLen is the longest Alg, in bytes.
-const MaxFingerprintAlgLen = 32
-
-// IsZero reports whether there is no fingerprint.
-func (f Fingerprint) IsZero() bool { return f.Alg == "" }
-
-// Conflicts reports whether f and saved have the same Alg and differ.
-func (f Fingerprint) Conflicts(saved Fingerprint) bool {
-	return f.Alg != "" && f.Alg == saved.Alg && f.Sum != saved.Sum
-}
+type Fingerprint driver.Fingerprint
 
 func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
@@ -79,14 +67,14 @@ func FingerprintJSON(v any) Fingerprint {
 // badFingerprint marks a fingerprint that could not be computed; a call with it is refused.
 const badFingerprint = "!"
 
-func (f Fingerprint) validate() error {
+func validateFingerprint(f driver.Fingerprint) error {
 	switch {
 	case f.Alg == badFingerprint:
 		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON, or one that does not say what is in it", ErrInvalidArgument)
 	case f.IsZero():
 		return nil
 	}
-	return named(ErrInvalidArgument, "fingerprint's Alg", f.Alg, MaxFingerprintAlgLen)
+	return driver.CheckName(ErrInvalidArgument, "fingerprint's Alg", f.Alg, driver.MaxFingerprintAlgLen)
 }
 
 func compactJSON(raw []byte) ([]byte, error) {

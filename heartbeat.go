@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // processStart is what monotonicNow counts from.
@@ -60,7 +62,7 @@ func (a *Attempt) renew() {
 
 	sent := time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(&a.ctx), min(max(left/2, minLease), a.set.StoreTimeout)) // a try that hangs leaves room for another
-	_, err := a.store.Renew(ctx, RenewRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Lease: a.call.lease, Lifetime: a.call.lifetime})
+	_, err := a.store.Renew(ctx, driver.RenewRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Lease: a.call.lease, Lifetime: a.call.lifetime})
 	cancel()
 	if err == nil {
 		a.extend(sent)

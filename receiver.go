@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
@@ -30,11 +32,11 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 // as a [Receiver], and made by [NewTxReceiver].
 type TxReceiver[Tx any] struct {
 	core
-	txs TxStore[Tx]
+	txs driver.TxStore[Tx]
 }
 
 // NewTxReceiver returns a receiver for transactional operations. The error is as that of [NewReceiver].
-func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
+func NewTxReceiver[Tx any](store driver.TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
 	t := &TxReceiver[Tx]{txs: store}
 	if err := t.init(store, opts); err != nil {
 		return nil, err
@@ -61,8 +63,8 @@ type core struct {
 	set      *settings
 	defaults call
 	prompt   bool // the store's calls never block: they need no timeout
-	recaller Recaller
-	watcher  ChangeWaiter
+	recaller driver.Recaller
+	watcher  driver.ChangeWaiter
 	quick    bool // nothing but its key tells one call without options from another
 	identity identity
 	hub      hub
@@ -88,8 +90,8 @@ func (r *core) init(store Store, opts *Options) error {
 	if p, ok := store.(promptStore); ok {
 		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
 	}
-	r.recaller, _ = PowerOf[Recaller](store)
-	r.watcher, _ = PowerOf[ChangeWaiter](store)
+	r.recaller, _ = driver.PowerOf[driver.Recaller](store)
+	r.watcher, _ = driver.PowerOf[driver.ChangeWaiter](store)
 	r.defaults = call{
 		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
 		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic, codec: set.Codec, codecName: set.codecName,
@@ -151,7 +153,7 @@ func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
 type operation struct {
 	*core
 	call        *call // shared with other calls: it is only read
-	fingerprint Fingerprint
+	fingerprint driver.Fingerprint
 	key         Key
 	id          RecordID
 	place       *place // where the call stands; nil at the top

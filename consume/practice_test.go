@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -292,7 +293,7 @@ func TestPracticeStatesProcessingAndCompleted(t *testing.T) {
 		<-begun
 		end <- nil
 		<-verdicts
-		if rec, err := r.store.Get(t.Context(), everonce.GetRequest{ID: r.recv.RecordID(key)}); err != nil || rec.Record.State != everonce.StateCompleted {
+		if rec, err := r.store.Get(t.Context(), driver.GetRequest{ID: r.recv.RecordID(key)}); err != nil || rec.Record.State != driver.StateCompleted {
 			t.Errorf("%v, %v; want completed", rec.Record.State, err)
 		}
 	})
@@ -456,7 +457,7 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 			t.Fatal(err)
 		}
 		records := func() (n int) {
-			page, err := store.List(t.Context(), everonce.ListRequest{Limit: 100})
+			page, err := store.List(t.Context(), driver.ListRequest{Limit: 100})
 			if err != nil {
 				t.Error(err)
 			}

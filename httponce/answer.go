@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Answer is the answer of a handler, as it is saved. A reconciler that knows what became of a request returns one:
@@ -78,13 +78,13 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
 	a.mend()
-	if s := a.saved; s != nil && s.head <= everonce.MaxSummaryLen {
+	if s := a.saved; s != nil && s.head <= driver.MaxSummaryLen {
 		return s.summary()
 	}
 	fs := a.fields()
 	for _, only := range [][]string{nil, {"Location", "Content-Type"}, {"Location"}, {}} {
 		b := appendHead(nil, flagElided, a.Status, fs, only)
-		if len(b) <= everonce.MaxSummaryLen {
+		if len(b) <= driver.MaxSummaryLen {
 			return b
 		}
 	}

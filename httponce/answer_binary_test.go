@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -26,7 +27,7 @@ func TestAnswersInRecordsCanBeRead(t *testing.T) {
 	for status, code := range map[int]string{201: "", 402: "http_402"} {
 		key := http.StatusText(status)
 		send(protect(answers(status, "body")), "POST", "/payments", "{}", "Idempotency-Key", `"`+key+`"`)
-		got, err := store.Get(t.Context(), everonce.GetRequest{ID: keyOf(key).RecordID()})
+		got, err := store.Get(t.Context(), driver.GetRequest{ID: keyOf(key).RecordID()})
 		if err != nil || !got.Found {
 			t.Fatal(got.Found, err)
 		}

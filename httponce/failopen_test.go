@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
@@ -167,8 +168,8 @@ type wrongStore struct {
 	err error
 }
 
-func (s wrongStore) Claim(context.Context, everonce.ClaimRequest) (everonce.ClaimResult, error) {
-	return everonce.ClaimResult{}, s.err
+func (s wrongStore) Claim(context.Context, driver.ClaimRequest) (driver.ClaimResult, error) {
+	return driver.ClaimResult{}, s.err
 }
 
 // A store that answers, and says that something is wrong with it, is not down: nothing fails open for as long as that stays so.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // pieceSize is the largest piece of an answer, and the largest answer that is kept in one: it is below what any
@@ -54,7 +55,7 @@ func (p *pieces) key(of everonce.Key, i uint64) everonce.Key {
 	const part = "answer"
 	parts := of.Scope.Parts()
 	k := everonce.Key{Scope: everonce.ScopeOf(append(parts, part)...), ID: hex.EncodeToString(p.set[:]) + "." + strconv.FormatUint(i, 10)}
-	if len(k.Scope) > everonce.MaxScopeLen {
+	if len(k.Scope) > driver.MaxScopeLen {
 		k.Scope = everonce.ScopeOf(parts[0], part)
 	}
 	return k

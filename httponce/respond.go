@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // verdict is what a call of the core came to.
@@ -266,7 +267,7 @@ func (x *exchange) replayRest(e *everonce.Error) {
 
 // restOf returns what an expired or elided answer has left.
 func restOf(e *everonce.Error, problemBase string) (a Answer) {
-	if e.Kind == everonce.ResultFailure {
+	if e.Kind == driver.ResultFailure {
 		a = failureAnswer(&everonce.PermanentError{Code: string(e.Summary)}, problemBase)
 	} else if a.decode(e.Summary) != nil {
 		a = Answer{Status: http.StatusOK}

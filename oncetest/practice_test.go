@@ -23,7 +23,7 @@ func TestPracticePage(t *testing.T) {
 	_, page, _ := strings.Cut(read(t, "docs/reference/proofs.md"), "\n## The practice list\n")
 	page, _, _ = strings.Cut(page, "\n## ")
 	known := map[string]bool{}
-	for _, file := range glob(t, "store/storetest/*.go") {
+	for _, file := range glob(t, "driver/drivertest/*.go") {
 		for _, found := range storeTests.FindAllStringSubmatch(read(t, file), -1) {
 			known[found[1]] = true
 		}

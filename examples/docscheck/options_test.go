@@ -13,6 +13,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
@@ -185,8 +186,8 @@ func structFields(t *testing.T, folder, name string) (fields []*ast.Field) {
 // TestLimits compares the table of limits with the constants that it names.
 func TestLimits(t *testing.T) {
 	limits := map[string]int{
-		"MaxIDLen": everonce.MaxIDLen, "MaxScopeLen": everonce.MaxScopeLen, "MaxFingerprintAlgLen": everonce.MaxFingerprintAlgLen,
-		"MaxStepNameLen": everonce.MaxStepNameLen, "MaxSteps": everonce.MaxSteps, "MaxSummaryLen": everonce.MaxSummaryLen,
+		"MaxIDLen": driver.MaxIDLen, "MaxScopeLen": driver.MaxScopeLen, "MaxFingerprintAlgLen": driver.MaxFingerprintAlgLen,
+		"MaxStepNameLen": driver.MaxStepNameLen, "MaxSteps": driver.MaxSteps, "MaxSummaryLen": driver.MaxSummaryLen,
 		"MaxBatch": everonce.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
 	}
 	for _, row := range docs.Table(t, "docs/reference/options.md", "Limits") {

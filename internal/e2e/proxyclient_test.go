@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -71,7 +72,7 @@ func settleOrder(t *testing.T, path, order string, done bool) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	page, err := store.List(t.Context(), everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}})
+	page, err := store.List(t.Context(), driver.ListRequest{States: []driver.State{driver.StateAbandoned}})
 	if err != nil {
 		t.Fatal(err)
 	}

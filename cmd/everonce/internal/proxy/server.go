@@ -19,6 +19,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -291,7 +292,7 @@ func (s *Server) openStore(ctx context.Context) error {
 func (s *Server) tellEmpty(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	if page, err := s.store.List(ctx, everonce.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
+	if page, err := s.store.List(ctx, driver.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
 		s.log.Warn("the store has no records. If this is not its first start, it is another store than before: what is repeated now is done AGAIN")
 	}
 }
