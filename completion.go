@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/everonce/everonce/driver"
@@ -42,10 +41,6 @@ func marshal[T any](c Codec, v T) (data []byte, err error) {
 		case string:
 			return []byte(v), nil
 		}
-	}
-	if _, ok := c.(jsonCodec); ok && reflect.TypeFor[T]().Kind() == reflect.Interface {
-		in := v
-		return marshalAny(c, &in) // with the interface, which it will be read into
 	}
 	return marshalAny(c, v)
 }

@@ -95,11 +95,7 @@ func (s *Settlement) encode(set *settings) error {
 	if s.Encoded != nil {
 		return errManyResults
 	}
-	codec := set.Codec
-	if _, ok := codec.(jsonCodec); ok {
-		codec = jsonCodec{typed: true}
-	}
-	data, err := marshalAny(codec, s.Value)
+	data, err := marshalAny(set.Codec, s.Value)
 	if err != nil {
 		return fmt.Errorf("%w: the settlement's value cannot be encoded: %w", ErrInvalidArgument, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/httponce/internal/wire"
 	"pgregory.net/rapid"
 )
 
@@ -70,7 +71,7 @@ func headers(t *rapid.T, what string) http.Header {
 	h := http.Header{}
 	for range rapid.IntRange(0, 5).Draw(t, what) {
 		name := rapid.StringMatching(`[A-Za-z][A-Za-z0-9-]{0,8}`).Draw(t, "name")
-		if neverSaved[http.CanonicalHeaderKey(name)] {
+		if wire.NeverSaved[http.CanonicalHeaderKey(name)] {
 			continue
 		}
 		h[name] = rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "values")

@@ -7,7 +7,6 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// failOpen calls the handler unprotected.
 func (x *exchange) failOpen(next http.Handler, cause error) {
 	x.told.FailedOpen = true
 	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",

@@ -198,8 +198,8 @@ func TestBadFingerprints(t *testing.T) {
 		many[i] = "/" + strings.Repeat("a", i+1)
 	}
 	for text, f := range map[string]Fingerprint{
-		`Headers: "" is no name`:         {Headers: []string{""}},
-		`Headers: "a b" is no name`:      {Headers: []string{"a b"}},
+		`Headers: "" is not the name`:    {Headers: []string{""}},
+		`Headers: "a b" is not the name`: {Headers: []string{"a b"}},
 		`is the key`:                     {Headers: []string{"idempotency-key"}},
 		`host never reaches`:             {Headers: []string{"host"}},
 		`the limit is 64`:                {Headers: strings.Split(strings.Repeat("a,", 65)[:129], ",")},

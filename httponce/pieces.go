@@ -113,7 +113,6 @@ var errNoPieces = errors.New("httponce: the receiver's MaxResult is too small fo
 
 var errPieceMissing = errors.New("httponce: a piece of the saved answer is missing")
 
-// fetch returns the rest of a body.
 func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.Key) ([][]byte, error) {
 	var all [][]byte
 	left := p.total
@@ -123,7 +122,7 @@ func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.
 			return nil, fmt.Errorf("%w: %w", errPieceMissing, err)
 		}
 		if uint64(len(res.Value)) != min(left, p.size) {
-			return nil, fmt.Errorf("%w: it is of another size", errPieceMissing)
+			return nil, fmt.Errorf("%w: its size is wrong", errPieceMissing)
 		}
 		left -= uint64(len(res.Value))
 		all = append(all, res.Value)

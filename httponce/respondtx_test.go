@@ -143,7 +143,7 @@ func transactionalOutcomes() []outcomeCase {
 			},
 		},
 		{
-			name: "the handler has ended its transaction", outcome: everonce.Unknown, do: once, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler has ended the transaction",
+			name: "the handler has ended its transaction", outcome: everonce.Unknown, do: once, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler ended the transaction",
 			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 				err := paid(w, r, tx)
 				tx.CommitByStatement()
@@ -151,7 +151,7 @@ func transactionalOutcomes() []outcomeCase {
 			}),
 		},
 		{
-			name: "the handler has ended its transaction before", outcome: everonce.Unknown, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler has ended the transaction",
+			name: "the handler has ended its transaction before", outcome: everonce.Unknown, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler ended the transaction",
 			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 				err := paid(w, r, tx)
 				tx.CommitByStatement()

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// The longest parts of a scope, as a scope writes them: together they are no longer than everonce.MaxScopeLen.
+// The longest parts of a scope, as a scope writes them: together they are no longer than driver.MaxScopeLen.
 const (
 	maxPrincipalPart = 160
 	maxMethodPart    = 24

@@ -16,6 +16,7 @@ import (
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -45,7 +46,7 @@ var optionTables = []struct {
 	{"httponce.Options", "httponce", httponce.Options{}},
 	{"httponce.Route", "httponce", httponce.Route{}},
 	{"httponce.Fingerprint", "httponce", httponce.Fingerprint{}},
-	{"httponce.TransportOptions", "httponce", httponce.TransportOptions{}},
+	{"client.Options", "httponce/client", client.Options{}},
 	{"consume.Spec", "consume", consume.Spec[T]{}},
 	{"consume.TxSpec", "consume", consume.TxSpec[T, Tx]{}},
 	{"consume.NaturalSpec", "consume", consume.NaturalSpec[T]{}},

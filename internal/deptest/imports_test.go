@@ -24,7 +24,10 @@ var mayImport = []struct {
 	{"saga", []string{"driver", "internal/sqlstore"}},
 	{"session", []string{"driver"}},
 	{"raftonce", []string{"session", "driver"}},
-	{"httponce", []string{"driver", "internal/jsonform", "internal/socketurl"}},
+	{"httponce/internal/wire", nil},
+	{"httponce/client", []string{"httponce/internal/wire"}},
+	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
+	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
 	{"consume", []string{"driver", "internal/jsonform"}},
 	{"otelonce", nil},
@@ -123,6 +126,9 @@ func TestAllowed(t *testing.T) {
 		{"store/redisstore", "store/sqlitestore", false},
 		{"driver/drivertest", "store/pgxstore", false},
 		{"httponce", "store/memstore", false},
+		{"httponce/client", "httponce/internal/wire", true},
+		{"httponce/client", "httponce", false},
+		{"httponce/proxy", "httponce", false},
 		{"consume/kafkaonce", "store/pgxstore", false},
 		{"consume/kafkaonce", "consume", true},
 		{"outbox", "internal/sqlstore", true},
@@ -174,6 +180,18 @@ var mayLink = map[string][]string{
 		"github.com/dunglas/httpsfv",
 		"github.com/go-json-experiment/json",
 	},
+	"httponce/client":        {"github.com/dunglas/httpsfv"},
+	"httponce/proxy":         {"github.com/dunglas/httpsfv"},
+	"httponce/internal/wire": {"github.com/dunglas/httpsfv"},
+}
+
+// TestClientLinksNoEngine: a program that only sends requests links neither the engine nor the server.
+func TestClientLinksNoEngine(t *testing.T) {
+	for dep := range listed(t, "-deps", rootModule+"/httponce/client") {
+		if dep == rootModule || dep == rootModule+"/httponce" {
+			t.Errorf("httponce/client links %s", dep)
+		}
+	}
 }
 
 // TestCoreLinksTheStandardLibraryOnly: the packages of the root module, but for the suites that others

@@ -21,6 +21,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/proxy"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -93,7 +94,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	handler, err := httponce.Proxy(upstream, opts)
+	handler, err := proxy.New(upstream, opts)
 	if err != nil {
 		return nil, nil, invalidArgument(err)
 	}
@@ -129,9 +130,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 }
 
 // upstreamOptions returns what the handler is told.
-func (s *Server) upstreamOptions(upstream *url.URL) (opts *httponce.ProxyOptions, err error) {
+func (s *Server) upstreamOptions(upstream *url.URL) (opts *proxy.Options, err error) {
 	c := s.conf
-	opts = &httponce.ProxyOptions{
+	opts = &proxy.Options{
 		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
 		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Log: s.log,
 	}
