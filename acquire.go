@@ -150,7 +150,7 @@ func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
 // nothing was written.
 func isFinal(err error) bool {
 	for _, s := range [...]error{
-		ErrSchema, ErrNewerRecord, ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, ErrIdentity, ErrAttemptEnded,
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
 		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
 	} {
 		if errors.Is(err, s) {

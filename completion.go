@@ -181,5 +181,5 @@ func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write 
 // isRefusal reports whether a write's error is the store's last word.
 func isRefusal(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, driver.ErrTooLarge) ||
-		errors.Is(err, ErrNewerRecord) || errors.Is(err, ErrCorruptRecord)
+		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }

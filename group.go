@@ -197,7 +197,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) erro
 	case ctx.Err() != nil:
 		g.callerGone(ctx, err)
 		return nil
-	case errors.Is(err, ErrCorruptRecord), errors.Is(err, ErrNewerRecord): // one of them
+	case errors.Is(err, driver.ErrCorruptRecord), errors.Is(err, driver.ErrNewerRecord): // one of them
 		return &errSplit{err}
 	case again:
 		return &errAgain{err}

@@ -14,7 +14,7 @@ import (
 // has ended.
 //
 // Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
-// [ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
+// [driver.ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
 // Do has, because the RetryAfter of an unknown outcome depends on them: WithPolicy, EffectsInSteps.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
@@ -58,7 +58,7 @@ func (op *operation) peek(ctx context.Context) (driver.ClaimResult, error) {
 	case driver.DecideClaimed:
 		claim.Decision = driver.DecideReleased
 	case driver.DecideNewer:
-		return driver.ClaimResult{}, op.fail(StoreFailed, ErrStore, ErrNewerRecord)
+		return driver.ClaimResult{}, op.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
 	return claim, nil
 }

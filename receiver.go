@@ -179,7 +179,7 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 }
 
 // Ready binds the store to the identity secret, or to having none, as the first Do or Transact does by itself. Call it
-// at start-up, to learn of a wrong secret ([ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
+// at start-up, to learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
 // DoTx or Lookup on a store that nobody has used yet. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
@@ -203,7 +203,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", ErrIdentity))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", driver.ErrIdentity))
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	}
 	defer op.hub.wake(op.id)
 	if op.set.Observer != nil {
-		o := op.observe(ctx, OpSettle, s.Step)
+		o := op.observe(ctx, opSettle, s.Step)
 		err = Settle(o.ctx, r.store, op.id, s)
 		o.end(s.outcome(err), err)
 		return err

@@ -22,7 +22,7 @@ var errTwoStores = errors.New("the operation's receiver and the step's were made
 // WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
-	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)
+	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, opStepTx)
 	if err != nil {
 		return zero, err
 	}

@@ -39,7 +39,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpTransact, "")
+		o := op.observe(ctx, opTransact, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
@@ -256,7 +256,7 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 		}
 	}
 	if claim.Decision == driver.DecideNewer {
-		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, ErrNewerRecord)
+		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
 	if claim.Decision == driver.DecideInProgress && r.call.wait > 0 {
 		again, err := r.waiter.wait(ctx, claim)
