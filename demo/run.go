@@ -110,13 +110,13 @@ func (r *run) createBooks(ctx context.Context) error {
 func (r *run) operate(ctx context.Context) (err error) {
 	r.network = network.New(network.Bad(r.config.Seed), keyOf,
 		func(h http.Header) bool { return h.Get(client.ReplayedHeader) != "" })
-	if r.gateway, err = r.start(ctx, roleGateway, r.mails(), nil, nil); err != nil {
-		return err
+	if r.gateway, err = r.start(ctx, roleGateway, r.mails(), nil, nil); err == nil {
+		err = r.startService(ctx)
 	}
-	if err := r.startService(ctx); err != nil {
-		return err
+	if err == nil {
+		err = r.startProxy(ctx)
 	}
-	if err := r.startProxy(ctx); err != nil {
+	if err != nil {
 		return err
 	}
 	ln, err := process.Listen(ctx, process.Anywhere)
@@ -146,19 +146,15 @@ func keyOf(r *http.Request) string {
 	return key
 }
 
-// startService starts the service, and connects it to the network. Behind the proxy it is the one without everonce, and
-// listens where it did before, since the proxy was told so.
+// startService starts the service, and connects it to the network. Behind the proxy it is the one without everonce. After
+// a kill it listens where it did before, since the proxy was told so.
 func (r *run) startService(ctx context.Context) (err error) {
-	switch {
-	case r.viaProxy():
-		r.service, err = r.start(ctx, roleWithout, r.books(), r.gateway, r.service)
-		return err
-	case r.mode == with:
-		r.service, err = r.start(ctx, roleWith, r.books(), r.gateway, nil)
-	default:
-		r.service, err = r.start(ctx, roleWithout, r.books(), r.gateway, nil)
+	role := roleWithout
+	if r.mode == with && !r.viaProxy() {
+		role = roleWith
 	}
-	if err == nil {
+	r.service, err = r.start(ctx, role, r.books(), r.gateway, r.service)
+	if err == nil && !r.viaProxy() {
 		r.network.Connect(r.service.Addr())
 	}
 	return err
@@ -186,26 +182,21 @@ func (r *run) end(how func(*process.Child)) {
 
 // work lets the client pay everything while the supervisor kills, and tells the view how it goes.
 func (r *run) work(ctx context.Context) error {
-	over := make(chan struct{})
-	var workers, watcher sync.WaitGroup
+	var workers sync.WaitGroup
 	workers.Go(func() { r.fail(r.supervise(ctx)) })
 	workers.Go(func() { r.fail(r.pay(ctx)) })
-	watcher.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			r.view.progress(r.client.Counts().Final, r.network.InFlight(), r.network.Stats())
-			select {
-			case <-tick.C:
-			case <-over:
-				return
-			}
+	over := make(chan struct{})
+	go func() { workers.Wait(); close(over) }()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for working := true; working; {
+		select {
+		case <-tick.C:
+		case <-over:
+			working = false
 		}
-	})
-	workers.Wait()
-	close(over)
-	watcher.Wait()
-	r.view.progress(r.client.Counts().Final, r.network.InFlight(), r.network.Stats())
+		r.view.progress(r.client.Counts().Final, r.network.InFlight(), r.network.Stats())
+	}
 	if r.outcome.settled.unknown() > 0 {
 		r.view.settled(r.outcome.settled)
 	}

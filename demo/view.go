@@ -13,14 +13,14 @@ import (
 	"github.com/everonce/everonce/demo/internal/network"
 )
 
-// view writes a line for everything that happens, and draws a bar under the lines on a terminal. Its methods may be
-// called concurrently.
+// view writes a line for everything that happens, and draws a bar under the lines on a terminal. While a run is on, progress
+// and killed may be called concurrently.
 type view struct {
 	out      io.Writer
 	viaProxy bool
 	terminal bool
 
-	mu         sync.Mutex
+	mu         sync.Mutex // of the lines
 	mode       mode
 	operations int
 	quarters   int                      // of the run, that were told
@@ -34,6 +34,8 @@ func newView(out io.Writer, viaProxy bool) *view {
 
 // line writes a line, above the bar.
 func (v *view) line(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.abort()
 	fmt.Fprintf(v.out, format+"\n", args...)
 	if v.bar != nil && !v.bar.IsFinished() {
@@ -50,8 +52,6 @@ func (v *view) abort() {
 
 // begin is called when a run begins, with all programs up.
 func (v *view) begin(m mode, operations int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.mode, v.operations, v.quarters, v.bar = m, operations, 0, nil
 	v.line("%s everonce: %d payments, %d at a time", m, operations, width)
 	if v.terminal {
@@ -65,8 +65,6 @@ func (v *view) begin(m mode, operations int) {
 
 // progress is called several times a second: final is how many payments have got their final answer.
 func (v *view) progress(final, inFlight int, s network.Stats) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	if v.bar != nil {
 		v.bar.Describe(fmt.Sprintf("%s everonce · %d in flight · %d requests, %d answers lost", v.mode, inFlight, s.RequestsLost, s.AnswersLost))
 		if !v.bar.IsFinished() {
@@ -83,8 +81,6 @@ func (v *view) progress(final, inFlight int, s network.Stats) {
 
 // killed is called after a program was killed in the middle of so many operations, and is up again.
 func (v *view) killed(n, of int, who victim, inFlight int) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	what := ""
 	if v.viaProxy {
 		what = string(who) + " "
@@ -94,8 +90,6 @@ func (v *view) killed(n, of int, who victim, inFlight int) {
 
 // settled is called when the unknown was settled.
 func (v *view) settled(s settled) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	if v.viaProxy {
 		v.line("  unknown payments settled from the service's ledger: %d (%d had been charged, of which %d had no mail yet, and %d had not)",
 			s.unknown(), s.done, s.finished, s.notDone)
@@ -106,8 +100,6 @@ func (v *view) settled(s settled) {
 
 // end is called when a run has ended and its ledgers were audited.
 func (v *view) end(o *outcome) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	v.line("  audited: %d charges for %d payments, %d charged more than once, %d never (%.1f s)",
 		o.count.Effects, o.count.Operations, o.count.Doubled, o.count.Lost, o.seconds)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 )
 
 // draws is enough for a share to be within tolerance of what it should be: about five standard deviations.
@@ -76,32 +75,5 @@ func TestFateIsTheSeeds(t *testing.T) {
 	}
 	if fates(7, "payment-2") == first {
 		t.Error("another key has the same faults")
-	}
-}
-
-// TestSharesAreIndependent: what is changed about one share changes no other fault.
-func TestSharesAreIndependent(t *testing.T) {
-	t.Parallel()
-	loud, quiet := Bad(3), Bad(3)
-	quiet.Duplicate, quiet.Delay = 0, 0
-	for n := 1; n <= 200; n++ {
-		a, b := loud.Fate("payment-1", n), quiet.Fate("payment-1", n)
-		if a.LoseRequest != b.LoseRequest || a.LoseAnswer != b.LoseAnswer {
-			t.Fatalf("request %d: %+v and %+v", n, a, b)
-		}
-		if b.Duplicate || b.Delay != 0 {
-			t.Fatalf("request %d: %+v", n, b)
-		}
-	}
-}
-
-// TestNoFaults: a network without faults has none.
-func TestNoFaults(t *testing.T) {
-	t.Parallel()
-	m := Model{Seed: 1, MaxDelay: time.Second}
-	for n := 1; n <= 1000; n++ {
-		if f := m.Fate("payment-1", n); f != (Fate{}) {
-			t.Fatalf("request %d: %+v", n, f)
-		}
 	}
 }
