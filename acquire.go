@@ -7,22 +7,24 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
-func (op *operation) claimAs(n Nonce) ClaimRequest {
-	return ClaimRequest{
+func (op *operation) claimAs(n driver.Nonce) driver.ClaimRequest {
+	return driver.ClaimRequest{
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.set.Owner,
 		Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 	}
 }
 
 // claimRequest is what a guarded call asks of the store.
-func (op *operation) claimRequest() ClaimRequest {
-	req := op.claimAs(NewNonce())
+func (op *operation) claimRequest() driver.ClaimRequest {
+	req := op.claimAs(driver.NewNonce())
 	req.Lease, req.ExpireUnsettled = op.call.lease, op.call.policy == Reexecute
 	if op.takesOver() {
-		req.Take = TakeAbandoned
+		req.Take = driver.TakeAbandoned
 	}
 	return req
 }
@@ -40,7 +42,7 @@ func (op *operation) takesOver() bool {
 
 // acquire claims, waiting for a running attempt where the call asks for it. started is the local time
 // before the claim was first sent.
-func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started time.Time, err error) {
+func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
 	req := op.claimRequest()
 	w := waiter{op: op, nonce: req.Nonce, limit: op.call.wait}
 	defer w.leave()
@@ -49,7 +51,7 @@ func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started t
 			w.failed(ctx, err)
 			return started, err
 		}
-		if claim.Decision != DecideInProgress || op.call.wait == 0 {
+		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
 			w.tell(claim)
 			return started, nil
 		}
@@ -71,7 +73,7 @@ const claimTries = 3
 
 // claim sends one claim, and again if its answer may have been lost. A claim that failed for good and
 // may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
-func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (time.Time, error) {
+func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim *driver.ClaimResult) (time.Time, error) {
 	started := monotonicNow()
 	if ctx.Err() != nil {
 		return started, op.callerGone(ctx, nil)
@@ -106,11 +108,11 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	if op.left.count.Load() > 0 {
 		op.left.here.Store(true)
 	}
-	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
+	if claim.Decision == driver.DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
 	}
-	if claim.Decision == DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
+	if claim.Decision == driver.DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
 		op.waits = false
 		op.retract(ctx, req)
 		return started, op.callerGone(ctx, nil)
@@ -137,9 +139,9 @@ func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // retract takes a claim back: see takeBack. The caller is told why there was no attempt.
-func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
-	_ = op.takeBack(ctx, &ReleaseRequest{ //nolint:errcheck // it is left for later
-		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
+func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
+	_ = op.takeBack(ctx, &driver.ReleaseRequest{ //nolint:errcheck // it is left for later
+		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
 }
@@ -148,7 +150,7 @@ func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
 // nothing was written.
 func isFinal(err error) bool {
 	for _, s := range [...]error{
-		ErrSchema, ErrNewerRecord, ErrCorruptRecord, ErrStoreFull, ErrTooLarge, ErrIdentity, ErrAttemptEnded,
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
 		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
 	} {
 		if errors.Is(err, s) {
@@ -181,21 +183,21 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.
-func (op *operation) refusal(claim *ClaimResult) *Error {
+func (op *operation) refusal(claim *driver.ClaimResult) *Error {
 	rec := &claim.Record
 	switch claim.Decision {
-	case DecideInProgress:
+	case driver.DecideInProgress:
 		e := op.fail(InProgress, ErrInProgress, nil)
 		e.RetryAfter = op.set.RetryAfter
 		if left := rec.LeaseUntil.Sub(claim.Now); left > 0 && left < e.RetryAfter {
 			e.RetryAfter = left
 		}
 		return e
-	case DecideMismatch:
+	case driver.DecideMismatch:
 		return op.fail(Mismatch, ErrMismatch, nil)
-	case DecideAbandoned:
+	case driver.DecideAbandoned:
 		return op.unknown(rec.UnknownStep, rec.UnknownStep, nil)
-	case DecideExpired:
+	case driver.DecideExpired:
 		e := op.fail(Expired, ErrExpired, nil)
 		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
 		return e

@@ -3,6 +3,8 @@ package everonce
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Whoever of a crowd that was told goes only after others have begun the next one for the same record leaves that one alone: else those
@@ -12,7 +14,7 @@ func TestWhoGoesLateLeavesTheNextCrowdAlone(t *testing.T) {
 		var h hub
 		id := RecordID{1}
 		told := h.join(id)
-		h.answer(id, told, 1, &ClaimResult{Decision: DecideReplay})
+		h.answer(id, told, 1, &driver.ClaimResult{Decision: driver.DecideReplay})
 		next := h.join(id)
 		h.leave(id, told)
 		if h.crowds[id] != next || h.join(id) != next {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // hub is who waits in this receiver, by the record. It says who asks the store, and when; what the store says, decides.
@@ -18,11 +20,11 @@ type hub struct {
 // sends word (see wordCame), and when somebody goes who had it and got no answer. The pauses go on whatever becomes of a turn: a call that
 // hangs holds up nobody else. All of it is under the hub's lock, but for the channels.
 type crowd struct {
-	turn    chan struct{}             // holds a turn that nobody has taken yet
-	over    chan struct{}             // closed when there is an answer
-	answer  *ClaimResult              // what a claim has met that concerns all; not written after over
-	read    int                       // which ask that was; not written after over
-	resent  map[Nonce]chan<- struct{} // of those whose claim was sent again: tells that one of theirs holds the record
+	turn    chan struct{}                    // holds a turn that nobody has taken yet
+	over    chan struct{}                    // closed when there is an answer
+	answer  *driver.ClaimResult              // what a claim has met that concerns all; not written after over
+	read    int                              // which ask that was; not written after over
+	resent  map[driver.Nonce]chan<- struct{} // of those whose claim was sent again: tells that one of theirs holds the record
 	waiters int
 	asks    int           // how often was asked
 	watched bool          // one of them sees to the store's word
@@ -106,7 +108,7 @@ func (h *hub) pauseOver(c *crowd) {
 }
 
 // answer tells all who wait what an ask has met.
-func (h *hub) answer(id RecordID, c *crowd, ask int, claim *ClaimResult) {
+func (h *hub) answer(id RecordID, c *crowd, ask int, claim *driver.ClaimResult) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.gone {
@@ -141,7 +143,7 @@ func (c *crowd) wordCame() {
 
 // met hears of a claim by which an attempt runs on: when its lease ends, if that is known, and whether its claim is one that came late, of somebody
 // who waits and cannot know.
-func (c *crowd) met(claim *ClaimResult) {
+func (c *crowd) met(claim *driver.ClaimResult) {
 	if lease := claim.Record.LeaseUntil.Sub(claim.Now); lease > 0 {
 		c.within(lease + time.Millisecond)
 	}
@@ -154,9 +156,9 @@ func (c *crowd) met(claim *ClaimResult) {
 }
 
 // expect has the caller told if a claim with its nonce comes late and gets the record.
-func (c *crowd) expect(n Nonce, told chan<- struct{}) {
+func (c *crowd) expect(n driver.Nonce, told chan<- struct{}) {
 	if c.resent == nil {
-		c.resent = make(map[Nonce]chan<- struct{})
+		c.resent = make(map[driver.Nonce]chan<- struct{})
 	}
 	c.resent[n] = told
 }

@@ -3,6 +3,8 @@ package everonce
 import (
 	"testing"
 	"testing/synctest"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // A pause that is over just when the last of a crowd goes begins no other, which would go on for as long as the process.
@@ -25,8 +27,8 @@ func TestNoncesGoWithTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(core)
 		wait := func() *waiter {
-			w := &waiter{op: &operation{core: r, id: RecordID{1}, resent: true}, nonce: NewNonce()}
-			w.join(new(ClaimResult))
+			w := &waiter{op: &operation{core: r, id: RecordID{1}, resent: true}, nonce: driver.NewNonce()}
+			w.join(new(driver.ClaimResult))
 			return w
 		}
 		stays := wait()

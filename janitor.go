@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // JanitorOptions are the options of a janitor. The zero value of each field is its default.
@@ -80,7 +82,7 @@ func (o *JanitorOptions) report(ctx context.Context, total PurgeResult, err erro
 func (o *JanitorOptions) round(ctx context.Context, store Store) (total PurgeResult, err error) {
 	for {
 		one, cancel := context.WithTimeout(ctx, o.Timeout)
-		res, err := store.Purge(one, PurgeRequest{Limit: o.Batch})
+		res, err := store.Purge(one, driver.PurgeRequest{Limit: o.Batch})
 		cancel()
 		total.Results += res.Results
 		total.Records += res.Records

@@ -16,14 +16,14 @@ type observation struct {
 }
 
 // observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
-func (op *operation) observe(ctx context.Context, kind OpKind, step string) observation {
+func (op *operation) observe(ctx context.Context, kind string, step string) observation {
 	o := op.newObservation(ctx, kind, step)
 	op.ev = o.ev
 	return o
 }
 
 // newObservation starts one in the operation, with an event of its own.
-func (op *operation) newObservation(ctx context.Context, kind OpKind, step string) observation {
+func (op *operation) newObservation(ctx context.Context, kind string, step string) observation {
 	o := observation{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},

@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // waiter is one call that waits for a running attempt, within its own limit.
 type waiter struct {
 	op       *operation
-	nonce    Nonce // of its claims
+	nonce    driver.Nonce // of its claims
 	limit    time.Duration
 	started  time.Time
 	crowd    *crowd
@@ -22,7 +24,7 @@ type waiter struct {
 
 // wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
 // now is the answer: that the attempt runs on, because the time is up, or what another caller's claim has met.
-func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err error) {
+func (w *waiter) wait(ctx context.Context, claim *driver.ClaimResult) (again bool, err error) {
 	if w.started.IsZero() {
 		w.started = time.Now()
 	}
@@ -62,7 +64,7 @@ func (w *waiter) wait(ctx context.Context, claim *ClaimResult) (again bool, err 
 func (w *waiter) left() time.Duration { return w.limit - time.Since(w.started) }
 
 // join makes this call one of the crowd, or ends its turn there: the attempt that claim met runs on.
-func (w *waiter) join(claim *ClaimResult) {
+func (w *waiter) join(claim *driver.ClaimResult) {
 	h := &w.op.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,16 +91,16 @@ func (w *waiter) take() {
 
 // tell ends a turn by what its claim has met, and tells the others if it concerns them too. Who got the record waits no more, and the others wait
 // for it.
-func (w *waiter) tell(claim *ClaimResult) {
+func (w *waiter) tell(claim *driver.ClaimResult) {
 	w.op.waits = false
 	if w.ask == 0 {
 		return
 	}
 	switch claim.Decision {
-	case DecideReplay, DecideExpired, DecideAbandoned:
+	case driver.DecideReplay, driver.DecideExpired, driver.DecideAbandoned:
 		w.op.hub.answer(w.op.id, w.crowd, w.ask, claim)
 		w.ask = 0
-	case DecideClaimed:
+	case driver.DecideClaimed:
 		w.ask = 0
 	}
 	w.leave()
@@ -107,18 +109,18 @@ func (w *waiter) tell(claim *ClaimResult) {
 // answered reports whether what another call's claim has met answers this one too, which is what claim says then. It does if that claim
 // was begun after this call had joined, so that it has met nothing that was over before; and if this call's own claim, met by the same
 // record at the same time, would have changed nothing.
-func (w *waiter) answered(claim *ClaimResult) bool {
+func (w *waiter) answered(claim *driver.ClaimResult) bool {
 	c := w.crowd
 	w.leave()
 	if c.read <= w.joined {
 		return false
 	}
-	own := ClaimRequest{Nonce: w.nonce, Fingerprint: w.op.fingerprint} // a claim of its own whose packet came late may have the record
+	own := driver.ClaimRequest{Nonce: w.nonce, Fingerprint: w.op.fingerprint} // a claim of its own whose packet came late may have the record
 	if w.op.takesOver() {
-		own.Take = TakeAbandoned
+		own.Take = driver.TakeAbandoned
 	}
-	switch d := Decide(&c.answer.Record, own, c.answer.Now); d {
-	case DecideReplay, DecideExpired, DecideAbandoned, DecideMismatch:
+	switch d := driver.Decide(&c.answer.Record, own, c.answer.Now); d {
+	case driver.DecideReplay, driver.DecideExpired, driver.DecideAbandoned, driver.DecideMismatch:
 		*claim = *c.answer
 		claim.Decision = d
 		return true
@@ -168,7 +170,7 @@ func (w *waiter) watch(ctx context.Context) {
 	}
 	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.left(), pollMost))
 	defer cancel()
-	res, err := w.op.watcher.Watch(one, WatchRequest{ID: w.op.id})
+	res, err := w.op.watcher.Watch(one, driver.WatchRequest{ID: w.op.id})
 	w.op.hub.mu.Lock()
 	defer w.op.hub.mu.Unlock()
 	if err != nil {

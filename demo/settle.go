@@ -9,6 +9,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/demo/internal/process"
 	"github.com/everonce/everonce/demo/internal/shop"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -56,7 +57,7 @@ func (r *run) settle(ctx context.Context) (err error) {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // what was settled is durable
-	list := everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}}
+	list := driver.ListRequest{States: []driver.State{driver.StateAbandoned}}
 	for {
 		page, err := store.List(ctx, list)
 		if err != nil {
@@ -67,7 +68,7 @@ func (r *run) settle(ctx context.Context) (err error) {
 				return fmt.Errorf("settle %s: %w", page.Records[i].Name, err)
 			}
 		}
-		if list.After = page.Next; list.After == (everonce.RecordID{}) {
+		if list.After = page.Next; list.After == (driver.RecordID{}) {
 			return nil
 		}
 	}
@@ -91,7 +92,7 @@ func untilIdle(ctx context.Context, c *process.Child) (err error) {
 // The service's own crash may have left a payment half done, charged and without its mail. No proxy can know of
 // that: the operator sends the mail, and settles the payment as done. Duplicates learn that it is done, and not
 // with which answer.
-func (r *run) settleRecord(ctx context.Context, store everonce.Store, l ledgers, rec *everonce.Record) error {
+func (r *run) settleRecord(ctx context.Context, store driver.Store, l ledgers, rec *driver.Record) error {
 	p := r.payments[slices.IndexFunc(r.payments, func(p shop.Payment) bool { return p.Key == rec.Name })]
 	mails := l.mails[p.Order]
 	done := len(mails) > 0

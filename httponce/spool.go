@@ -6,7 +6,7 @@ import (
 )
 
 // errSpoolFull: as much as may be is in temporary files already.
-var errSpoolFull = errors.New("httponce: too many large request bodies are kept at this time")
+var errSpoolFull = errors.New("httponce: too many large request bodies are being kept")
 
 // spool bounds what the bodies of a middleware have in temporary files together: [Route.MaxBody] bounds one of them, and
 // not how many there are.

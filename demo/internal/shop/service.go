@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/proxy"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -106,11 +107,11 @@ func OpenProxy(records, upstream string) (http.Handler, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	proxy, err := httponce.Proxy(&url.URL{Scheme: "http", Host: upstream}, nil)
+	handler, err := proxy.New(&url.URL{Scheme: "http", Host: upstream}, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	return protected(store, everonce.Refuse, &everonce.Options{Lease: lease}, proxy)
+	return protected(store, everonce.Refuse, &everonce.Options{Lease: lease}, handler)
 }
 
 // protected puts the middleware around a handler.
