@@ -12,8 +12,6 @@ type (
 	RecordID = driver.RecordID
 	// Lifetime says how long a finished operation is remembered.
 	Lifetime = driver.Lifetime
-	// PurgeResult counts what a janitor's round has removed.
-	PurgeResult = driver.PurgeResult
 )
 
 // ScopeOf joins parts, such as a tenant and a route, so that no two lists of parts give the same scope.
