@@ -26,7 +26,7 @@ import (
 //     has ended it by itself, and what it wrote may be committed.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
-//   - [driver.ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
+//   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
 //     transaction again, as after any other [ErrStore].
 //
 // If what is replayed was recorded in the same transaction, a rollback takes it back too.
