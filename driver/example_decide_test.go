@@ -1,4 +1,4 @@
-package everonce_test
+package driver_test
 
 import (
 	"fmt"
