@@ -82,7 +82,8 @@ type Route struct {
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
 	// [http.ServeMux] has routed the request before it came here, and not if the middleware is around the mux. By its
 	// path, /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs Name, and so do routes
-	// whose paths differ only in empty segments, dots or escapes.
+	// whose paths differ only in empty segments, dots or escapes: by default such paths are one route, and the same key on
+	// another of them is refused, because its fingerprint differs.
 	Name func(*http.Request) string
 
 	// Fingerprint says which parts of a request must be the same when its key is used again. Default: method, host,

@@ -174,7 +174,7 @@ func TestDefaults(t *testing.T) {
 		}
 		for _, rt := range s.routes {
 			if rt.Deadline != 5*time.Minute || rt.BodyWithin != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
-				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/1" || rt.Wait != 0 || rt.Required {
+				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.Wait != 0 || rt.Required {
 				t.Errorf("%+v", rt)
 			}
 		}

@@ -22,6 +22,7 @@ type recorder struct {
 	explicit  bool // it has called WriteHeader
 	notDone   bool
 	unknown   bool
+	respelled bool            // the answer redirects to another spelling of the path
 	upstream  upstreamFailure // why the answer is a [Proxy]'s own
 	chunked   bool            // what a [Proxy] passes on came in chunks: its trailers are sent, however short it is
 	header    http.Header
