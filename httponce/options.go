@@ -45,6 +45,10 @@ type Options struct {
 	// ([Route.AnswerWithin]) at any time. When it is reached, a client waits for its handler, or until another one
 	// has returned. All principals share it. Default 1024.
 	MaxStillRunning int
+	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of the
+	// process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file. Default
+	// 64 MiB.
+	MaxBodyMemory int64
 	// MaxSpool bounds the bytes that request bodies take up in temporary files at any time, over all routes. A
 	// request whose body does not fit is answered 503, with the problem busy and RetryAfter, and nothing is claimed.
 	// It is at least the largest MaxBody. Default 1 GiB.
@@ -129,8 +133,9 @@ type Route struct {
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Fingerprint compares JSON, because that is done in memory. A body above 64 KiB is kept in a temporary file
-	// ([os.TempDir]) until the handler has returned; Options.MaxSpool bounds these files together.
+	// Fingerprint compares JSON, because that is done in memory. A body above 1 MiB is kept in a temporary file
+	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
+	// Options.MaxSpool bounds these files together.
 	MaxBody int64
 	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
 	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores
@@ -149,6 +154,7 @@ const (
 	defaultHeader     = "Idempotency-Key"
 	defaultMarker     = "Idempotent-Replayed"
 	defaultMaxWaiting = 256
+	defaultMaxMemory  = 64 << 20
 	defaultMaxSpool   = 1 << 30
 	defaultMaxRunning = 1024
 	defaultRetryAfter = 5 * time.Second
@@ -167,8 +173,8 @@ type settings struct {
 	retryAfter     time.Duration
 	waiting        waitingRoom
 	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
-	spool          spool
-	pieceSize      int // the largest part of an answer that one record keeps
+	memory, files  space         // for request bodies
+	pieceSize      int           // the largest part of an answer that one record keeps
 	log            *slog.Logger
 	observe        func(context.Context, Served)
 
@@ -206,6 +212,8 @@ func (o *Options) settings() (*settings, error) {
 		return nil, fmt.Errorf("%w: MaxWaiting is negative (%d)", everonce.ErrInvalidArgument, o.MaxWaiting)
 	case o.MaxStillRunning < 0:
 		return nil, fmt.Errorf("%w: MaxStillRunning is negative (%d)", everonce.ErrInvalidArgument, o.MaxStillRunning)
+	case o.MaxBodyMemory < 0:
+		return nil, fmt.Errorf("%w: MaxBodyMemory is negative (%d)", everonce.ErrInvalidArgument, o.MaxBodyMemory)
 	case o.MaxSpool < 0:
 		return nil, fmt.Errorf("%w: MaxSpool is negative (%d)", everonce.ErrInvalidArgument, o.MaxSpool)
 	case o.RetryAfter < 0:
@@ -213,7 +221,8 @@ func (o *Options) settings() (*settings, error) {
 	}
 	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
 	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
-	s.spool.limit = cmp.Or(o.MaxSpool, defaultMaxSpool)
+	s.memory = space{cmp.Or(o.MaxBodyMemory, defaultMaxMemory), &bodyMemory}
+	s.files = space{cmp.Or(o.MaxSpool, defaultMaxSpool), new(atomic.Int64)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -231,8 +240,8 @@ func (o *Options) settings() (*settings, error) {
 // checkSpool refuses routes whose largest body would never find room.
 func (s *settings) checkSpool() error {
 	for _, rt := range s.routes {
-		if rt.MaxBody >= memoryBody && rt.MaxBody > s.spool.limit {
-			return rt.in(fmt.Errorf("%w: MaxBody (%d) is above MaxSpool (%d)", everonce.ErrInvalidArgument, rt.MaxBody, s.spool.limit))
+		if rt.MaxBody >= smallBody && rt.MaxBody > s.files.limit {
+			return rt.in(fmt.Errorf("%w: MaxBody (%d) is above MaxSpool (%d)", everonce.ErrInvalidArgument, rt.MaxBody, s.files.limit))
 		}
 	}
 	return nil
