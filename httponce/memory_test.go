@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -60,7 +61,7 @@ func TestMemoryOfARequestIsGivenBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			called := false
+			var called atomic.Bool
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			client := &waitingClient{leave, make(chan struct{})}
@@ -69,7 +70,7 @@ func TestMemoryOfARequestIsGivenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				called = true
+				called.Store(true)
 				if httponce.BodyMemory() < int64(len(medium)) {
 					t.Error("the body takes nothing: the test is blind")
 				}
@@ -105,8 +106,8 @@ func TestMemoryOfARequestIsGivenBack(t *testing.T) {
 				}
 			}
 			close(client.answered)
-			if called != (c.handle != nil) {
-				t.Errorf("called is %v", called)
+			if called.Load() != (c.handle != nil) {
+				t.Errorf("called is %v", called.Load())
 			}
 			for begun := time.Now(); httponce.BodyMemory() != 0; runtime.Gosched() { // the end of a request may be seen before its handler's
 				if time.Since(begun) > 10*time.Second {
