@@ -5,24 +5,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
-func (op *operation) claimAs(n Nonce) ClaimRequest {
-	return ClaimRequest{
+func (op *operation) claimAs(n driver.Nonce) driver.ClaimRequest {
+	return driver.ClaimRequest{
 		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.set.Owner,
 		Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
 	}
 }
 
 // claimRequest is what a guarded call asks of the store.
-func (op *operation) claimRequest() ClaimRequest {
-	req := op.claimAs(NewNonce())
+func (op *operation) claimRequest() driver.ClaimRequest {
+	req := op.claimAs(driver.NewNonce())
 	req.Lease, req.ExpireUnsettled = op.call.lease, op.call.policy == Reexecute
 	if op.takesOver() {
-		req.Take = TakeAbandoned
+		req.Take = driver.TakeAbandoned
 	}
 	return req
 }
@@ -40,20 +43,23 @@ func (op *operation) takesOver() bool {
 
 // acquire claims, waiting for a running attempt where the call asks for it. started is the local time
 // before the claim was first sent.
-func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started time.Time, err error) {
+func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
 	req := op.claimRequest()
-	w := waiter{op: op, nonce: req.Nonce, limit: op.call.wait}
-	defer w.leave()
+	w := op.waiter(req.Nonce)
+	defer w.Leave()
 	for {
 		if started, err = op.claim(ctx, &req, claim); err != nil {
-			w.failed(ctx, err)
+			if !isFinal(err) {
+				w.Failed(ctx)
+			}
 			return started, err
 		}
-		if claim.Decision != DecideInProgress || op.call.wait == 0 {
-			w.tell(claim)
+		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
+			op.waits = false
+			w.Tell(claim)
 			return started, nil
 		}
-		again, err := w.wait(ctx, claim)
+		again, err := op.wait(ctx, &w, claim)
 		switch {
 		case err != nil:
 			if op.resent { // one of its claims may have come late, and nobody else would know
@@ -66,12 +72,33 @@ func (op *operation) acquire(ctx context.Context, claim *ClaimResult) (started t
 	}
 }
 
+// waiter returns what the operation waits with, should it have to.
+func (op *operation) waiter(n driver.Nonce) waiting.Waiter {
+	w := waiting.Waiter{
+		Hub: &op.hub, ID: op.id, Nonce: n, Limit: op.call.wait, Watcher: op.watcher, Timeout: op.set.StoreTimeout, Fingerprint: op.fingerprint,
+	}
+	if op.takesOver() {
+		w.Take = driver.TakeAbandoned
+	}
+	return w
+}
+
+// wait is [waiting.Waiter.Wait], observed.
+func (op *operation) wait(ctx context.Context, w *waiting.Waiter, claim *driver.ClaimResult) (again bool, err error) {
+	op.waits, w.Resent = true, op.resent
+	again, err = w.Wait(ctx, claim)
+	if op.ev != nil {
+		op.ev.Waited = w.Waited()
+	}
+	return again, err
+}
+
 // claimTries is how often a claim is sent, with the same nonce, before its failure surfaces.
 const claimTries = 3
 
 // claim sends one claim, and again if its answer may have been lost. A claim that failed for good and
 // may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
-func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimResult) (time.Time, error) {
+func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim *driver.ClaimResult) (time.Time, error) {
 	started := monotonicNow()
 	if ctx.Err() != nil {
 		return started, op.callerGone(ctx, nil)
@@ -96,7 +123,7 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 			}
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
-		if try == claimTries || pause(ctx, backoff(try)) != nil {
+		if try == claimTries || retry.Pause(ctx, retry.Backoff(try)) != nil {
 			op.retract(ctx, req)
 			return started, op.storeFailed(ctx, err)
 		}
@@ -106,11 +133,11 @@ func (op *operation) claim(ctx context.Context, req *ClaimRequest, claim *ClaimR
 	if op.left.count.Load() > 0 {
 		op.left.here.Store(true)
 	}
-	if claim.Decision == DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
+	if claim.Decision == driver.DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
 		op.retract(ctx, req)
 		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
 	}
-	if claim.Decision == DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
+	if claim.Decision == driver.DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
 		op.waits = false
 		op.retract(ctx, req)
 		return started, op.callerGone(ctx, nil)
@@ -137,9 +164,9 @@ func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // retract takes a claim back: see takeBack. The caller is told why there was no attempt.
-func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
-	_ = op.takeBack(ctx, &ReleaseRequest{ //nolint:errcheck // it is left for later
-		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: StateReleased,
+func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
+	_ = op.takeBack(ctx, &driver.ReleaseRequest{ //nolint:errcheck // it is left for later
+		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased,
 		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
 	})
 }
@@ -148,7 +175,7 @@ func (op *operation) retract(ctx context.Context, req *ClaimRequest) {
 // nothing was written.
 func isFinal(err error) bool {
 	for _, s := range [...]error{
-		ErrSchema, ErrNewerRecord, ErrCorruptRecord, ErrStoreFull, ErrTooLarge, ErrIdentity, ErrAttemptEnded,
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
 		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
 	} {
 		if errors.Is(err, s) {
@@ -158,44 +185,22 @@ func isFinal(err error) bool {
 	return false
 }
 
-// backoff returns the pause before the try after the nth, with jitter: about 10 ms, doubled up to 1 s.
-func backoff(n int) time.Duration {
-	return jittered(min(10*time.Millisecond<<min(n-1, 7), time.Second))
-}
-
-// jittered returns a pause of half of d to one and a half, so that what failed or waits together does not come back together.
-func jittered(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // jitter
-}
-
-// pause waits, or returns the context's cause.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.
-func (op *operation) refusal(claim *ClaimResult) *Error {
+func (op *operation) refusal(claim *driver.ClaimResult) *Error {
 	rec := &claim.Record
 	switch claim.Decision {
-	case DecideInProgress:
+	case driver.DecideInProgress:
 		e := op.fail(InProgress, ErrInProgress, nil)
 		e.RetryAfter = op.set.RetryAfter
 		if left := rec.LeaseUntil.Sub(claim.Now); left > 0 && left < e.RetryAfter {
 			e.RetryAfter = left
 		}
 		return e
-	case DecideMismatch:
+	case driver.DecideMismatch:
 		return op.fail(Mismatch, ErrMismatch, nil)
-	case DecideAbandoned:
+	case driver.DecideAbandoned:
 		return op.unknown(rec.UnknownStep, rec.UnknownStep, nil)
-	case DecideExpired:
+	case driver.DecideExpired:
 		e := op.fail(Expired, ErrExpired, nil)
 		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
 		return e

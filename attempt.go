@@ -2,9 +2,10 @@ package everonce
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Attempt is one execution of an operation, from its claim to its completion or release. [Do] passes it to the work;
@@ -13,8 +14,8 @@ type Attempt struct {
 	operation
 	ctx workContext
 
-	token  Token
-	nonce  Nonce
+	token  driver.Token
+	nonce  driver.Nonce
 	number int
 	before *before // nil for a key's first attempt
 
@@ -24,14 +25,14 @@ type Attempt struct {
 
 // before is what the claim found.
 type before struct {
-	previous  Previous
+	previous  driver.Previous
 	lastError string
 	created   time.Time
 }
 
 // newAttempt makes the attempt that a claim began. ctx is the caller's: its end is told to the work,
 // and to nothing else. Its heartbeat is not started.
-func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt {
+func newAttempt(ctx context.Context, op *operation, claim *driver.ClaimResult) *Attempt {
 	rec := &claim.Record
 	a := &Attempt{
 		operation: *op,
@@ -55,15 +56,15 @@ func newAttempt(ctx context.Context, op *operation, claim *ClaimResult) *Attempt
 func (a *Attempt) Number() int { return a.number }
 
 // Token returns the attempt's fencing token.
-func (a *Attempt) Token() Token { return a.token }
+func (a *Attempt) Token() driver.Token { return a.token }
 
 // Key returns the operation's key.
 func (a *Attempt) Key() Key { return a.key }
 
 // Previous returns what the claim found: the attempt before this one, if there was one.
-func (a *Attempt) Previous() Previous {
+func (a *Attempt) Previous() driver.Previous {
 	if a.before == nil {
-		return Previous{}
+		return driver.Previous{}
 	}
 	return a.before.previous
 }
@@ -84,7 +85,7 @@ func (a *Attempt) Lost() bool { // not by the context's cause, which may be the 
 }
 
 // Steps returns what is known of the operation's steps, as earlier attempts left them and as this one has written them.
-func (a *Attempt) Steps() []StepRecord { return a.seenSteps().known() }
+func (a *Attempt) Steps() []driver.StepRecord { return a.seenSteps().known() }
 
 // Detached returns the work's context without the caller's end: it ends when the lease is lost or the attempt is over.
 // Inside a transaction, where there is no lease, it does not end. It is for what must be finished even if nobody waits,
@@ -120,7 +121,7 @@ func (a *Attempt) abandoned(step string) Abandoned {
 // tookOver reports whether an attempt before this one ended in the unknown.
 func (a *Attempt) tookOver() bool {
 	s := a.Previous().State
-	return s == StateAbandoned || s == StateClaimed
+	return s == driver.StateAbandoned || s == driver.StateClaimed
 }
 
 // end stops everything that the attempt has running. The record says by now what became of it.
@@ -128,22 +129,10 @@ func (a *Attempt) end() {
 	a.stopBeat()
 	a.closeSteps()
 	a.ctx.end(ErrAttemptEnded)
-	a.hub.wake(a.id)
+	a.hub.Wake(a.id)
 }
 
 // detached returns a context for the attempt's own writes: it has the values of the caller's and not its end.
 func (a *Attempt) detached(limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(&a.ctx), limit)
-}
-
-// heartbeat is the renewal of an attempt's lease. Nothing of it runs before the first beat.
-type heartbeat struct {
-	mu       sync.Mutex
-	stopped  bool
-	lost     bool
-	index    int32         // in the pulse, or notDue
-	due      time.Duration // when it is to beat, since processStart; the pulse's
-	expiry   *time.Timer   // the local deadline; made at the first beat
-	sent     time.Time     // before the claim, or the latest write that renewed it, was sent
-	detached *workContext
 }

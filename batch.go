@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // MaxBatch is how many operations one batch may have. Each of them locks its key in the database.
@@ -32,7 +34,7 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // TransactBatch is [Transact] for many operations at once, in one transaction: one statement claims all keys, the
 // work does what has to be done, and one statement, sent with the commit, writes all records. The results are in the
 // order of the items, each with an outcome and an error of its own. An error of the call itself means that nothing
-// ran: it wraps [ErrInvalidArgument] or [ErrIdentity], or is a failure of the store at its first use.
+// ran: it wraps [ErrInvalidArgument] or [driver.ErrIdentity], or is a failure of the store at its first use.
 //
 // An operation that fails does not fail its neighbours. The work runs for all at once, without savepoints. If it or
 // the commit fails, everything is rolled back, and the work is run again for parts: for the failing item alone if
@@ -44,7 +46,7 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // If another attempt has an operation, it is [ErrInProgress]; nothing is waited for. Keys are claimed in the order of
 // their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once: the
 // second item gets the result of the first, with a value of its own. If their fingerprints cannot be compared, the
-// second item is a Transact of its own. On a store without [TxBatch] the claims and records are single statements.
+// second item is a Transact of its own. On a store without [driver.TxBatch] the claims and records are single statements.
 //
 // In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer is told of each item as of
 // a Transact, but the work's context comes from the caller and not from an item's Start. A panic of the work rolls
@@ -71,7 +73,7 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 	if err := whole.ready(ctx); err != nil {
 		return nil, err
 	}
-	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize, nonce: NewNonce()}
+	b := &batch[T, Tx]{whole: whole, t: t, work: work, summarize: summarize, nonce: driver.NewNonce()}
 	b.prepare(items)
 	if whole.observed() {
 		observations := b.observe(ctx)
@@ -123,7 +125,7 @@ type batch[T, Tx any] struct {
 	work      BatchWork[T, Tx]
 	summarize func(T) []byte
 
-	nonce   Nonce // of all its items: a record knows its own alone
+	nonce   driver.Nonce // of all its items: a record knows its own alone
 	ops     []operation
 	first   []int // the first item with the same key; the item itself, mostly
 	results []BatchResult[T]
@@ -140,10 +142,10 @@ func (b *batch[T, Tx]) prepare(items []BatchItem) {
 		b.first[i] = i
 		op := &b.ops[i]
 		*op = b.whole
-		op.key, op.fingerprint = item.Key, item.Fingerprint
+		op.key, op.fingerprint = item.Key, driver.Fingerprint(item.Fingerprint)
 		err := item.Key.Validate()
 		if err == nil {
-			err = item.Fingerprint.validate()
+			err = validateFingerprint(op.fingerprint)
 		}
 		if err != nil {
 			b.answer(i, Result[T]{Outcome: Invalid}, &Error{Outcome: Invalid, Sentinel: err})
@@ -172,7 +174,7 @@ func (b *batch[T, Tx]) observe(ctx context.Context) []observation {
 		if b.results[i].Outcome != 0 { // a wrong key is nobody's operation
 			continue
 		}
-		observations[i] = b.ops[i].observe(ctx, OpTransact, "")
+		observations[i] = b.ops[i].observe(ctx, opTransact, "")
 		observations[i].ev.Outcome, observations[i].ev.Err = Failed, errUnwound // if the work does not return
 	}
 	return observations
@@ -273,15 +275,15 @@ func (b *batch[T, Tx]) second(op *operation, first int) (Result[T], error) {
 		}
 	default:
 		if differs { // it may come again, and be the first then
-			return Result[T]{Outcome: InProgress}, op.refusal(&ClaimResult{Decision: DecideInProgress})
+			return Result[T]{Outcome: InProgress}, op.refusal(&driver.ClaimResult{Decision: driver.DecideInProgress})
 		}
 	}
 	if was.Outcome != Executed && was.Outcome != Replayed {
 		return Result[T]{Outcome: was.Outcome}, was.Err
 	}
 	saved, _ := encode(op.core, op.call, was.Value, b.summarize)
-	if first < len(b.elided) && b.elided[first] && saved.Kind == ResultValue {
-		saved = saved.elided()
+	if first < len(b.elided) && b.elided[first] && saved.Kind == driver.ResultValue {
+		saved = withoutData(saved)
 	}
 	return replayed[T](op, b.ops[first].fingerprint, &saved) // a copy of its own
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // CallOption changes one call. Each function says which options it takes; any other is refused with
@@ -155,20 +157,20 @@ func Unobserved() CallOption {
 
 // callFor returns the receiver's defaults, or what was prepared, with the options of one call over them, and the call's Fingerprint.
 // Where that is the only option nothing is copied.
-func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, Fingerprint, error) {
+func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, driver.Fingerprint, error) {
 	base, opts, err := r.baseOf(opts)
 	if err != nil {
-		return nil, Fingerprint{}, err
+		return nil, driver.Fingerprint{}, err
 	}
 	switch len(opts) {
 	case 0:
-		return base, Fingerprint{}, base.given.within(allowed)
+		return base, driver.Fingerprint{}, base.given.within(allowed)
 	case 1:
 		if f, ok := fingerprintIn(opts[0]); ok {
 			if err := (base.given | optFingerprint).within(allowed); err != nil {
 				return nil, f, err
 			}
-			return base, f, f.validate()
+			return base, f, validateFingerprint(f)
 		}
 	}
 	c := new(call)
@@ -177,20 +179,20 @@ func (r *core) callFor(opts []CallOption, allowed optionSet) (*call, Fingerprint
 	return c, f, err
 }
 
-func fingerprintIn(o CallOption) (f Fingerprint, ok bool) {
+func fingerprintIn(o CallOption) (f driver.Fingerprint, ok bool) {
 	switch o := o.(type) {
 	case Fingerprint:
-		return o, true
+		return driver.Fingerprint(o), true
 	case *Fingerprint:
 		if o != nil {
-			return *o, true
+			return driver.Fingerprint(*o), true
 		}
 	}
 	return f, false
 }
 
 // apply puts options over what the call has, and checks what they add up to. It returns the Fingerprint among them.
-func (c *call) apply(opts []CallOption, allowed optionSet) (f Fingerprint, err error) {
+func (c *call) apply(opts []CallOption, allowed optionSet) (f driver.Fingerprint, err error) {
 	one := false
 	for _, o := range opts {
 		if noOption(o) {
@@ -207,7 +209,7 @@ func (c *call) apply(opts []CallOption, allowed optionSet) (f Fingerprint, err e
 	if err := c.given.within(allowed); err != nil {
 		return f, err
 	}
-	if err := f.validate(); err != nil {
+	if err := validateFingerprint(f); err != nil {
 		return f, err
 	}
 	return f, c.validate()

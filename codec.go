@@ -1,8 +1,6 @@
 package everonce
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 )
@@ -20,40 +18,9 @@ type Codec interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// JSON returns the default codec, which uses encoding/json. A json.RawMessage is kept as it is. A result that would
-// not come back as it was is elided, as far as that can be detected:
-//
-//   - Text that is not UTF-8, and a struct whose JSON does not say what is in it: see [FingerprintOf].
-//   - In an interface, anything but bool, float64, string, []any and map[string]any, which are what encoding/json
-//     decodes into an interface: an int would come back as a float64. A result that may hold more needs a type of its
-//     own.
-func JSON() Codec { return jsonCodec{} }
-
 // Raw returns the codec for results that already are bytes: []byte, string, or a named type of them. A replay costs
 // one copy.
 func Raw() Codec { return rawCodec{} }
-
-type jsonCodec struct {
-	typed bool // a value will be read into a type that is not known here, and that may say more than its own
-}
-
-func (jsonCodec) Name() string { return "json" }
-
-// Marshal leaves as it stands what is JSON already: encoding/json would compact and escape it, and a duplicate get other bytes.
-func (c jsonCodec) Marshal(v any) ([]byte, error) {
-	if raw, ok := v.(json.RawMessage); ok && json.Valid(raw) {
-		return bytes.Clone(raw), nil
-	}
-	return marshalJSON(v, !c.typed)
-}
-
-func (jsonCodec) Unmarshal(data []byte, v any) error {
-	if raw, ok := v.(*json.RawMessage); ok && raw != nil && json.Valid(data) {
-		*raw = bytes.Clone(data)
-		return nil
-	}
-	return json.Unmarshal(data, v)
-}
 
 type rawCodec struct{}
 

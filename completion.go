@@ -5,30 +5,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // encode makes a saved result of a value. What cannot be kept is elided: the reason is told.
-func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved SavedResult, elided string) {
-	saved = SavedResult{Kind: ResultValue, Codec: c.codecName}
+func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved driver.SavedResult, elided string) {
+	saved = driver.SavedResult{Kind: driver.ResultValue, Codec: c.codecName}
 	if summarize != nil {
-		if saved.Summary = bytes.Clone(trySummary(v, summarize)); len(saved.Summary) > MaxSummaryLen {
+		if saved.Summary = bytes.Clone(trySummary(v, summarize)); len(saved.Summary) > driver.MaxSummaryLen {
 			saved.Summary = nil
 		}
 	}
 	var err error
 	if saved.Data, err = marshal(c.codec, v); err != nil {
-		return saved.elided(), "encoding"
+		return withoutData(saved), "encoding"
 	}
 	if len(saved.Data) > r.set.MaxResult {
-		return saved.elided(), "size"
+		return withoutData(saved), "size"
 	}
 	return saved, ""
 }
 
-func (s SavedResult) elided() SavedResult {
-	return SavedResult{Kind: ResultElided, Codec: s.Codec, Summary: s.Summary}
+func withoutData(s driver.SavedResult) driver.SavedResult {
+	return driver.SavedResult{Kind: driver.ResultElided, Codec: s.Codec, Summary: s.Summary}
 }
 
 // marshal encodes by the codec.
@@ -40,10 +42,6 @@ func marshal[T any](c Codec, v T) (data []byte, err error) {
 		case string:
 			return []byte(v), nil
 		}
-	}
-	if _, ok := c.(jsonCodec); ok && reflect.TypeFor[T]().Kind() == reflect.Interface {
-		in := v
-		return marshalAny(c, &in) // with the interface, which it will be read into
 	}
 	return marshalAny(c, v)
 }
@@ -68,7 +66,7 @@ func trySummary[T any](v T, summarize func(T) []byte) (b []byte) {
 }
 
 // decode makes a value of a saved result. The error wraps ErrUndecodable.
-func decode[T any](call *call, saved *SavedResult) (v T, err error) {
+func decode[T any](call *call, saved *driver.SavedResult) (v T, err error) {
 	c, ok := codecFor(saved.Codec, call.codec, call.codecName)
 	if !ok {
 		return v, fmt.Errorf("%w: it was written by the codec %q", ErrUndecodable, saved.Codec)
@@ -99,12 +97,12 @@ func unmarshal[T any](c Codec, data []byte) (v T, err error) {
 // complete saves a result until it is stored or refused, past the lease too, within the completion
 // limit. A value that the store refuses by its size is elided. It returns nil, ErrLeaseLost, or what the
 // store last said.
-func (a *Attempt) complete(saved SavedResult) error {
-	req := CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
+func (a *Attempt) complete(saved driver.SavedResult) error {
+	req := driver.CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
 	return a.persist(a.ev, a.set.CompletionLimit, func(ctx context.Context) error {
 		_, err := a.store.Complete(ctx, req)
-		if errors.Is(err, ErrTooLarge) && req.Result.Kind == ResultValue {
-			req.Result = req.Result.elided()
+		if errors.Is(err, driver.ErrTooLarge) && req.Result.Kind == driver.ResultValue {
+			req.Result = withoutData(req.Result)
 			if a.ev != nil {
 				a.ev.Elided = "store"
 			}
@@ -118,12 +116,12 @@ func (a *Attempt) complete(saved SavedResult) error {
 // another state than released: so it is tried as long as a completion. To abandon is what lapsing does
 // anyway: that is tried shortly. It returns ErrLeaseLost if another has the record; after a try whose
 // answer was lost that is not told, for it may have come after the release.
-func (a *Attempt) release(state State, class, step string) error {
+func (a *Attempt) release(state driver.State, class, step string) error {
 	limit := a.set.CompletionLimit
-	if state == StateAbandoned && step == "" {
+	if state == driver.StateAbandoned && step == "" {
 		limit = min(limit, a.set.StoreTimeout)
 	}
-	req := ReleaseRequest{
+	req := driver.ReleaseRequest{
 		ID: a.id, Scope: a.key.Scope, Name: a.key.ID, Token: a.token, Nonce: a.nonce, State: state, ErrorClass: class, Step: a.toSettle(step),
 		Lifetime: a.call.lifetime,
 	}
@@ -170,7 +168,7 @@ func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Con
 
 // persistOn repeats a write that has come to err, until it is done or refused for good, or until ctx ends.
 func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write func(context.Context) error) error {
-	for try := 1; err != nil && !isRefusal(err) && pause(ctx, backoff(try)) == nil; try++ {
+	for try := 1; err != nil && !isRefusal(err) && retry.Pause(ctx, retry.Backoff(try)) == nil; try++ {
 		if ev != nil {
 			ev.Retries++
 		}
@@ -183,6 +181,6 @@ func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write 
 
 // isRefusal reports whether a write's error is the store's last word.
 func isRefusal(err error) bool {
-	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, ErrTooLarge) ||
-		errors.Is(err, ErrNewerRecord) || errors.Is(err, ErrCorruptRecord)
+	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, driver.ErrTooLarge) ||
+		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Result is the result of one call.
@@ -77,7 +79,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpDo, "")
+		o := op.observe(ctx, opDo, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
@@ -92,12 +94,12 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
 	}
-	var claim ClaimResult
+	var claim driver.ClaimResult
 	started, err := op.acquire(ctx, &claim)
 	if err != nil {
 		return failed[T](err)
 	}
-	if claim.Decision != DecideClaimed {
+	if claim.Decision != driver.DecideClaimed {
 		return settled[T](&op, &claim)
 	}
 	a := newAttempt(ctx, &op, &claim)
@@ -234,12 +236,12 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		}
 		return res, nil
 	case endedUnknown:
-		if state, step := a.unknownEnd(); state == StateAbandoned {
+		if state, step := a.unknownEnd(); state == driver.StateAbandoned {
 			class := errorClass(cause)
 			if a.seenSteps().refused() != "" {
 				class = classStep
 			}
-			if err := a.release(StateAbandoned, class, step); errors.Is(err, ErrLeaseLost) {
+			if err := a.release(driver.StateAbandoned, class, step); errors.Is(err, ErrLeaseLost) {
 				return superseded[T](a, cause)
 			} // what is not written for another reason lapses into the same state
 			res.Outcome = Unknown
@@ -251,7 +253,7 @@ func conclude[T any](a *Attempt, how ended, value T, cause error, summarize func
 		}
 	}
 	res.Outcome = Failed
-	if err := a.release(StateReleased, errorClass(cause), ""); errors.Is(err, ErrLeaseLost) {
+	if err := a.release(driver.StateReleased, errorClass(cause), ""); errors.Is(err, ErrLeaseLost) {
 		return superseded[T](a, cause)
 	} else if err != nil {
 		return res, a.fail(Failed, ErrStore, errors.Join(cause, err))
@@ -280,7 +282,7 @@ func superseded[T any](a *Attempt, cause error) (Result[T], error) {
 	}
 	ctx, cancel := a.detached(a.set.StoreTimeout)
 	defer cancel()
-	if claim, err := a.peek(ctx); err == nil && (claim.Decision == DecideReplay || claim.Decision == DecideExpired) {
+	if claim, err := a.peek(ctx); err == nil && (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired) {
 		return settled[T](&a.operation, &claim)
 	}
 	return Result[T]{Outcome: LeaseLost, Attempt: a.number}, a.fail(LeaseLost, ErrLeaseLost, cause)
@@ -288,27 +290,27 @@ func superseded[T any](a *Attempt, cause error) (Result[T], error) {
 
 // unknownEnd says what an unknown end makes of the record: released under Reexecute, else abandoned; and
 // abandoned, naming the step, where a step was refused.
-func (a *Attempt) unknownEnd() (state State, step string) {
+func (a *Attempt) unknownEnd() (state driver.State, step string) {
 	step = a.seenSteps().refused()
 	if step == "" && a.call.effectsInSteps && a.call.policy != Reexecute {
 		step = a.seenSteps().firstOpen()
 	}
 	if step == "" && a.call.policy == Reexecute {
-		return StateReleased, ""
+		return driver.StateReleased, ""
 	}
-	return StateAbandoned, step
+	return driver.StateAbandoned, step
 }
 
 // unwound ends an attempt whose work did not return, or whose reconciler did not: that one has settled nothing.
 func (a *Attempt) unwound(asking bool) {
 	state, step := a.unknownEnd()
 	if step == "" && a.call.effectsInSteps && !asking && !a.seenSteps().anyOpen() {
-		state = StateReleased
+		state = driver.StateReleased
 	}
 	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses
 	if a.ev != nil {
 		a.ev.Outcome, a.ev.Err = Unknown, errUnwound
-		if state == StateReleased {
+		if state == driver.StateReleased {
 			a.ev.Outcome = Failed
 		}
 	}

@@ -39,5 +39,5 @@
 // powers [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],
 // [TxBatch].
 //
-// The stores are in store/…. To write one of your own, implement [Store] and run the suite in store/storetest.
+// The stores are in store/…. To write one of your own, implement [Store] and run the suite in store/drivertest.
 package everonce

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // DoTx executes an operation once inside a transaction of the caller. What the work writes through that transaction,
@@ -24,7 +26,7 @@ import (
 //     has ended it by itself, and what it wrote may be committed.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
-//   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
+//   - [driver.ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
 //     transaction again, as after any other [ErrStore].
 //
 // If what is replayed was recorded in the same transaction, a rollback takes it back too.
@@ -47,7 +49,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpDoTx, "")
+		o := op.observe(ctx, opDoTx, "")
 		ctx = o.ctx
 		defer func() {
 			o.ev.Provisional = res.Provisional
@@ -75,7 +77,7 @@ type joined[Tx any] struct {
 	t    *TxReceiver[Tx]
 	tx   Tx
 	open *openTx // tx, whether it is doomed
-	h    TxHandle[Tx]
+	h    driver.TxHandle[Tx]
 	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside DoTx.
 	savepoint string
 }
@@ -99,12 +101,12 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	if err := j.h.Savepoint(own, j.savepoint); err != nil {
 		return brokenAs[T](j, err)
 	}
-	req := j.claimAs(NewNonce())
+	req := j.claimAs(driver.NewNonce())
 	claim, err := j.h.Claim(own, req)
 	if err != nil {
 		return dissolve[T](own, j, StoreFailed, ErrStore, err)
 	}
-	if claim.Decision != DecideClaimed {
+	if claim.Decision != driver.DecideClaimed {
 		if err := j.h.ReleaseSavepoint(own, j.savepoint); err != nil {
 			return brokenAs[T](j, err)
 		}
@@ -136,7 +138,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		return brokenAs[T](j, j.open.with(workErr))
 	}
 
-	complete := CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
+	complete := driver.CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
 	if workErr == nil {
 		saved, elided := encode(j.core, j.call, value, summarize)
 		if j.ev != nil {
@@ -144,11 +146,11 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		}
 		complete.Result = saved
 		err := j.h.Complete(own, complete)
-		if errors.Is(err, ErrTooLarge) && saved.Kind == ResultValue {
+		if errors.Is(err, driver.ErrTooLarge) && saved.Kind == driver.ResultValue {
 			if j.ev != nil {
 				j.ev.Elided = "store"
 			}
-			complete.Result = saved.elided()
+			complete.Result = withoutData(saved)
 			if again := j.h.Complete(own, complete); again == nil {
 				err = nil
 			} else { // the refused statement has aborted the transaction, say
@@ -176,7 +178,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 		res.Outcome = Failed
 		return res, j.bordered(workErr)
 	}
-	failure, err = failure.savedBy(func(saved SavedResult) error {
+	failure, err = failure.savedBy(func(saved driver.SavedResult) error {
 		complete.Result = saved
 		return j.h.Record(own, req, complete)
 	})
@@ -209,7 +211,7 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
 	j.open.doom(cause)
 	o := Failed
-	if j.t.txs.ClassifyTx(cause) == TxErrorEnded {
+	if j.t.txs.ClassifyTx(cause) == driver.TxErrorEnded {
 		o = Unknown
 	}
 	return Result[T]{Outcome: o}, j.fail(o, ErrTxDoomed, ofStore(cause))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Limits of a [PermanentError]: what is longer is cut, for the first caller too, and Truncated says so. The
@@ -77,9 +79,9 @@ func (e *PermanentError) withoutDetail() *PermanentError {
 }
 
 // savedBy saves e by write, and without its detail if the store refuses it by its size. It returns what was saved.
-func (e *PermanentError) savedBy(write func(SavedResult) error) (*PermanentError, error) {
+func (e *PermanentError) savedBy(write func(driver.SavedResult) error) (*PermanentError, error) {
 	err := write(e.save())
-	if errors.Is(err, ErrTooLarge) && e.Detail != nil {
+	if errors.Is(err, driver.ErrTooLarge) && e.Detail != nil {
 		e = e.withoutDetail()
 		err = write(e.save())
 	}
@@ -104,15 +106,15 @@ func cutText(s string, limit int) (string, bool) {
 	return s[:limit], true
 }
 
-func (e *PermanentError) save() SavedResult {
+func (e *PermanentError) save() driver.SavedResult {
 	data, err := json.Marshal(e)
 	if err != nil { // strings, bytes and a bool: it does not happen
-		return SavedResult{Kind: ResultElided, Summary: []byte(e.Code)}
+		return driver.SavedResult{Kind: driver.ResultElided, Summary: []byte(e.Code)}
 	}
-	return SavedResult{Kind: ResultFailure, Codec: "failure/1", Data: data, Summary: []byte(e.Code)}
+	return driver.SavedResult{Kind: driver.ResultFailure, Codec: "failure/1", Data: data, Summary: []byte(e.Code)}
 }
 
-func loadFailure(res SavedResult) (*PermanentError, error) {
+func loadFailure(res driver.SavedResult) (*PermanentError, error) {
 	var p PermanentError
 	if err := json.Unmarshal(res.Data, &p); err != nil {
 		return nil, fmt.Errorf("%w: failure: %w", ErrUndecodable, err)

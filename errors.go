@@ -5,14 +5,27 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Sentinels, for errors.Is. Each says that nothing ran, or what did.
 var (
 	// ErrInvalidKey: the key cannot name an operation. Nothing ran.
-	ErrInvalidKey = errors.New("everonce: invalid key")
+	ErrInvalidKey = driver.ErrInvalidKey
 	// ErrInvalidArgument: a call or a constructor was given something that cannot work. Nothing ran.
-	ErrInvalidArgument = errors.New("everonce: invalid argument")
+	ErrInvalidArgument = driver.ErrInvalidArgument
+	// ErrLeaseLost: another attempt, a reconciler or a settlement has the record. What the record says is the answer.
+	ErrLeaseLost = driver.ErrLeaseLost
+	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
+	ErrTxDoomed = driver.ErrTxDoomed
+	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.
+	ErrTxTooLong = driver.ErrTxTooLong
+	// ErrOtherStore: a transactional step was given the receiver of another store, or DoTx a transaction on another database,
+	// where the store can tell.
+	ErrOtherStore = driver.ErrOtherStore
+	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. It is the cause of the work's context then.
+	ErrAttemptEnded = driver.ErrAttemptEnded
 	// ErrInProgress: another attempt of the operation is running. Try again after [Error.RetryAfter].
 	ErrInProgress = errors.New("everonce: operation in progress")
 	// ErrMismatch: the key was used before with another fingerprint. The record is untouched.
@@ -25,8 +38,6 @@ var (
 	ErrExpired = errors.New("everonce: completed, result expired")
 	// ErrResultElided: the operation was done, but its result was not kept. [Error.Summary] has what is left.
 	ErrResultElided = errors.New("everonce: done, result elided")
-	// ErrLeaseLost: another attempt, a reconciler or a settlement has the record. What the record says is the answer.
-	ErrLeaseLost = errors.New("everonce: lease lost")
 	// ErrNotRecorded: the effect happened, but its record could not be saved. The value comes with the error.
 	ErrNotRecorded = errors.New("everonce: effect happened, record not saved")
 	// ErrUndecodable: the operation was done, but its saved result cannot be decoded. It is not run again for that.
@@ -36,17 +47,8 @@ var (
 	// ErrInTransaction: a call on a store inside the work of a transaction on it, other than a [DoTx] in that transaction. It
 	// could wait for itself.
 	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
-	// ErrTxDoomed: the caller's transaction did not survive an error of the work. Roll it back.
-	ErrTxDoomed = errors.New("everonce: transaction is doomed")
-	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.
-	ErrTxTooLong = errors.New("everonce: transaction took too long")
-	// ErrOtherStore: a transactional step was given the receiver of another store, or DoTx a transaction on another database,
-	// where the store can tell.
-	ErrOtherStore = errors.New("everonce: transaction belongs to another store")
 	// ErrStepRepeated: the name of a step was used twice in one attempt.
 	ErrStepRepeated = errors.New("everonce: step name used twice in one attempt")
-	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. It is the cause of the work's context then.
-	ErrAttemptEnded = errors.New("everonce: attempt has ended")
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("everonce: no record of this key")
 	// ErrReleased: the last attempt ended and nothing took hold. The operation may be sent again.
@@ -58,21 +60,11 @@ var (
 // What a store says, for errors.Is. Every failure of a store, these included, also is [ErrStore].
 var (
 	// ErrStore: the store failed or cannot be reached. It never means "not a duplicate".
-	ErrStore = errors.New("everonce: store failed")
+	ErrStore = driver.ErrStore
 	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
-	ErrSchema = errors.New("everonce: store schema")
-	// ErrNewerRecord: the record was written by a newer version of everonce. Upgrade this process.
-	ErrNewerRecord = errors.New("everonce: record written by a newer version")
-	// ErrCorruptRecord: the record cannot be read, or no version has written it so.
-	ErrCorruptRecord = errors.New("everonce: corrupt record")
+	ErrSchema = driver.ErrSchema
 	// ErrStoreFull: the store has no room for another record.
-	ErrStoreFull = errors.New("everonce: store full")
-	// ErrTooLarge: the store refuses a value because of its size. The engine elides the value.
-	ErrTooLarge = errors.New("everonce: value too large for the store")
-	// ErrIdentity: the store was set up with another identity secret.
-	ErrIdentity = errors.New("everonce: identity secret does not match the store's")
-	// ErrConflict: a transaction could not complete its key, because another one had it first.
-	ErrConflict = errors.New("everonce: key taken by another transaction")
+	ErrStoreFull = driver.ErrStoreFull
 )
 
 // ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.
@@ -98,7 +90,7 @@ type Error struct {
 	// Summary is what is left of an expired or elided result, and Kind what that result was. Kind is also set, to
 	// ResultValue, for a value that cannot be decoded.
 	Summary []byte
-	Kind    ResultKind
+	Kind    driver.ResultKind
 	// Sentinel is for errors.Is, and Cause is the underlying error. Either may be nil.
 	Sentinel error
 	Cause    error

@@ -26,7 +26,7 @@ func ExampleTransactBatch() {
 		if transfers[i] == "forged" {
 			return 0, everonce.Permanent("forged", errors.New("the signature is wrong"), nil)
 		}
-		return tx.Add("alice", 100)
+		return tx.Inc("alice", 100)
 	}))
 	if err != nil {
 		panic(err)
@@ -34,7 +34,7 @@ func ExampleTransactBatch() {
 	for i, res := range results {
 		fmt.Println(transfers[i], res.Outcome, res.Value, res.Err)
 	}
-	fmt.Println("alice has", db.row("alice"))
+	fmt.Println("alice has", db.Count("alice"))
 	// Output:
 	// transfer-1 executed 100 <nil>
 	// transfer-2 executed 200 <nil>
@@ -62,7 +62,7 @@ func ExampleBatchWork() {
 		for _, i := range todo {
 			sum += amounts[i]
 		}
-		_, err := tx.Add("alice", sum)
+		_, err := tx.Inc("alice", sum)
 		return make([]struct{}, len(todo)), err
 	}
 	for range 2 {
@@ -72,7 +72,7 @@ func ExampleBatchWork() {
 		}
 		fmt.Println(results[0].Outcome, results[1].Outcome, results[2].Outcome)
 	}
-	fmt.Println("alice has", db.row("alice"))
+	fmt.Println("alice has", db.Count("alice"))
 	// Output:
 	// executed executed executed
 	// replayed replayed replayed

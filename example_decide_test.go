@@ -4,24 +4,24 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A record answers the same claim differently as its time goes by.
 func ExampleDecide() {
 	now := time.Date(2026, time.March, 1, 9, 0, 0, 0, time.UTC)
-	claim := everonce.ClaimRequest{Nonce: everonce.Nonce{2}}
-	fmt.Println("no record:", everonce.Decide(nil, claim, now))
+	claim := driver.ClaimRequest{Nonce: driver.Nonce{2}}
+	fmt.Println("no record:", driver.Decide(nil, claim, now))
 
-	running := &everonce.Record{State: everonce.StateClaimed, Nonce: everonce.Nonce{1}, LeaseUntil: now.Add(30 * time.Second)}
-	fmt.Println("claimed:", everonce.Decide(running, claim, now))
-	fmt.Println("its lease has run out:", everonce.Decide(running, claim, now.Add(time.Minute)))
-	claim.Take = everonce.TakeAbandoned
-	fmt.Println("and may be taken over:", everonce.Decide(running, claim, now.Add(time.Minute)))
+	running := &driver.Record{State: driver.StateClaimed, Nonce: driver.Nonce{1}, LeaseUntil: now.Add(30 * time.Second)}
+	fmt.Println("claimed:", driver.Decide(running, claim, now))
+	fmt.Println("its lease has run out:", driver.Decide(running, claim, now.Add(time.Minute)))
+	claim.Take = driver.TakeAbandoned
+	fmt.Println("and may be taken over:", driver.Decide(running, claim, now.Add(time.Minute)))
 
-	done := &everonce.Record{State: everonce.StateCompleted, ResultUntil: now.Add(time.Hour), PurgeAt: now.Add(2 * time.Hour)}
+	done := &driver.Record{State: driver.StateCompleted, ResultUntil: now.Add(time.Hour), PurgeAt: now.Add(2 * time.Hour)}
 	for _, after := range []time.Duration{0, time.Hour, 2 * time.Hour} {
-		fmt.Printf("completed, %v later: %v\n", after, everonce.Decide(done, claim, now.Add(after)))
+		fmt.Printf("completed, %v later: %v\n", after, driver.Decide(done, claim, now.Add(after)))
 	}
 	// Output:
 	// no record: claimed

@@ -18,7 +18,7 @@ func ExampleEachItem() {
 		{Key: everonce.Key{Scope: "deposits", ID: "a"}}, {Key: everonce.Key{Scope: "deposits", ID: "b"}},
 	}
 	work := everonce.EachItem(func(_ context.Context, tx *Tx, i int) (string, error) {
-		_, err := tx.Add("alice", 1)
+		_, err := tx.Inc("alice", 1)
 		return items[i].Key.ID + " is done", err
 	})
 	results, err := everonce.TransactBatch(context.Background(), t, items, work)

@@ -19,10 +19,10 @@ func ExampleFingerprintJSON() {
 		`{"currency":"EUR","amount":1250}`,
 		`{"amount":9999,"currency":"EUR"}`,
 	} {
-		fmt.Println(everonce.FingerprintJSON([]byte(body)).Conflicts(saved))
+		fmt.Println(everonce.FingerprintJSON([]byte(body)) == saved)
 	}
 	// Output:
+	// true
 	// false
-	// true
-	// true
+	// false
 }

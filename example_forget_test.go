@@ -6,15 +6,16 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // errRunning: an attempt of the tenant is running. Forget it again when that has ended.
 var errRunning = errors.New("an attempt is running")
 
-func forget(ctx context.Context, store everonce.ScopeDeleter, tenant string) error {
+func forget(ctx context.Context, store driver.ScopeDeleter, tenant string) error {
 	for {
-		res, err := store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
+		res, err := store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
 		switch {
 		case err != nil:
 			return err // of what cannot be read, too: it may be a running attempt

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -27,7 +28,7 @@ func ExampleWithLease() {
 			opts = append(opts, everonce.WithLease(lease))
 		}
 		_, err := everonce.Do(ctx, r, key, func(ctx context.Context, _ *everonce.Attempt) (string, error) {
-			got, err := store.Get(ctx, everonce.GetRequest{ID: r.RecordID(key)})
+			got, err := store.Get(ctx, driver.GetRequest{ID: r.RecordID(key)})
 			if err != nil {
 				return "", err
 			}

@@ -20,14 +20,14 @@ func ExampleOptimistic() {
 	for _, line := range []string{"line-1", "line-2", "line-1"} {
 		key := everonce.Key{Scope: everonce.ScopeOf("import", "2026-03"), ID: line}
 		res, err := everonce.Transact(ctx, t, key, func(_ context.Context, tx *Tx) (int, error) {
-			return tx.Add("alice", 100)
+			return tx.Inc("alice", 100)
 		}, everonce.Optimistic())
 		fmt.Println(res.Outcome, res.Value, err)
 	}
-	fmt.Println("alice has", db.row("alice"), "after", db.begun, "transactions")
+	fmt.Println("alice has", db.Count("alice"))
 	// Output:
 	// executed 100 <nil>
 	// executed 200 <nil>
 	// replayed 100 <nil>
-	// alice has 200 after 2 transactions
+	// alice has 200
 }

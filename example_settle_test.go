@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -53,7 +54,7 @@ func ExampleSettle() {
 		func(context.Context, *everonce.Attempt) (string, error) { return "", errors.New("timeout") })
 	fmt.Println(res.Outcome)
 
-	page, err := store.List(ctx, everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}})
+	page, err := store.List(ctx, driver.ListRequest{States: []driver.State{driver.StateAbandoned}})
 	if err != nil {
 		panic(err)
 	}
@@ -82,7 +83,7 @@ func ExampleSettlement() {
 	fmt.Println(res.Outcome)
 
 	// Anna looks at the record, and asks the bank: it was not booked.
-	found, err := store.Get(ctx, everonce.GetRequest{ID: r.RecordID(key)})
+	found, err := store.Get(ctx, driver.GetRequest{ID: r.RecordID(key)})
 	if err != nil {
 		panic(err)
 	}

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // Tx is the transaction of the examples' database. With PostgreSQL it is pgx.Tx, or *sql.Tx.
-type Tx = mapTx
+type Tx = mapdb.Tx
 
 // openDB opens the examples' database. With PostgreSQL it is pgxstore.New(pool).
-func openDB() *mapStore { return newMapStore() }
+func openDB() *mapdb.DB { return mapdb.New() }
 
 // The balance and the record that it was changed are one commit (transactional mode): exactly once, whatever crashes.
 func ExampleTransact() {
@@ -24,14 +25,14 @@ func ExampleTransact() {
 	}
 
 	deposit := func(ctx context.Context, tx *Tx) (int, error) {
-		return tx.Add("alice", 100)
+		return tx.Inc("alice", 100)
 	}
 	key := everonce.Key{Scope: "deposits", ID: "transfer-1"}
 	for range 2 {
 		res, err := everonce.Transact(ctx, t, key, deposit)
 		fmt.Println(res.Outcome, res.Value, err)
 	}
-	fmt.Println("alice has", db.row("alice"))
+	fmt.Println("alice has", db.Count("alice"))
 	// Output:
 	// executed 100 <nil>
 	// replayed 100 <nil>
@@ -48,13 +49,13 @@ func ExampleDoTx() {
 	}
 
 	handle := func(message string) error {
-		tx := db.begin()
+		tx := db.BeginTx()
 		defer tx.Rollback()
-		if _, err := tx.Add("messages seen", 1); err != nil {
+		if _, err := tx.Inc("messages seen", 1); err != nil {
 			return err
 		}
 		res, err := everonce.DoTx(ctx, tx, t, everonce.Key{Scope: "deposits", ID: message}, func(context.Context) (int, error) {
-			return tx.Add("alice", 100)
+			return tx.Inc("alice", 100)
 		})
 		if err != nil {
 			return err
@@ -67,7 +68,7 @@ func ExampleDoTx() {
 			panic(err)
 		}
 	}
-	fmt.Println("alice has", db.row("alice"), "after", db.row("messages seen"), "messages")
+	fmt.Println("alice has", db.Count("alice"), "after", db.Count("messages seen"), "messages")
 	// Output:
 	// executed 100 provisional: true
 	// replayed 100 provisional: false
@@ -89,21 +90,21 @@ func ExampleTxReceiver_InTx() {
 			clear(counts) // it may run again
 			for _, m := range messages {
 				res, err := everonce.DoTx(ctx, tx, t, everonce.Key{Scope: "deposits", ID: m}, func(context.Context) (int, error) {
-					return tx.Add("alice", 100)
+					return tx.Inc("alice", 100)
 				})
 				if err != nil {
 					return err
 				}
 				counts[res.Outcome]++
 			}
-			_, err := tx.Add("offset", offset)
+			_, err := tx.Inc("offset", offset)
 			return err
 		})
 		fmt.Println(counts[everonce.Executed], "executed,", counts[everonce.Replayed], "replayed,", err)
 	}
 	consume(3, "a", "b", "c")
 	consume(2, "c", "d") // the broker lost an acknowledgement
-	fmt.Println("alice has", db.row("alice"))
+	fmt.Println("alice has", db.Count("alice"))
 	// Output:
 	// 3 executed, 0 replayed, <nil>
 	// 1 executed, 1 replayed, <nil>
@@ -128,7 +129,7 @@ func ExampleStepTx() {
 	mailServerUp := false
 	order := func(ctx context.Context, a *everonce.Attempt) (int, error) {
 		balance, err := everonce.StepTx(ctx, a, t, "charge", func(_ context.Context, tx *Tx) (int, error) {
-			return tx.Add("alice", -30)
+			return tx.Inc("alice", -30)
 		})
 		if err != nil {
 			return 0, err
@@ -147,7 +148,7 @@ func ExampleStepTx() {
 		fmt.Println(res.Outcome, err)
 		mailServerUp = true
 	}
-	fmt.Println("alice has", db.row("alice"))
+	fmt.Println("alice has", db.Count("alice"))
 	// Output:
 	// failed step "mail": connection refused
 	// mail: your balance is -30

@@ -8,26 +8,14 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Fingerprint stands for the parts of a request that must be the same when its key is used again. Alg names what was
 // hashed and how; sums of different Alg are not compared. The zero value is no fingerprint. A Fingerprint is a
 // [CallOption].
-type Fingerprint struct {
-	Alg string // at most 32 bytes
-	Sum [32]byte
-}
-
-// MaxFingerprintAlgLen is the longest Alg, in bytes.
-const MaxFingerprintAlgLen = 32
-
-// IsZero reports whether there is no fingerprint.
-func (f Fingerprint) IsZero() bool { return f.Alg == "" }
-
-// Conflicts reports whether f and saved have the same Alg and differ.
-func (f Fingerprint) Conflicts(saved Fingerprint) bool {
-	return f.Alg != "" && f.Alg == saved.Alg && f.Sum != saved.Sum
-}
+type Fingerprint driver.Fingerprint
 
 func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
@@ -35,14 +23,13 @@ func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 // Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they are, and named
 // types of them as their underlying type; anything else is hashed as the JSON of encoding/json.
 //
-// A value that has no JSON, or whose JSON does not say what is in it, makes the call fail with [ErrInvalidArgument]:
+// The JSON has to tell values apart. encoding/json leaves out unexported fields, fields that share one name, and fields
+// beside an embedded type that has a MarshalJSON, such as time.Time: values that differ only there get the same
+// fingerprint. A type whose values pass oncetest.RoundTrip loses nothing.
 //
-//   - A struct that has fields but exports none, and a struct whose MarshalJSON or MarshalText is that of an embedded
-//     type, such as time.Time, although it has other fields. Give it a MarshalJSON, or the embedded field a name.
-//   - A struct with fields that encoding/json leaves out because they share one name, for example fields of two
-//     embedded types. Give it a MarshalJSON, or the embedded fields names.
-//   - Text inside it that is not UTF-8, because different such texts have the same JSON. A part that is itself such a
-//     text is hashed as it is.
+// A part that has no JSON makes the call fail with [ErrInvalidArgument]. So does a non-zero struct without any exported
+// field, and text that is not UTF-8 inside a part that is hashed as JSON (see [JSON]). A string or byte slice that is
+// itself a part may hold any bytes.
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]
@@ -56,9 +43,9 @@ func FingerprintOf(parts ...any) Fingerprint {
 }
 
 // FingerprintJSON hashes v as encoding/json writes it: struct fields in their order, map keys sorted. If v is a
-// json.RawMessage or []byte, it is compacted, and keeps the order of its fields and the digits of its numbers. A
-// value that has no JSON, or whose JSON does not say what is in it, makes the call fail with [ErrInvalidArgument], as
-// in [FingerprintOf].
+// json.RawMessage or []byte, it is compacted, and keeps the order of its fields and the digits of its numbers. What
+// encoding/json leaves out is not compared, and a value that has no JSON makes the call fail with
+// [ErrInvalidArgument], both as in [FingerprintOf].
 func FingerprintJSON(v any) Fingerprint {
 	var b []byte
 	var err error
@@ -68,7 +55,7 @@ func FingerprintJSON(v any) Fingerprint {
 	case []byte:
 		b, err = compactJSON(raw)
 	default:
-		b, err = marshalJSON(v, false)
+		b, err = marshalJSON(v)
 	}
 	if err != nil {
 		return Fingerprint{Alg: badFingerprint}
@@ -79,14 +66,14 @@ func FingerprintJSON(v any) Fingerprint {
 // badFingerprint marks a fingerprint that could not be computed; a call with it is refused.
 const badFingerprint = "!"
 
-func (f Fingerprint) validate() error {
+func validateFingerprint(f driver.Fingerprint) error {
 	switch {
 	case f.Alg == badFingerprint:
-		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON, or one that does not say what is in it", ErrInvalidArgument)
+		return fmt.Errorf("%w: the fingerprint could not be computed: a part has no JSON (see FingerprintOf)", ErrInvalidArgument)
 	case f.IsZero():
 		return nil
 	}
-	return named(ErrInvalidArgument, "fingerprint's Alg", f.Alg, MaxFingerprintAlgLen)
+	return driver.CheckName(ErrInvalidArgument, "fingerprint's Alg", f.Alg, driver.MaxFingerprintAlgLen)
 }
 
 func compactJSON(raw []byte) ([]byte, error) {

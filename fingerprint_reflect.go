@@ -34,7 +34,7 @@ func appendReflected(b []byte, p any) ([]byte, error) {
 			}
 		}
 	}
-	j, err := marshalJSON(p, false)
+	j, err := marshalJSON(p)
 	if err != nil {
 		return nil, err
 	}

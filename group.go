@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // groupRetries is how often a group of several operations is run again as a whole. After that it is run in
@@ -49,7 +52,7 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 			return nil
 		case g.retries > limit:
 			return split(g.part, nil)
-		case pause(waitCtx, backoff(g.retries)) != nil:
+		case retry.Pause(waitCtx, retry.Backoff(g.retries)) != nil:
 			g.callerGone(ctx, again.cause)
 			return nil
 		}
@@ -106,7 +109,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	case hasEnded(g.t.txs, err, lost):
 		g.ended(ctx, errors.Join(err, lost))
 		return nil
-	case readMarks(err) == endedUnknown && g.t.txs.ClassifyTx(err) == TxErrorRetry:
+	case readMarks(err) == endedUnknown && g.t.txs.ClassifyTx(err) == driver.TxErrorRetry:
 		return &errAgain{err}
 	default:
 		return err
@@ -140,24 +143,24 @@ func (g *group[T, Tx]) order() []int {
 }
 
 // begin begins a transaction and claims all. The answers are by place in part.
-func (g *group[T, Tx]) begin(ctx context.Context) (tx *lent[Tx], claims []ClaimResult, again bool, err error) {
+func (g *group[T, Tx]) begin(ctx context.Context) (tx *lent[Tx], claims []driver.ClaimResult, again bool, err error) {
 	if g.lostErr != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
 	order := g.order()
-	reqs := make([]ClaimRequest, len(order))
+	reqs := make([]driver.ClaimRequest, len(order))
 	for n, k := range order {
 		reqs[n] = g.ops[g.part[k]].claimAs(g.nonce)
 	}
-	if tx, _, again, err = begin(ctx, g.t.txs, g.t.set, BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
+	if tx, _, again, err = begin(ctx, g.t.txs, g.t.set, driver.BeginRequest{Timeout: g.t.set.TxTimeout}); err != nil {
 		return nil, nil, again, err
 	}
 	sorted, err := g.claimAll(ctx, tx.h, reqs)
 	if err != nil {
 		_ = tx.rollback(ctx) //nolint:errcheck // nothing was written
-		return nil, nil, !isFinal(err) && g.t.txs.ClassifyTx(err) == TxErrorRetry, err
+		return nil, nil, !isFinal(err) && g.t.txs.ClassifyTx(err) == driver.TxErrorRetry, err
 	}
-	claims = make([]ClaimResult, len(sorted))
+	claims = make([]driver.ClaimResult, len(sorted))
 	for n, k := range order {
 		claims[k] = sorted[n]
 	}
@@ -165,8 +168,8 @@ func (g *group[T, Tx]) begin(ctx context.Context) (tx *lent[Tx], claims []ClaimR
 }
 
 // claimAll claims by one store call, or by one for each.
-func (g *group[T, Tx]) claimAll(ctx context.Context, h TxHandle[Tx], reqs []ClaimRequest) (claims []ClaimResult, err error) {
-	if many, ok := h.(TxBatch); ok {
+func (g *group[T, Tx]) claimAll(ctx context.Context, h driver.TxHandle[Tx], reqs []driver.ClaimRequest) (claims []driver.ClaimResult, err error) {
+	if many, ok := h.(driver.TxBatch); ok {
 		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
 		defer cancel()
 		claims, err = many.ClaimAll(one, reqs)
@@ -175,7 +178,7 @@ func (g *group[T, Tx]) claimAll(ctx context.Context, h TxHandle[Tx], reqs []Clai
 		}
 		return claims, err
 	}
-	claims = make([]ClaimResult, len(reqs))
+	claims = make([]driver.ClaimResult, len(reqs))
 	for i, req := range reqs {
 		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
 		claims[i], err = h.Claim(one, req)
@@ -195,7 +198,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) erro
 	case ctx.Err() != nil:
 		g.callerGone(ctx, err)
 		return nil
-	case errors.Is(err, ErrCorruptRecord), errors.Is(err, ErrNewerRecord): // one of them
+	case errors.Is(err, driver.ErrCorruptRecord), errors.Is(err, driver.ErrNewerRecord): // one of them
 		return &errSplit{err}
 	case again:
 		return &errAgain{err}
@@ -205,17 +208,17 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) erro
 }
 
 // hear answers what was not granted, and returns the claims of what is left in part.
-func (g *group[T, Tx]) hear(claims []ClaimResult) ([]ClaimResult, error) {
-	if g.lostErr != nil && slices.ContainsFunc(claims, func(c ClaimResult) bool { return c.Decision == DecideInProgress }) {
+func (g *group[T, Tx]) hear(claims []driver.ClaimResult) ([]driver.ClaimResult, error) {
+	if g.lostErr != nil && slices.ContainsFunc(claims, func(c driver.ClaimResult) bool { return c.Decision == driver.DecideInProgress }) {
 		return nil, &errAgain{g.lostErr} // the old transaction may still be open
 	}
 	left, granted := g.part[:0:0], claims[:0]
 	for k, i := range g.part {
 		claim, op := &claims[k], &g.ops[i]
 		switch {
-		case claim.Decision == DecideClaimed:
+		case claim.Decision == driver.DecideClaimed:
 			left, granted = append(left, i), append(granted, *claim)
-		case g.lostErr != nil && claim.Record.Nonce == g.nonce && (claim.Decision == DecideReplay || claim.Decision == DecideExpired):
+		case g.lostErr != nil && claim.Record.Nonce == g.nonce && (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired):
 			g.committed(i, g.lost[k], claim.Record.Attempt) // it had committed
 		default:
 			res, err := settled[T](op, claim)
@@ -227,15 +230,15 @@ func (g *group[T, Tx]) hear(claims []ClaimResult) ([]ClaimResult, error) {
 }
 
 // completions returns what is to be saved, in the order of the keys' hashes.
-func (g *group[T, Tx]) completions(claims []ClaimResult, values []T) []CompleteRequest {
-	done := make([]CompleteRequest, 0, len(values))
+func (g *group[T, Tx]) completions(claims []driver.ClaimResult, values []T) []driver.CompleteRequest {
+	done := make([]driver.CompleteRequest, 0, len(values))
 	for _, k := range g.order() {
 		op := &g.ops[g.part[k]]
 		saved, elided := encode(op.core, op.call, values[k], g.summarize)
 		if op.ev != nil {
 			op.ev.Attempt, op.ev.Elided = max(claims[k].Record.Attempt, 1), elided
 		}
-		done = append(done, CompleteRequest{
+		done = append(done, driver.CompleteRequest{
 			ID: op.id, Token: claims[k].Record.Token, Nonce: g.nonce, Result: saved, Lifetime: op.call.lifetime,
 		})
 	}
@@ -245,18 +248,18 @@ func (g *group[T, Tx]) completions(claims []ClaimResult, values []T) []CompleteR
 // uncommitted is the end of a transaction whose commit failed.
 func (g *group[T, Tx]) uncommitted(ctx context.Context, err error, values []T) error {
 	switch {
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, driver.ErrConflict):
 		return &errAgain{err}
-	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrTxTooLong):
+	case errors.Is(err, driver.ErrTooLarge), errors.Is(err, ErrTxTooLong):
 		return &errSplit{err}
 	}
 	switch g.t.txs.ClassifyTx(err) {
-	case TxErrorRetry:
+	case driver.TxErrorRetry:
 		return &errAgain{err}
-	case TxErrorCommitLost:
+	case driver.TxErrorCommitLost:
 		g.lost, g.lostErr = values, err
 		return &errAgain{err}
-	case TxErrorEnded:
+	case driver.TxErrorEnded:
 		g.ended(ctx, err)
 		return nil
 	}
@@ -272,5 +275,5 @@ func (g *group[T, Tx]) ended(ctx context.Context, cause error) {
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {
 	g.answer(i, Result[T]{Value: value, Outcome: Executed, Attempt: max(attempt, 1)}, nil)
-	g.t.hub.wake(g.ops[i].id)
+	g.t.hub.Wake(g.ops[i].id)
 }

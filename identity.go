@@ -5,20 +5,22 @@ import (
 	"encoding/hex"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // identity binds a store to the identity secret of its receivers, at the first call.
 type identity struct {
 	done   *atomic.Bool
-	keeper IdentityKeeper
-	reader IdentityReader
+	keeper driver.IdentityKeeper
+	reader driver.IdentityReader
 	check  [32]byte
 }
 
 func newIdentity(store Store, secret []byte) (identity, error) {
 	id := identity{done: new(atomic.Bool)}
-	id.keeper, _ = PowerOf[IdentityKeeper](store)
-	id.reader, _ = PowerOf[IdentityReader](store)
+	id.keeper, _ = driver.PowerOf[driver.IdentityKeeper](store)
+	id.reader, _ = driver.PowerOf[driver.IdentityReader](store)
 	switch {
 	case len(secret) > 0 && id.keeper == nil:
 		return id, fmt.Errorf("%w: Options.IdentitySecret needs a store that is an IdentityKeeper; %T is none", ErrInvalidArgument, store)
@@ -40,7 +42,7 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 	case err != nil || !bound:
 		return false, err
 	case check != id.check:
-		return true, ErrIdentity
+		return true, driver.ErrIdentity
 	}
 	id.done.Store(true)
 	return true, nil

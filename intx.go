@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // InTx runs work in one transaction that everonce begins and commits, without a key. It is for several [DoTx] that
@@ -31,14 +34,14 @@ func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context
 		if try > t.set.TxRetries {
 			return &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
 		}
-		if pause(ctx, backoff(try)) != nil {
+		if retry.Pause(ctx, retry.Backoff(try)) != nil {
 			return op.callerGone(ctx, err)
 		}
 	}
 }
 
 func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, work func(context.Context, Tx) error) (again bool, err error) {
-	lent, _, again, err := begin(ctx, t.txs, t.set, BeginRequest{Timeout: t.set.TxTimeout})
+	lent, _, again, err := begin(ctx, t.txs, t.set, driver.BeginRequest{Timeout: t.set.TxTimeout})
 	if err != nil {
 		return again, op.storeFailed(ctx, err)
 	}
@@ -53,20 +56,20 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	case hasEnded(t.txs, err, lost): // what it did may hold
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(errors.Join(err, lost)))}
 	default:
-		return t.txs.ClassifyTx(err) == TxErrorRetry && readMarks(err) == endedUnknown, err
+		return t.txs.ClassifyTx(err) == driver.TxErrorRetry && readMarks(err) == endedUnknown, err
 	}
-	err = lent.commit(ctx, CommitRequest{})
+	err = lent.commit(ctx, driver.CommitRequest{})
 	if err == nil {
 		return false, nil
 	}
 	switch class := t.txs.ClassifyTx(err); {
 	case errors.Is(err, ErrTxTooLong):
 		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
-	case class == TxErrorCommitLost:
+	case class == driver.TxErrorCommitLost:
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, RetryAfter: t.set.RetryAfter, Cause: ofStore(err)}
-	case class == TxErrorEnded: // what it did may hold, and no record would tell
+	case class == driver.TxErrorEnded: // what it did may hold, and no record would tell
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(err))}
 	default:
-		return class == TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
+		return class == driver.TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
 	}
 }

@@ -3,13 +3,15 @@ package everonce
 import (
 	"context"
 	"errors"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // lent is a transaction that everonce has begun and lends to the work. It is ended once, whatever becomes of that: by a
 // commit, or else by a rollback.
 type lent[Tx any] struct {
-	h       TxHandle[Tx]
-	txs     TxStore[Tx]
+	h       driver.TxHandle[Tx]
+	txs     driver.TxStore[Tx]
 	set     *settings
 	open    bool
 	working bool               // the work has been called, and has not returned
@@ -18,12 +20,12 @@ type lent[Tx any] struct {
 
 // begin begins a transaction to lend. Where its claim was not granted there is none, and the decision tells. After an error, again says
 // that the database was busy: not of a begin that took all of its time, which is a failing store, whatever it says in the end.
-func begin[Tx any](ctx context.Context, txs TxStore[Tx], set *settings, req BeginRequest) (l *lent[Tx], claim ClaimResult, again bool, err error) {
+func begin[Tx any](ctx context.Context, txs driver.TxStore[Tx], set *settings, req driver.BeginRequest) (l *lent[Tx], claim driver.ClaimResult, again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, set.StoreTimeout)
 	defer cancel()
 	h, claim, err := txs.Begin(ctx, req)
 	if err != nil {
-		return nil, claim, !isFinal(err) && ctx.Err() == nil && txs.ClassifyTx(err) == TxErrorRetry, err
+		return nil, claim, !isFinal(err) && ctx.Err() == nil && txs.ClassifyTx(err) == driver.TxErrorRetry, err
 	}
 	return &lent[Tx]{h: h, txs: txs, set: set, open: true, end: func() {}}, claim, false, nil
 }
@@ -36,7 +38,7 @@ func (l *lent[Tx]) close(ctx context.Context, unwound func(ended bool)) {
 		return
 	}
 	if err := l.rollback(ctx); l.working {
-		unwound(l.txs.ClassifyTx(err) == TxErrorEnded)
+		unwound(l.txs.ClassifyTx(err) == driver.TxErrorEnded)
 	}
 }
 
@@ -51,7 +53,7 @@ func (l *lent[Tx]) rollback(ctx context.Context) error {
 
 // commit commits, past the end of the caller's context. That of the work is not ended before: that would close rows which
 // the work left open while the commit is sent, and take the connection with them.
-func (l *lent[Tx]) commit(ctx context.Context, req CommitRequest) error {
+func (l *lent[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 	l.open = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.set.CompletionLimit)
 	defer cancel()
@@ -59,10 +61,10 @@ func (l *lent[Tx]) commit(ctx context.Context, req CommitRequest) error {
 }
 
 // commitAll is commit with many results.
-func (l *lent[Tx]) commitAll(ctx context.Context, done []CompleteRequest) error {
+func (l *lent[Tx]) commitAll(ctx context.Context, done []driver.CompleteRequest) error {
 	all, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.set.CompletionLimit)
 	defer cancel()
-	if many, ok := l.h.(TxBatch); ok {
+	if many, ok := l.h.(driver.TxBatch); ok {
 		l.open = false
 		return many.CommitAll(all, done)
 	}
@@ -72,7 +74,7 @@ func (l *lent[Tx]) commitAll(ctx context.Context, done []CompleteRequest) error 
 			return err
 		}
 	}
-	return l.commit(all, CommitRequest{})
+	return l.commit(all, driver.CommitRequest{})
 }
 
 // inTx makes the attempt one of a transaction: it has no lease and no steps, and lives as long as its
@@ -110,6 +112,6 @@ func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, w
 
 // hasEnded reports whether the work has ended its transaction: by the store's word for it, or by the work's own error, unless that came
 // out of another operation, whose transaction was another one.
-func hasEnded[Tx any](txs TxStore[Tx], err, lost error) bool {
-	return txs.ClassifyTx(lost) == TxErrorEnded || !crossedBorder(err) && txs.ClassifyTx(err) == TxErrorEnded
+func hasEnded[Tx any](txs driver.TxStore[Tx], err, lost error) bool {
+	return txs.ClassifyTx(lost) == driver.TxErrorEnded || !crossedBorder(err) && txs.ClassifyTx(err) == driver.TxErrorEnded
 }

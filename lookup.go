@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
@@ -12,7 +15,7 @@ import (
 // has ended.
 //
 // Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
-// [ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
+// [driver.ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
 // Do has, because the RetryAfter of an unknown outcome depends on them: WithPolicy, EffectsInSteps.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
@@ -33,44 +36,44 @@ func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOpti
 		return failed[T](err)
 	}
 	switch claim.Decision {
-	case DecideAbsent:
+	case driver.DecideAbsent:
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrNotFound, nil)
-	case DecideReleased:
+	case driver.DecideReleased:
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrReleased, nil)
 	}
 	return settled[T](&op, &claim)
 }
 
 // peek reads the record and decides as for a duplicate.
-func (op *operation) peek(ctx context.Context) (ClaimResult, error) {
+func (op *operation) peek(ctx context.Context) (driver.ClaimResult, error) {
 	got, err := op.get(ctx)
 	if err != nil {
-		return ClaimResult{}, op.storeFailed(ctx, err)
+		return driver.ClaimResult{}, op.storeFailed(ctx, err)
 	}
 	if !got.Found {
-		return ClaimResult{Decision: DecideAbsent, Now: got.Now}, nil
+		return driver.ClaimResult{Decision: driver.DecideAbsent, Now: got.Now}, nil
 	}
-	claim := ClaimResult{Record: got.Record, Now: got.Now}
-	claim.Decision = Decide(&got.Record, ClaimRequest{Fingerprint: op.fingerprint, Nonce: NewNonce()}, got.Now)
+	claim := driver.ClaimResult{Record: got.Record, Now: got.Now}
+	claim.Decision = driver.Decide(&got.Record, driver.ClaimRequest{Fingerprint: op.fingerprint, Nonce: driver.NewNonce()}, got.Now)
 	switch claim.Decision {
-	case DecideClaimed:
-		claim.Decision = DecideReleased
-	case DecideNewer:
-		return ClaimResult{}, op.fail(StoreFailed, ErrStore, ErrNewerRecord)
+	case driver.DecideClaimed:
+		claim.Decision = driver.DecideReleased
+	case driver.DecideNewer:
+		return driver.ClaimResult{}, op.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
 	return claim, nil
 }
 
-func (op *operation) get(ctx context.Context) (GetResult, error) {
+func (op *operation) get(ctx context.Context) (driver.GetResult, error) {
 	ctx, cancel := op.bounded(ctx)
 	defer cancel()
-	var got GetResult
+	var got driver.GetResult
 	var err error
 	for try := 1; ; try++ {
-		if got, err = op.store.Get(ctx, GetRequest{ID: op.id, Brief: true}); err == nil || isFinal(err) || try == claimTries {
+		if got, err = op.store.Get(ctx, driver.GetRequest{ID: op.id, Brief: true}); err == nil || isFinal(err) || try == claimTries {
 			return got, err
 		}
-		if pause(ctx, backoff(try)) != nil {
+		if retry.Pause(ctx, retry.Backoff(try)) != nil {
 			return got, err
 		}
 		op.repeated()

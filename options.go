@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Options are the options of a receiver. The zero value of each field is its default.
@@ -44,7 +46,7 @@ type Options struct {
 	// Observer is told of every operation. Default none.
 	Observer Observer
 	// IdentitySecret keys the record IDs and downstream keys, so that whoever can guess a key cannot guess them. It
-	// is set once per store and never changed: the store refuses another one with [ErrIdentity]. At least 16 bytes;
+	// is set once per store and never changed: the store refuses another one with [driver.ErrIdentity]. At least 16 bytes;
 	// an empty one that is not nil is refused too. Default none.
 	IdentitySecret []byte
 
@@ -143,7 +145,7 @@ func (o *Options) settings() (*settings, error) {
 		host, _ := os.Hostname()
 		s.Owner = host + ":" + strconv.Itoa(os.Getpid())
 	}
-	if err := named(ErrInvalidArgument, "Options.Owner", s.Owner, maxOwnerLen); err != nil {
+	if err := driver.CheckName(ErrInvalidArgument, "Options.Owner", s.Owner, maxOwnerLen); err != nil {
 		return nil, err
 	}
 	if err := validateCodec(s.codecName); err != nil {
@@ -154,7 +156,7 @@ func (o *Options) settings() (*settings, error) {
 
 // validateCodec checks a codec's name, which goes into records.
 func validateCodec(name string) error {
-	return named(ErrInvalidArgument, "codec's name", name, maxCodecLen)
+	return driver.CheckName(ErrInvalidArgument, "codec's name", name, maxCodecLen)
 }
 
 // minLease keeps a third of a lease above what timers and stores resolve. maxDuration keeps sums of

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
@@ -30,11 +33,11 @@ func NewReceiver(store Store, policy Policy, opts *Options) (*Receiver, error) {
 // as a [Receiver], and made by [NewTxReceiver].
 type TxReceiver[Tx any] struct {
 	core
-	txs TxStore[Tx]
+	txs driver.TxStore[Tx]
 }
 
 // NewTxReceiver returns a receiver for transactional operations. The error is as that of [NewReceiver].
-func NewTxReceiver[Tx any](store TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
+func NewTxReceiver[Tx any](store driver.TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
 	t := &TxReceiver[Tx]{txs: store}
 	if err := t.init(store, opts); err != nil {
 		return nil, err
@@ -61,12 +64,11 @@ type core struct {
 	set      *settings
 	defaults call
 	prompt   bool // the store's calls never block: they need no timeout
-	recaller Recaller
-	watcher  ChangeWaiter
+	recaller driver.Recaller
+	watcher  driver.ChangeWaiter
 	quick    bool // nothing but its key tells one call without options from another
 	identity identity
-	hub      hub
-	pulse    pulse
+	hub      waiting.Hub
 	left     leftClaims
 }
 
@@ -88,8 +90,8 @@ func (r *core) init(store Store, opts *Options) error {
 	if p, ok := store.(promptStore); ok {
 		r.prompt = p.Prompt() == store // or it is that of an embedded store, and the one around it may block
 	}
-	r.recaller, _ = PowerOf[Recaller](store)
-	r.watcher, _ = PowerOf[ChangeWaiter](store)
+	r.recaller, _ = driver.PowerOf[driver.Recaller](store)
+	r.watcher, _ = driver.PowerOf[driver.ChangeWaiter](store)
 	r.defaults = call{
 		wait: set.Wait, lease: set.Lease, lifetime: set.Lifetime,
 		effectsInSteps: set.EffectsInSteps, optimistic: set.Optimistic, codec: set.Codec, codecName: set.codecName,
@@ -151,7 +153,7 @@ func (t *TxReceiver[Tx]) DownstreamKey(key Key, name string) string {
 type operation struct {
 	*core
 	call        *call // shared with other calls: it is only read
-	fingerprint Fingerprint
+	fingerprint driver.Fingerprint
 	key         Key
 	id          RecordID
 	place       *place // where the call stands; nil at the top
@@ -178,7 +180,7 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 }
 
 // Ready binds the store to the identity secret, or to having none, as the first Do or Transact does by itself. Call it
-// at start-up, to learn of a wrong secret ([ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
+// at start-up, to learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
 // DoTx or Lookup on a store that nobody has used yet. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
@@ -202,7 +204,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", ErrIdentity))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", driver.ErrIdentity))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // SettleVerdict is the verdict of a settlement.
@@ -28,9 +30,9 @@ type Settlement struct {
 	// the operation is released, and the next delivery goes on from there. If it was another step, or the operation
 	// is unknown by itself, the operation stays abandoned.
 	Step string
-	// Token, if set, says which attempt the verdict is about: the [Record.Token] that was found. If another attempt
+	// Token, if set, says which attempt the verdict is about: the [driver.Record.Token] that was found. If another attempt
 	// has followed, nothing is settled, and the error is [ErrLeaseLost].
-	Token Token
+	Token driver.Token
 	// Value is the result that duplicates get, encoded by the receiver's codec. Encoded is the same, already encoded
 	// as the codec named Codec (default "json") does it. Failure is a permanent failure instead. At most one of the
 	// three is set; if none is, the result counts as elided.
@@ -75,9 +77,9 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	if err := s.encode(r.set); err != nil {
 		return op.fail(Invalid, err, nil)
 	}
-	defer op.hub.wake(op.id)
+	defer op.hub.Wake(op.id)
 	if op.set.Observer != nil {
-		o := op.observe(ctx, OpSettle, s.Step)
+		o := op.observe(ctx, opSettle, s.Step)
 		err = Settle(o.ctx, r.store, op.id, s)
 		o.end(s.outcome(err), err)
 		return err
@@ -93,11 +95,7 @@ func (s *Settlement) encode(set *settings) error {
 	if s.Encoded != nil {
 		return errManyResults
 	}
-	codec := set.Codec
-	if _, ok := codec.(jsonCodec); ok {
-		codec = jsonCodec{typed: true}
-	}
-	data, err := marshalAny(codec, s.Value)
+	data, err := marshalAny(set.Codec, s.Value)
 	if err != nil {
 		return fmt.Errorf("%w: the settlement's value cannot be encoded: %w", ErrInvalidArgument, err)
 	}
@@ -154,11 +152,11 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, settleLease) // a tool's context need not end by itself
 	defer cancel()
-	take := TakeToSettle
+	take := driver.TakeToSettle
 	if s.Force {
-		take = TakeForced
+		take = driver.TakeForced
 	}
-	req := ClaimRequest{ID: id, Nonce: NewNonce(), Owner: s.By, Lease: settleLease, Take: take}
+	req := driver.ClaimRequest{ID: id, Nonce: driver.NewNonce(), Owner: s.By, Lease: settleLease, Take: take}
 	claim, err := store.Claim(bounded, req)
 	switch {
 	case err == nil:
@@ -169,14 +167,14 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 		return op.storeFailed(ctx, err)
 	}
 	switch claim.Decision {
-	case DecideClaimed:
-	case DecideReplay, DecideExpired:
+	case driver.DecideClaimed:
+	case driver.DecideReplay, driver.DecideExpired:
 		return op.fail(Replayed, ErrNotUnknown, nil)
-	case DecideInProgress:
+	case driver.DecideInProgress:
 		e := op.fail(InProgress, ErrInProgress, nil)
 		e.RetryAfter = max(claim.Record.LeaseUntil.Sub(claim.Now), 0)
 		return e
-	case DecideAbsent:
+	case driver.DecideAbsent:
 		return op.fail(Failed, ErrNotFound, nil)
 	default:
 		return op.fail(Failed, ErrNotUnknown, nil)
@@ -204,27 +202,27 @@ func Settle(ctx context.Context, store Store, id RecordID, s Settlement) error {
 
 // putBack makes what the settlement with that nonce has claimed unknown again. Where this fails too, the
 // settlement's lease lapses into the same state.
-func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonce Nonce) {
+func (s *Settlement) putBack(ctx context.Context, store Store, id RecordID, nonce driver.Nonce) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), defaultStoreTimeout)
 	defer cancel()
-	got, err := store.Get(ctx, GetRequest{ID: id})
+	got, err := store.Get(ctx, driver.GetRequest{ID: id})
 	if err != nil || !got.Found { // a release by nonce would leave a record where there was none
 		return
 	}
-	_, _ = store.Release(ctx, ReleaseRequest{ID: id, Nonce: nonce, State: StateAbandoned, ErrorClass: classSettle, Lifetime: s.Lifetime}) //nolint:errcheck // see above
+	_, _ = store.Release(ctx, driver.ReleaseRequest{ID: id, Nonce: nonce, State: driver.StateAbandoned, ErrorClass: classSettle, Lifetime: s.Lifetime}) //nolint:errcheck // see above
 }
 
 var errFollowed = errors.New("another attempt has followed the one that the verdict is about; nothing was settled")
 
 // look refuses, before anything is written, a verdict on an attempt that another has followed, or on a step that is not in
 // question: a forced one would have cost a live attempt its record for nothing. It returns what it found, if it had to look.
-func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec Record, err error) {
+func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec driver.Record, err error) {
 	if s.Token == 0 && s.Step == "" {
 		return rec, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, settleLease)
 	defer cancel()
-	got, err := store.Get(bounded, GetRequest{ID: op.id})
+	got, err := store.Get(bounded, driver.GetRequest{ID: op.id})
 	switch {
 	case err != nil:
 		return rec, op.storeFailed(ctx, err)
@@ -243,9 +241,9 @@ func (s *Settlement) look(ctx context.Context, store Store, op *operation) (rec 
 
 // openStep returns the step to settle. One that an earlier settlement wrote, which then failed, is still
 // in question, and so is one that cannot be read.
-func (s *Settlement) openStep(rec *Record) (StepRecord, error) {
+func (s *Settlement) openStep(rec *driver.Record) (driver.StepRecord, error) {
 	step, ok := rec.Step(s.Step)
-	if !ok || step.State != StepOpen && step.Readable() && rec.UnknownStep != s.Step {
+	if !ok || step.State != driver.StepOpen && step.Readable() && rec.UnknownStep != s.Step {
 		return step, fmt.Errorf("%w: step %q is not open", ErrNotUnknown, s.Step)
 	}
 	return step, nil
@@ -261,11 +259,11 @@ func (s *Settlement) validate() error {
 		return fmt.Errorf("%w: what was not done has no result", ErrInvalidArgument)
 	case s.Value != nil:
 		return fmt.Errorf("%w: without a receiver a settlement's result must be Encoded", ErrInvalidArgument)
-	case len(s.Summary) > MaxSummaryLen:
-		return fmt.Errorf("%w: the summary has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Summary), MaxSummaryLen)
+	case len(s.Summary) > driver.MaxSummaryLen:
+		return fmt.Errorf("%w: the summary has %d bytes, the limit is %d", ErrInvalidArgument, len(s.Summary), driver.MaxSummaryLen)
 	}
 	if s.By != "" {
-		if err := named(ErrInvalidArgument, "settlement's By", s.By, maxOwnerLen); err != nil {
+		if err := driver.CheckName(ErrInvalidArgument, "settlement's By", s.By, maxOwnerLen); err != nil {
 			return err
 		}
 	}
@@ -280,7 +278,7 @@ func (s *Settlement) validate() error {
 	return nil
 }
 
-func (s *Settlement) result() SavedResult {
+func (s *Settlement) result() driver.SavedResult {
 	switch {
 	case s.Failure != nil:
 		res := s.Failure.normalized(defaultMaxResult).save()
@@ -293,31 +291,31 @@ func (s *Settlement) result() SavedResult {
 		if codec == "" {
 			codec = "json"
 		}
-		return SavedResult{Kind: ResultValue, Codec: codec, Data: bytes.Clone(s.Encoded), Summary: bytes.Clone(s.Summary)}
+		return driver.SavedResult{Kind: driver.ResultValue, Codec: codec, Data: bytes.Clone(s.Encoded), Summary: bytes.Clone(s.Summary)}
 	}
-	return SavedResult{Kind: ResultElided, Summary: bytes.Clone(s.Summary)}
+	return driver.SavedResult{Kind: driver.ResultElided, Summary: bytes.Clone(s.Summary)}
 }
 
 // write writes the verdict under the settlement's own token.
-func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error {
-	release := ReleaseRequest{
-		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: StateReleased, ErrorClass: classSettled, Lifetime: s.Lifetime,
+func (s *Settlement) write(ctx context.Context, store Store, rec *driver.Record) error {
+	release := driver.ReleaseRequest{
+		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: driver.StateReleased, ErrorClass: classSettled, Lifetime: s.Lifetime,
 	}
 	if s.Step != "" {
 		step, err := s.openStep(rec)
 		if err != nil {
 			return err
 		}
-		step.State, step.Result = StepNotDone, SavedResult{}
+		step.State, step.Result = driver.StepNotDone, driver.SavedResult{}
 		if s.Verdict == SettleDone {
-			step.State, step.Result = StepDone, s.result()
+			step.State, step.Result = driver.StepDone, s.result()
 		}
-		req := SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: settleLease, Lifetime: s.Lifetime}
+		req := driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: settleLease, Lifetime: s.Lifetime}
 		if _, err := store.SaveStep(ctx, req); err != nil {
 			return err
 		}
 		if rec.UnknownStep != s.Step { // it is not the step that keeps the operation: that is unknown by itself
-			release.State, release.Step = StateAbandoned, rec.UnknownStep
+			release.State, release.Step = driver.StateAbandoned, rec.UnknownStep
 		}
 		_, err = store.Release(ctx, release)
 		return err
@@ -326,6 +324,6 @@ func (s *Settlement) write(ctx context.Context, store Store, rec *Record) error 
 		_, err := store.Release(ctx, release)
 		return err
 	}
-	_, err := store.Complete(ctx, CompleteRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Result: s.result(), Lifetime: s.Lifetime})
+	_, err := store.Complete(ctx, driver.CompleteRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Result: s.result(), Lifetime: s.Lifetime})
 	return err
 }

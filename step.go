@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // Step executes one effect of an operation once, over all attempts of the operation: a step that an earlier attempt
@@ -28,7 +30,7 @@ import (
 // Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs a WithReconcile of
 // its own, or another policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
-	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, OpStep)
+	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, opStep)
 	var zero T
 	if err != nil {
 		return zero, err
@@ -55,7 +57,7 @@ func step[T any](ctx context.Context, s *stepRun, fn func(context.Context) (T, e
 	if s.unreadable() {
 		return v, s.refuse(errUnreadable, false)
 	}
-	if s.recorded.State == StepOpen {
+	if s.recorded.State == driver.StepOpen {
 		switch s.call.policy {
 		case Refuse:
 			return v, s.refuse(nil, false)
@@ -88,7 +90,7 @@ func (s *stepRun) begin(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return s.callerGone(ctx, nil)
 	}
-	err := s.save(StepRecord{State: StepOpen}, s.a.set.StoreTimeout)
+	err := s.save(driver.StepRecord{State: driver.StepOpen}, s.a.set.StoreTimeout)
 	switch {
 	case errors.Is(err, ErrLeaseLost):
 		return s.leaseLost()
@@ -97,8 +99,8 @@ func (s *stepRun) begin(ctx context.Context) error {
 		return nil
 	}
 	// It was written, or may have been, and fn is not called: one try to say so. What an earlier attempt left open stays so.
-	if s.recorded.State != StepOpen {
-		_ = s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // why fn is not called is told below
+	if s.recorded.State != driver.StepOpen {
+		_ = s.save(driver.StepRecord{State: driver.StepNotDone}, s.a.set.StoreTimeout) //nolint:errcheck // why fn is not called is told below
 	}
 	switch {
 	case err != nil:
@@ -122,9 +124,9 @@ func (s *stepRun) callerGone(ctx context.Context, said error) error {
 }
 
 // done reports whether an earlier attempt has finished the step: its result is the answer.
-func (s *stepRun) done() bool { return s.recorded.State == StepDone && s.recorded.Readable() }
+func (s *stepRun) done() bool { return s.recorded.State == driver.StepDone && s.recorded.Readable() }
 
-var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", ErrCorruptRecord)
+var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", driver.ErrCorruptRecord)
 
 // unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
 func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }
@@ -146,12 +148,12 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 			s.ev.Elided = elided
 		}
 		s.outcome = Executed
-		return v, s.end(StepRecord{State: StepDone, Result: saved})
+		return v, s.end(driver.StepRecord{State: driver.StepDone, Result: saved})
 	case endedRejected:
 		return zero, s.reject(failure)
 	case endedNotDone:
 		s.outcome = Failed
-		if saveErr := s.end(StepRecord{State: StepNotDone}); saveErr != nil {
+		if saveErr := s.end(driver.StepRecord{State: driver.StepNotDone}); saveErr != nil {
 			return zero, errors.Join(saveErr, s.wrap(err))
 		}
 	default: // the step stays open; the next attempt meets it so
@@ -166,9 +168,9 @@ func endStep[T any](s *stepRun, v T, err error) (T, error) {
 
 // reject records that a step was refused for good.
 func (s *stepRun) reject(failure *PermanentError) error {
-	failure, err := failure.savedBy(func(saved SavedResult) error {
+	failure, err := failure.savedBy(func(saved driver.SavedResult) error {
 		s.outcome = Rejected
-		return s.end(StepRecord{State: StepDone, Result: saved})
+		return s.end(driver.StepRecord{State: driver.StepDone, Result: saved})
 	})
 	if err != nil {
 		return errors.Join(err, failure)
@@ -181,17 +183,17 @@ type stepRun struct {
 	a        *Attempt
 	call     *call
 	name     string
-	recorded StepRecord
+	recorded driver.StepRecord
 	outcome  Outcome
 	ev       *Event
-	kind     OpKind
+	kind     string
 	elide    bool // the store has refused the result by its size
 	observed observation
 	finished bool
 }
 
 // beginStep checks a step's call and reserves its name.
-func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts []CallOption, allowed optionSet, kind OpKind) (*stepRun, error) {
+func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts []CallOption, allowed optionSet, kind string) (*stepRun, error) {
 	if a == nil || nilFunc {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the attempt or the step's function is nil", ErrInvalidArgument)}
 	}
@@ -201,7 +203,7 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 	if _, err := s.call.apply(opts, allowed); err != nil {
 		return nil, s.fail(Invalid, err, nil)
 	}
-	if err := named(ErrInvalidArgument, "step's name", name, MaxStepNameLen); err != nil {
+	if err := driver.CheckName(ErrInvalidArgument, "step's name", name, driver.MaxStepNameLen); err != nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: err}
 	}
 	if a.ctx.place.tx != nil || inTransactionOn(ctx, a.store) { // an attempt of Transact or DoTx has no steps, whatever the context
@@ -246,10 +248,10 @@ func (s *stepRun) abandoned() Abandoned {
 }
 
 // end saves the end of the step as persistently as a completion.
-func (s *stepRun) end(rec StepRecord) error {
+func (s *stepRun) end(rec driver.StepRecord) error {
 	err := s.save(rec, s.a.set.CompletionLimit)
-	if errors.Is(err, ErrTooLarge) && rec.Result.Kind == ResultValue {
-		rec.Result = rec.Result.elided()
+	if errors.Is(err, driver.ErrTooLarge) && rec.Result.Kind == driver.ResultValue {
+		rec.Result = withoutData(rec.Result)
 		if s.ev != nil {
 			s.ev.Elided = "store"
 		}
@@ -263,14 +265,14 @@ func (s *stepRun) end(rec StepRecord) error {
 		return s.leaseLost()
 	}
 	s.outcome = NotRecorded
-	if rec.State == StepDone && rec.Result.Kind != ResultFailure {
+	if rec.State == driver.StepDone && rec.Result.Kind != driver.ResultFailure {
 		return s.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 	}
 	return s.fail(NotRecorded, ErrStore, err) // fn's error is told beside it
 }
 
 // save writes the step, under the parent's token, and renews the lease with it.
-func (s *stepRun) save(rec StepRecord, limit time.Duration) error {
+func (s *stepRun) save(rec driver.StepRecord, limit time.Duration) error {
 	rec.Name, rec.Attempt = s.name, s.a.number
 	req := s.a.stepRequest(rec)
 	var sent time.Time
@@ -286,8 +288,8 @@ func (s *stepRun) save(rec StepRecord, limit time.Duration) error {
 	return err
 }
 
-func (a *Attempt) stepRequest(rec StepRecord) SaveStepRequest {
-	return SaveStepRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Step: rec, Lease: a.call.lease, Lifetime: a.call.lifetime}
+func (a *Attempt) stepRequest(rec driver.StepRecord) driver.SaveStepRequest {
+	return driver.SaveStepRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Step: rec, Lease: a.call.lease, Lifetime: a.call.lifetime}
 }
 
 // wrap names the step in an error of its function.
@@ -324,7 +326,7 @@ func (s *stepRun) unwound() {
 		return
 	}
 	o := Unknown
-	if s.kind == OpStepTx || s.call.policy == Reexecute {
+	if s.kind == opStepTx || s.call.policy == Reexecute {
 		o = Failed
 	}
 	_ = s.finish(o, errUnwound) //nolint:errcheck // it is what was passed; the panic goes on

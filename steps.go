@@ -3,6 +3,8 @@ package everonce
 import (
 	"slices"
 	"sync"
+
+	"github.com/everonce/everonce/driver"
 )
 
 // knownSteps returns what the attempt knows of its steps, made where nothing was known.
@@ -36,9 +38,9 @@ func (a *Attempt) closeSteps() {
 type steps struct {
 	mu       sync.Mutex
 	closed   bool
-	recorded []StepRecord // by earlier attempts; read only
+	recorded []driver.StepRecord // by earlier attempts; read only
 	used     map[string]struct{}
-	written  []StepRecord // by this attempt, the latest of each
+	written  []driver.StepRecord // by this attempt, the latest of each
 	opened   []openStep
 	unknown  string // the step that was refused
 	again    bool   // the next attempt asks about it
@@ -52,24 +54,24 @@ type openStep struct {
 
 // recall takes over what earlier attempts recorded. What they left open is open until it is asked for
 // and ended; its policy speaks when it is asked for.
-func recall(recorded []StepRecord) *steps {
+func recall(recorded []driver.StepRecord) *steps {
 	s := &steps{recorded: recorded}
 	for _, r := range recorded {
-		if r.State == StepOpen || !r.Readable() {
+		if r.State == driver.StepOpen || !r.Readable() {
 			s.opened = append(s.opened, openStep{name: r.Name, earlier: true})
 		}
 	}
 	return s
 }
 
-func (s *steps) use(name string) (StepRecord, error) {
+func (s *steps) use(name string) (driver.StepRecord, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return StepRecord{}, ErrAttemptEnded
+		return driver.StepRecord{}, ErrAttemptEnded
 	}
 	if _, twice := s.used[name]; twice {
-		return StepRecord{}, ErrStepRepeated
+		return driver.StepRecord{}, ErrStepRepeated
 	}
 	if s.used == nil {
 		s.used = make(map[string]struct{})
@@ -80,7 +82,7 @@ func (s *steps) use(name string) (StepRecord, error) {
 			return r, nil
 		}
 	}
-	return StepRecord{}, nil
+	return driver.StepRecord{}, nil
 }
 
 func (s *steps) open(name string, p Policy) {
@@ -158,7 +160,7 @@ func (s *steps) firstOpen() string {
 	return ""
 }
 
-func (s *steps) wrote(rec StepRecord) {
+func (s *steps) wrote(rec driver.StepRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.written {
@@ -170,15 +172,15 @@ func (s *steps) wrote(rec StepRecord) {
 	s.written = append(s.written, rec)
 }
 
-func (s *steps) known() []StepRecord {
+func (s *steps) known() []driver.StepRecord {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := append([]StepRecord(nil), s.recorded...)
+	known := append([]driver.StepRecord(nil), s.recorded...)
 	for _, w := range s.written {
-		i := slices.IndexFunc(known, func(r StepRecord) bool { return r.Name == w.Name })
+		i := slices.IndexFunc(known, func(r driver.StepRecord) bool { return r.Name == w.Name })
 		if i < 0 {
 			known = append(known, w)
 			continue

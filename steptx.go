@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // errTwoStores is for who has made a store for each receiver: on one database they are two all the same.
@@ -20,7 +23,7 @@ var errTwoStores = errors.New("the operation's receiver and the step's were made
 // WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
-	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)
+	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, opStepTx)
 	if err != nil {
 		return zero, err
 	}
@@ -41,7 +44,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 	if s.unreadable() {
 		return v, s.refuse(errUnreadable, false)
 	}
-	if s.recorded.State == StepOpen && s.call.policy != Reexecute { // a Step of that name began it outside of transactions
+	if s.recorded.State == driver.StepOpen && s.call.policy != Reexecute { // a Step of that name began it outside of transactions
 		return v, s.refuse(nil, false)
 	}
 	var zero T
@@ -74,11 +77,11 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 				return zero, s.leaseLost()
 			}
 		}
-		if lost == nil && errors.Is(err, ErrTooLarge) { // once more, elided: no failure that is to be waited for
+		if lost == nil && errors.Is(err, driver.ErrTooLarge) { // once more, elided: no failure that is to be waited for
 			continue
 		}
 		class := t.txs.ClassifyTx(err)
-		if lost == nil && class == TxErrorCommitLost {
+		if lost == nil && class == driver.TxErrorCommitLost {
 			lost, late = err, true
 		}
 		waitCtx := ctx
@@ -92,7 +95,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		case try > s.a.set.TxRetries:
 			s.outcome = Failed
 			return zero, s.fail(Failed, ErrStore, err)
-		case pause(waitCtx, backoff(try)) != nil:
+		case retry.Pause(waitCtx, retry.Backoff(try)) != nil:
 			return zero, s.callerGone(ctx, err)
 		}
 		if s.ev != nil {
@@ -104,7 +107,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 // stepTxOnce runs the step's transaction once. It is done, or may be run again after err.
 func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn func(context.Context, Tx) (T, error)) (v T, done bool, err error) {
 	var zero T
-	lent, _, again, err := begin(ctx, t.txs, s.a.set, BeginRequest{Timeout: s.a.set.TxTimeout})
+	lent, _, again, err := begin(ctx, t.txs, s.a.set, driver.BeginRequest{Timeout: s.a.set.TxTimeout})
 	if err != nil {
 		switch {
 		case s.a.Lost():
@@ -130,21 +133,21 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	case err == nil:
 	case hasEnded(t.txs, err, lost):
 		return zero, true, endedStep(s, errors.Join(err, lost))
-	case readMarks(err) == endedUnknown && t.txs.ClassifyTx(err) == TxErrorRetry:
+	case readMarks(err) == endedUnknown && t.txs.ClassifyTx(err) == driver.TxErrorRetry:
 		return zero, false, err
 	default:
 		return zero, true, undoneStep(s, err)
 	}
 	saved, elided := encode(s.a.core, s.call, v, nil)
-	if s.elide && saved.Kind == ResultValue {
-		saved, elided = saved.elided(), "store"
+	if s.elide && saved.Kind == driver.ResultValue {
+		saved, elided = withoutData(saved), "store"
 	}
 	if s.ev != nil {
 		s.ev.Elided = elided
 	}
-	req := s.a.stepRequest(StepRecord{Name: s.name, State: StepDone, Attempt: s.a.number, Result: saved})
+	req := s.a.stepRequest(driver.StepRecord{Name: s.name, State: driver.StepDone, Attempt: s.a.number, Result: saved})
 	sent := time.Now()
-	err = lent.commit(ctx, CommitRequest{SaveStep: &req})
+	err = lent.commit(ctx, driver.CommitRequest{SaveStep: &req})
 	switch {
 	case err == nil:
 		s.outcome = Executed
@@ -154,14 +157,14 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		return v, true, nil
 	case errors.Is(err, ErrLeaseLost):
 		return v, false, err
-	case errors.Is(err, ErrTooLarge) && saved.Kind == ResultValue:
+	case errors.Is(err, driver.ErrTooLarge) && saved.Kind == driver.ResultValue:
 		s.elide = true
 		return zero, false, err
 	}
 	switch t.txs.ClassifyTx(err) {
-	case TxErrorRetry, TxErrorCommitLost:
+	case driver.TxErrorRetry, driver.TxErrorCommitLost:
 		return v, false, err
-	case TxErrorEnded:
+	case driver.TxErrorEnded:
 		return zero, true, endedStep(s, err)
 	}
 	s.outcome = Failed
@@ -175,7 +178,7 @@ func endedStep(s *stepRun, cause error) error {
 		s.outcome = Failed
 		return s.fail(Failed, ErrStore, cause)
 	}
-	err := s.save(StepRecord{State: StepOpen}, s.a.set.CompletionLimit)
+	err := s.save(driver.StepRecord{State: driver.StepOpen}, s.a.set.CompletionLimit)
 	if errors.Is(err, ErrLeaseLost) {
 		return s.leaseLost()
 	}
@@ -195,7 +198,7 @@ func undoneStep(s *stepRun, err error) error {
 // fenced keeps a commit that is late from taking effect, now that the work is told that the step failed, and
 // reports whether that commit was faster.
 func fenced[Tx any](s *stepRun, t *TxReceiver[Tx]) bool {
-	if s.save(StepRecord{State: StepNotDone}, s.a.set.StoreTimeout) != nil {
+	if s.save(driver.StepRecord{State: driver.StepNotDone}, s.a.set.StoreTimeout) != nil {
 		return false // the attempt's end fences it off as well
 	}
 	found, err := foundCommitted(s, t)
@@ -208,7 +211,7 @@ func committedStep[T any](s *stepRun, v T) (T, error) {
 	s.a.knownSteps().wrote(s.recorded)
 	s.a.knownSteps().ended(s.name)
 	s.outcome = Executed
-	if s.recorded.Result.Kind != ResultValue {
+	if s.recorded.Result.Kind != driver.ResultValue {
 		return v, nil
 	}
 	v, _, err := replayStep[T](s)
@@ -220,20 +223,20 @@ func committedStep[T any](s *stepRun, v T) (T, error) {
 func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
 	ctx, cancel := s.a.detached(s.a.set.StoreTimeout)
 	defer cancel()
-	tx, _, _, err := begin(ctx, t.txs, s.a.set, BeginRequest{Timeout: s.a.set.StoreTimeout})
+	tx, _, _, err := begin(ctx, t.txs, s.a.set, driver.BeginRequest{Timeout: s.a.set.StoreTimeout})
 	if err != nil {
 		return false, fmt.Errorf("begin: %w", err)
 	}
 	defer tx.rollback(ctx) //nolint:errcheck // it has only read
-	if err := tx.h.Renew(ctx, RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
+	if err := tx.h.Renew(ctx, driver.RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
 		return false, err
 	}
-	got, err := tx.h.Get(ctx, GetRequest{ID: s.a.id})
+	got, err := tx.h.Get(ctx, driver.GetRequest{ID: s.a.id})
 	if err != nil {
 		return false, err
 	}
 	step, ok := got.Record.Step(s.name)
-	if !ok || step.State != StepDone || step.Attempt != s.a.number {
+	if !ok || step.State != driver.StepDone || step.Attempt != s.a.number {
 		return false, nil
 	}
 	s.recorded = step

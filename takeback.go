@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/everonce/everonce/driver"
 )
 
 const (
@@ -22,10 +24,10 @@ type leftClaims struct {
 	here  atomic.Bool // the store has answered since
 	going atomic.Bool // somebody takes some back for others
 	mu    sync.Mutex
-	all   []ReleaseRequest // the oldest first
+	all   []driver.ReleaseRequest // the oldest first
 }
 
-func (l *leftClaims) add(req *ReleaseRequest) {
+func (l *leftClaims) add(req *driver.ReleaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.here.Store(false)
@@ -35,7 +37,7 @@ func (l *leftClaims) add(req *ReleaseRequest) {
 	}
 }
 
-func (l *leftClaims) remove(req *ReleaseRequest) {
+func (l *leftClaims) remove(req *driver.ReleaseRequest) {
 	if l.count.Load() == 0 {
 		return
 	}
@@ -47,12 +49,12 @@ func (l *leftClaims) remove(req *ReleaseRequest) {
 	}
 }
 
-func (l *leftClaims) index(req *ReleaseRequest) int {
-	return slices.IndexFunc(l.all, func(r ReleaseRequest) bool { return r.Nonce == req.Nonce })
+func (l *leftClaims) index(req *driver.ReleaseRequest) int {
+	return slices.IndexFunc(l.all, func(r driver.ReleaseRequest) bool { return r.Nonce == req.Nonce })
 }
 
 // of returns those of a key: several callers may each have left one, and only the store knows which of them it has.
-func (l *leftClaims) of(id *RecordID) (reqs []ReleaseRequest) {
+func (l *leftClaims) of(id *RecordID) (reqs []driver.ReleaseRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.all {
@@ -63,7 +65,7 @@ func (l *leftClaims) of(id *RecordID) (reqs []ReleaseRequest) {
 	return reqs
 }
 
-func (l *leftClaims) oldest(n int) []ReleaseRequest {
+func (l *leftClaims) oldest(n int) []driver.ReleaseRequest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.all[:min(n, len(l.all))])
@@ -71,7 +73,7 @@ func (l *leftClaims) oldest(n int) []ReleaseRequest {
 
 // takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing took hold. A claim that
 // the store cannot release now is left for later.
-func (r *core) takeBack(ctx context.Context, req *ReleaseRequest) error {
+func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
 	defer cancel()
 	res, err := r.store.Release(ctx, *req)
@@ -81,7 +83,7 @@ func (r *core) takeBack(ctx context.Context, req *ReleaseRequest) error {
 	}
 	r.left.remove(req)
 	if err == nil && !res.Superseded {
-		r.hub.wake(req.ID)
+		r.hub.Wake(req.ID)
 	}
 	return err
 }

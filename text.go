@@ -1,12 +1,8 @@
 package everonce
 
-import (
-	"encoding/hex"
-	"fmt"
-)
+import "fmt"
 
-// The texts of the enumerations, both ways: records are kept as JSON by some stores, and printed by tools.
-
+// parseName sets dst to the value between first and last whose String is text.
 func parseName[E interface {
 	~uint8
 	String() string
@@ -31,56 +27,7 @@ func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil 
 func (o *Outcome) UnmarshalText(text []byte) error { return parseName(o, text, Executed, outcomeEnd-1) }
 
 // MarshalText returns the name of String.
-func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
-func (s *State) UnmarshalText(text []byte) error {
-	return parseName(s, text, StateClaimed, StateTombstone)
-}
-
-// MarshalText returns the name of String.
-func (k ResultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
-func (k *ResultKind) UnmarshalText(text []byte) error {
-	return parseName(k, text, ResultValue, ResultElided)
-}
-
-// MarshalText returns the name of String.
-func (s StepState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
-func (s *StepState) UnmarshalText(text []byte) error {
-	return parseName(s, text, StepOpen, StepNotDone)
-}
-
-// MarshalText returns the name of String.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText parses that name; the error wraps [ErrInvalidArgument].
 func (p *Policy) UnmarshalText(text []byte) error { return parseName(p, text, Reexecute, Reconcile) }
-
-// MarshalText returns the hexadecimal form.
-func (id RecordID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText parses that form; the error wraps [ErrInvalidKey].
-func (id *RecordID) UnmarshalText(text []byte) error {
-	parsed, err := ParseRecordID(string(text))
-	if err == nil {
-		*id = parsed
-	}
-	return err
-}
-
-// MarshalText returns the hexadecimal form.
-func (n Nonce) MarshalText() ([]byte, error) { return []byte(n.String()), nil }
-
-// UnmarshalText parses that form; the error wraps [ErrInvalidArgument].
-func (n *Nonce) UnmarshalText(text []byte) error {
-	var parsed Nonce
-	if size, err := hex.Decode(parsed[:], text[:min(len(text), 2*len(parsed))]); err != nil || size != len(parsed) || len(text) != 2*len(parsed) {
-		return fmt.Errorf("%w: a nonce has %d hexadecimal digits", ErrInvalidArgument, 2*len(parsed))
-	}
-	*n = parsed
-	return nil
-}

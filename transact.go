@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
@@ -37,7 +41,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpTransact, "")
+		o := op.observe(ctx, opTransact, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
@@ -57,8 +61,8 @@ type transaction[T, Tx any] struct {
 	t          *TxReceiver[Tx]
 	work       func(context.Context, Tx) (T, error)
 	summarize  func(T) []byte
-	waiter     waiter
-	nonce      Nonce
+	waiter     waiting.Waiter
+	nonce      driver.Nonce
 	optimistic bool
 
 	failure *PermanentError // what remains to be saved without the work
@@ -77,12 +81,12 @@ func (e *errAgain) Error() string { return fmt.Sprintf("again: %v", e.cause) }
 func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
-	r.nonce = NewNonce()
-	r.waiter = waiter{op: &r.operation, nonce: r.nonce, limit: r.call.wait}
-	defer r.waiter.leave()
+	r.nonce = driver.NewNonce()
+	r.waiter = r.operation.waiter(r.nonce)
+	defer r.waiter.Leave()
 	defer func() { // after a panic of the work too
 		if r.held {
-			r.hub.wake(r.id)
+			r.hub.Wake(r.id)
 		}
 	}()
 	for {
@@ -97,7 +101,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 		if r.retries++; r.retries > r.set.TxRetries {
 			return r.giveUp(again.cause)
 		}
-		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
+		if retry.Pause(r.outliving(ctx), retry.Backoff(r.retries)) != nil {
 			return r.notBegun(r.callerGone(ctx, again.cause))
 		}
 		r.repeated()
@@ -126,7 +130,7 @@ func (r *transaction[T, Tx]) giveUp(cause error) (Result[T], error) {
 // once runs one transaction. An *errAgain asks for another.
 func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error) {
 	claimed := r.claimAs(r.nonce)
-	req := BeginRequest{Timeout: r.set.TxTimeout, Claim: &claimed}
+	req := driver.BeginRequest{Timeout: r.set.TxTimeout, Claim: &claimed}
 	late := r.optimistic && r.lostErr == nil
 	if late {
 		if found, res, err := r.look(ctx); found || err != nil {
@@ -140,10 +144,11 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if err != nil {
 		return r.notBegun(err)
 	}
-	if !late && claim.Decision != DecideClaimed {
+	if !late && claim.Decision != driver.DecideClaimed {
 		return r.answered(ctx, &claim)
 	}
-	r.waiter.tell(&claim)
+	r.waits = false
+	r.waiter.Tell(&claim)
 	r.held = true
 	defer tx.close(ctx, func(ended bool) { r.unwound(ctx, ended) })
 
@@ -153,7 +158,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	}
 	r.lost, r.lostErr = nil, nil // the claim was granted: what was lost did not commit, and cannot any more
 	var value T
-	var saved SavedResult
+	var saved driver.SavedResult
 	if r.failure != nil {
 		saved = r.failure.save()
 	} else {
@@ -169,15 +174,15 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		}
 		var elided string
 		saved, elided = encode(r.core, r.call, value, r.summarize)
-		if r.elide && saved.Kind == ResultValue {
-			saved, elided = saved.elided(), "store"
+		if r.elide && saved.Kind == driver.ResultValue {
+			saved, elided = withoutData(saved), "store"
 		}
 		if r.ev != nil {
 			r.ev.Elided = elided
 		}
 	}
 
-	commit := CommitRequest{Complete: &CompleteRequest{ID: r.id, Token: claim.Record.Token, Nonce: r.nonce, Result: saved, Lifetime: r.call.lifetime}}
+	commit := driver.CommitRequest{Complete: &driver.CompleteRequest{ID: r.id, Token: claim.Record.Token, Nonce: r.nonce, Result: saved, Lifetime: r.call.lifetime}}
 	if late {
 		commit.Record = &claimed
 	}
@@ -206,7 +211,7 @@ func (r *transaction[T, Tx]) unwound(ctx context.Context, ended bool) {
 	}
 }
 
-func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (*lent[Tx], ClaimResult, error) {
+func (r *transaction[T, Tx]) begin(ctx context.Context, req driver.BeginRequest) (*lent[Tx], driver.ClaimResult, error) {
 	caller := r.outliving(ctx)
 	tx, claim, again, err := begin(caller, r.t.txs, r.set, req)
 	switch {
@@ -219,7 +224,9 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req BeginRequest) (*lent
 	case again:
 		return nil, claim, &errAgain{err}
 	}
-	r.waiter.failed(caller, err)
+	if !isFinal(err) {
+		r.waiter.Failed(caller)
+	}
 	return nil, claim, r.fail(StoreFailed, ErrStore, err)
 }
 
@@ -228,14 +235,16 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	got, err := r.get(ctx)
 	switch {
 	case err != nil:
-		r.waiter.failed(ctx, err)
+		if !isFinal(err) {
+			r.waiter.Failed(ctx)
+		}
 		res, err = r.notBegun(r.storeFailed(ctx, err))
 		return false, res, err
 	case !got.Found:
 		return false, res, nil
 	}
-	claim := ClaimResult{Record: got.Record, Now: got.Now, Decision: Decide(&got.Record, r.claimAs(r.nonce), got.Now)}
-	if claim.Decision == DecideClaimed {
+	claim := driver.ClaimResult{Record: got.Record, Now: got.Now, Decision: driver.Decide(&got.Record, r.claimAs(r.nonce), got.Now)}
+	if claim.Decision == driver.DecideClaimed {
 		r.optimistic = false // there is a released record: claim it
 		return false, res, nil
 	}
@@ -244,20 +253,20 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 }
 
 // answered is the end of a transaction that did not get the claim.
-func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (Result[T], error) {
+func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimResult) (Result[T], error) {
 	if r.lostErr != nil {
-		if claim.Decision == DecideInProgress { // the old transaction may still be open
+		if claim.Decision == driver.DecideInProgress { // the old transaction may still be open
 			return Result[T]{}, &errAgain{r.lostErr}
 		}
-		if (claim.Decision == DecideReplay || claim.Decision == DecideExpired) && claim.Record.Nonce == r.nonce { // it had committed
+		if (claim.Decision == driver.DecideReplay || claim.Decision == driver.DecideExpired) && claim.Record.Nonce == r.nonce { // it had committed
 			return r.committed(*r.lost, claim.Record.Attempt)
 		}
 	}
-	if claim.Decision == DecideNewer {
-		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, ErrNewerRecord)
+	if claim.Decision == driver.DecideNewer {
+		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
-	if claim.Decision == DecideInProgress && r.call.wait > 0 {
-		again, err := r.waiter.wait(ctx, claim)
+	if claim.Decision == driver.DecideInProgress && r.call.wait > 0 {
+		again, err := r.wait(ctx, &r.waiter, claim)
 		if err != nil {
 			return r.notBegun(r.callerGone(ctx, nil))
 		}
@@ -265,7 +274,8 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *ClaimResult) (
 			return Result[T]{}, &errAgain{}
 		}
 	}
-	r.waiter.tell(claim)
+	r.waits = false
+	r.waiter.Tell(claim)
 	return settled[T](&r.operation, claim)
 }
 
@@ -274,7 +284,7 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 	if hasEnded(r.t.txs, err, lost) {
 		return r.ended(ctx, errors.Join(err, lost))
 	}
-	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == TxErrorRetry {
+	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == driver.TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
 	}
 	if how, failure := r.set.judge(err); how == endedRejected {
@@ -296,27 +306,27 @@ func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
 // uncommitted is the end of a transaction whose commit failed.
 func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T) (Result[T], error) {
 	switch {
-	case errors.Is(err, ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
+	case errors.Is(err, driver.ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
 		return Result[T]{}, &errAgain{}
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, driver.ErrConflict):
 		return Result[T]{}, &errAgain{err}
-	case errors.Is(err, ErrTooLarge) && r.failure != nil && r.failure.Detail != nil:
+	case errors.Is(err, driver.ErrTooLarge) && r.failure != nil && r.failure.Detail != nil:
 		r.failure = r.failure.withoutDetail()
 		return Result[T]{}, &errAgain{}
-	case errors.Is(err, ErrTooLarge) && r.failure == nil && !r.elide:
+	case errors.Is(err, driver.ErrTooLarge) && r.failure == nil && !r.elide:
 		r.elide = true
 		return Result[T]{}, &errAgain{}
 	case errors.Is(err, ErrTxTooLong):
 		return r.failed(ErrTxTooLong, nil)
 	}
 	switch r.t.txs.ClassifyTx(err) {
-	case TxErrorRetry:
+	case driver.TxErrorRetry:
 		return Result[T]{}, &errAgain{err}
-	case TxErrorCommitLost:
+	case driver.TxErrorCommitLost:
 		r.lost, r.lostErr = &value, err
 		return Result[T]{}, &errAgain{err}
-	case TxErrorEnded:
+	case driver.TxErrorEnded:
 		return r.ended(ctx, err)
 	}
 	return r.failed(ErrStore, err)

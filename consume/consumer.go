@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Consumer handles messages, each once. It is safe for concurrent use.
@@ -255,9 +256,9 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		switch {
 		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done
 			v.Outcome, v.Disposition, v.Err = everonce.Replayed, Ack, nil
-		case errors.Is(err, everonce.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
+		case errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
 			return c.bury(m, hash, o, BadRecord, err)
-		case errors.Is(err, everonce.ErrNewerRecord): // for a program that is being rolled out
+		case errors.Is(err, driver.ErrNewerRecord): // for a program that is being rolled out
 			v.Disposition, v.After = Later, c.retry.Max
 		default:
 			v.Disposition = Keep
@@ -333,7 +334,7 @@ func helps(err error) bool {
 // expired was; nil where it is not one.
 func expiredRefusal(o everonce.Outcome, err error) error {
 	e, ok := errors.AsType[*everonce.Error](err)
-	if o != everonce.Expired || !ok || e.Kind != everonce.ResultFailure {
+	if o != everonce.Expired || !ok || e.Kind != driver.ResultFailure {
 		return nil
 	}
 	return &everonce.PermanentError{Code: string(e.Summary), Truncated: true}
@@ -342,7 +343,7 @@ func expiredRefusal(o everonce.Outcome, err error) error {
 // isValue reports whether what cannot be decoded is the value of an operation that was done.
 func isValue(err error) bool {
 	e, ok := errors.AsType[*everonce.Error](err)
-	return ok && errors.Is(err, everonce.ErrUndecodable) && e.Kind == everonce.ResultValue
+	return ok && errors.Is(err, everonce.ErrUndecodable) && e.Kind == driver.ResultValue
 }
 
 func retryAfter(err error) time.Duration {

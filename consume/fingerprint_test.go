@@ -8,6 +8,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 )
 
 // What messages are compared by is the same in every version: a repetition that comes after a deploy is no other message.
@@ -27,7 +28,7 @@ func TestWhatMessagesAreComparedByIsFixed(t *testing.T) {
 	} {
 		r := rigged(t, done, func(s *consume.Spec[order]) { s.Fingerprint = c.Fingerprint })
 		r.wants(m, everonce.Executed, consume.Ack)
-		got, err := r.store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: everonce.ScopeOf("billing"), ID: "m-1"}.RecordID()})
+		got, err := r.store.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: everonce.ScopeOf("billing"), ID: "m-1"}.RecordID()})
 		if err != nil {
 			t.Fatal(err)
 		}

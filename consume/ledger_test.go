@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 	"github.com/everonce/everonce/store/memstore"
-	"github.com/everonce/everonce/store/transition"
 )
 
 // ledger is a small database: counters of the application's, and records, which commit together. With PostgreSQL it is
@@ -21,11 +22,11 @@ type ledger struct {
 	begun atomic.Int64 // transactions, those included that could not be
 	// fails, where it is set, is what a call answers, once it has been made; classes says what that means.
 	fails   func(method string) error
-	classes map[error]everonce.TxErrorClass
+	classes map[error]driver.TxErrorClass
 
 	mu      sync.Mutex
 	rows    map[string]int
-	records map[everonce.RecordID]everonce.Record
+	records map[everonce.RecordID]driver.Record
 	locks   map[everonce.RecordID]*ledgerTx
 	commits int
 }
@@ -33,7 +34,7 @@ type ledger struct {
 func newLedger() *ledger {
 	return &ledger{
 		Store: memstore.New(nil), rows: map[string]int{},
-		records: map[everonce.RecordID]everonce.Record{}, locks: map[everonce.RecordID]*ledgerTx{},
+		records: map[everonce.RecordID]driver.Record{}, locks: map[everonce.RecordID]*ledgerTx{},
 	}
 }
 
@@ -48,8 +49,8 @@ type ledgerTx struct {
 	l       *ledger
 	over    bool
 	rows    map[string]int
-	claimed map[everonce.RecordID]everonce.Record
-	done    map[everonce.RecordID]everonce.Record
+	claimed map[everonce.RecordID]driver.Record
+	done    map[everonce.RecordID]driver.Record
 }
 
 // Add adds one to a counter.
@@ -58,28 +59,28 @@ func (tx *ledgerTx) Add(name string) error {
 	return nil
 }
 
-func (l *ledger) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*ledgerTx], everonce.ClaimResult, error) {
+func (l *ledger) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*ledgerTx], driver.ClaimResult, error) {
 	l.begun.Add(1)
 	if l.down.Load() {
-		return nil, everonce.ClaimResult{}, errDown
+		return nil, driver.ClaimResult{}, errDown
 	}
 	h := &ledgerHandle{tx: &ledgerTx{
-		l: l, rows: map[string]int{}, claimed: map[everonce.RecordID]everonce.Record{}, done: map[everonce.RecordID]everonce.Record{},
+		l: l, rows: map[string]int{}, claimed: map[everonce.RecordID]driver.Record{}, done: map[everonce.RecordID]driver.Record{},
 	}}
 	if err := l.answer("Begin"); err != nil {
-		return nil, everonce.ClaimResult{}, err
+		return nil, driver.ClaimResult{}, err
 	}
 	if req.Claim == nil {
-		return h, everonce.ClaimResult{}, nil
+		return h, driver.ClaimResult{}, nil
 	}
 	res, err := h.Claim(ctx, *req.Claim)
-	if err != nil || res.Decision != everonce.DecideClaimed {
+	if err != nil || res.Decision != driver.DecideClaimed {
 		return nil, res, errors.Join(err, h.Rollback(ctx))
 	}
 	return h, res, nil
 }
 
-func (l *ledger) Join(*ledgerTx) (everonce.TxHandle[*ledgerTx], error) {
+func (l *ledger) Join(*ledgerTx) (driver.TxHandle[*ledgerTx], error) {
 	return nil, everonce.ErrOtherStore
 }
 
@@ -90,31 +91,31 @@ func (l *ledger) answer(method string) error {
 	return l.fails(method)
 }
 
-func (l *ledger) ClassifyTx(err error) everonce.TxErrorClass {
+func (l *ledger) ClassifyTx(err error) driver.TxErrorClass {
 	for known, class := range l.classes {
 		if errors.Is(err, known) {
 			return class
 		}
 	}
-	return everonce.TxErrorOther
+	return driver.TxErrorOther
 }
 
 // ledgerHandle is a transaction, as the engine uses it. What these tests have no use for is not there.
 type ledgerHandle struct {
-	everonce.TxHandle[*ledgerTx]
+	driver.TxHandle[*ledgerTx]
 	tx *ledgerTx
 }
 
 func (h *ledgerHandle) Tx() *ledgerTx { return h.tx }
 
-func (h *ledgerHandle) Claim(_ context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (h *ledgerHandle) Claim(_ context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	l := h.tx.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.locks[req.ID] != nil {
-		return everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: time.Now()}, nil
+		return driver.ClaimResult{Decision: driver.DecideInProgress, Now: time.Now()}, nil
 	}
-	var rec *everonce.Record
+	var rec *driver.Record
 	if r, ok := l.records[req.ID]; ok {
 		rec = &r
 	}
@@ -125,7 +126,7 @@ func (h *ledgerHandle) Claim(_ context.Context, req everonce.ClaimRequest) (ever
 	return res, err
 }
 
-func (h *ledgerHandle) Complete(_ context.Context, req everonce.CompleteRequest) error {
+func (h *ledgerHandle) Complete(_ context.Context, req driver.CompleteRequest) error {
 	claimed := h.tx.claimed[req.ID]
 	next, err := transition.Complete(&claimed, req, time.Now())
 	if next != nil {
@@ -134,7 +135,7 @@ func (h *ledgerHandle) Complete(_ context.Context, req everonce.CompleteRequest)
 	return err
 }
 
-func (h *ledgerHandle) Commit(ctx context.Context, req everonce.CommitRequest) error {
+func (h *ledgerHandle) Commit(ctx context.Context, req driver.CommitRequest) error {
 	if req.Complete != nil {
 		if err := h.Complete(ctx, *req.Complete); err != nil {
 			return errors.Join(err, h.Rollback(ctx))

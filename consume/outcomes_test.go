@@ -11,6 +11,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -20,16 +21,16 @@ type faultyStore struct {
 	claim, complete error
 }
 
-func (s *faultyStore) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (s *faultyStore) Claim(ctx context.Context, r driver.ClaimRequest) (driver.ClaimResult, error) {
 	if s.claim != nil {
-		return everonce.ClaimResult{}, s.claim
+		return driver.ClaimResult{}, s.claim
 	}
 	return s.Store.Claim(ctx, r)
 }
 
-func (s *faultyStore) Complete(ctx context.Context, r everonce.CompleteRequest) (everonce.CompleteResult, error) {
+func (s *faultyStore) Complete(ctx context.Context, r driver.CompleteRequest) (driver.CompleteResult, error) {
 	if s.complete != nil {
-		return everonce.CompleteResult{}, s.complete
+		return driver.CompleteResult{}, s.complete
 	}
 	return s.Store.Complete(ctx, r)
 }
@@ -212,10 +213,10 @@ func TestInProgressComesAgainWhenTheReceiverSays(t *testing.T) {
 }
 
 // claimFirst begins an attempt at the first message, as another process does.
-func claimFirst(t *testing.T, store everonce.Store) everonce.ClaimRequest {
+func claimFirst(t *testing.T, store everonce.Store) driver.ClaimRequest {
 	t.Helper()
 	key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: first().ID}
-	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Minute, Lifetime: everonce.ForQueue()}
+	req := driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Minute, Lifetime: everonce.ForQueue()}
 	if _, err := store.Claim(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +312,7 @@ func TestStoreErrorIsKeptInHand(t *testing.T) {
 // A record that cannot be read is not mended by another delivery, and must not hold up what is behind it.
 func TestCorruptRecordIsADeadLetter(t *testing.T) {
 	r := rigged(t, done, nil)
-	r.store.claim = everonce.ErrCorruptRecord
+	r.store.claim = driver.ErrCorruptRecord
 	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
 }
 
@@ -319,13 +320,13 @@ func TestCorruptRecordIsADeadLetter(t *testing.T) {
 func TestARefusalThatCanNotBeReadIsADeadLetter(t *testing.T) {
 	r := rigged(t, done, nil)
 	claim := claimFirst(t, r.store)
-	rec, err := r.store.Get(t.Context(), everonce.GetRequest{ID: claim.ID})
+	rec, err := r.store.Get(t.Context(), driver.GetRequest{ID: claim.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Complete(t.Context(), everonce.CompleteRequest{
+	if _, err := r.store.Complete(t.Context(), driver.CompleteRequest{
 		ID: claim.ID, Token: rec.Record.Token, Nonce: claim.Nonce, Lifetime: claim.Lifetime,
-		Result: everonce.SavedResult{Kind: everonce.ResultFailure, Codec: "failure/1", Data: []byte("?")},
+		Result: driver.SavedResult{Kind: driver.ResultFailure, Codec: "failure/1", Data: []byte("?")},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +336,7 @@ func TestARefusalThatCanNotBeReadIsADeadLetter(t *testing.T) {
 // A record of a newer version is for a program that is being rolled out.
 func TestNewerRecordComesLaterWithoutCounting(t *testing.T) {
 	r := rigged(t, done, nil)
-	r.store.claim = everonce.ErrNewerRecord
+	r.store.claim = driver.ErrNewerRecord
 	m := first()
 	m.Retries = 1000
 	if v := r.wants(m, everonce.StoreFailed, consume.Later); v.After != 10*time.Minute {

@@ -13,13 +13,14 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // What the practice list asks of message handlers and of consumers, line by line, each with the test of that name. The
 // same on every store, against its real server, is in internal/e2e/consumers; what is about SQL's natural shapes is in examples/natural,
-// and what is about Redis in store/redisstore. docs/reference/practice-tests.md has the whole list.
+// and what is about Redis in store/redisstore. docs/reference/proofs.md has the whole list.
 
 // bank counts what was booked, by the producer's ID.
 type bank struct {
@@ -292,7 +293,7 @@ func TestPracticeStatesProcessingAndCompleted(t *testing.T) {
 		<-begun
 		end <- nil
 		<-verdicts
-		if rec, err := r.store.Get(t.Context(), everonce.GetRequest{ID: r.recv.RecordID(key)}); err != nil || rec.Record.State != everonce.StateCompleted {
+		if rec, err := r.store.Get(t.Context(), driver.GetRequest{ID: r.recv.RecordID(key)}); err != nil || rec.Record.State != driver.StateCompleted {
 			t.Errorf("%v, %v; want completed", rec.Record.State, err)
 		}
 	})
@@ -456,7 +457,7 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 			t.Fatal(err)
 		}
 		records := func() (n int) {
-			page, err := store.List(t.Context(), everonce.ListRequest{Limit: 100})
+			page, err := store.List(t.Context(), driver.ListRequest{Limit: 100})
 			if err != nil {
 				t.Error(err)
 			}

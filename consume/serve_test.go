@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -69,10 +70,10 @@ type downStore struct {
 
 var errDown = errors.New("the store is down")
 
-func (s *downStore) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (s *downStore) Claim(ctx context.Context, r driver.ClaimRequest) (driver.ClaimResult, error) {
 	s.calls.Add(1)
 	if s.down.Load() {
-		return everonce.ClaimResult{}, errDown
+		return driver.ClaimResult{}, errDown
 	}
 	return s.Store.Claim(ctx, r)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -41,7 +42,7 @@ func TestRefusedSpecs(t *testing.T) {
 		"negative window":     func(s *consume.Spec[order]) { s.Window = -1 },
 		"negative delay":      func(s *consume.Spec[order]) { s.Retry.Min = -1 },
 		"a name of two lines": func(s *consume.Spec[order]) { s.Consumer = "a\nb" },
-		"a name too long":     func(s *consume.Spec[order]) { s.Consumer = strings.Repeat("a", everonce.MaxScopeLen+1) },
+		"a name too long":     func(s *consume.Spec[order]) { s.Consumer = strings.Repeat("a", driver.MaxScopeLen+1) },
 		"no such policy":      func(s *consume.Spec[order]) { s.Policy = everonce.Reconcile + 1 },
 		"nothing to ask":      func(s *consume.Spec[order]) { s.Policy = everonce.Reconcile },
 		"no retention":        func(s *consume.Spec[order]) { s.Lifetime.Remember = 30 * 24 * time.Hour },

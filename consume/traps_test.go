@@ -13,10 +13,11 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 )
 
-// Traps that peers fell into, each with the test of that name. docs/reference/messages-proofs.md has them all.
+// Traps that peers fell into, each with the test of that name. docs/reference/proofs.md lists them.
 
 // recordFirst is a deduplicator as peers have it: it records the key, and then calls the handler.
 type recordFirst struct {
@@ -154,7 +155,7 @@ type orderedLedger struct {
 	claims []everonce.RecordID
 }
 
-func (l *orderedLedger) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*ledgerTx], everonce.ClaimResult, error) {
+func (l *orderedLedger) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*ledgerTx], driver.ClaimResult, error) {
 	h, res, err := l.ledger.Begin(ctx, req)
 	if req.Claim != nil {
 		l.claims = append(l.claims, req.Claim.ID)
@@ -166,11 +167,11 @@ func (l *orderedLedger) Begin(ctx context.Context, req everonce.BeginRequest) (e
 }
 
 type orderedHandle struct {
-	everonce.TxHandle[*ledgerTx]
+	driver.TxHandle[*ledgerTx]
 	l *orderedLedger
 }
 
-func (h orderedHandle) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (h orderedHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	h.l.claims = append(h.l.claims, req.ID)
 	return h.TxHandle.Claim(ctx, req)
 }

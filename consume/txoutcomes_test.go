@@ -9,7 +9,8 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // both handles two messages in a batch and one by itself, and compares what becomes of them.
@@ -29,8 +30,8 @@ func TestWhatIsAbandonedIsADeadLetterInATransactionToo(t *testing.T) {
 	l := newLedger()
 	for _, id := range []string{"a", "b", "c"} {
 		key := everonce.Key{Scope: everonce.ScopeOf("billing"), ID: id}
-		rec, _, err := transition.Claim(nil, everonce.ClaimRequest{
-			ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Second, Lifetime: everonce.ForQueue(),
+		rec, _, err := transition.Claim(nil, driver.ClaimRequest{
+			ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Second, Lifetime: everonce.ForQueue(),
 		}, time.Now().Add(-time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +49,7 @@ func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errLost := errors.New("the line went dead")
 		l := newLedger()
-		l.classes = map[error]everonce.TxErrorClass{errLost: everonce.TxErrorCommitLost, errDown: everonce.TxErrorRetry}
+		l.classes = map[error]driver.TxErrorClass{errLost: driver.TxErrorCommitLost, errDown: driver.TxErrorRetry}
 		away := false
 		l.fails = func(method string) error {
 			if method == "Commit" {
@@ -84,7 +85,7 @@ func TestALostCommitIsKeptInHandUntilItIsKnown(t *testing.T) {
 func TestABusyDatabaseDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		l.classes = map[error]everonce.TxErrorClass{errDown: everonce.TxErrorRetry}
+		l.classes = map[error]driver.TxErrorClass{errDown: driver.TxErrorRetry}
 		l.fails = func(method string) error {
 			if method == "Begin" {
 				return errDown
@@ -192,7 +193,7 @@ func TestACallFromWithinATransactionIsKept(t *testing.T) {
 func TestAHandlerThatEndsItsTransactionIsADeadLetter(t *testing.T) {
 	errEnded := errors.New("not the transaction that was begun")
 	l := newLedger()
-	l.classes = map[error]everonce.TxErrorClass{errEnded: everonce.TxErrorEnded}
+	l.classes = map[error]driver.TxErrorClass{errEnded: driver.TxErrorEnded}
 	l.fails = func(method string) error {
 		if method == "Commit" {
 			return errEnded

@@ -57,6 +57,7 @@ require (
 require (
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/everonce/everonce/driver/drivertest v0.0.0
 	github.com/everonce/everonce/store/mongostore v0.0.0
 	github.com/facebookgo/clock v0.0.0-20150410010913-600d898af40a // indirect
 	github.com/gin-gonic/gin v1.12.0

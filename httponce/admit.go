@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // exchange is one request with a key, and its answer.
@@ -40,21 +41,21 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 		s.notHeeded(rt, name, r)
 		return nil, true
 	}
-	id, found, wrong := keyOf(r.Header, s.header)
+	id, found, wrong := wire.KeyOf(r.Header, s.header)
 	if !found && !rt.Required {
 		return nil, true
 	}
 	x = &exchange{settings: s, route: rt, w: w, r: r, begun: s.now(), told: Served{Method: r.Method, Route: name}}
 	switch {
 	case !found:
-		x.refused(problemMissingKey, 0)
+		x.refused(wire.MissingKey, 0)
 		return nil, false
 	case wrong == "" && rt.CheckKey != nil:
 		wrong = keyProblemOf(rt.CheckKey(id), id)
 	}
 	if wrong != "" {
-		p := problemInvalidKey
-		p.detail = s.header + ": " + string(wrong) + "."
+		p := wire.InvalidKey
+		p.Detail = s.header + ": " + string(wrong) + "."
 		x.refused(p, 0)
 		return nil, false
 	}
@@ -67,7 +68,7 @@ func (s *settings) admit(w http.ResponseWriter, r *http.Request, principal Princ
 	who, err := principal.name(r)
 	if err != nil {
 		s.log.InfoContext(r.Context(), "httponce: no principal", "route", name, "error", err)
-		x.refused(problemPrincipal, 0)
+		x.refused(wire.NoPrincipal, 0)
 		return nil, false
 	}
 	x.key = everonce.Key{Scope: scopeOf(who, r.Method, name), ID: id}
@@ -91,7 +92,7 @@ func (s *settings) notHeeded(rt *route, name string, r *http.Request) {
 	if _, found := r.Header[s.header]; len(rt.methods) == 0 || !found && !rt.Required || rt.warned.Swap(true) {
 		return
 	}
-	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected, for its method heeds no key: add it to Methods, if that is not meant (this is said once)",
+	s.log.WarnContext(r.Context(), "httponce: a request passes unprotected because its method heeds no key (if that is not intended, add it to Methods; logged once per route)",
 		"route", name, "method", r.Method)
 }
 
@@ -130,25 +131,25 @@ func (x *exchange) bodyRefused(err error) {
 	switch {
 	case errors.As(err, &ours):
 		x.log.ErrorContext(x.r.Context(), "httponce: no room for a request body", "route", x.told.Route, "error", err)
-		x.refused(problemUnavailable, x.retryAfter)
+		x.refused(wire.Unavailable, x.retryAfter)
 	case errors.Is(err, errSpoolFull):
-		x.log.WarnContext(x.r.Context(), "httponce: MaxSpool is reached, and a request was refused", "route", x.told.Route)
-		x.refused(problemBusy, x.retryAfter)
+		x.log.WarnContext(x.r.Context(), "httponce: a request was refused because MaxSpool is reached", "route", x.told.Route)
+		x.refused(wire.Busy, x.retryAfter)
 	case errors.Is(err, errBodyTooLarge):
-		p := problemBodyTooLarge
-		p.detail = "The limit is " + strconv.FormatInt(x.route.MaxBody, 10) + " bytes."
+		p := wire.BodyTooLarge
+		p.Detail = "The limit is " + strconv.FormatInt(x.route.MaxBody, 10) + " bytes."
 		x.refused(p, 0)
 	case errors.As(err, &limited):
-		x.refused(problemBodyTooLarge, 0)
+		x.refused(wire.BodyTooLarge, 0)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		x.refused(problemBodyTooSlow, 0)
+		x.refused(wire.BodyTooSlow, 0)
 	default:
-		x.refused(problemBodyBroken, 0)
+		x.refused(wire.BodyBroken, 0)
 	}
 }
 
 // refused answers with a problem, and is the end of the exchange.
-func (x *exchange) refused(p problem, retryAfter time.Duration) {
+func (x *exchange) refused(p wire.Problem, retryAfter time.Duration) {
 	x.problem(p, retryAfter)
 	x.end()
 }
@@ -169,7 +170,6 @@ func (x *exchange) keyHash() string {
 	return x.recv.RecordID(x.key).Short()
 }
 
-// end is the end of every exchange.
 func (x *exchange) end() {
 	x.body.release()
 	if x.observe != nil {

@@ -7,19 +7,18 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Answer is the answer of a handler, as it is saved. A reconciler that knows what became of a request returns one:
-// see [Route.Reconcile].
+// Answer is a saved answer. A reconciler that knows the answer of a request returns one: see [Route.Reconcile].
 type Answer struct {
 	Status int         // 0 is 200
-	Header http.Header // a Content-Length that is not the body's is left out
+	Header http.Header // a wrong Content-Length is left out
 	Body   []byte
 	// Trailer is sent after the body.
 	Trailer http.Header
-	// Elided says that the body was too large to be kept, or had been sent before the record was written. Status and
-	// headers are as they were sent.
+	// Elided means that the body was too large to be kept, or was sent before the record was written.
 	Elided bool
 
 	// saved stands for Header, Body and Trailer where it is set: the answer as it was recorded, or is to be.
@@ -38,7 +37,6 @@ func (a *Answer) mend() {
 	}
 }
 
-// hasStatus reports whether the status of an answer can be sent.
 func (a *Answer) hasStatus() bool { return a.Status >= http.StatusOK && a.Status <= maxStatus }
 
 // answerCodec is the core's codec for answers.
@@ -47,29 +45,26 @@ type answerCodec struct{}
 // errElided makes the core complete an answer as elided: its summary is what is left.
 var errElided = errors.New("httponce: the body is not kept")
 
-// Name is what the record remembers.
 func (answerCodec) Name() string { return "http/1" }
 
-// Marshal encodes an Answer.
 func (answerCodec) Marshal(v any) ([]byte, error) {
 	a, ok := v.(Answer)
 	a.mend()
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("httponce: %T is no Answer", v)
+		return nil, fmt.Errorf("httponce: %T is not an Answer", v)
 	case a.Elided:
 		return nil, errElided
 	case !a.hasStatus():
-		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
+		return nil, fmt.Errorf("httponce: %d is not the status of an answer", a.Status)
 	}
 	return a.encode(), nil
 }
 
-// Unmarshal decodes into an *Answer.
 func (answerCodec) Unmarshal(data []byte, v any) error {
 	a, ok := v.(*Answer)
 	if !ok {
-		return fmt.Errorf("httponce: %T is no *Answer", v)
+		return fmt.Errorf("httponce: %T is not an *Answer", v)
 	}
 	return a.decode(data)
 }
@@ -78,20 +73,19 @@ func (answerCodec) Unmarshal(data []byte, v any) error {
 // Content-Type where there is no room for all.
 func (a Answer) summary() []byte {
 	a.mend()
-	if s := a.saved; s != nil && s.head <= everonce.MaxSummaryLen {
+	if s := a.saved; s != nil && s.head <= driver.MaxSummaryLen {
 		return s.summary()
 	}
 	fs := a.fields()
 	for _, only := range [][]string{nil, {"Location", "Content-Type"}, {"Location"}, {}} {
 		b := appendHead(nil, flagElided, a.Status, fs, only)
-		if len(b) <= everonce.MaxSummaryLen {
+		if len(b) <= driver.MaxSummaryLen {
 			return b
 		}
 	}
 	return nil // a status alone always fits
 }
 
-// fields returns the headers of an answer that are kept.
 func (a *Answer) fields() (fs fields) {
 	if a.saved != nil {
 		a.saved.each(func(name string, values []string, _ bool) {
@@ -110,7 +104,7 @@ func (a *Answer) fields() (fs fields) {
 // declared returns the names of the trailers that net/http must know of before it sends the header.
 func (a *Answer) declared() (names []string) {
 	for name := range a.Trailer {
-		if !isPrefixed(name) && trails(name) && !neverSaved[http.CanonicalHeaderKey(name)] {
+		if !wire.IsPrefixed(name) && wire.Trails(name) && !wire.NeverSaved[http.CanonicalHeaderKey(name)] {
 			names = append(names, name)
 		}
 	}

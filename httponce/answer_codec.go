@@ -32,7 +32,7 @@ const (
 )
 
 var (
-	errAnswerVersion = errors.New("httponce: the saved answer is of a version that this program does not read")
+	errAnswerVersion = errors.New("httponce: the saved answer has an unknown version (a newer program wrote it)")
 	errAnswerDamaged = errors.New("httponce: the saved answer is damaged")
 )
 
@@ -116,7 +116,6 @@ func (s *savedAnswer) summary() []byte {
 	return b
 }
 
-// bytes returns the whole.
 func (s *savedAnswer) bytes() []byte {
 	if s.raw != nil {
 		return s.raw
@@ -183,7 +182,6 @@ func (s *savedAnswer) each(f func(name string, values []string, added bool)) (sp
 	return d.each(f)
 }
 
-// eachTrailer calls for every trailer.
 func (s *savedAnswer) eachTrailer(f func(name string, values []string, added bool)) {
 	if s.trailers > 0 {
 		d := decoder{rest: s.text[s.trailers:]}
@@ -197,7 +195,6 @@ type decoder struct {
 	bad  bool
 }
 
-// number reads a uvarint.
 func (d *decoder) number(limit uint64) (n uint64) {
 	for i, shift := 0, 0; !d.bad && i < len(d.rest) && shift < 63; i, shift = i+1, shift+7 {
 		c := d.rest[i]
@@ -260,4 +257,16 @@ func (d *decoder) each(f func(name string, values []string, added bool)) (spare 
 		f(name, values[begin:len(values):len(values)], count&1 != 0)
 	}
 	return values[len(values):]
+}
+
+// UnmarshalBinary reads an answer from a record, for tools that show records: from the data of a result with the codec
+// "http/1", from its summary, which has no body, or from the detail of a failure with the code "http_" and a status. Of
+// an answer in pieces that is the head and the first piece. It keeps no part of data. On an error a is unchanged.
+func (a *Answer) UnmarshalBinary(data []byte) error {
+	var got Answer
+	if err := got.decode(data); err != nil {
+		return err
+	}
+	*a = got
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -20,7 +21,7 @@ import (
 var formats = map[string]struct {
 	handler http.HandlerFunc
 	opts    *httponce.Options
-	stored  everonce.SavedResult
+	stored  driver.SavedResult
 	// What a repetition is answered.
 	status  int
 	header  http.Header
@@ -28,7 +29,7 @@ var formats = map[string]struct {
 	trailer http.Header
 }{
 	"with headers, and a body": {
-		stored: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc9\x01\x01\bLocation\x02\v/payments/1r-1\x00\xff"), Summary: []byte("\x01\x00\xc9\x01\x01\bLocation\x02\v/payments/1")},
+		stored: driver.SavedResult{Kind: driver.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc9\x01\x01\bLocation\x02\v/payments/1r-1\x00\xff"), Summary: []byte("\x01\x00\xc9\x01\x01\bLocation\x02\v/payments/1")},
 		handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Location"] = []string{"/payments/1"}
 			w.WriteHeader(http.StatusCreated)
@@ -37,26 +38,26 @@ var formats = map[string]struct {
 		status: 201, header: http.Header{"Location": {"/payments/1"}}, body: "r-1\x00\xff",
 	},
 	"of fields with several values, or none": {
-		stored: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc8\x01\x01\ax-lower\x06\x01a\x00\x01b"), Summary: []byte("\x01\x00\xc8\x01\x01\ax-lower\x06\x01a\x00\x01b")},
+		stored: driver.SavedResult{Kind: driver.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc8\x01\x01\ax-lower\x06\x01a\x00\x01b"), Summary: []byte("\x01\x00\xc8\x01\x01\ax-lower\x06\x01a\x00\x01b")},
 		handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["x-lower"] = []string{"a", "", "b"}
 		},
 		status: 200, header: http.Header{"x-lower": {"a", "", "b"}},
 	},
 	"with fields that others have set": {
-		stored: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x03\x05inner"), Summary: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x03\x05inner")},
+		stored: driver.SavedResult{Kind: driver.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x03\x05inner"), Summary: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x03\x05inner")},
 		handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Add("X-Outer", "inner")
 		},
 		status: 200, header: http.Header{"X-Outer": {"outer", "inner"}},
 	},
 	"without a field that others have set": {
-		stored:  everonce.SavedResult{Kind: everonce.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x01"), Summary: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x01")},
+		stored:  driver.SavedResult{Kind: driver.ResultValue, Codec: "http/1", Data: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x01"), Summary: []byte("\x01\x00\xc8\x01\x01\aX-Outer\x01")},
 		handler: func(w http.ResponseWriter, _ *http.Request) { w.Header().Del("X-Outer") },
 		status:  200, header: http.Header{"X-Outer": nil},
 	},
 	"with trailers": {
-		stored: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "http/1", Data: []byte("\x01\x02\xc8\x01\x01\aTrailer\x02\x05X-Sumbody\x01\x05X-Sum\x02\x03714\x00\x00\x00\f"), Summary: []byte("\x01\x00\xc8\x01\x01\aTrailer\x02\x05X-Sum")},
+		stored: driver.SavedResult{Kind: driver.ResultValue, Codec: "http/1", Data: []byte("\x01\x02\xc8\x01\x01\aTrailer\x02\x05X-Sumbody\x01\x05X-Sum\x02\x03714\x00\x00\x00\f"), Summary: []byte("\x01\x00\xc8\x01\x01\aTrailer\x02\x05X-Sum")},
 		handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Trailer", "X-Sum")
 			w.Write([]byte("body")) //nolint:errcheck // it is recorded
@@ -65,12 +66,12 @@ var formats = map[string]struct {
 		status: 200, body: "body", trailer: http.Header{"X-Sum": {"714"}},
 	},
 	"that refuses": {
-		stored:  everonce.SavedResult{Kind: everonce.ResultFailure, Codec: "failure/1", Data: []byte(`{"code":"http_402","detail":"AQCSAwEITG9jYXRpb24CCy9wYXltZW50cy8xbm8gZnVuZHM="}`), Summary: []byte("http_402")},
+		stored:  driver.SavedResult{Kind: driver.ResultFailure, Codec: "failure/1", Data: []byte(`{"code":"http_402","detail":"AQCSAwEITG9jYXRpb24CCy9wYXltZW50cy8xbm8gZnVuZHM="}`), Summary: []byte("http_402")},
 		handler: answers(http.StatusPaymentRequired, "no funds"),
 		status:  402, header: http.Header{"Location": {"/payments/1"}}, body: "no funds",
 	},
 	"that is too large": {
-		stored:  everonce.SavedResult{Kind: everonce.ResultElided, Codec: "http/1", Summary: []byte("\x01\x01\xc9\x01\x01\bLocation\x02\v/payments/1")},
+		stored:  driver.SavedResult{Kind: driver.ResultElided, Codec: "http/1", Summary: []byte("\x01\x01\xc9\x01\x01\bLocation\x02\v/payments/1")},
 		handler: answers(http.StatusCreated, "a large one"),
 		opts:    &httponce.Options{Route: httponce.Route{MaxAnswer: 5}},
 		status:  201, header: http.Header{"Location": {"/payments/1"}, "Idempotent-Replayed": {"elided"}},
@@ -124,14 +125,14 @@ func TestFormatOfAnswersInPieces(t *testing.T) {
 		t.Fatalf("the foot is %q, want %q", got, foot)
 	}
 	for i, want := range []string{rest[:piece], rest[piece:]} {
-		sameResult(t, kept(t, written, pieceOf(data[len(head)+first:][:16], i)), everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte(want)})
+		sameResult(t, kept(t, written, pieceOf(data[len(head)+first:][:16], i)), driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte(want)})
 	}
 
 	const set = "16 random bytes."
 	read := memstore.New(nil)
-	keep(t, read, keyOf("k"), everonce.SavedResult{Kind: everonce.ResultValue, Codec: "http/1", Data: []byte(head + "begin, " + set + "\x06\x04\x00\x00\x00\x12")})
+	keep(t, read, keyOf("k"), driver.SavedResult{Kind: driver.ResultValue, Codec: "http/1", Data: []byte(head + "begin, " + set + "\x06\x04\x00\x00\x00\x12")})
 	for i, text := range []string{"go o", "n!"} {
-		keep(t, read, pieceOf(set, i), everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte(text)})
+		keep(t, read, pieceOf(set, i), driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte(text)})
 	}
 	res := send(inOuter(t, read, nil, never(t)), "POST", "/payments", "{}", "Idempotency-Key", "k")
 	if body := bodyOf(t, res); res.StatusCode != http.StatusOK || body != "begin, go on!" {
@@ -165,9 +166,9 @@ func never(t *testing.T) http.HandlerFunc {
 	return func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }
 }
 
-func kept(t *testing.T, s everonce.Store, key everonce.Key) everonce.SavedResult {
+func kept(t *testing.T, s everonce.Store, key everonce.Key) driver.SavedResult {
 	t.Helper()
-	got, err := s.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+	got, err := s.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
 	if err != nil || !got.Found {
 		t.Fatalf("%v: found %v, %v", key, got.Found, err)
 	}
@@ -175,19 +176,19 @@ func kept(t *testing.T, s everonce.Store, key everonce.Key) everonce.SavedResult
 }
 
 // keep leaves a record with a result.
-func keep(t *testing.T, s everonce.Store, key everonce.Key, result everonce.SavedResult) {
+func keep(t *testing.T, s everonce.Store, key everonce.Key, result driver.SavedResult) {
 	t.Helper()
-	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	req := driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 	res, err := s.Claim(t.Context(), req)
 	if err == nil {
-		_, err = s.Complete(t.Context(), everonce.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Result: result, Lifetime: req.Lifetime})
+		_, err = s.Complete(t.Context(), driver.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Result: result, Lifetime: req.Lifetime})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func sameResult(t *testing.T, got, want everonce.SavedResult) {
+func sameResult(t *testing.T, got, want driver.SavedResult) {
 	t.Helper()
 	if got.Kind != want.Kind || got.Codec != want.Codec || string(got.Data) != string(want.Data) || string(got.Summary) != string(want.Summary) {
 		t.Errorf("it is stored as\n%v %q %q, summary %q\nand was\n%v %q %q, summary %q", got.Kind, got.Codec, got.Data, got.Summary, want.Kind, want.Codec, want.Data, want.Summary)

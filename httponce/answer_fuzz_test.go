@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/httponce/internal/wire"
 	"pgregory.net/rapid"
 )
 
@@ -69,7 +71,7 @@ func headers(t *rapid.T, what string) http.Header {
 	h := http.Header{}
 	for range rapid.IntRange(0, 5).Draw(t, what) {
 		name := rapid.StringMatching(`[A-Za-z][A-Za-z0-9-]{0,8}`).Draw(t, "name")
-		if neverSaved[http.CanonicalHeaderKey(name)] {
+		if wire.NeverSaved[http.CanonicalHeaderKey(name)] {
 			continue
 		}
 		h[name] = rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "values")
@@ -126,7 +128,7 @@ func equalHeaders(a, b http.Header) bool {
 
 // A head that does not fit into a summary leaves what matters most.
 func TestTheSummaryAlwaysFits(t *testing.T) {
-	long := strings.Repeat("x", everonce.MaxSummaryLen)
+	long := strings.Repeat("x", driver.MaxSummaryLen)
 	for name, tc := range map[string]struct{ in, want http.Header }{
 		"all":             {http.Header{"X-A": {"a"}}, http.Header{"X-A": {"a"}}},
 		"two":             {http.Header{"X-A": {long}, "Location": {"/1"}, "Content-Type": {"t"}}, http.Header{"Location": {"/1"}, "Content-Type": {"t"}}},
@@ -139,7 +141,7 @@ func TestTheSummaryAlwaysFits(t *testing.T) {
 		for _, a := range []Answer{a, decoded(t, a)} {
 			sum := a.summary()
 			var got Answer
-			if err := got.decode(sum); err != nil || len(sum) > everonce.MaxSummaryLen {
+			if err := got.decode(sum); err != nil || len(sum) > driver.MaxSummaryLen {
 				t.Fatalf("%s: %d bytes, %v", name, len(sum), err)
 			}
 			h := http.Header{}

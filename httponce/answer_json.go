@@ -12,15 +12,15 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON returns the answer in the form of the status handler's document, which is also what an operator passes
-// to "everonce keys settle --result". If the body is not kept with the answer itself, it returns an error.
+// MarshalJSON returns the answer in the form of the status handler's document, which "everonce keys settle --result"
+// takes. It fails if the body is not kept with the answer itself.
 func (a Answer) MarshalJSON() ([]byte, error) {
 	a.mend()
 	if !a.hasStatus() {
-		return nil, fmt.Errorf("httponce: %d is no status of an answer", a.Status)
+		return nil, fmt.Errorf("httponce: %d is not the status of an answer", a.Status)
 	}
 	if a.saved != nil && a.saved.pieces.total != 0 {
-		return nil, errors.New("httponce: the body of this answer is in records of its own")
+		return nil, errors.New("httponce: the body of this answer is in separate records")
 	}
 	body := a.Body
 	if a.saved != nil {
@@ -46,9 +46,9 @@ func (a *Answer) statusAnswer(body []byte) statusAnswer {
 	return doc
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, so that a verdict given in JSON can be replayed. Every member may be
-// left out; without a status it is 200. An unknown member, a status that cannot be sent, and two bodies are errors: a
-// misspelled member must not become an empty answer that is kept for good. Content-Length is always that of the body.
+// UnmarshalJSON reads what MarshalJSON writes. Every member is optional; the default status is 200. An unknown member,
+// an invalid status and two bodies are errors: a misspelled member must not become an empty answer that is kept for
+// good. Content-Length is always that of the body.
 func (a *Answer) UnmarshalJSON(data []byte) error {
 	var doc statusAnswer
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -60,11 +60,11 @@ func (a *Answer) UnmarshalJSON(data []byte) error {
 	got.mend()
 	switch {
 	case !got.hasStatus():
-		return fmt.Errorf("httponce: %d is no status of an answer", doc.Status)
+		return fmt.Errorf("httponce: %d is not the status of an answer", doc.Status)
 	case doc.Body != nil && doc.BodyBase64 != nil:
 		return errors.New("httponce: an answer has one body: body or body_base64")
 	case doc.Missing != "" && (doc.Body != nil || doc.BodyBase64 != nil):
-		return errors.New("httponce: an answer whose body is missing has none")
+		return errors.New("httponce: an answer marked as missing its body has one")
 	case doc.Body != nil:
 		got.Body = []byte(*doc.Body)
 	}

@@ -7,17 +7,16 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Settlement returns the verdict, for [everonce.Settle] and [everonce.Receiver.Settle], that a request whose outcome
-// is unknown was done and answered with a. The caller sets Lifetime, By and Force. Duplicates get the answer as if a
-// handler had given it: 400 and above is a permanent failure, headers that are never saved are left out
-// ([HeaderPolicy]), and status and headers are kept longer than the body. With Elided there is no body, and their
-// marker says so.
+// Settlement returns the verdict, for [everonce.Settle] and [everonce.Receiver.Settle], that a request with an unknown
+// outcome was done and answered with a. The caller sets Lifetime, By and Force. Duplicates get the answer as if a
+// handler had given it: 400 and above is a permanent failure, and headers that are never saved are left out
+// ([HeaderPolicy]). With Elided there is no body, and the marker says so.
 //
-// The error wraps [everonce.ErrInvalidArgument] if the answer could not be sent or kept: a status that is not 200 to
-// 599, a body with a status that has none or of more than 256 KiB, or an invalid header field. A Content-Length that
-// is not the body's is left out.
+// The error wraps [everonce.ErrInvalidArgument] if the answer could not be sent or kept: a status outside 200 to 599, a
+// body with a status that has none or of more than 256 KiB, or an invalid header field.
 func (a Answer) Settlement() (everonce.Settlement, error) {
 	s := everonce.Settlement{Verdict: everonce.SettleDone}
 	a.mend()
@@ -42,7 +41,7 @@ func (a *Answer) canBeSettled() error {
 	}
 	switch {
 	case a.Status < firstStatus || a.Status > lastStatus:
-		return invalid("its status is %d, and not 200 to 599", a.Status)
+		return invalid("its status is %d, not 200 to 599", a.Status)
 	case len(a.Body) > 0 && a.Elided:
 		return invalid("it is elided, and has a body")
 	case len(a.Body) > 0 && !bodyAllowed(a.Status):
@@ -50,12 +49,12 @@ func (a *Answer) canBeSettled() error {
 	case len(a.Body) > pieceSize:
 		return invalid("its body has %d bytes, the limit is %d; without one, and Elided, status and headers are kept", len(a.Body), pieceSize)
 	case a.saved != nil && a.saved.pieces.total != 0:
-		return invalid("its body is in records of its own")
+		return invalid("its body is in separate records")
 	}
 	for _, fields := range [...]http.Header{a.Header, a.Trailer} {
 		for name, values := range fields {
-			if !validFieldName(strings.TrimPrefix(name, http.TrailerPrefix)) {
-				return invalid("%q is no name of a header field", name)
+			if !wire.IsToken(strings.TrimPrefix(name, http.TrailerPrefix)) {
+				return invalid("%q is not the name of a header field", name)
 			}
 			if slices.ContainsFunc(values, func(v string) bool { return strings.ContainsAny(v, "\r\n\x00") }) {
 				return invalid("the field %s has a line break in it", name)

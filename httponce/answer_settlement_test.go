@@ -81,17 +81,17 @@ func TestASettlementOfAnAnswerIsAsIfTheHandlerHadGivenIt(t *testing.T) {
 // What could not be sent is refused, for nobody could take it back.
 func TestAnAnswerThatCanNotBeSettled(t *testing.T) {
 	for name, a := range map[string]httponce.Answer{
-		"200 to 599":            {Status: 199},
-		"is 600":                {Status: 600},
-		"a 204 has no body":     {Status: 204, Body: []byte("x")},
-		"a 304 has no body":     {Status: 304, Body: []byte("x")},
-		"elided, and has":       {Body: []byte("x"), Elided: true},
-		"262145 bytes":          {Body: []byte(strings.Repeat("x", 256<<10+1))},
-		`"No Name" is no name`:  {Header: http.Header{"No Name": {"x"}}},
-		"X-A has a line break":  {Header: http.Header{"X-A": {"x\r\nSet-Cookie: a=b"}}},
-		"X-B has a line break":  {Header: http.Header{"X-B": {"x\x00"}}},
-		"Sum has a line break":  {Trailer: http.Header{"Sum": {"x\n"}}},
-		`"Trailer:" is no name`: {Trailer: http.Header{"Trailer:": {"x"}}},
+		"200 to 599":                 {Status: 199},
+		"is 600":                     {Status: 600},
+		"a 204 has no body":          {Status: 204, Body: []byte("x")},
+		"a 304 has no body":          {Status: 304, Body: []byte("x")},
+		"elided, and has":            {Body: []byte("x"), Elided: true},
+		"262145 bytes":               {Body: []byte(strings.Repeat("x", 256<<10+1))},
+		`"No Name" is not the name`:  {Header: http.Header{"No Name": {"x"}}},
+		"X-A has a line break":       {Header: http.Header{"X-A": {"x\r\nSet-Cookie: a=b"}}},
+		"X-B has a line break":       {Header: http.Header{"X-B": {"x\x00"}}},
+		"Sum has a line break":       {Trailer: http.Header{"Sum": {"x\n"}}},
+		`"Trailer:" is not the name`: {Trailer: http.Header{"Trailer:": {"x"}}},
 	} {
 		if _, err := a.Settlement(); !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want it to speak of %q", err, name)

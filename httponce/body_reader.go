@@ -43,8 +43,8 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// left returns how many bytes are still to be read.
-func (r *bodyReader) left() int64 {
+// Left returns how many bytes are still to be read, for a proxy that sends them on.
+func (r *bodyReader) Left() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.body.size - r.at

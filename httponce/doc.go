@@ -1,15 +1,17 @@
-// Package httponce gives HTTP services idempotency keys: a request that carries Idempotency-Key takes effect
-// once, however often it is sent, and every repetition gets the first answer.
+// Package httponce gives HTTP services idempotency keys: a request with an Idempotency-Key takes effect once, however
+// often it is sent, and every repetition gets the first answer.
 //
 //	protect, err := httponce.Middleware(receiver, account, nil)
 //	…
 //	mux.Handle("POST /payments", protect(pay))
 //
-// [Middleware] is for handlers whose effect may be anywhere (guarded mode: if nobody knows the outcome of a request,
-// the receiver's policy decides). [HandleTx] is for handlers whose effect is in the database of the
-// receiver's store (transactional mode: effect and answer commit together, exactly once).
-// [Status] tells a client what became of one of its keys, and [Policy] publishes how keys are treated.
-// [Transport] is the client's half: one key per operation, the same in all its attempts.
+// Use [Middleware] if the handler's effect may be anywhere (guarded mode: the receiver's policy decides if nobody
+// knows the outcome of a request). Use [HandleTx] if the effect is in the database of the receiver's store
+// (transactional mode: effect and answer commit together, exactly once). [Status] tells a client what became of one
+// of its keys, and [Policy] publishes how keys are treated.
+//
+// Package httponce/client is the client, which repeats a request under one key. Package httponce/proxy passes requests
+// on to a service in any language.
 //
 // docs/reference/http-answers.md lists the answer to each outcome.
 package httponce

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -32,7 +33,7 @@ func ExampleAnswer_UnmarshalBinary() {
 	})).ServeHTTP(httptest.NewRecorder(), r)
 
 	key := everonce.Key{Scope: everonce.ScopeOf("everybody", "POST", "/payments"), ID: "order-7"}
-	got, err := store.Get(context.Background(), everonce.GetRequest{ID: key.RecordID()})
+	got, err := store.Get(context.Background(), driver.GetRequest{ID: key.RecordID()})
 	if err != nil {
 		panic(err)
 	}

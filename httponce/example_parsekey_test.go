@@ -21,5 +21,5 @@ func ExampleParseKey() {
 	// order-7
 	// order-7
 	// httponce: invalid idempotency key: it begins with a quotation mark and is not a structured field string (RFC 9651)
-	// httponce: invalid idempotency key: it holds a comma, as several values would: a key with a comma must be quoted
+	// httponce: invalid idempotency key: it contains a comma, as several values would: quote a key that contains a comma
 }

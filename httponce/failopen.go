@@ -5,9 +5,9 @@ import (
 	"net/http"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// failOpen calls the handler unprotected.
 func (x *exchange) failOpen(next http.Handler, cause error) {
 	x.told.FailedOpen = true
 	x.log.ErrorContext(x.r.Context(), "httponce: the store is down, and the request goes on UNPROTECTED",
@@ -25,7 +25,7 @@ func (v *verdict) storeIsDown() bool {
 	if v.res.Outcome != everonce.StoreFailed || v.own != nil || v.met {
 		return false
 	}
-	for _, other := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord, everonce.ErrIdentity, everonce.ErrSchema} {
+	for _, other := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord, driver.ErrIdentity, everonce.ErrSchema} {
 		if errors.Is(v.err, other) {
 			return false
 		}

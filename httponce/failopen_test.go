@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
@@ -167,16 +168,16 @@ type wrongStore struct {
 	err error
 }
 
-func (s wrongStore) Claim(context.Context, everonce.ClaimRequest) (everonce.ClaimResult, error) {
-	return everonce.ClaimResult{}, s.err
+func (s wrongStore) Claim(context.Context, driver.ClaimRequest) (driver.ClaimResult, error) {
+	return driver.ClaimResult{}, s.err
 }
 
 // A store that answers, and says that something is wrong with it, is not down: nothing fails open for as long as that stays so.
 func TestNothingFailsOpenWhereTheStoreAnswers(t *testing.T) {
 	const unreadable = "record-unreadable"
 	for wrong, problem := range map[error]string{
-		everonce.ErrIdentity: "store-unavailable", everonce.ErrSchema: "store-unavailable",
-		everonce.ErrCorruptRecord: unreadable, everonce.ErrNewerRecord: unreadable, everonce.ErrUndecodable: unreadable,
+		driver.ErrIdentity: "store-unavailable", everonce.ErrSchema: "store-unavailable",
+		driver.ErrCorruptRecord: unreadable, driver.ErrNewerRecord: unreadable, everonce.ErrUndecodable: unreadable,
 	} {
 		recv, err := everonce.NewReceiver(wrongStore{memstore.New(nil), wrong}, everonce.Refuse, nil)
 		if err != nil {

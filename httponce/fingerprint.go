@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 	"github.com/everonce/everonce/internal/jsonform"
 )
 
@@ -65,11 +66,11 @@ func (f Fingerprint) checked(keyHeader string) (fingerprinter, error) {
 	for _, name := range f.Headers {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
-		case !validFieldName(name):
-			return c, fmt.Errorf("%w: Fingerprint.Headers: %q is no name of a header", everonce.ErrInvalidArgument, name)
+		case !wire.IsToken(name):
+			return c, fmt.Errorf("%w: Fingerprint.Headers: %q is not the name of a header", everonce.ErrInvalidArgument, name)
 		case canonical == keyHeader:
 			return c, fmt.Errorf("%w: Fingerprint.Headers: %s is the key, which has two spellings", everonce.ErrInvalidArgument, name)
-		case serverTakes[canonical]:
+		case wire.ServerTakes[canonical]:
 			return c, fmt.Errorf("%w: Fingerprint.Headers: %s never reaches a handler as a header", everonce.ErrInvalidArgument, name)
 		}
 		c.headers = append(c.headers, canonical)
@@ -86,9 +87,6 @@ func (f Fingerprint) checked(keyHeader string) (fingerprinter, error) {
 	c.alg = c.name()
 	return c, nil
 }
-
-// serverTakes are the headers that net/http moves out of a request's header.
-var serverTakes = map[string]bool{"Host": true, "Transfer-Encoding": true, "Trailer": true}
 
 // name returns the Alg.
 func (f *fingerprinter) name() string {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // sumOf hashes a request.
@@ -158,7 +159,7 @@ func TestAlgNamesTheConfiguration(t *testing.T) {
 		if other, ok := seen[c.alg]; ok {
 			t.Errorf("%+v and %+v are both %q", f, other, c.alg)
 		}
-		if len(c.alg) > everonce.MaxFingerprintAlgLen || !strings.HasPrefix(c.alg, "http/2") {
+		if len(c.alg) > driver.MaxFingerprintAlgLen || !strings.HasPrefix(c.alg, "http/2") {
 			t.Errorf("%q", c.alg)
 		}
 		seen[c.alg] = f
@@ -203,8 +204,8 @@ func TestBadFingerprints(t *testing.T) {
 		many[i] = "/" + strings.Repeat("a", i+1)
 	}
 	for text, f := range map[string]Fingerprint{
-		`Headers: "" is no name`:         {Headers: []string{""}},
-		`Headers: "a b" is no name`:      {Headers: []string{"a b"}},
+		`Headers: "" is not the name`:    {Headers: []string{""}},
+		`Headers: "a b" is not the name`: {Headers: []string{"a b"}},
 		`is the key`:                     {Headers: []string{"idempotency-key"}},
 		`host never reaches`:             {Headers: []string{"host"}},
 		`the limit is 64`:                {Headers: strings.Split(strings.Repeat("a,", 65)[:129], ",")},
@@ -232,7 +233,7 @@ func TestBadFingerprints(t *testing.T) {
 func TestChangedConfigurationIsNoMismatch(t *testing.T) {
 	old := sumOf(t, Fingerprint{}, request("POST", "/p", "body"))
 	for _, f := range []Fingerprint{{IgnoreHost: true}, {Headers: []string{"A"}}, {JSON: true}} {
-		if sum := sumOf(t, f, request("POST", "/p", "body")); sum.Conflicts(old) || sum.Alg == old.Alg {
+		if sum := sumOf(t, f, request("POST", "/p", "body")); driver.Fingerprint(sum).Conflicts(driver.Fingerprint(old)) || sum.Alg == old.Alg {
 			t.Errorf("%+v: %v", f, sum)
 		}
 	}
@@ -260,7 +261,7 @@ func TestAFormThatIsBuiltAgain(t *testing.T) {
 	if first, again := form("order-7"), form("order-7"); again != first {
 		t.Errorf("with the same boundary: %v, %v", first, again)
 	}
-	if first, again := form(""), form(""); !again.Conflicts(first) {
+	if first, again := form(""), form(""); !driver.Fingerprint(again).Conflicts(driver.Fingerprint(first)) {
 		t.Errorf("with a boundary of its own each: %v, %v", first, again)
 	}
 }

@@ -13,33 +13,31 @@ import (
 // HandleTx returns a handler whose effects in the database and whose saved answer commit together (transactional
 // mode): exactly once, as long as the database keeps what it committed. The answer is sent after the commit.
 //
-// handle writes to the database through tx only. It may be called several times for one request, if the database
-// makes the transaction start again: each time with a ResponseWriter and a body of its own, in a new transaction. If
-// handle
+// handle writes to the database through tx only. If the database restarts the transaction, handle is called again, in a
+// new transaction, with a new ResponseWriter and body. If handle
 //
 //   - returns nil, with a status below 400: effects and answer are committed.
 //   - returns nil, with 400 or above: its effects are rolled back. The answer is sent, and saved if [Route.Save] says
-//     so; otherwise the key may be used again. [NotDone] makes any status such an end.
-//   - returns an error, or returns nil after the end of its context without having answered: its effects are rolled
-//     back, and the key may be used again. The client gets what handle wrote, if that is 400 or above; otherwise the
-//     problem not-done, 503 with a Retry-After. The error's text is logged and not sent.
+//     so; otherwise the key may be used again. After [NotDone] this holds for any status.
+//   - returns an error, or returns nil without an answer after the end of its context: its effects are rolled back, and
+//     the key may be used again. The client gets what handle wrote if that is 400 or above; otherwise the problem
+//     not-done, 503 with a Retry-After. The error's text is logged and not sent.
 //   - returns an [everonce.Permanent] failure: its effects are rolled back, and the failure is saved. The client gets
-//     what handle wrote, if that is 400 or above; otherwise the problem refused, 422, with the failure's code and
+//     what handle wrote if that is 400 or above; otherwise the problem refused, 422, with the failure's code and
 //     message.
-//   - panics or exits its goroutine: its effects are rolled back, and the panic goes on.
+//   - panics or exits its goroutine: its effects are rolled back, and the panic continues.
 //
 // If a commit failed or its answer was lost, the answer is a problem, 503 with a Retry-After: the retry finds out.
 //
-// The ResponseWriter holds the answer until the commit, so it cannot flush, hijack or send 1xx: it is no
-// [http.Flusher], the methods of [http.ResponseController] return [http.ErrNotSupported], and 1xx are dropped.
+// The ResponseWriter holds the answer until the commit. It is no [http.Flusher], the methods of
+// [http.ResponseController] return [http.ErrNotSupported], and statuses below 200 are dropped.
 //
-// A request that needs no key, and has none or another method, runs in a transaction too, by the same rules, but
-// nothing is saved.
+// A request without a key, where none is required, runs in a transaction by the same rules, but nothing is saved.
 //
 // The handler's context ends with the transaction's time limit ([everonce.Options].TxTimeout) and with
 // [Route.Deadline]. AnswerWithin, FailOpen, Policy, Reconcile and Lease are refused, because what did not commit did
-// not happen. So is a Save by which an answer below 400 is not saved: it would tell the client of effects that were
-// rolled back. The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// not happen. A Save by which an answer below 400 is not saved is refused too: its effects would be rolled back. The
+// error wraps [everonce.ErrInvalidArgument].
 func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle func(http.ResponseWriter, *http.Request, Tx) error, opts *Options) (http.Handler, error) {
 	if recv == nil || principal == nil || handle == nil {
 		return nil, fmt.Errorf("%w: the receiver, the principal or the handler is nil", everonce.ErrInvalidArgument)
@@ -57,7 +55,7 @@ func HandleTx[Tx any](recv *everonce.TxReceiver[Tx], principal Principal, handle
 	return &txHandler[Tx]{settings: s, recv: recv, principal: principal, handle: handle, limit: recv.Options().TxTimeout}, nil
 }
 
-// checkTx refuses what has no meaning in a transaction.
+// checkTx refuses options that have no meaning in a transaction.
 func (s *settings) checkTx() error {
 	for _, rt := range s.routes {
 		for _, o := range [...]struct {
@@ -102,7 +100,6 @@ func (h *txHandler[Tx]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is one call of the core.
 func (h *txHandler[Tx]) call(x *exchange, opts []everonce.CallOption) verdict {
 	v := verdict{tx: true}
 	v.res, v.err = everonce.Transact(x.r.Context(), h.recv, x.key, func(ctx context.Context, tx Tx) (Answer, error) {
@@ -140,7 +137,7 @@ func (h *txHandler[Tx]) unkeyed(w http.ResponseWriter, r *http.Request) {
 	x.answer(v)
 }
 
-// serve calls the handler, in one transaction of perhaps several.
+// serve calls the handler in one transaction; there may be several.
 func (h *txHandler[Tx]) serve(ctx context.Context, x *exchange, v *verdict, tx Tx) (Answer, error) {
 	ctx, cancel := h.context(ctx, x.route)
 	defer cancel()
@@ -213,10 +210,8 @@ func (h *txHandler[Tx]) context(inside context.Context, rt *route) (context.Cont
 // after the commit, or never.
 type txWriter struct{ own *recorder }
 
-// Header returns the headers of the answer.
 func (w *txWriter) Header() http.Header { return w.own.Header() }
 
-// Write adds to the body.
 func (w *txWriter) Write(p []byte) (int, error) { return w.own.Write(p) }
 
 // WriteHeader sets the status. What is sent before an answer is dropped: the transaction may yet be rolled back.
@@ -226,8 +221,6 @@ func (w *txWriter) WriteHeader(status int) {
 	}
 }
 
-// markNotDone is for [NotDone].
-func (w *txWriter) markNotDone() { w.own.markNotDone() }
+func (w *txWriter) MarkNotDone() { w.own.MarkNotDone() }
 
-// markUnknown is for another protected handler inside this one, which cannot give its answer for good yet.
-func (w *txWriter) markUnknown() { w.own.markUnknown() }
+func (w *txWriter) MarkUnknown() { w.own.MarkUnknown() }

@@ -6,70 +6,35 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// HeaderPolicy says which headers and trailers of an answer are saved and replayed, of those that the handler set,
-// changed or removed. Headers that were there before it was called belong to the middlewares around this one, which
-// set them anew for every request; if the handler added values to them, what it added is saved.
+// HeaderPolicy selects the headers and trailers of an answer that are saved and replayed, among those that the handler
+// set, changed or removed. Headers that stood there before belong to the middlewares around this one, which set them
+// anew for every request; values that the handler added to them are saved.
 //
-// Whatever the policy says, these are never saved:
+// Never saved are:
 //   - what gives a client a session or takes it away: Set-Cookie, Set-Cookie2, Clear-Site-Data
 //   - challenges and proofs of one exchange: WWW-Authenticate, Authentication-Info, Proxy-Authenticate,
-//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization, should a handler send
-//     them back
+//     Proxy-Authentication-Info, and the credentials Authorization and Proxy-Authorization
 //   - what belongs to one connection (RFC 9110, 7.6.1): Connection and the headers that it names, Keep-Alive,
 //     Proxy-Connection, TE, Transfer-Encoding, Upgrade
 //   - Date: the server sets it anew
 //
-// Location and Content-Type are always saved: without a type net/http would guess one, and make a page of what is none.
+// Location and Content-Type are always saved: without a type, net/http would guess one.
 //
 // A body is saved as the handler wrote it. Put a middleware that compresses around this one: then the saved body is
-// plain, and each client gets the encoding that it asked for. Inside this one, the compressed body and its
-// Content-Encoding are saved, and a client that asked for no encoding gets them all the same.
+// plain, and each client gets the encoding that it accepts. If it is inside, every client gets the encoding of the first.
 type HeaderPolicy struct {
-	// Allow, if set, are the only ones that are saved.
+	// Allow, if not nil, lists the only headers that are saved.
 	Allow []string
-	// Deny are not saved.
+	// Deny lists headers that are not saved.
 	Deny []string
 }
 
 // headerFilter is a checked HeaderPolicy.
 type headerFilter struct {
 	allow, deny map[string]bool
-}
-
-// neverSaved are the headers that are one answer's own. Trailer is not among them: without it a replay could
-// not declare its trailers.
-var neverSaved = map[string]bool{
-	"Set-Cookie": true, "Set-Cookie2": true, "Clear-Site-Data": true,
-	"Www-Authenticate": true, "Authentication-Info": true, "Authorization": true,
-	"Proxy-Authenticate": true, "Proxy-Authentication-Info": true, "Proxy-Authorization": true,
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Te": true, "Transfer-Encoding": true, "Upgrade": true,
-	"Date": true,
-}
-
-// hasMeaning reports whether a header, of a request or of an answer, says something that no key and no marker may stand in place of.
-func hasMeaning(name string) bool {
-	return neverSaved[name] || name == "Location" || strings.HasPrefix(name, "Content-")
-}
-
-// requestsOwn are the headers of requests, besides, that frame them, carry credentials, or are written anew by each hop, a [Proxy] too.
-var requestsOwn = map[string]bool{
-	"Cookie": true, "Expect": true, "Accept-Encoding": true, "Http2-Settings": true,
-	"Via": true, "Forwarded": true, "X-Forwarded-For": true, "X-Forwarded-Host": true, "X-Forwarded-Proto": true,
-}
-
-// checkKeyHeader refuses what cannot be the header of keys, by its canonical name.
-func checkKeyHeader(name string) error {
-	switch {
-	case !validFieldName(name):
-		return fmt.Errorf("KeyHeader: %q is no name of a header", name)
-	case serverTakes[name]:
-		return fmt.Errorf("KeyHeader: %s never reaches a handler as a header", name)
-	case hasMeaning(name) || requestsOwn[name]:
-		return fmt.Errorf("KeyHeader: %s has a meaning of its own", name)
-	}
-	return nil
 }
 
 func (p HeaderPolicy) checked() (f headerFilter, err error) {
@@ -86,21 +51,20 @@ func fieldNames(names []string) (map[string]bool, error) {
 	}
 	set := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !validFieldName(name) {
-			return nil, fmt.Errorf("%w: Header has %q, which is no name of a header field", everonce.ErrInvalidArgument, name)
+		if !wire.IsToken(name) {
+			return nil, fmt.Errorf("%w: Header has %q, which is not the name of a header field", everonce.ErrInvalidArgument, name)
 		}
 		set[http.CanonicalHeaderKey(name)] = true
 	}
 	return set, nil
 }
 
-// saves reports whether a header is saved.
 func (f *headerFilter) saves(name string) bool {
 	name = http.CanonicalHeaderKey(name)
 	switch {
 	case name == "Location" || name == "Content-Type":
 		return true
-	case neverSaved[name] || f.deny[name]:
+	case wire.NeverSaved[name] || f.deny[name]:
 		return false
 	}
 	return f.allow == nil || f.allow[name]
@@ -168,14 +132,4 @@ func (f *field) listed(tokens map[string]bool) map[string]bool {
 		}
 	}
 	return tokens
-}
-
-// validFieldName reports whether s is a token (RFC 9110, 5.6.2).
-func validFieldName(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -30,7 +30,6 @@ func (f *field) len() int {
 	return len(*f.more)
 }
 
-// value returns the value at an index.
 func (f *field) value(i int) string {
 	if f.more == nil {
 		return f.one
@@ -38,7 +37,6 @@ func (f *field) value(i int) string {
 	return (*f.more)[i]
 }
 
-// is reports whether these are the field's values.
 func (f *field) is(values []string) bool {
 	if f.more == nil {
 		return len(values) == 1 && values[0] == f.one
@@ -46,10 +44,8 @@ func (f *field) is(values []string) bool {
 	return slices.Equal(*f.more, values)
 }
 
-// fields are a header.
 type fields []field
 
-// taken adds all fields of a header.
 func (fs fields) taken(h http.Header) fields {
 	for name, values := range h {
 		f := field{name: name}
@@ -64,7 +60,6 @@ func (fs fields) taken(h http.Header) fields {
 	return fs
 }
 
-// are reports whether these are the fields of a header.
 func (fs fields) are(h http.Header) bool {
 	if len(fs) != len(h) {
 		return false
@@ -78,7 +73,6 @@ func (fs fields) are(h http.Header) bool {
 	return true
 }
 
-// put makes a header hold these fields and no others.
 func (fs fields) put(h http.Header) {
 	clear(h)
 	for i := range fs {
@@ -90,7 +84,6 @@ func (fs fields) put(h http.Header) {
 	}
 }
 
-// named returns the field of that name, or nil.
 func (fs fields) named(name string) *field {
 	for i := range fs {
 		if fs[i].name == name {
@@ -100,7 +93,6 @@ func (fs fields) named(name string) *field {
 	return nil
 }
 
-// replaceHeader makes one header hold what another does.
 func replaceHeader(h, by http.Header) {
 	clear(h)
 	maps.Copy(h, by)

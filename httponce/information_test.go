@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/proxy"
 )
 
 // A client that resets its stream while it is sent statuses below 200 does not let net/http read a header that is being changed: the race
@@ -30,7 +31,7 @@ func TestNobodyReadsAHeaderThatChangesBehindEarlyHints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy, err := httponce.Proxy(u, nil)
+	proxy, err := proxy.New(u, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

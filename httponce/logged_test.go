@@ -23,7 +23,7 @@ func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
 		logged string
 		again  got
 	}{
-		"unknown": {500, "whose client had been answered is unknown", got{status: 409, problem: "outcome-unknown"}},
+		"unknown": {500, "whose client had been answered", got{status: 409, problem: "outcome-unknown"}},
 		"done":    {201, "", got{status: 201, mark: "true"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,5 +110,16 @@ func TestAnOperationThatBecomesUnknownIsTold(t *testing.T) {
 		if logs := svc.logs.String(); strings.Count(logs, "level=") != 1 || !strings.Contains(logs, "level=WARN") || !strings.Contains(logs, "unknown") || !strings.Contains(logs, "key=") || strings.Contains(logs, "key= ") {
 			t.Errorf("%s: logged was %q, want one line that names the record", name, logs)
 		}
+	}
+}
+
+// A second WriteHeader changes nothing, and an operator hears of it.
+func TestSuperfluousWriteHeaderIsLogged(t *testing.T) {
+	svc := newService(t, setup{handle: func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		w.WriteHeader(http.StatusConflict)
+	}})
+	if g := svc.post("k"); g.status != http.StatusCreated || !strings.Contains(svc.logs.String(), "superfluous WriteHeader") {
+		t.Errorf("it got %+v, logged was %q", g, svc.logs.String())
 	}
 }

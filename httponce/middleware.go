@@ -8,28 +8,24 @@ import (
 )
 
 // Middleware returns a function that protects a handler (guarded mode). A request with a key is claimed in the
-// receiver's store, handled, and answered once its answer is recorded. Every duplicate gets that answer, and the
-// handler is not called. What is refused is answered with a problem document (RFC 9457).
+// receiver's store, handled, and answered once its answer is recorded. Every duplicate gets that answer without a call
+// of the handler. Refusals are problem documents (RFC 9457).
 //
-// As far as the handler and the client can tell, the handler's ResponseWriter is that of net/http: what is written to
-// it is held until it is recorded, and is then sent in the same writes. Statuses below 200 are sent at once, and not
-// replayed. An answer is a stream if the handler flushes it, it switches protocols, the handler takes over its
-// connection, or it is larger than [Route.MaxAnswer]. A stream is sent as it comes, so its bytes precede its record:
-// if recording fails or the lease is lost, they cannot be taken back. It is recorded when the handler returns; its
-// duplicates get its status and headers, without the body and with the marker "elided" (200, if the connection was
-// taken over). Nothing is ever executed again because its answer was not kept. How net/http frames a replay, by
-// Content-Length or in chunks, may differ from the first answer. A handler that writes more than its Content-Length
-// gets http.ErrContentLength, and its connection stays open.
+// The handler's ResponseWriter behaves like that of net/http, but what is written to it is held until it is recorded,
+// and is then sent in one piece. Statuses below 200 are sent at once and not replayed. An answer is a stream if the
+// handler flushes it, it switches protocols, the handler hijacks its connection, or it is larger than
+// [Route.MaxAnswer]. A stream is sent as it comes, so its bytes precede its record: they cannot be taken back if
+// recording fails or the lease is lost. It is recorded when the handler returns. Its duplicates get status and headers
+// without the body, marked "elided" (200 after a hijack). No operation is executed again because its answer was not
+// kept. A handler that writes more than its Content-Length gets [http.ErrContentLength], and its connection stays open.
 //
-// A protected handler may call another one, under another key. If the inner one answers with something temporary,
-// such as that an attempt is running or that an outcome is unknown, or with what its handler marked by [NotDone] or a
-// [Proxy] says of its upstream, that is not a final answer of the outer one, whatever its [Save] says of the status:
-// the outer one's outcome is unknown. But if a ResponseWriter between the two has no method Unwrap, the outer one
-// cannot be told of this, and only its Save counts.
+// A protected handler may call another one, under another key. If the inner one gives a temporary answer, such as that
+// an attempt is running or that an outcome is unknown, or one marked by [NotDone], or a proxy's problem, the outer one's
+// outcome is unknown, whatever its [Save] says of the status. This needs the method Unwrap on every ResponseWriter
+// between the two; otherwise only Save counts.
 //
-// principal tells who sends a request; use [Unscoped] if all callers are one. The error wraps
-// [everonce.ErrInvalidArgument] and says what is missing or wrong. The returned function may be used for many
-// handlers and is safe for concurrent use.
+// principal names the sender of a request; use [Unscoped] if all callers are one. The error wraps
+// [everonce.ErrInvalidArgument]. The returned function may be used for many handlers and is safe for concurrent use.
 func Middleware(recv *everonce.Receiver, principal Principal, opts *Options) (func(http.Handler) http.Handler, error) {
 	if recv == nil || principal == nil {
 		return nil, fmt.Errorf("%w: the receiver or the principal is nil", everonce.ErrInvalidArgument)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -40,34 +39,4 @@ func bodyOf(t testing.TB, r *http.Response) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// A request that comes twice is handled once, and answered twice alike.
-func TestTwice(t *testing.T) {
-	protect, err := httponce.Middleware(newReceiver(t, everonce.Refuse), httponce.Unscoped(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := 0
-	h := protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls++
-		w.Header().Set("Location", "/payments/1")
-		w.WriteHeader(http.StatusCreated)
-		if _, err := io.Copy(w, r.Body); err != nil {
-			t.Error(err)
-		}
-	}))
-	for i, marker := range []string{"", "true", "true"} {
-		res := send(h, "POST", "/payments", `{"amount":1}`, "Idempotency-Key", `"k1"`)
-		if res.StatusCode != http.StatusCreated || bodyOf(t, res) != `{"amount":1}` || res.Header.Get("Location") != "/payments/1" || res.Header.Get("Idempotent-Replayed") != marker {
-			t.Errorf("answer %d: %d %v", i, res.StatusCode, res.Header)
-		}
-	}
-	if calls != 1 {
-		t.Errorf("the handler was called %d times, want 1", calls)
-	}
-	res := send(h, "POST", "/payments", `{"amount":2}`, "Idempotency-Key", "k1")
-	if res.StatusCode != http.StatusUnprocessableEntity {
-		t.Errorf("another body: %d, want 422", res.StatusCode)
-	}
 }

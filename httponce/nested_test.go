@@ -11,6 +11,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/proxy"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
 )
@@ -145,7 +146,7 @@ func TestProtectedInsideOfOneThatSavesAll(t *testing.T) {
 // Nor is what a proxy inside the inner one says of a service that cannot be reached, nor an answer by which the inner one's handler
 // says that nothing took hold: the inner key is free, and the outer one's answer for good would be that of a failure.
 func TestProtectedInsideOfOneThatSavesWhatWasNotDone(t *testing.T) {
-	unreachable, err := httponce.Proxy(&url.URL{Scheme: "http", Host: refusing}, &httponce.ProxyOptions{Log: slog.New(slog.DiscardHandler)})
+	unreachable, err := proxy.New(&url.URL{Scheme: "http", Host: "127.0.0.1:0"}, &proxy.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,44 +6,40 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Options configure a middleware. The zero value of each field is its default. The values are copied, so they may be
-// changed once a middleware has been made with them.
+// Options configure a middleware. The zero value of each field means its default. The values are copied.
 type Options struct {
-	// Route is for every request that no entry of Routes matches.
+	// Route applies to every request that no entry of Routes matches.
 	Route
 	// Routes are settings by pattern, in the syntax of [http.ServeMux] ("POST /payments/{id}",
-	// "api.example.com/orders/"), for a middleware around a mux or around any other handler. A path that a mux would
-	// clean is matched as cleaned. One that only lacks its trailing slash is another route. Letter case of a host
-	// does not count. An entry stands alone: what it leaves out has the default, not the value of Options.Route. Copy
-	// a Route to share settings.
+	// "api.example.com/orders/"), for a middleware around any handler. A path that a mux would clean is matched as
+	// cleaned; one that only lacks its trailing slash is another route. Hosts are not case-sensitive. An entry inherits
+	// nothing from Options.Route: a zero field has the default. Copy a Route to share settings.
 	Routes map[string]Route
 
-	// KeyHeader is the request header that carries the key; see [ParseKey] for its syntax. One that has a meaning of
-	// its own, as Authorization, Cookie and Content-Length have, is refused. Default Idempotency-Key.
+	// KeyHeader is the request header with the key; see [ParseKey] for its syntax. A header with a meaning of its own,
+	// such as Authorization, Cookie or Content-Length, is refused. Default Idempotency-Key.
 	KeyHeader string
-	// Marker is the response header that marks what is not sent for the first time. Default Idempotent-Replayed.
+	// Marker is the response header that marks replayed answers. Default Idempotent-Replayed.
 	Marker string
-	// EchoKey repeats the key in the answer, under the name of KeyHeader and in the client's spelling. A key that was
-	// refused is not repeated.
+	// EchoKey repeats an accepted key in the answer, under the name of KeyHeader and in the client's spelling.
 	EchoKey bool
-	// ProblemBase is the URI, absolute or a path, that the types of problems begin with; a name such as "in-progress"
-	// follows. Default: this project's documentation.
+	// ProblemBase is the URI, absolute or a path, to which the name of a problem, such as "in-progress", is appended to
+	// make its type. Default: this project's documentation.
 	ProblemBase string
-	// MaxWaiting bounds the requests that wait for another attempt at any time; one more is refused at once, as if
-	// its route did not wait. All principals share it: one that sends many duplicates can take every place, and the
-	// duplicates of the others are then refused at once. Default 256.
+	// MaxWaiting bounds the requests that wait for another attempt at a time; further ones are refused at once, as if
+	// their route did not wait. All principals share it, so one principal can use all of it. Default 256.
 	MaxWaiting int
-	// MaxStillRunning bounds the handlers that go on after their clients were told still-running
-	// ([Route.AnswerWithin]) at any time. When it is reached, a client waits for its handler, or until another one
-	// has returned. All principals share it. Default 1024.
+	// MaxStillRunning bounds the handlers that continue after their clients got still-running ([Route.AnswerWithin]) at a
+	// time. Beyond it a client waits until its handler, or another one, has returned. All principals share it. Default
+	// 1024.
 	MaxStillRunning int
 	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of the
 	// process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file. Default
@@ -53,34 +49,33 @@ type Options struct {
 	// request whose body does not fit is answered 503, with the problem busy and RetryAfter, and nothing is claimed.
 	// It is at least the largest MaxBody. Default 1 GiB.
 	MaxSpool int64
-	// RetryAfter is what a client is told while the store is down or MaxSpool is reached. Default 5 s.
+	// RetryAfter is the suggested delay before a retry while the store is down or MaxSpool is reached. Default 5 s.
 	RetryAfter time.Duration
-	// Log gets what an operator must know: answers that could not be recorded, requests that were let through
-	// unprotected, panics whose client had been answered. Default [slog.Default].
+	// Log gets what an operator must know, such as answers that could not be recorded and requests that passed
+	// unprotected. Default [slog.Default].
 	Log *slog.Logger
 	// Observe, if set, is called once for every request with a key, and for each that was refused without one, after
-	// its answer was sent. It must not block; a panic of it is logged. What becomes of a handler that goes on after
-	// its client was answered (AnswerWithin) is reported to the receiver's Observer.
+	// its answer was sent. It must not block; its panics are logged. The end of a handler that continues after its client
+	// was answered (AnswerWithin) is reported to the receiver's Observer.
 	Observe func(context.Context, Served)
 }
 
-// Route says how the requests of one route are treated. The zero value of each field is its default.
+// Route configures the requests of one route. The zero value of each field means its default.
 type Route struct {
-	// Methods are the methods that heed a key. Requests with other methods pass untouched, Required or not: a handler
-	// of PUT or DELETE needs them here. Default POST and PATCH. A list that is empty but not nil exempts the route. A
-	// pattern of Options.Routes whose own method is not in the list is refused. The first request with a key that
-	// passes because of its method causes a warning in the log, unless the method is a safe one.
+	// Methods are the methods that heed a key. Requests with other methods pass unprotected, even if a key is Required:
+	// add PUT or DELETE if a handler has them. Default POST and PATCH. An empty list that is not nil exempts the route. A
+	// pattern of Options.Routes whose own method is not in the list is refused. The first request with a key that passes
+	// because of an unsafe method is logged as a warning.
 	Methods []string
 	// Required refuses a request without a key. Default: it passes, unprotected.
 	Required bool
-	// Principal tells who sends a request of this route. Default: the principal that [Middleware] or [HandleTx] was given.
+	// Principal returns the sender of a request. Default: the principal that [Middleware] or [HandleTx] was given.
 	Principal Principal
-	// CheckKey, if set, is called with each key, as returned by [ParseKey], for a service that demands UUIDs, say. An
-	// error is answered 400, with the problem invalid-key and the error's text as its detail, and nothing is claimed.
-	// A text that holds the key is not sent. CheckKey may be called concurrently; its panic goes on.
+	// CheckKey, if set, is called with each key, as returned by [ParseKey], for example to require UUIDs. An error is
+	// answered 400, with the problem invalid-key and the error's text as its detail, unless that contains the key. It may
+	// be called concurrently; a panic continues.
 	CheckKey func(key string) error
-	// KeyRule is what CheckKey demands, in words, such as "a UUID in lower case": [Policy] publishes it, and nothing
-	// else uses it. Default: that a key is checked.
+	// KeyRule describes CheckKey for [Policy], such as "a UUID in lower case". Default: that a key is checked.
 	KeyRule string
 	// Name names the route in the scope of its keys; if it returns "", the default holds. Default: the pattern, or
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
@@ -90,46 +85,42 @@ type Route struct {
 	// another of them is refused, because its fingerprint differs.
 	Name func(*http.Request) string
 
-	// Fingerprint says which parts of a request must be the same when its key is used again. Default: method, host,
+	// Fingerprint selects the parts of a request that must be equal when its key is used again. Default: method, host,
 	// path, query and body.
 	Fingerprint Fingerprint
-	// Save says, by status, what becomes of the key. Default [DefaultSave]; what it leaves out is as there.
+	// Save says, by status, what an answer means for the key. Default [DefaultSave]; what it leaves out is as there.
 	Save Save
-	// Header says which headers of an answer are saved. Default: all that may be.
+	// Header selects the headers that are saved. Default: all that may be.
 	Header HeaderPolicy
 
-	// Lifetime is how long an answer is kept, and remembered after that. Default: the receiver's.
+	// Lifetime is how long an answer is kept, and then remembered. Default: the receiver's.
 	Lifetime everonce.Lifetime
 	// Lease is how long a claim holds without renewal. Default: the receiver's.
 	Lease time.Duration
 	// Wait is how long a duplicate waits for the answer of a running request before it is refused. Default 0: it is
-	// refused at once. The receiver's Options.Wait does not count here: those who wait are bounded by MaxWaiting.
+	// refused at once. The receiver's Options.Wait is not used.
 	Wait time.Duration
-	// Policy is for requests whose outcome is unknown. Default: the receiver's.
+	// Policy is the policy for unknown outcomes. Default: the receiver's.
 	Policy everonce.Policy
-	// Reconcile is called to ask about such a request if the policy is [everonce.Reconcile]. The answer in its
-	// verdict is sent as it is, and counts as done ([everonce.Executed], then Replayed) even if its status is 400 or
-	// above, where a handler's counts as Rejected: a verdict has no refusal.
+	// Reconcile finds out about an unknown outcome under the policy [everonce.Reconcile]. The answer in its verdict is
+	// sent as it is, and counts as done ([everonce.Executed], then Replayed) even if its status is 400 or above.
 	Reconcile func(context.Context, everonce.Abandoned) (everonce.Verdict[Answer], error)
 
-	// Deadline ends the context of the handler. Default 5 minutes; negative is none. If a handler of a [Middleware]
-	// returns after the end of its context and has written nothing, there is no answer: its connection is cut, and
-	// the outcome is unknown.
+	// Deadline ends the handler's context. Default 5 minutes; negative is none. If a handler of a [Middleware] returns
+	// after that without having written anything, its connection is closed, and the outcome is unknown.
 	Deadline time.Duration
-	// AnswerWithin is how long the client waits for the handler before it is told to ask again, with the problem
-	// still-running, 503 with a Retry-After. The handler then goes on, in a goroutine of its own, until it returns,
-	// and its answer counts as any; what it does with the connection (Flush, Hijack, deadlines) fails with
-	// [http.ErrHandlerTimeout]. An answer that has begun to be sent is not cut off. [http.Server.Shutdown] does not
-	// wait for a handler that goes on: the receiver's Observer is told when its attempt has ended and is recorded.
-	// Nor do a server's own limits on connections bound how many go on: Options.MaxStillRunning does. Default 0:
-	// until the handler returns, in the goroutine of the request.
+	// AnswerWithin is how long a client waits for its handler before it gets the problem still-running, 503 with a
+	// Retry-After. The handler then continues in a goroutine until it returns, and its answer is recorded; Flush, Hijack
+	// and deadlines fail with [http.ErrHandlerTimeout]. An answer that is being sent already is not cut off.
+	// [http.Server.Shutdown] does not wait for such handlers: the receiver's Observer sees when they end.
+	// Options.MaxStillRunning bounds their number. Default 0: until the handler returns, in the goroutine of the
+	// request.
 	AnswerWithin time.Duration
-	// EndWithClient ends the handler's context if the client goes away before it is answered. Default: the work goes
-	// on, and the client's retry finds its answer.
+	// EndWithClient ends the handler's context if the client disconnects before it is answered. Default: the work
+	// goes on, and the client's retry finds its answer.
 	EndWithClient bool
-	// FailOpen lets requests through unprotected while the store is down. Default: they are refused. The handler then
-	// runs as it would without the middleware: neither Deadline nor AnswerWithin holds, and its context ends with the
-	// client, whatever EndWithClient says.
+	// FailOpen lets requests pass unprotected while the store is down. Default: they are refused. The handler then runs
+	// as without the middleware: Deadline, AnswerWithin and EndWithClient do not apply.
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
@@ -151,8 +142,6 @@ type Route struct {
 }
 
 const (
-	defaultHeader     = "Idempotency-Key"
-	defaultMarker     = "Idempotent-Replayed"
 	defaultMaxWaiting = 256
 	defaultMaxMemory  = 64 << 20
 	defaultMaxSpool   = 1 << 30
@@ -165,7 +154,7 @@ const (
 	defaultMaxAnswer  = 1 << 20
 )
 
-// settings are checked options.
+// settings are checked Options.
 type settings struct {
 	header, marker string // canonical
 	echoKey        bool
@@ -200,24 +189,15 @@ func (o *Options) settings() (*settings, error) {
 		o = &Options{}
 	}
 	s := &settings{
-		header: http.CanonicalHeaderKey(cmp.Or(o.KeyHeader, defaultHeader)), marker: http.CanonicalHeaderKey(cmp.Or(o.Marker, defaultMarker)),
-		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, defaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
+		header: http.CanonicalHeaderKey(cmp.Or(o.KeyHeader, wire.DefaultKeyHeader)), marker: http.CanonicalHeaderKey(cmp.Or(o.Marker, wire.DefaultMarker)),
+		echoKey: o.EchoKey, problems: cmp.Or(o.ProblemBase, wire.DefaultProblemBase), retryAfter: cmp.Or(o.RetryAfter, defaultRetryAfter),
 		log: o.Log, observe: o.Observe,
 	}
-	if err := s.checkNames(); err != nil {
+	err := cmp.Or(s.checkNames(),
+		notNegative("MaxWaiting", o.MaxWaiting), notNegative("MaxStillRunning", o.MaxStillRunning),
+		notNegative("MaxBodyMemory", o.MaxBodyMemory), notNegative("MaxSpool", o.MaxSpool), notNegative("RetryAfter", o.RetryAfter))
+	if err != nil {
 		return nil, err
-	}
-	switch {
-	case o.MaxWaiting < 0:
-		return nil, fmt.Errorf("%w: MaxWaiting is negative (%d)", everonce.ErrInvalidArgument, o.MaxWaiting)
-	case o.MaxStillRunning < 0:
-		return nil, fmt.Errorf("%w: MaxStillRunning is negative (%d)", everonce.ErrInvalidArgument, o.MaxStillRunning)
-	case o.MaxBodyMemory < 0:
-		return nil, fmt.Errorf("%w: MaxBodyMemory is negative (%d)", everonce.ErrInvalidArgument, o.MaxBodyMemory)
-	case o.MaxSpool < 0:
-		return nil, fmt.Errorf("%w: MaxSpool is negative (%d)", everonce.ErrInvalidArgument, o.MaxSpool)
-	case o.RetryAfter < 0:
-		return nil, fmt.Errorf("%w: RetryAfter is negative (%v)", everonce.ErrInvalidArgument, o.RetryAfter)
 	}
 	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
 	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
@@ -226,7 +206,6 @@ func (o *Options) settings() (*settings, error) {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
-	var err error
 	if s.base, err = o.Route.checked("", s.header); err != nil {
 		return nil, err
 	}
@@ -247,25 +226,20 @@ func (s *settings) checkSpool() error {
 	return nil
 }
 
-// checkNames checks what is written into headers.
 func (s *settings) checkNames() error {
-	if err := checkKeyHeader(s.header); err != nil {
+	if err := wire.CheckKeyHeader(s.header); err != nil {
 		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	switch {
-	case !validFieldName(s.marker):
-		return fmt.Errorf("%w: Marker: %q is no name of a header", everonce.ErrInvalidArgument, s.marker)
-	case hasMeaning(s.marker):
+	case !wire.IsToken(s.marker):
+		return fmt.Errorf("%w: Marker: %q is not the name of a header", everonce.ErrInvalidArgument, s.marker)
+	case wire.HasMeaning(s.marker):
 		return fmt.Errorf("%w: Marker: %s has a meaning of its own", everonce.ErrInvalidArgument, s.marker)
 	case s.header == s.marker:
 		return fmt.Errorf("%w: KeyHeader and Marker are both %s", everonce.ErrInvalidArgument, s.header)
 	}
-	return checkProblemBase(s.problems)
-}
-
-func checkProblemBase(base string) error {
-	if u, err := url.Parse(base); err != nil || u.Opaque != "" || !strings.Contains(base, "/") || strings.ContainsAny(base, "<>\" ") {
-		return fmt.Errorf("%w: ProblemBase: %q is no URI that a name can follow", everonce.ErrInvalidArgument, base)
+	if err := wire.CheckProblemBase(s.problems); err != nil {
+		return fmt.Errorf("%w: %w", everonce.ErrInvalidArgument, err)
 	}
 	return nil
 }
@@ -276,13 +250,13 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 		rt.Methods = []string{http.MethodPost, http.MethodPatch}
 	}
 	for _, m := range rt.Methods {
-		if !validFieldName(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
-			return nil, fmt.Errorf("%w: Methods: %q is no method", everonce.ErrInvalidArgument, m)
+		if !wire.IsToken(m) || m != strings.ToUpper(m) || len(m) > maxMethodPart {
+			return nil, fmt.Errorf("%w: Methods: %q is not a method", everonce.ErrInvalidArgument, m)
 		}
 		rt.methods[m] = true
 	}
 	if r.KeyRule != "" && r.CheckKey == nil {
-		return nil, fmt.Errorf("%w: KeyRule says what CheckKey demands, and there is none", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: KeyRule is set without CheckKey", everonce.ErrInvalidArgument)
 	}
 	if err := r.checkNumbers(); err != nil {
 		return nil, err
@@ -308,34 +282,29 @@ func (r Route) checked(pattern, keyHeader string) (*route, error) {
 }
 
 func (r *Route) checkNumbers() error {
-	for _, n := range [...]struct {
-		option string
-		value  int64
-		shown  any
-	}{
-		{"Wait", int64(r.Wait), r.Wait},
-		{"AnswerWithin", int64(r.AnswerWithin), r.AnswerWithin},
-		{"MaxBody", r.MaxBody, r.MaxBody},
-		{"MaxAnswer", r.MaxAnswer, r.MaxAnswer},
-	} {
-		if n.value < 0 {
-			return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, n.option, n.shown)
-		}
-	}
-	if r.Lifetime == (everonce.Lifetime{}) { // the receiver's
-		return nil
+	err := cmp.Or(notNegative("Wait", r.Wait), notNegative("AnswerWithin", r.AnswerWithin),
+		notNegative("MaxBody", r.MaxBody), notNegative("MaxAnswer", r.MaxAnswer))
+	if err != nil || r.Lifetime == (everonce.Lifetime{}) { // the receiver's
+		return err
 	}
 	return r.Lifetime.Validate()
 }
 
-// checkReconcile refuses routes whose policy needs a question that is missing, or never asks the one that there is.
+func notNegative[T int | int64 | time.Duration](option string, n T) error {
+	if n < 0 {
+		return fmt.Errorf("%w: %s is negative (%v)", everonce.ErrInvalidArgument, option, n)
+	}
+	return nil
+}
+
+// checkReconcile refuses a policy that needs Reconcile without one, and a Reconcile that is never called.
 func (s *settings) checkReconcile(receivers everonce.Policy) error {
 	for _, rt := range s.routes {
 		switch policy := cmp.Or(rt.Policy, receivers); {
 		case policy == everonce.Reconcile && rt.Reconcile == nil:
-			return rt.in(fmt.Errorf("%w: the policy %v needs Reconcile: the question to ask", everonce.ErrInvalidArgument, policy))
+			return rt.in(fmt.Errorf("%w: the policy %v needs Reconcile", everonce.ErrInvalidArgument, policy))
 		case policy != everonce.Reconcile && rt.Reconcile != nil:
-			return rt.in(fmt.Errorf("%w: Reconcile is never asked where the policy is %v", everonce.ErrInvalidArgument, policy))
+			return rt.in(fmt.Errorf("%w: Reconcile is never called under the policy %v", everonce.ErrInvalidArgument, policy))
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	p.own.finish()
 	if respelled(x.r, p.own.status, p.own.location()) {
 		p.own.respelled = true
-		p.own.markNotDone()
+		p.own.MarkNotDone()
 	}
 	return &p.own
 }
@@ -96,14 +96,14 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 // gaveUp is the end of a handler that has returned without an answer behind the end of its context, as one does that has nobody left to
 // answer. The 200 that net/http would send is no word of its own: the outcome is as unknown as after a panic.
 func (x *exchange) gaveUp(ctx context.Context) {
-	x.log.WarnContext(x.r.Context(), "httponce: the handler's context ended, and it returned without an answer: the connection is cut, and the outcome is unknown",
+	x.log.WarnContext(x.r.Context(), "httponce: the handler returned without an answer after the end of its context: the connection is closed, and the outcome is unknown",
 		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
 	panic(http.ErrAbortHandler)
 }
 
 // unwound tells of a handler that panicked or exited its goroutine. net/http tells of some panics, of none which key it was.
 func (x *exchange) unwound() {
-	x.log.WarnContext(x.r.Context(), "httponce: the handler did not return, by a panic or an exit of its goroutine: the next request with this key meets the policy for the unknown",
+	x.log.WarnContext(x.r.Context(), "httponce: the handler panicked or exited its goroutine: the policy for unknown outcomes decides about the next request with this key",
 		"route", x.told.Route, "key", x.keyHash())
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // pieceSize is the largest piece of an answer, and the largest answer that is kept in one: it is below what any
@@ -54,7 +55,7 @@ func (p *pieces) key(of everonce.Key, i uint64) everonce.Key {
 	const part = "answer"
 	parts := of.Scope.Parts()
 	k := everonce.Key{Scope: everonce.ScopeOf(append(parts, part)...), ID: hex.EncodeToString(p.set[:]) + "." + strconv.FormatUint(i, 10)}
-	if len(k.Scope) > everonce.MaxScopeLen {
+	if len(k.Scope) > driver.MaxScopeLen {
 		k.Scope = everonce.ScopeOf(parts[0], part)
 	}
 	return k
@@ -112,7 +113,6 @@ var errNoPieces = errors.New("httponce: the receiver's MaxResult is too small fo
 
 var errPieceMissing = errors.New("httponce: a piece of the saved answer is missing")
 
-// fetch returns the rest of a body.
 func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.Key) ([][]byte, error) {
 	var all [][]byte
 	left := p.total
@@ -122,7 +122,7 @@ func (p *pieces) fetch(ctx context.Context, k everonce.AnyReceiver, of everonce.
 			return nil, fmt.Errorf("%w: %w", errPieceMissing, err)
 		}
 		if uint64(len(res.Value)) != min(left, p.size) {
-			return nil, fmt.Errorf("%w: it is of another size", errPieceMissing)
+			return nil, fmt.Errorf("%w: its size is wrong", errPieceMissing)
 		}
 		left -= uint64(len(res.Value))
 		all = append(all, res.Value)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/store/memstore"
@@ -115,17 +116,17 @@ func TestAMissingPieceElidesTheAnswer(t *testing.T) {
 	store, h, calls := inPieces(t, 10_000, everonce.Lifetime{})
 	again(h, "k")
 	pieces := everonce.ScopeOf("tenant", "POST", "/", "answer")
-	if res, err := store.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: pieces, Limit: 1}); err != nil || res.Records != 1 {
+	if res, err := store.DeleteScope(context.Background(), driver.DeleteScopeRequest{Scope: pieces, Limit: 1}); err != nil || res.Records != 1 {
 		t.Fatal(res, err)
 	}
 	if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Location") != "/1" || res.Header.Get("Idempotent-Replayed") != "elided" || *calls != 1 {
 		t.Errorf("%v, %d calls", res, *calls)
 	}
 	// What deletes a tenant deletes the pieces of its answers.
-	if _, err := store.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: everonce.ScopeOf("tenant"), Limit: 1000}); err != nil {
+	if _, err := store.DeleteScope(context.Background(), driver.DeleteScopeRequest{Scope: everonce.ScopeOf("tenant"), Limit: 1000}); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := store.List(context.Background(), everonce.ListRequest{}); err != nil || len(list.Records) != 0 {
+	if list, err := store.List(context.Background(), driver.ListRequest{}); err != nil || len(list.Records) != 0 {
 		t.Errorf("%d records are left, %v", len(list.Records), err)
 	}
 }
@@ -139,7 +140,7 @@ func TestAReceiverWithoutRoomKeepsNoPieces(t *testing.T) {
 	if res := again(h, "k"); bodyOf(t, res) != "" || res.Header.Get("Idempotent-Replayed") != "elided" || *calls != 1 {
 		t.Errorf("%v, %d calls", res, *calls)
 	}
-	if list, err := store.List(context.Background(), everonce.ListRequest{}); err != nil || len(list.Records) != 1 {
+	if list, err := store.List(context.Background(), driver.ListRequest{}); err != nil || len(list.Records) != 1 {
 		t.Errorf("%d records, %v", len(list.Records), err)
 	}
 }
@@ -168,7 +169,7 @@ func TestPiecesAreKeptLongerThanTheAnswer(t *testing.T) {
 	} {
 		store, h, _ := inPiecesOf(t, 10_000, life.receiver, life.route)
 		again(h, "k")
-		list, err := store.List(t.Context(), everonce.ListRequest{})
+		list, err := store.List(t.Context(), driver.ListRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +206,7 @@ func TestAReceiverWithoutRoomForAPieceIsGivenNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, noise(600<<10)) })), "k")
-	if list, err := store.List(t.Context(), everonce.ListRequest{}); err != nil || len(list.Records) != 1 {
+	if list, err := store.List(t.Context(), driver.ListRequest{}); err != nil || len(list.Records) != 1 {
 		t.Errorf("%d records, %v", len(list.Records), err)
 	}
 }
@@ -249,7 +250,7 @@ type otherPieces struct {
 	full   bool // there is no room for them
 }
 
-func (s *otherPieces) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+func (s *otherPieces) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	res, err := s.Store.Get(ctx, req)
 	if res.Found && res.Record.Name != "k" {
 		res.Record.Result.Data = s.change(bytes.Clone(res.Record.Result.Data))
@@ -258,13 +259,13 @@ func (s *otherPieces) Get(ctx context.Context, req everonce.GetRequest) (everonc
 }
 
 // Claim refuses the claim of a piece that would wait for somebody to settle it, should its process die.
-func (s *otherPieces) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (s *otherPieces) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	switch {
 	case req.Name == "k":
 	case s.full:
-		return everonce.ClaimResult{}, everonce.ErrStoreFull
+		return driver.ClaimResult{}, everonce.ErrStoreFull
 	case !req.ExpireUnsettled:
-		return everonce.ClaimResult{}, errors.New("nobody knows of it")
+		return driver.ClaimResult{}, errors.New("nobody knows of it")
 	}
 	return s.Store.Claim(ctx, req)
 }

@@ -15,19 +15,19 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // policyPage is where what [Policy] publishes is explained.
 const policyPage = "https://github.com/everonce/everonce/blob/main/docs/reference/http-policy.md"
 
-// Policy returns a handler that publishes, as a JSON document, how keys are treated: the header, what a key may be,
-// and for each route its methods, what more it demands of a key, how long answers are kept and keys remembered, what
-// must be the same in a repetition, what is answered while the first request runs, and the limits. The draft demands
-// that a service publishes these (draft-ietf-httpapi-idempotency-key-header, section 2). The document holds no
-// secrets and needs no authentication.
+// Policy returns a handler that publishes, as a JSON document, how keys are treated: the header, the syntax of a key,
+// and for each route its methods, its own rule for keys, how long answers are kept and keys remembered, what must be
+// equal in a repetition, the answer while the first request runs, and the limits. The draft requires this
+// (draft-ietf-httpapi-idempotency-key-header, section 2). The document contains no secrets.
 //
-// recv and opts are those of the middleware, or of HandleTx, whose policy it is. The document is fixed when the
-// handler is made. The error wraps [everonce.ErrInvalidArgument].
+// recv and opts are those of the middleware, or of HandleTx. The document is fixed when the handler is made. The error
+// wraps [everonce.ErrInvalidArgument].
 func Policy(recv everonce.AnyReceiver, opts *Options) (http.Handler, error) {
 	if missing(recv) {
 		return nil, fmt.Errorf("%w: the receiver is nil", everonce.ErrInvalidArgument)
@@ -60,7 +60,6 @@ func missing(recv everonce.AnyReceiver) bool {
 	return !v.IsValid() || v.IsNil()
 }
 
-// readOnly lets GET and HEAD through.
 func readOnly(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -102,7 +101,7 @@ type publishedRoute struct {
 	MaxAnswerBytes   int64                `json:"max_answer_bytes"`
 }
 
-// unsaidRule is what is published of a CheckKey whose rule nobody has put into words.
+// unsaidRule is published for a CheckKey without a KeyRule.
 const unsaidRule = "each key is checked, and one that is refused is told why"
 
 type publishedFingerprint struct {
@@ -141,7 +140,7 @@ func (rt *route) published(receivers everonce.Lifetime, guarded bool) publishedR
 		Retention: isoDuration(kept.Retention), RetentionSeconds: seconds(kept.Retention),
 		Remember: isoDuration(kept.Remember), RememberSeconds: seconds(kept.Remember),
 		Fingerprint:  publishedFingerprint{Alg: rt.sum.alg, Parts: []string{"method"}, Headers: rt.sum.headers},
-		InFlight:     publishedInFlight{problemInProgress.status, isoDuration(rt.Wait), seconds(rt.Wait)},
+		InFlight:     publishedInFlight{wire.InProgress.Status, isoDuration(rt.Wait), seconds(rt.Wait)},
 		Answers:      map[string]string{},
 		MaxBodyBytes: rt.MaxBody, MaxAnswerBytes: rt.MaxAnswer,
 	}
@@ -180,7 +179,6 @@ func (rt *route) heeded() []string {
 	return methods
 }
 
-// seconds writes a duration as a JSON number.
 func seconds(d time.Duration) json.Number {
 	return json.Number(strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -32,7 +33,7 @@ func TestHashedPrincipal(t *testing.T) {
 		t.Fatal(err)
 	}
 	protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(httptest.NewRecorder(), r)
-	all, err := store.List(t.Context(), everonce.ListRequest{Limit: 10})
+	all, err := store.List(t.Context(), driver.ListRequest{Limit: 10})
 	if err != nil || len(all.Records) != 1 {
 		t.Fatalf("%d records, %v", len(all.Records), err)
 	}

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // recorder is the ResponseWriter that a handler sees. What it is given is held until it is recorded, so that an
-// attempt that lost its lease sends nothing at all; then it is sent on as it came, write by write. For the
-// handler it is net/http's own: the same errors, the same panics, the same words in the log.
+// attempt that lost its lease sends nothing at all. For the handler it is like net/http's own: the same errors and the
+// same panics.
 //
 // It is used like any ResponseWriter, by one goroutine at a time, but for gate: see within.
 type recorder struct {
@@ -22,9 +24,8 @@ type recorder struct {
 	explicit  bool // it has called WriteHeader
 	notDone   bool
 	unknown   bool
-	respelled bool            // the answer redirects to another spelling of the path
-	upstream  upstreamFailure // why the answer is a [Proxy]'s own
-	chunked   bool            // what a [Proxy] passes on came in chunks: its trailers are sent, however short it is
+	respelled bool   // the answer redirects to another spelling of the path
+	upstream  string // the name of the problem that a proxy answered itself
 	header    http.Header
 	before    fields // what stood in the header when the handler was called
 	sent      fields // what stood there when it called WriteHeader
@@ -63,7 +64,6 @@ func (x *exchange) recordTx() *recorder {
 	return x.own
 }
 
-// Header returns the headers of the answer.
 func (r *recorder) Header() http.Header {
 	if !r.used {
 		r.used = true
@@ -84,10 +84,10 @@ func (r *recorder) Header() http.Header {
 func (r *recorder) WriteHeader(status int) {
 	switch {
 	case r.mode == modeHijacked:
-		r.logf("http: response.WriteHeader on hijacked connection from %s")
+		r.misused("WriteHeader on a hijacked connection")
 		return
 	case r.status != 0:
-		r.logf("http: superfluous response.WriteHeader call from %s")
+		r.misused("superfluous WriteHeader")
 		return
 	case status < 100 || status > maxStatus:
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status)) // as net/http says it
@@ -116,24 +116,22 @@ func (r *recorder) setStatus(status int) {
 	}
 }
 
-// Write adds to the body.
 func (r *recorder) Write(p []byte) (int, error) {
 	if r.mode >= modeStream {
 		return r.writeThrough(p)
 	}
-	return r.hold(p, "", wrote)
+	return r.hold(p, "")
 }
 
-// WriteString adds to the body.
 func (r *recorder) WriteString(s string) (int, error) {
 	if r.mode >= modeStream {
-		return r.writeStringThrough(s)
+		return r.writeThrough([]byte(s))
 	}
-	return r.hold(nil, s, wroteString)
+	return r.hold(nil, s)
 }
 
 // hold keeps p, or s, where net/http would take it.
-func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
+func (r *recorder) hold(p []byte, s string) (int, error) {
 	n := len(p) + len(s)
 	if r.status == 0 {
 		r.setStatus(http.StatusOK)
@@ -155,7 +153,6 @@ func (r *recorder) hold(p []byte, s string, as opKind) (int, error) {
 	if r.held.buf == nil {
 		r.begin(n)
 	}
-	r.held.note(n, as)
 	r.held.add(p, s)
 	return n, nil
 }
@@ -183,7 +180,6 @@ func bodyAllowed(status int) bool {
 // silent reports whether the handler has said nothing: neither a status, nor a body, nor [NotDone].
 func (r *recorder) silent() bool { return r.status == 0 && r.mode != modeHijacked && !r.notDone }
 
-// finish is the end of the handler.
 func (r *recorder) finish() {
 	if r.status == 0 && r.mode != modeHijacked {
 		r.setStatus(http.StatusOK)
@@ -192,7 +188,7 @@ func (r *recorder) finish() {
 		r.begin(0)
 	}
 	if r.used {
-		withoutWrongTrailers(r.header)
+		wire.WithoutWrongTrailers(r.header)
 	}
 	if r.mode == modeStream && r.separate && r.used && r.enter() {
 		replaceHeader(r.x.w.Header(), r.header) // its trailers
@@ -200,8 +196,7 @@ func (r *recorder) finish() {
 	}
 }
 
-// sending reports whether something of the answer has been sent already: then no other can be.
-func (r *recorder) sending() bool { return r.mode == modeStream || r.mode == modeHijacked }
+func (r *recorder) Sending() bool { return r.mode == modeStream || r.mode == modeHijacked }
 
 // discard makes the header what it was before the handler was called, for another's answer to be sent.
 func (r *recorder) discard() {
@@ -210,7 +205,6 @@ func (r *recorder) discard() {
 	}
 }
 
-// location returns where the answer points to.
 func (r *recorder) location() string {
 	if f := r.sent.named("Location"); f != nil && f.len() > 0 {
 		return f.value(0)
@@ -218,22 +212,23 @@ func (r *recorder) location() string {
 	return ""
 }
 
-// markNotDone is for [NotDone].
-func (r *recorder) markNotDone() { r.notDone = true }
+func (r *recorder) MarkNotDone() { r.notDone = true }
 
-// markUnknown is for [Proxy], whose own 502 is no answer of the upstream's: no Save saves it.
-func (r *recorder) markUnknown() { r.unknown = true }
+func (r *recorder) MarkUnknown() { r.unknown = true }
 
-// restart is for [Proxy], whose upstream broke off in mid-answer: it forgets what was written. It returns
-// false where a part of that has been sent.
-func (r *recorder) restart() bool {
-	if r.sending() {
+func (r *recorder) MarkUpstream(problem string) (keyHash string) {
+	r.upstream = problem
+	return r.x.keyHash()
+}
+
+func (r *recorder) Restart() bool {
+	if r.Sending() {
 		return false
 	}
 	if r.used {
 		r.before.put(r.header)
 	}
-	r.status, r.explicit, r.declared, r.written, r.chunked = 0, false, -1, 0, false
+	r.status, r.explicit, r.declared, r.written = 0, false, -1, 0
 	r.sent = r.sent[:0]
 	r.held = held{room: r.held.room}
 	return true

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // ending says what the answer means for its key.
@@ -55,11 +56,8 @@ func (r *recorder) outcome(e Ending, save func(rest [][]byte) (*pieces, error)) 
 	return a, nil
 }
 
-// NotDone tells the middleware, from inside its handler, that nothing of this request took hold, whatever the status
-// says: its key may be used again. It does nothing if there is no middleware around w, or if w hides it because it
-// has no method Unwrap.
+// NotDone tells the middleware around w that this request had no effect, whatever its status: its key may be used
+// again. It does nothing without a middleware, or if a ResponseWriter between them has no method Unwrap.
 func NotDone(w http.ResponseWriter) {
-	if r, ok := unwrapped[interface{ markNotDone() }](w); ok {
-		r.markNotDone()
-	}
+	wire.MarkNotDone(w)
 }

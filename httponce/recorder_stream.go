@@ -3,14 +3,12 @@ package httponce
 import (
 	"bufio"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
-	"path"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // errAnswered is what a handler gets that went on after its client had been answered, and wants something
@@ -28,10 +26,9 @@ func (r *recorder) stream() {
 	r.forget()
 }
 
-// forget frees the body.
 func (r *recorder) forget() {
 	r.held.buf = slices.Clone(r.held.buf[:r.held.head])
-	r.held.rest, r.held.ops = nil, nil
+	r.held.rest = nil
 }
 
 // drop makes the recorder one whose body nobody gets: it is too late to stream it.
@@ -61,10 +58,10 @@ func (r *recorder) outgrow(p []byte, s string) (int, error) {
 	}
 	r.stream()
 	r.leave()
-	if p != nil {
-		return r.writeThrough(p)
+	if p == nil {
+		p = []byte(s)
 	}
-	return r.writeStringThrough(s)
+	return r.writeThrough(p)
 }
 
 // overrun reports whether the handler wrote more than it had declared before its answer became a stream: net/http, which
@@ -87,18 +84,6 @@ func (r *recorder) writeThrough(p []byte) (int, error) {
 	return r.x.w.Write(p)
 }
 
-func (r *recorder) writeStringThrough(s string) (int, error) {
-	w, ok := r.x.w.(interface{ WriteString(string) (int, error) })
-	if !ok || r.mode == modeDrop || r.overrun() {
-		return r.writeThrough([]byte(s))
-	}
-	if !r.enter() {
-		return 0, errAnswered
-	}
-	defer r.leave()
-	return w.WriteString(s)
-}
-
 // inform sends a status below 200, with the header as it stands.
 func (r *recorder) inform(status int) {
 	if !r.enter() {
@@ -111,21 +96,19 @@ func (r *recorder) inform(status int) {
 		defer func() { replaceHeader(h, outer) }()
 		replaceHeader(h, r.header)
 	}
-	inform(r.x.w, status)
+	wire.Inform(r.x.w, status)
 }
 
-// Flush makes the answer a stream.
 func (r *recorder) Flush() {
 	_ = r.FlushError() //nolint:errcheck // http.Flusher has no error
 }
 
-// FlushError makes the answer a stream.
 func (r *recorder) FlushError() error {
 	return r.control(func(c *http.ResponseController) error {
 		if r.mode == modeHold {
-			_, can := unwrapped[http.Flusher](r.x.w)
+			_, can := wire.Unwrapped[http.Flusher](r.x.w)
 			if !can {
-				_, can = unwrapped[interface{ FlushError() error }](r.x.w)
+				_, can = wire.Unwrapped[interface{ FlushError() error }](r.x.w)
 			}
 			if !can {
 				return http.ErrNotSupported
@@ -139,11 +122,10 @@ func (r *recorder) FlushError() error {
 	})
 }
 
-// Hijack gives the handler the connection.
 func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	err = r.control(func(c *http.ResponseController) (err error) {
 		if r.mode == modeHold && r.status != 0 {
-			if _, can := unwrapped[http.Hijacker](r.x.w); !can {
+			if _, can := wire.Unwrapped[http.Hijacker](r.x.w); !can {
 				return http.ErrNotSupported
 			}
 			r.stream()
@@ -160,29 +142,16 @@ func (r *recorder) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 	return conn, rw, err
 }
 
-// SetReadDeadline is [http.ResponseController]'s.
 func (r *recorder) SetReadDeadline(t time.Time) error {
 	return r.control(func(c *http.ResponseController) error { return c.SetReadDeadline(t) })
 }
 
-// SetWriteDeadline is [http.ResponseController]'s.
 func (r *recorder) SetWriteDeadline(t time.Time) error {
 	return r.control(func(c *http.ResponseController) error { return c.SetWriteDeadline(t) })
 }
 
-// EnableFullDuplex is [http.ResponseController]'s.
 func (r *recorder) EnableFullDuplex() error {
 	return r.control((*http.ResponseController).EnableFullDuplex)
-}
-
-// Push is [http.Pusher]'s.
-func (r *recorder) Push(target string, opts *http.PushOptions) error {
-	return r.control(func(*http.ResponseController) error {
-		if p, ok := unwrapped[http.Pusher](r.x.w); ok {
-			return p.Push(target, opts)
-		}
-		return http.ErrNotSupported
-	})
 }
 
 // CloseNotify is that of the deprecated http.CloseNotifier, which some routers still ask for. Without one around it
@@ -190,7 +159,7 @@ func (r *recorder) Push(target string, opts *http.PushOptions) error {
 func (r *recorder) CloseNotify() <-chan bool {
 	gone := make(<-chan bool)
 	_ = r.control(func(*http.ResponseController) error { //nolint:errcheck // it has no error to return
-		if n, ok := unwrapped[interface{ CloseNotify() <-chan bool }](r.x.w); ok {
+		if n, ok := wire.Unwrapped[interface{ CloseNotify() <-chan bool }](r.x.w); ok {
 			gone = n.CloseNotify()
 		}
 		return nil
@@ -216,28 +185,7 @@ func (r *recorder) leave() {
 	}
 }
 
-// logf writes to the server's log what net/http would write there, which is silent for HTTP/2. The caller that it names
-// is the handler's line.
-func (r *recorder) logf(format string) {
-	if r.x.r.ProtoMajor != 1 {
-		return
-	}
-	printf := log.Printf
-	if s, ok := r.x.r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.ErrorLog != nil {
-		printf = s.ErrorLog.Printf
-	}
-	f := caller()
-	printf(format+" (%s:%d)", f.Function, path.Base(f.File), f.Line)
-}
-
-// caller returns the first function on the stack that is neither net/http's nor the recorder's.
-func caller() runtime.Frame {
-	pc := make([]uintptr, 16)
-	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])
-	for {
-		f, more := frames.Next()
-		if !more || !strings.HasPrefix(f.Function, "net/http.") && !strings.Contains(f.Function, "httponce.(*recorder).") {
-			return f
-		}
-	}
+// misused reports a call that net/http would report too: it changes nothing.
+func (r *recorder) misused(what string) {
+	r.x.log.WarnContext(r.x.r.Context(), "httponce: "+what, "route", r.x.told.Route, "key", r.x.keyHash())
 }

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // replay sends a saved answer. With an empty mark it is the first to get it. What the middlewares around have set
@@ -13,7 +15,7 @@ func (x *exchange) replay(a Answer, mark string) {
 	if s := a.saved; s != nil && s.pieces.total > 0 && !a.Elided {
 		var err error
 		if rest, err = s.pieces.fetch(x.r.Context(), x.recv, x.key); err != nil {
-			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer cannot be read: status and headers are sent",
+			x.log.WarnContext(x.r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
 				"route", x.told.Route, "key", x.keyHash(), "error", err)
 			a.Elided = true
 		}
@@ -32,7 +34,7 @@ func (x *exchange) replay(a Answer, mark string) {
 		x.w.WriteHeader(a.Status)
 		return
 	}
-	a.putTrailers(h, isPrefixed) // so that net/http does not count the body
+	a.putTrailers(h, wire.IsPrefixed) // so that net/http does not count the body
 	x.w.WriteHeader(a.Status)
 	if err := a.writeBody(x.w); err != nil {
 		return // the client has gone
@@ -63,7 +65,6 @@ func (x *exchange) echo(h http.Header) {
 	}
 }
 
-// writeBody writes the body, or its first piece.
 func (a *Answer) writeBody(w http.ResponseWriter) (err error) {
 	switch {
 	case a.saved == nil:
@@ -71,7 +72,7 @@ func (a *Answer) writeBody(w http.ResponseWriter) (err error) {
 			_, err = w.Write(a.Body)
 		}
 	case a.saved.head == a.saved.end:
-	case a.saved.end-a.saved.head <= wireBuffer: // where net/http cuts no string into pieces
+	case a.saved.end-a.saved.head <= 2048: // net/http's buffer: a longer string would be cut into pieces of that size
 		_, err = io.WriteString(w, a.saved.body())
 	default:
 		_, err = w.Write([]byte(a.saved.body()))
@@ -85,7 +86,7 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 		return a.saved.each(func(name string, values []string, added bool) {
 			old := h[name]
 			switch {
-			case isPrefixed(name) && !trails(name): // set before the body, it is in the head
+			case wire.IsPrefixed(name) && !wire.Trails(name): // set before the body, it is in the head
 				return
 			case added && len(values) == 0:
 				delete(h, name)
@@ -97,7 +98,7 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 		})
 	}
 	for name, values := range a.Header {
-		if !neverSaved[http.CanonicalHeaderKey(name)] && (!isPrefixed(name) || trails(name)) {
+		if !wire.NeverSaved[http.CanonicalHeaderKey(name)] && (!wire.IsPrefixed(name) || wire.Trails(name)) {
 			h[name] = values
 		}
 	}
@@ -110,18 +111,17 @@ func (a *Answer) putHeader(h http.Header) (spare []string) {
 // putTrailer adds the trailers, when the body has been written.
 func (a *Answer) putTrailer(h http.Header) { a.putTrailers(h, func(string) bool { return true }) }
 
-// putTrailers adds those trailers that are wanted.
 func (a *Answer) putTrailers(h http.Header, wanted func(string) bool) {
 	if a.saved != nil {
 		a.saved.eachTrailer(func(name string, values []string, _ bool) {
-			if wanted(name) && trails(name) {
+			if wanted(name) && wire.Trails(name) {
 				h[name] = values
 			}
 		})
 		return
 	}
 	for name, values := range a.Trailer {
-		if wanted(name) && trails(name) && !neverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
+		if wanted(name) && wire.Trails(name) && !wire.NeverSaved[http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))] {
 			h[name] = values
 		}
 	}
@@ -137,7 +137,7 @@ var ofBody = map[string]bool{
 // spelled a name in its own way, which net/http sends as it is: beside a Content-Length of its own.
 func withoutBody(h http.Header) {
 	for name := range h {
-		if isPrefixed(name) || ofBody[http.CanonicalHeaderKey(name)] {
+		if wire.IsPrefixed(name) || ofBody[http.CanonicalHeaderKey(name)] {
 			delete(h, name)
 		}
 	}

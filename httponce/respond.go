@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // verdict is what a call of the core came to.
@@ -71,13 +73,10 @@ func (x *exchange) answer(v verdict) {
 	x.told.Outcome, x.told.Waited = v.res.Outcome, v.waited
 	x.logVerdict(&v)
 	if v.own != nil {
-		if v.sendsOwn() || v.own.sending() {
-			x.told.Status = v.own.status
-			if v.own.upstream != upstreamAnswered {
-				x.told.Problem = v.own.upstream.problem().name
-			}
+		if v.sendsOwn() || v.own.Sending() {
+			x.told.Status, x.told.Problem = v.own.status, v.own.upstream
 			if v.own.marked() {
-				markUnknown(x.w) // inside another protected handler, whatever that one saves
+				wire.MarkUnknown(x.w) // inside another protected handler, whatever that one saves
 			}
 			v.own.send()
 			return
@@ -91,7 +90,7 @@ func (x *exchange) answer(v verdict) {
 		v.res.Value.mend()
 		if !v.res.Value.hasStatus() {
 			x.log.ErrorContext(x.r.Context(), "httponce: a reconciled or settled answer has no status that can be sent", "route", x.told.Route, "key", x.keyHash(), "status", v.res.Value.Status)
-			x.problem(problemUnreadable, x.retryAfter)
+			x.problem(wire.Unreadable, x.retryAfter)
 			return
 		}
 		x.replay(v.res.Value, markReplayed)
@@ -100,15 +99,15 @@ func (x *exchange) answer(v verdict) {
 	case everonce.Elided, everonce.Expired:
 		x.replayRest(e)
 	case everonce.InProgress, everonce.LeaseLost:
-		x.problem(problemInProgress, max(e.RetryAfter, time.Second))
+		x.problem(wire.InProgress, max(e.RetryAfter, time.Second))
 	case everonce.Mismatch:
-		x.problem(problemKeyReused, 0)
+		x.problem(wire.KeyReused, 0)
 	case everonce.Unknown:
 		x.unknown(&v, e)
 	case everonce.Failed:
-		x.problem(problemNotDone, max(e.RetryAfter, time.Second))
+		x.problem(wire.NotDone, max(e.RetryAfter, time.Second))
 	case everonce.Invalid:
-		x.problem(problemInternal, 0)
+		x.problem(wire.Internal, 0)
 	default:
 		x.storeFailed(v.err)
 	}
@@ -135,28 +134,28 @@ func (x *exchange) logVerdict(v *verdict) {
 	var text string
 	switch v.res.Outcome {
 	case everonce.NotRecorded:
-		text = "httponce: answered, and NOT RECORDED: the next request with this key meets the policy for the unknown"
+		text = "httponce: answered, but NOT RECORDED: the policy for unknown outcomes decides about the next request with this key"
 	case everonce.StoreFailed:
 		text = "httponce: the store failed"
 	case everonce.LeaseLost:
 		text, say = "httponce: the attempt lost its lease, and its answer was dropped", x.log.WarnContext
 	case everonce.Invalid: // not by its key: what parseKey and scopeOf return the core takes
-		text = "httponce: the call is wrong"
+		text = "httponce: invalid call of the engine"
 		if errors.Is(v.err, everonce.ErrNested) {
-			text = "httponce: the handler is protected twice with the same key: take one of the two away"
+			text = "httponce: the handler is protected twice with the same key (remove one of the middlewares)"
 		}
 	case everonce.Unknown:
 		switch {
 		case v.lostCommit():
 			text = "httponce: the answer to a commit was lost"
 		case v.late:
-			text, say = "httponce: what a handler did whose client had been answered is unknown", x.log.WarnContext
+			text, say = "httponce: the outcome of a handler is unknown whose client had been answered", x.log.WarnContext
 		case v.own == nil && v.res.Attempt != 0:
-			text, say = "httponce: the question whether it happened has no answer", x.log.WarnContext
+			text, say = "httponce: Reconcile could not settle an unknown outcome", x.log.WarnContext
 		case v.own != nil: // each repetition that is refused after this is not news
-			text, say = "httponce: the outcome is unknown: the next request with this key meets the policy for it", x.log.WarnContext
+			text, say = "httponce: the outcome is unknown: the policy decides about the next request with this key", x.log.WarnContext
 			if v.tx {
-				text = "httponce: the handler has ended the transaction that it was lent, and the outcome is unknown until it is settled"
+				text = "httponce: the handler ended the transaction itself: the outcome is unknown until it is settled"
 			}
 		default:
 			return
@@ -182,40 +181,40 @@ func onlyStatus(err error) bool {
 	return errors.As(err, &status)
 }
 
-func (x *exchange) problem(p problem, retryAfter time.Duration) {
-	x.told.Problem, x.told.Status = p.name, p.status
-	x.refuse(x.w, p, retryAfter)
+func (x *exchange) problem(p wire.Problem, retryAfter time.Duration) {
+	x.told.Problem, x.told.Status = p.Name, p.Status
+	p.Send(x.w, x.problems, retryAfter)
 }
 
 // unknown answers where nobody knows. Where the next request would find out, or ask, it is told when to come.
 func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 	switch {
 	case x.key.ID != "" && !v.lostCommit():
-		p := problemUnknown
+		p := wire.Unknown
 		if e.RetryAfter > 0 {
-			p.detail = "An earlier attempt ended, and it could not be found out yet whether it took effect. Send the same request again later: that asks again."
+			p.Detail = "An earlier attempt ended, and it could not be found out yet whether it took effect. Send the same request again later: that asks again."
 		}
 		x.problem(p, e.RetryAfter)
 	case x.key.ID == "":
-		p := problemCommitLost
-		p.status = http.StatusInternalServerError
-		p.detail = "It is not known what was committed, and the request had no key by which its repetition would be known."
+		p := wire.CommitLost
+		p.Status = http.StatusInternalServerError
+		p.Detail = "It is not known what was committed, and the request had no key by which its repetition would be known."
 		x.problem(p, 0)
 	default:
-		x.problem(problemCommitLost, max(e.RetryAfter, time.Second))
+		x.problem(wire.CommitLost, max(e.RetryAfter, time.Second))
 	}
 }
 
 // storeFailed answers where the store has no answer, or one that cannot be read here.
 func (x *exchange) storeFailed(err error) { x.problem(problemOfStore(err), x.retryAfter) }
 
-func problemOfStore(err error) problem {
-	for _, unreadable := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
+func problemOfStore(err error) wire.Problem {
+	for _, unreadable := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord} {
 		if errors.Is(err, unreadable) {
-			return problemUnreadable
+			return wire.Unreadable
 		}
 	}
-	return problemUnavailable
+	return wire.Unavailable
 }
 
 // replayFailure sends a permanent failure: a saved answer of 400 and above, or what the application, its
@@ -239,9 +238,10 @@ func failureAnswer(err error, problemBase string) Answer {
 		}
 		return a
 	}
-	refused := problemRefused
-	refused.detail = p.Message
-	return refused.answer(problemBase, p.Code)
+	refused := wire.Refused
+	refused.Detail = p.Message
+	header, body := refused.Answer(problemBase, p.Code)
+	return Answer{Status: refused.Status, Header: header, Body: body}
 }
 
 // failureStatus returns the status that a code of ours stands for.
@@ -266,7 +266,7 @@ func (x *exchange) replayRest(e *everonce.Error) {
 
 // restOf returns what an expired or elided answer has left.
 func restOf(e *everonce.Error, problemBase string) (a Answer) {
-	if e.Kind == everonce.ResultFailure {
+	if e.Kind == driver.ResultFailure {
 		a = failureAnswer(&everonce.PermanentError{Code: string(e.Summary)}, problemBase)
 	} else if a.decode(e.Summary) != nil {
 		a = Answer{Status: http.StatusOK}

@@ -128,8 +128,8 @@ func guardedOutcomes() []outcomeCase {
 				return svc.postBody("k", `{"amount":2}`)
 			},
 		},
-		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown: the next request with this key"},
-		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown: the next request with this key"},
+		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown: the policy decides"},
+		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown: the policy decides"},
 		{name: "expired", outcome: everonce.Expired, setup: setup{handle: paid}, do: later, want: created.bodiless("expired"), runs: 1},
 		{name: "a bad request", outcome: everonce.Rejected, setup: setup{handle: answers(400, "no")}, do: once, want: got{status: 400, body: "no", location: "/payments/1"}, runs: 1},
 		{name: "refused, expired", outcome: everonce.Expired, setup: setup{handle: refused}, do: later, want: got{status: 402, mark: "expired"}, runs: 1},
@@ -239,9 +239,9 @@ func (c *outcomeCase) run(t *testing.T) {
 
 // loggedAt is the level of what a log has of an outcome: an error is what somebody has to look at.
 var loggedAt = map[string]string{
-	"answered, and NOT RECORDED": "ERROR", "the store failed": "ERROR", "not done": "ERROR", "the answer to a commit was lost": "ERROR",
+	"answered, but NOT RECORDED": "ERROR", "the store failed": "ERROR", "not done": "ERROR", "the answer to a commit was lost": "ERROR",
 	"the attempt lost its lease": "WARN", "the outcome is unknown": "WARN", "the key could not be released": "WARN",
-	"the handler has ended the transaction": "WARN",
+	"the handler ended the transaction": "WARN",
 }
 
 // problemTold is the problem that the event of an answer names: what the application refused is its own answer.

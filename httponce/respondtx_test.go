@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/oncetest"
@@ -89,7 +90,7 @@ func transactionalOutcomes() []outcomeCase {
 		{
 			name: "in progress", outcome: everonce.InProgress, setup: tx(paid), want: problemOf(409, "in-progress", "1"),
 			do: func(svc *service) got {
-				h, _, err := svc.db.Begin(context.Background(), everonce.BeginRequest{Claim: &everonce.ClaimRequest{ID: keyOf("k").RecordID(), Nonce: everonce.NewNonce()}})
+				h, _, err := svc.db.Begin(context.Background(), driver.BeginRequest{Claim: &driver.ClaimRequest{ID: keyOf("k").RecordID(), Nonce: driver.NewNonce()}})
 				if err != nil {
 					svc.t.Fatal(err)
 				}
@@ -142,7 +143,7 @@ func transactionalOutcomes() []outcomeCase {
 			},
 		},
 		{
-			name: "the handler has ended its transaction", outcome: everonce.Unknown, do: once, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler has ended the transaction",
+			name: "the handler has ended its transaction", outcome: everonce.Unknown, do: once, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler ended the transaction",
 			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 				err := paid(w, r, tx)
 				tx.CommitByStatement()
@@ -150,7 +151,7 @@ func transactionalOutcomes() []outcomeCase {
 			}),
 		},
 		{
-			name: "the handler has ended its transaction before", outcome: everonce.Unknown, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler has ended the transaction",
+			name: "the handler has ended its transaction before", outcome: everonce.Unknown, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "the handler ended the transaction",
 			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
 				err := paid(w, r, tx)
 				tx.CommitByStatement()
@@ -160,12 +161,12 @@ func transactionalOutcomes() []outcomeCase {
 		{
 			name: "unknown by an attempt in guarded mode", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(409, "outcome-unknown", ""), runs: 0,
 			do: func(svc *service) got {
-				claim := everonce.ClaimRequest{
-					ID: svc.recvTx.RecordID(keyOf("k")), Scope: keyOf("k").Scope, Name: "k", Nonce: everonce.NewNonce(), Lease: time.Second, Lifetime: everonce.ForWeb(),
+				claim := driver.ClaimRequest{
+					ID: svc.recvTx.RecordID(keyOf("k")), Scope: keyOf("k").Scope, Name: "k", Nonce: driver.NewNonce(), Lease: time.Second, Lifetime: everonce.ForWeb(),
 				}
-				h, _, err := svc.db.Begin(svc.t.Context(), everonce.BeginRequest{Claim: &claim})
+				h, _, err := svc.db.Begin(svc.t.Context(), driver.BeginRequest{Claim: &claim})
 				if err == nil {
-					err = h.Commit(svc.t.Context(), everonce.CommitRequest{})
+					err = h.Commit(svc.t.Context(), driver.CommitRequest{})
 				}
 				if err != nil {
 					svc.t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// addRoutes registers the settings by pattern.
 func (s *settings) addRoutes(routes map[string]Route) error {
 	if len(routes) == 0 {
 		return nil
@@ -47,7 +46,7 @@ func (rt *route) checkMethod() error {
 		return nil
 	}
 	method, _ := cutMethod(rt.pattern)
-	return fmt.Errorf("%w: %s heeds no key, so that no request of this route would be protected: add it to Methods, or exempt the route by a list that is empty",
+	return fmt.Errorf("%w: %s heeds no key, so no request of this route would be protected (add it to Methods, or exempt the route by an empty list)",
 		everonce.ErrInvalidArgument, method)
 }
 
@@ -56,7 +55,6 @@ func (s *settings) heeds(method string) bool {
 	return slices.ContainsFunc(s.routes, func(rt *route) bool { return slices.Contains(rt.heeded(), method) })
 }
 
-// in says which route an error is about.
 func (rt *route) in(err error) error {
 	if rt.pattern == "" {
 		return err
@@ -116,7 +114,6 @@ func (s *settings) routeOf(r *http.Request) (*route, string) {
 	return rt, cleanPath(r.URL)
 }
 
-// match finds the settings of a request.
 func (s *settings) match(r *http.Request) *route {
 	if s.matcher == nil {
 		return s.base

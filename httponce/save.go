@@ -8,16 +8,15 @@ import (
 	"github.com/everonce/everonce"
 )
 
-// Ending says what an answer means for its key.
+// Ending is what an answer means for its key.
 type Ending uint8
 
 const (
-	// Saved: the operation is done; duplicates get this answer.
+	// Saved means that the operation is done: duplicates get this answer.
 	Saved Ending = iota + 1
-	// Released: nothing took hold; the key may be used again.
+	// Released means that the operation had no effect: the key may be used again.
 	Released
-	// Unknown: nobody knows whether it took hold; the policy for the unknown decides. The first caller gets the
-	// answer as it is.
+	// Unknown means that nobody knows whether it had an effect: the policy decides. The first caller gets the answer.
 	Unknown
 )
 
@@ -34,16 +33,15 @@ func (e Ending) String() string {
 	return "none"
 }
 
-// Save says what becomes of a key, by the status of the answer: "201", or a class from "2xx" to "5xx". The status
-// itself counts before its class, and what is not named is as in [DefaultSave]. So Save{"409": Released} is the
-// default except for one status, and Save{"5xx": Saved} except for a class. A 2xx cannot be Released: it says that
-// the request took effect, and every repetition would do that again. A handler that answers with a 2xx but did
-// nothing calls [NotDone].
+// Save maps the status of an answer, "201", or a class from "2xx" to "5xx", to its Ending. A status takes precedence
+// over its class, and what is missing is as in [DefaultSave]: Save{"409": Released} changes one status, Save{"5xx":
+// Saved} a class. A 2xx cannot be Released, because every repetition would take effect again. A handler that answers
+// with a 2xx but did nothing calls [NotDone].
 type Save map[string]Ending
 
-// DefaultSave returns a new copy of the default, which may be changed: what is done, moved or refused for good is
-// saved. 401, 403, 421, 425 and 429 say that the request did not get as far as its effect: released. 408 and 5xx do
-// not tell whether the effect happened: unknown. A status above 599 is unknown, whatever a Save says.
+// DefaultSave returns a new copy of the default. What is done, moved or refused for good is saved. 401, 403, 421, 425
+// and 429 mean that the request had no effect yet: released. 408 and 5xx do not tell: unknown. A status above 599 is
+// always unknown.
 func DefaultSave() Save {
 	return Save{
 		"2xx": Saved, "3xx": Saved, "4xx": Saved, "5xx": Unknown,
@@ -52,9 +50,8 @@ func DefaultSave() Save {
 	}
 }
 
-// Stripe returns what Stripe's first API does: once an operation has begun, its answer is final, even if it is a
-// failure of the server. The statuses that [DefaultSave] releases (401, 403, 421, 425, 429) say that it has not
-// begun.
+// Stripe returns the rules of Stripe's first API: once an operation has begun, its answer is final, even a failure of
+// the server. The statuses that [DefaultSave] releases mean that it has not begun.
 func Stripe() Save {
 	s := DefaultSave()
 	s["5xx"], s["408"] = Saved, Saved
@@ -75,7 +72,7 @@ func (s Save) checked() (by saves, err error) {
 	maps.Copy(all, s)
 	for name, e := range all {
 		if e < Saved || e > Unknown {
-			return by, fmt.Errorf("%w: Save[%q] is no Ending (%d)", everonce.ErrInvalidArgument, name, e)
+			return by, fmt.Errorf("%w: Save[%q] is not an Ending (%d)", everonce.ErrInvalidArgument, name, e)
 		}
 		from, to, ok := statuses(name)
 		if !ok {
@@ -89,14 +86,13 @@ func (s Save) checked() (by saves, err error) {
 	}
 	for i, e := range by[:300-firstStatus] {
 		if e == Released {
-			return by, fmt.Errorf("%w: Save releases %d, a success: every repetition would take effect again. A handler that did nothing says so by NotDone",
+			return by, fmt.Errorf("%w: Save releases %d, a success: every repetition would take effect again (a handler that did nothing calls NotDone)",
 				everonce.ErrInvalidArgument, firstStatus+i)
 		}
 	}
 	return by, nil
 }
 
-// statuses returns the first and last status that a name stands for.
 func statuses(name string) (from, to int, ok bool) {
 	if len(name) != 3 || name[0] < '2' || name[0] > '5' {
 		return 0, 0, false

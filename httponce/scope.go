@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// The longest parts of a scope, as a scope writes them: together they are no longer than everonce.MaxScopeLen.
+// The longest parts of a scope, as a scope writes them: together they are no longer than driver.MaxScopeLen.
 const (
 	maxPrincipalPart = 160
 	maxMethodPart    = 24
-	maxRoutePart     = everonce.MaxScopeLen - maxPrincipalPart - maxMethodPart - 2
+	maxRoutePart     = driver.MaxScopeLen - maxPrincipalPart - maxMethodPart - 2
 )
 
 // scopeOf returns the scope of a request's key: who sends it, how, and where to. The host is no part of it: one

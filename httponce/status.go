@@ -13,43 +13,41 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
-// Status returns a handler that tells a client what became of one of its keys, without sending the operation again.
-// It is for clients that poll, and for those that have lost the body. Mount it for GET, with the key in the path:
+// Status returns a handler that tells a client what became of one of its keys, without repeating the operation: for
+// clients that poll, and for those that lost the body. Mount it for GET, with the key in the path:
 //
 //	mux.Handle("GET /payments/status/{key}", status)
 //
-// The key is the path's wildcard of that name, as it is or quoted as in the header; or, if the pattern has none, the
-// header that carries keys. route names the operations as they are scoped, by their method and the name of their
-// route ("POST /payments"; for the name see [Served]). recv, principal and opts are those of the middleware, or of
-// HandleTx, that protects them; if the route has a Principal of its own, principal is that one. Of opts it uses
-// KeyHeader, ProblemBase, RetryAfter, Log, and the Methods of the routes. The others, such as EchoKey, Observe and
-// CheckKey, are for requests, but all must be valid. If no route heeds keys for the method of route, it is refused:
-// no key of it would ever be seen.
+// The key is the path's wildcard of that name, as it is or quoted as in the header; if the pattern has none, it is the
+// key's header. route names the operations by method and name of their route ("POST /payments"; see [Served.Route]).
+// recv, principal and opts are those of the middleware, or of HandleTx, that protects them; if the route has a
+// Principal, pass that one. Of opts it uses KeyHeader, ProblemBase, RetryAfter, Log, and the Methods of the routes, but
+// all must be valid. A route whose method heeds no key is refused.
 //
-// The answer is a JSON document, which docs/reference/http-status.md explains: done, with what a repetition would be
-// answered; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's
-// key is not seen, nor is a request that [HandleTx] is still working on, until it commits. Nothing is written, and no
-// fingerprint is compared. With an identity secret call [everonce.Receiver.Ready] at start-up; otherwise a store that
-// has no record yet is refused.
+// The answer is a JSON document, described in docs/reference/http-status.md: done, with the answer that a repetition
+// would get; in progress, with a Retry-After; unknown; not done; or, with status 404, not seen. Another principal's key
+// is not seen, nor is a request in [HandleTx] before its commit. Nothing is written, and no fingerprint is compared.
+// With an identity secret call [everonce.Receiver.Ready] at start-up; otherwise a store without a record is refused.
 //
-// The error wraps [everonce.ErrInvalidArgument] and says what is missing or wrong.
+// The error wraps [everonce.ErrInvalidArgument].
 func Status(recv everonce.AnyReceiver, principal Principal, route string, opts *Options) (http.Handler, error) {
 	if missing(recv) || principal == nil {
 		return nil, fmt.Errorf("%w: the receiver or the principal is nil", everonce.ErrInvalidArgument)
 	}
 	method, name, ok := strings.Cut(route, " ")
 	name = strings.TrimLeft(name, " \t")
-	if !ok || !validFieldName(method) || method != strings.ToUpper(method) || name == "" {
-		return nil, fmt.Errorf("%w: the route %q is no method and name, like \"POST /payments\"", everonce.ErrInvalidArgument, route)
+	if !ok || !wire.IsToken(method) || method != strings.ToUpper(method) || name == "" {
+		return nil, fmt.Errorf("%w: the route %q is not a method and a name, like \"POST /payments\"", everonce.ErrInvalidArgument, route)
 	}
 	s, err := opts.settings()
 	if err != nil {
 		return nil, err
 	}
 	if !s.heeds(method) {
-		return nil, fmt.Errorf("%w: the route %q: %s heeds no key by these options, so that no key of it would ever be seen: give the options of the middleware, with its Methods",
+		return nil, fmt.Errorf("%w: the route %q: %s heeds no key by these options (pass the options of the middleware, with its Methods)",
 			everonce.ErrInvalidArgument, route, method)
 	}
 	h := &statusHandler{settings: s, recv: recv, principal: principal, method: method, name: name}
@@ -93,18 +91,18 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	id, found, wrong := h.key(r)
 	switch {
 	case !found:
-		h.refuse(w, problemMissingKey, 0)
+		wire.MissingKey.Send(w, h.problems, 0)
 		return
 	case wrong != "":
-		p := problemInvalidKey
-		p.detail = string(wrong) + "."
-		h.refuse(w, p, 0)
+		p := wire.InvalidKey
+		p.Detail = string(wrong) + "."
+		p.Send(w, h.problems, 0)
 		return
 	}
 	who, err := h.principal.name(r)
 	if err != nil {
 		h.log.InfoContext(r.Context(), "httponce: no principal", "route", h.name, "error", err)
-		h.refuse(w, problemPrincipal, 0)
+		wire.NoPrincipal.Send(w, h.problems, 0)
 		return
 	}
 	key := everonce.Key{Scope: scopeOf(who, h.method, h.name), ID: id}
@@ -112,24 +110,23 @@ func (h *statusHandler) serve(w http.ResponseWriter, r *http.Request) {
 	h.tell(w, r, key, res, err)
 }
 
-// key returns the key that is asked for.
-func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong keyProblem) {
+func (h *statusHandler) key(r *http.Request) (key string, found bool, wrong wire.KeyProblem) {
 	value := r.PathValue("key")
 	if value == "" {
-		return keyOf(r.Header, h.header)
+		return wire.KeyOf(r.Header, h.header)
 	}
 	if strings.HasPrefix(value, `"`) {
-		key, wrong = parseKey(value)
+		key, wrong = wire.ParseKey(value)
 		return key, true, wrong
 	}
 	// In a path there is neither a list nor white space around it: what only a quoted key could hold in a header
 	// stands here as it is.
 	if len(value) > MaxKeyLen {
-		return "", true, keyTooLong
+		return "", true, wire.KeyTooLong
 	}
 	for i := range len(value) {
 		if value[i] < ' ' || value[i] >= 0x7f {
-			return "", true, keyNotVisible
+			return "", true, wire.KeyNotVisible
 		}
 	}
 	return value, true, ""
@@ -148,7 +145,7 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 	case everonce.Expired:
 		h.done(w, r, key, restOf(e, h.problems), markExpired)
 	case everonce.InProgress:
-		w.Header().Set("Retry-After", wholeSeconds(e.RetryAfter))
+		w.Header().Set("Retry-After", wire.Seconds(e.RetryAfter))
 		h.send(w, http.StatusOK, statusDocument{State: stateInProgress})
 	case everonce.Unknown:
 		h.send(w, http.StatusOK, statusDocument{State: stateUnknown})
@@ -159,11 +156,11 @@ func (h *statusHandler) tell(w http.ResponseWriter, r *http.Request, key everonc
 		case errors.Is(err, everonce.ErrReleased):
 			h.send(w, http.StatusOK, statusDocument{State: stateNotDone})
 		default:
-			h.refuse(w, problemUnavailable, h.retryAfter)
+			wire.Unavailable.Send(w, h.problems, h.retryAfter)
 		}
 	default:
-		h.log.ErrorContext(r.Context(), "httponce: the status of a key cannot be told", "route", h.name, "key", e.KeyHash, "error", err)
-		h.refuse(w, problemOfStore(err), h.retryAfter)
+		h.log.ErrorContext(r.Context(), "httponce: the status of a key cannot be read", "route", h.name, "key", e.KeyHash, "error", err)
+		problemOfStore(err).Send(w, h.problems, h.retryAfter)
 	}
 }
 
@@ -173,7 +170,7 @@ func (h *statusHandler) done(w http.ResponseWriter, r *http.Request, key everonc
 	if !a.Elided {
 		var err error
 		if body, err = a.whole(r.Context(), h.recv, key); err != nil {
-			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: its status and headers are told",
+			h.log.WarnContext(r.Context(), "httponce: a piece of a saved answer cannot be read: only status and headers are sent",
 				"route", h.name, "key", h.recv.RecordID(key).Short(), "error", err)
 			a.Elided = true
 		}
@@ -202,7 +199,7 @@ func (h *statusHandler) send(w http.ResponseWriter, status int, doc statusDocume
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(doc); err != nil { // strings, bytes and numbers
-		h.refuse(w, problemInternal, time.Second)
+		wire.Internal.Send(w, h.problems, time.Second)
 		return
 	}
 	header := w.Header()

@@ -251,13 +251,13 @@ type noPowers struct{ http.ResponseWriter }
 
 // Where the writer around cannot flush or hijack, neither can the handler, and its answer is no stream.
 func TestPowersThatAreNotThere(t *testing.T) {
-	body := strings.Repeat("body", 2000) // as a string it would go past net/http's buffer in pieces
+	body := strings.Repeat("body", 2000)
 	inner := protected(t, nil, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, body)
 		c := http.NewResponseController(w)
 		w.(http.Flusher).Flush()
 		_, _, hijack := c.Hijack()
-		for what, err := range map[string]error{"Flush": c.Flush(), "Hijack": hijack, "EnableFullDuplex": c.EnableFullDuplex(), "Push": w.(http.Pusher).Push("/x", nil)} {
+		for what, err := range map[string]error{"Flush": c.Flush(), "Hijack": hijack, "EnableFullDuplex": c.EnableFullDuplex()} {
 			if !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -287,9 +287,6 @@ func (w *allPowers) SetWriteDeadline(at time.Time) error {
 	return w.ask("write " + at.Format(time.Kitchen))
 }
 func (w *allPowers) EnableFullDuplex() error { return w.ask("duplex") }
-func (w *allPowers) Push(target string, _ *http.PushOptions) error {
-	return w.ask("push " + target)
-}
 
 func (w *allPowers) CloseNotify() <-chan bool {
 	gone := make(chan bool, 1)
@@ -303,7 +300,7 @@ func TestPowersThatAreThere(t *testing.T) {
 		c, noon := http.NewResponseController(w), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 		for what, err := range map[string]error{
 			"SetReadDeadline": c.SetReadDeadline(noon.Add(time.Hour)), "SetWriteDeadline": c.SetWriteDeadline(noon),
-			"EnableFullDuplex": c.EnableFullDuplex(), "Push": w.(http.Pusher).Push("/x", nil),
+			"EnableFullDuplex": c.EnableFullDuplex(),
 		} {
 			if err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -319,7 +316,7 @@ func TestPowersThatAreThere(t *testing.T) {
 	w := &allPowers{ResponseRecorder: httptest.NewRecorder()}
 	h := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { inner.ServeHTTP(w, r) })
 	again(h, "k")
-	for _, what := range []string{"duplex", "push /x", "read 1:00PM", "write 12:00PM"} {
+	for _, what := range []string{"duplex", "read 1:00PM", "write 12:00PM"} {
 		if !slices.Contains(w.asked, what) {
 			t.Errorf("it was asked %q, and not for %s", w.asked, what)
 		}

@@ -1,7 +1,6 @@
 package httponce_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -26,8 +25,6 @@ type wire struct {
 	bare, protected *httptest.Server
 	handlers        sync.Map // by the value of X-Handler
 	next            atomic.Int64
-	log             bytes.Buffer // of both servers, in turn
-	mu              sync.Mutex
 }
 
 // saveAll saves every status.
@@ -47,7 +44,7 @@ func newWire(t testing.TB, http2 bool, route httponce.Route) *wire {
 	}
 	start := func(h http.Handler) *httptest.Server {
 		s := httptest.NewUnstartedServer(h)
-		s.Config.ErrorLog = log.New(w, "", 0)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
 		if s.EnableHTTP2 = http2; http2 {
 			s.StartTLS()
 		} else {
@@ -75,21 +72,6 @@ func newWire(t testing.TB, http2 bool, route httponce.Route) *wire {
 	})
 	w.bare, w.protected = start(outer(chosen)), start(outer(protect(chosen)))
 	return w
-}
-
-// Write is for the servers' log.
-func (w *wire) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.log.Write(p)
-}
-
-// logged returns what was logged since the last call.
-func (w *wire) logged() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.log.Reset()
-	return w.log.String()
 }
 
 // handle makes h answer the requests that name it.

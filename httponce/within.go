@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/httponce/internal/wire"
 )
 
 // gate keeps a handler that goes on after its client has been answered away from the ResponseWriter: that is
@@ -36,7 +37,7 @@ func (g *gate) leave() { g.mu.Unlock() }
 func (g *gate) take(r *recorder) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over || r.sending() {
+	if g.over || r.Sending() {
 		return false
 	}
 	g.answered = true
@@ -154,5 +155,5 @@ func (x *exchange) run(a *absence, c core) {
 func (x *exchange) stillRunning() {
 	x.told.Outcome = everonce.InProgress // by this very request: it was not refused
 	x.echo(x.w.Header())
-	x.problem(problemStillRunning, max(x.route.AnswerWithin, time.Second))
+	x.problem(wire.StillRunning, max(x.route.AnswerWithin, time.Second))
 }

@@ -22,7 +22,6 @@ type workContext struct {
 	ended  bool
 }
 
-// begin starts a handler's context.
 func (c *workContext) begin(parent context.Context, a *everonce.Attempt, limit time.Duration) {
 	c.attempt, c.parent = a, parent
 	if limit > 0 {
@@ -40,7 +39,6 @@ func (c *workContext) end() {
 	}
 }
 
-// context returns the real one.
 func (c *workContext) context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,16 +56,12 @@ func (c *workContext) context() context.Context {
 	return c.real
 }
 
-// Deadline implements [context.Context].
 func (c *workContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// Done implements [context.Context].
 func (c *workContext) Done() <-chan struct{} { return c.context().Done() }
 
-// Err implements [context.Context].
 func (c *workContext) Err() error { return c.context().Err() }
 
-// Value implements [context.Context].
 func (c *workContext) Value(key any) any {
 	c.mu.Lock()
 	ctx := c.real

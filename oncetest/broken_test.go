@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -218,7 +219,7 @@ func wrapped(policy everonce.Policy, wrap func(everonce.Store) everonce.Store) S
 // swallow takes a completion that failed for one that was done.
 type swallow struct{ everonce.Store }
 
-func (s swallow) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+func (s swallow) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
 	res, _ := s.Store.Complete(ctx, req)
 	return res, nil
 }
@@ -226,13 +227,13 @@ func (s swallow) Complete(ctx context.Context, req everonce.CompleteRequest) (ev
 // guess takes every failure of a claim for the news that it was done before.
 type guess struct{ everonce.Store }
 
-func (s *guess) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (s *guess) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	res, err := s.Store.Claim(ctx, req)
 	if err == nil {
 		return res, nil
 	}
-	return everonce.ClaimResult{Decision: everonce.DecideReplay, Record: everonce.Record{
-		State: everonce.StateCompleted, Result: everonce.SavedResult{Kind: everonce.ResultElided},
+	return driver.ClaimResult{Decision: driver.DecideReplay, Record: driver.Record{
+		State: driver.StateCompleted, Result: driver.SavedResult{Kind: driver.ResultElided},
 	}}, nil
 }
 
@@ -292,7 +293,7 @@ func (n naive) deliver(ctx context.Context, store everonce.Store, gateway *Clien
 		if !n.forget {
 			n.done[op.Key] = r
 		}
-		_, err := store.Complete(ctx, everonce.CompleteRequest{})
+		_, err := store.Complete(ctx, driver.CompleteRequest{})
 		if errors.Is(err, ErrInjected) {
 			return err
 		}

@@ -5,12 +5,13 @@ import (
 	"sync"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // FaultStore returns store with calls that fail as the plan says: before they are made; or after, so that only their
-// answer is lost; or by hanging until their context ends. Of the optional powers ([everonce.PowerOf]) it has those of
-// store, and lets them fail too, but for three. [everonce.Recaller] cannot fail, and would answer a duplicate past the
-// plan. Without [everonce.ChangeWaiter] and [everonce.IdentityReader] waiters ask again and again, and DoTx and Lookup
+// answer is lost; or by hanging until their context ends. Of the optional powers ([driver.PowerOf]) it has those of
+// store, and lets them fail too, but for three. [driver.Recaller] cannot fail, and would answer a duplicate past the
+// plan. Without [driver.ChangeWaiter] and [driver.IdentityReader] waiters ask again and again, and DoTx and Lookup
 // do not compare the identity secret. It is safe for concurrent use.
 func FaultStore(store everonce.Store, plan Plan) everonce.Store {
 	return &faultStore{store, &numbered{plan: plan}}
@@ -47,30 +48,30 @@ type faultStore struct {
 	n     *numbered
 }
 
-func (s *faultStore) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (s *faultStore) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	return faulty(ctx, s.n, OpClaim, s.store.Claim, req)
 }
 
-func (s *faultStore) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
+func (s *faultStore) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
 	return faulty(ctx, s.n, OpComplete, s.store.Complete, req)
 }
 
-func (s *faultStore) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
+func (s *faultStore) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseResult, error) {
 	return faulty(ctx, s.n, OpRelease, s.store.Release, req)
 }
 
-func (s *faultStore) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
+func (s *faultStore) Renew(ctx context.Context, req driver.RenewRequest) (driver.RenewResult, error) {
 	return faulty(ctx, s.n, OpRenew, s.store.Renew, req)
 }
 
-func (s *faultStore) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
+func (s *faultStore) SaveStep(ctx context.Context, req driver.SaveStepRequest) (driver.SaveStepResult, error) {
 	return faulty(ctx, s.n, OpSaveStep, s.store.SaveStep, req)
 }
 
-func (s *faultStore) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+func (s *faultStore) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	return faulty(ctx, s.n, OpGet, s.store.Get, req)
 }
 
-func (s *faultStore) Purge(ctx context.Context, req everonce.PurgeRequest) (everonce.PurgeResult, error) {
+func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (everonce.PurgeResult, error) {
 	return faulty(ctx, s.n, OpPurge, s.store.Purge, req)
 }

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 var testKey = everonce.Key{Scope: "test", ID: "k"}
 
-func claimOf(key everonce.Key) everonce.ClaimRequest {
-	return everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Minute,
+func claimOf(key everonce.Key) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Minute,
 		Lifetime: everonce.ForWeb(),
 	}
 }
@@ -52,7 +53,7 @@ func TestFaultStoreFails(t *testing.T) {
 				if hung := ctx.Err() != nil; hung != tc.hangs || hung != errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("it hung: %v; the error is %v", hung, err)
 				}
-				got, err := inner.Get(t.Context(), everonce.GetRequest{ID: testKey.RecordID()})
+				got, err := inner.Get(t.Context(), driver.GetRequest{ID: testKey.RecordID()})
 				if err != nil || got.Found != tc.done {
 					t.Errorf("the record is there: %v (%v), want %v", got.Found, err, tc.done)
 				}
@@ -75,51 +76,51 @@ type called struct{ calls []string }
 
 func (c *called) saw(name string) error { c.calls = append(c.calls, name); return nil }
 
-func (c *called) Claim(context.Context, everonce.ClaimRequest) (r everonce.ClaimResult, err error) {
+func (c *called) Claim(context.Context, driver.ClaimRequest) (r driver.ClaimResult, err error) {
 	return r, c.saw("claim")
 }
 
-func (c *called) Complete(context.Context, everonce.CompleteRequest) (r everonce.CompleteResult, err error) {
+func (c *called) Complete(context.Context, driver.CompleteRequest) (r driver.CompleteResult, err error) {
 	return r, c.saw("complete")
 }
 
-func (c *called) Release(context.Context, everonce.ReleaseRequest) (r everonce.ReleaseResult, err error) {
+func (c *called) Release(context.Context, driver.ReleaseRequest) (r driver.ReleaseResult, err error) {
 	return r, c.saw("release")
 }
 
-func (c *called) Renew(context.Context, everonce.RenewRequest) (r everonce.RenewResult, err error) {
+func (c *called) Renew(context.Context, driver.RenewRequest) (r driver.RenewResult, err error) {
 	return r, c.saw("renew")
 }
 
-func (c *called) SaveStep(context.Context, everonce.SaveStepRequest) (r everonce.SaveStepResult, err error) {
+func (c *called) SaveStep(context.Context, driver.SaveStepRequest) (r driver.SaveStepResult, err error) {
 	return r, c.saw("save step")
 }
 
-func (c *called) Get(context.Context, everonce.GetRequest) (r everonce.GetResult, err error) {
+func (c *called) Get(context.Context, driver.GetRequest) (r driver.GetResult, err error) {
 	return r, c.saw("get")
 }
 
-func (c *called) Purge(context.Context, everonce.PurgeRequest) (r everonce.PurgeResult, err error) {
+func (c *called) Purge(context.Context, driver.PurgeRequest) (r everonce.PurgeResult, err error) {
 	return r, c.saw("purge")
 }
 
-func (c *called) List(context.Context, everonce.ListRequest) (r everonce.ListResult, err error) {
+func (c *called) List(context.Context, driver.ListRequest) (r driver.ListResult, err error) {
 	return r, c.saw("list")
 }
 
-func (c *called) DeleteScope(context.Context, everonce.DeleteScopeRequest) (r everonce.DeleteScopeResult, err error) {
+func (c *called) DeleteScope(context.Context, driver.DeleteScopeRequest) (r driver.DeleteScopeResult, err error) {
 	return r, c.saw("delete scope")
 }
 
-func (c *called) Health(context.Context) (r everonce.Health, err error) { return r, c.saw("health") }
+func (c *called) Health(context.Context) (r driver.Health, err error) { return r, c.saw("health") }
 
 func (c *called) ReadIdentity(context.Context) (check [32]byte, bound bool, err error) {
 	return check, false, c.saw("read identity")
 }
 
-func (c *called) Recall(everonce.RecordID) (r everonce.Recalled, ok bool) { return r, false }
+func (c *called) Recall(everonce.RecordID) (r driver.Recalled, ok bool) { return r, false }
 
-func (c *called) Watch(context.Context, everonce.WatchRequest) (r everonce.WatchResult, err error) {
+func (c *called) Watch(context.Context, driver.WatchRequest) (r driver.WatchResult, err error) {
 	return r, c.saw("watch")
 }
 
@@ -131,24 +132,24 @@ func (c *called) KeepIdentity(context.Context, [32]byte) error { return c.saw("k
 func TestFaultStoreForwards(t *testing.T) {
 	ctx := t.Context()
 	for op, call := range map[Op]func(everonce.Store) error{
-		OpClaim:    func(s everonce.Store) error { _, err := s.Claim(ctx, everonce.ClaimRequest{}); return err },
-		OpComplete: func(s everonce.Store) error { _, err := s.Complete(ctx, everonce.CompleteRequest{}); return err },
-		OpRelease:  func(s everonce.Store) error { _, err := s.Release(ctx, everonce.ReleaseRequest{}); return err },
-		OpRenew:    func(s everonce.Store) error { _, err := s.Renew(ctx, everonce.RenewRequest{}); return err },
-		OpSaveStep: func(s everonce.Store) error { _, err := s.SaveStep(ctx, everonce.SaveStepRequest{}); return err },
-		OpGet:      func(s everonce.Store) error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
-		OpPurge:    func(s everonce.Store) error { _, err := s.Purge(ctx, everonce.PurgeRequest{}); return err },
+		OpClaim:    func(s everonce.Store) error { _, err := s.Claim(ctx, driver.ClaimRequest{}); return err },
+		OpComplete: func(s everonce.Store) error { _, err := s.Complete(ctx, driver.CompleteRequest{}); return err },
+		OpRelease:  func(s everonce.Store) error { _, err := s.Release(ctx, driver.ReleaseRequest{}); return err },
+		OpRenew:    func(s everonce.Store) error { _, err := s.Renew(ctx, driver.RenewRequest{}); return err },
+		OpSaveStep: func(s everonce.Store) error { _, err := s.SaveStep(ctx, driver.SaveStepRequest{}); return err },
+		OpGet:      func(s everonce.Store) error { _, err := s.Get(ctx, driver.GetRequest{}); return err },
+		OpPurge:    func(s everonce.Store) error { _, err := s.Purge(ctx, driver.PurgeRequest{}); return err },
 		OpList: func(s everonce.Store) error {
-			_, err := s.(everonce.Lister).List(ctx, everonce.ListRequest{})
+			_, err := s.(driver.Lister).List(ctx, driver.ListRequest{})
 			return err
 		},
 		OpDeleteScope: func(s everonce.Store) error {
-			_, err := s.(everonce.ScopeDeleter).DeleteScope(ctx, everonce.DeleteScopeRequest{})
+			_, err := s.(driver.ScopeDeleter).DeleteScope(ctx, driver.DeleteScopeRequest{})
 			return err
 		},
-		OpHealth:     func(s everonce.Store) error { _, err := s.(everonce.HealthChecker).Health(ctx); return err },
-		OpCheckWrite: func(s everonce.Store) error { return s.(everonce.WriteChecker).CheckWrite(ctx) },
-		OpIdentity:   func(s everonce.Store) error { return s.(everonce.IdentityKeeper).KeepIdentity(ctx, [32]byte{}) },
+		OpHealth:     func(s everonce.Store) error { _, err := s.(driver.HealthChecker).Health(ctx); return err },
+		OpCheckWrite: func(s everonce.Store) error { return s.(driver.WriteChecker).CheckWrite(ctx) },
+		OpIdentity:   func(s everonce.Store) error { return s.(driver.IdentityKeeper).KeepIdentity(ctx, [32]byte{}) },
 	} {
 		inner := &called{}
 		if err := call(FaultStore(inner, nil)); err != nil || len(inner.calls) != 1 || inner.calls[0] != op.String() {
@@ -173,23 +174,23 @@ type calledTx struct {
 // transactions are what makes a store a TxStore: none can be begun.
 type transactions struct{}
 
-func (transactions) Begin(context.Context, everonce.BeginRequest) (everonce.TxHandle[int], everonce.ClaimResult, error) {
-	return nil, everonce.ClaimResult{}, nil
+func (transactions) Begin(context.Context, driver.BeginRequest) (driver.TxHandle[int], driver.ClaimResult, error) {
+	return nil, driver.ClaimResult{}, nil
 }
 
-func (transactions) Join(int) (everonce.TxHandle[int], error) { return nil, errors.New("not joined") }
-func (transactions) ClassifyTx(error) everonce.TxErrorClass   { return everonce.TxErrorRetry }
+func (transactions) Join(int) (driver.TxHandle[int], error) { return nil, errors.New("not joined") }
+func (transactions) ClassifyTx(error) driver.TxErrorClass   { return driver.TxErrorRetry }
 
 // TestPowersAreThoseOfTheStore: a wrapped store has the powers that it has, with its transactions and without, and its calls of others are
 // refused.
 func TestPowersAreThoseOfTheStore(t *testing.T) {
 	type has struct{ lister, deleter, health, writes, keeper bool }
 	powers := func(s everonce.Store) (h has) {
-		_, h.lister = everonce.PowerOf[everonce.Lister](s)
-		_, h.deleter = everonce.PowerOf[everonce.ScopeDeleter](s)
-		_, h.health = everonce.PowerOf[everonce.HealthChecker](s)
-		_, h.writes = everonce.PowerOf[everonce.WriteChecker](s)
-		_, h.keeper = everonce.PowerOf[everonce.IdentityKeeper](s)
+		_, h.lister = driver.PowerOf[driver.Lister](s)
+		_, h.deleter = driver.PowerOf[driver.ScopeDeleter](s)
+		_, h.health = driver.PowerOf[driver.HealthChecker](s)
+		_, h.writes = driver.PowerOf[driver.WriteChecker](s)
+		_, h.keeper = driver.PowerOf[driver.IdentityKeeper](s)
 		return h
 	}
 	type plain struct {
@@ -198,17 +199,17 @@ func TestPowersAreThoseOfTheStore(t *testing.T) {
 	}
 	type listing struct {
 		plain
-		everonce.Lister
+		driver.Lister
 	}
 	type checked struct {
 		plain
-		everonce.HealthChecker
-		everonce.IdentityKeeper
+		driver.HealthChecker
+		driver.IdentityKeeper
 	}
 	all := calledTx{called: &called{}}
 	none := plain{Store: all}
 	for name, tc := range map[string]struct {
-		store everonce.TxStore[int]
+		store driver.TxStore[int]
 		want  has
 	}{
 		"all":    {all, has{true, true, true, true, true}},
@@ -224,8 +225,8 @@ func TestPowersAreThoseOfTheStore(t *testing.T) {
 			if tc.want.lister {
 				continue
 			}
-			_, listed := wrapped.(everonce.Lister).List(t.Context(), everonce.ListRequest{})
-			_, deleted := wrapped.(everonce.ScopeDeleter).DeleteScope(t.Context(), everonce.DeleteScopeRequest{})
+			_, listed := wrapped.(driver.Lister).List(t.Context(), driver.ListRequest{})
+			_, deleted := wrapped.(driver.ScopeDeleter).DeleteScope(t.Context(), driver.DeleteScopeRequest{})
 			if !errors.Is(listed, errors.ErrUnsupported) || !errors.Is(deleted, errors.ErrUnsupported) {
 				t.Errorf("%s, wrapped %s: calls of powers that are not there: %v, %v", name, how, listed, deleted)
 			}
@@ -234,7 +235,7 @@ func TestPowersAreThoseOfTheStore(t *testing.T) {
 }
 
 func TestNoRecallPastThePlan(t *testing.T) {
-	if _, ok := everonce.PowerOf[everonce.Recaller](FaultStore(memstore.New(nil), nil)); ok {
+	if _, ok := driver.PowerOf[driver.Recaller](FaultStore(memstore.New(nil), nil)); ok {
 		t.Error("a wrapped store recalls: duplicates would be answered past the plan")
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/mapdb"
 )
 
 // batches is the tiny database with transactions that take many keys at once.
 type batches struct{ *mapdb.DB }
 
-func (b batches) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*mapdb.Tx], everonce.ClaimResult, error) {
+func (b batches) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*mapdb.Tx], driver.ClaimResult, error) {
 	h, res, err := b.DB.Begin(ctx, req)
 	if h == nil {
 		return nil, res, err
@@ -21,14 +22,14 @@ func (b batches) Begin(ctx context.Context, req everonce.BeginRequest) (everonce
 	return batchHandle{h}, res, err
 }
 
-func (b batches) Join(tx *mapdb.Tx) (everonce.TxHandle[*mapdb.Tx], error) {
+func (b batches) Join(tx *mapdb.Tx) (driver.TxHandle[*mapdb.Tx], error) {
 	h, err := b.DB.Join(tx)
 	return batchHandle{h}, err
 }
 
-type batchHandle struct{ everonce.TxHandle[*mapdb.Tx] }
+type batchHandle struct{ driver.TxHandle[*mapdb.Tx] }
 
-func (h batchHandle) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) (all []everonce.ClaimResult, err error) {
+func (h batchHandle) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
 	for _, req := range reqs {
 		res, claimErr := h.Claim(ctx, req)
 		all, err = append(all, res), errors.Join(err, claimErr)
@@ -36,13 +37,13 @@ func (h batchHandle) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest)
 	return all, err
 }
 
-func (h batchHandle) CommitAll(ctx context.Context, reqs []everonce.CompleteRequest) error {
+func (h batchHandle) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
 	for _, req := range reqs {
 		if err := h.Complete(ctx, req); err != nil {
-			return errors.Join(everonce.ErrConflict, err, h.Rollback(ctx))
+			return errors.Join(driver.ErrConflict, err, h.Rollback(ctx))
 		}
 	}
-	return h.Commit(ctx, everonce.CommitRequest{})
+	return h.Commit(ctx, driver.CommitRequest{})
 }
 
 // A batch under faults goes the way that it goes in production: many keys by one claim and one commit, and each of
@@ -86,12 +87,12 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 			t.Errorf("%v %v: %d keys are held by open transactions", tc.op, tc.fault, n)
 		}
 	}
-	for name, store := range map[string]everonce.TxStore[*mapdb.Tx]{"with": batches{mapdb.New()}, "without": mapdb.New()} {
-		h, _, err := FaultTxStore(store, nil).Begin(t.Context(), everonce.BeginRequest{})
+	for name, store := range map[string]driver.TxStore[*mapdb.Tx]{"with": batches{mapdb.New()}, "without": mapdb.New()} {
+		h, _, err := FaultTxStore(store, nil).Begin(t.Context(), driver.BeginRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, has := h.(everonce.TxBatch); has != (name == "with") {
+		if _, has := h.(driver.TxBatch); has != (name == "with") {
 			t.Errorf("%s the power, a wrapped transaction has it: %v", name, has)
 		}
 	}

@@ -4,30 +4,30 @@ import (
 	"context"
 	"errors"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // FaultTxStore is [FaultStore] for a store with transactions: begin and commit fail too, and so does every statement
 // of everonce's in between. The application's own statements bypass it; pass those through [Faults.Effect]. If the
-// store's transactions are an [everonce.TxBatch], so are these: a plan is asked about a claim of many keys as about
+// store's transactions are an [driver.TxBatch], so are these: a plan is asked about a claim of many keys as about
 // one (OpTxClaim), and about the commit that records them as about any other (OpCommit).
 //
 // A transaction whose begin lost its answer, or whose commit failed before it was made, is rolled back, as the
 // database does when it loses the connection. A rollback is always made. A commit that failed, before or after, is
-// [everonce.TxErrorCommitLost]: nobody can tell which.
-func FaultTxStore[Tx any](store everonce.TxStore[Tx], plan Plan) everonce.TxStore[Tx] {
+// [driver.TxErrorCommitLost]: nobody can tell which.
+func FaultTxStore[Tx any](store driver.TxStore[Tx], plan Plan) driver.TxStore[Tx] {
 	return &faultTxStore[Tx]{faultStore{store, &numbered{plan: plan}}, store}
 }
 
 type faultTxStore[Tx any] struct {
 	faultStore
-	txs everonce.TxStore[Tx]
+	txs driver.TxStore[Tx]
 }
 
-func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+func (s *faultTxStore[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
 	type begun struct {
-		handle everonce.TxHandle[Tx]
-		claim  everonce.ClaimResult
+		handle driver.TxHandle[Tx]
+		claim  driver.ClaimResult
 	}
 	var made begun
 	c, f := s.n.next(OpBegin, "")
@@ -46,15 +46,15 @@ func (s *faultTxStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest)
 }
 
 // handle returns a transaction with statements that can fail, and with the power that it has.
-func (s *faultTxStore[Tx]) handle(h everonce.TxHandle[Tx]) everonce.TxHandle[Tx] {
+func (s *faultTxStore[Tx]) handle(h driver.TxHandle[Tx]) driver.TxHandle[Tx] {
 	f := &faultTxHandle[Tx]{TxHandle: h, n: s.n}
-	if many, ok := h.(everonce.TxBatch); ok {
+	if many, ok := h.(driver.TxBatch); ok {
 		return &faultTxBatch[Tx]{f, many}
 	}
 	return f
 }
 
-func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
+func (s *faultTxStore[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
 	h, err := s.txs.Join(tx)
 	if err != nil {
 		return nil, err
@@ -62,40 +62,40 @@ func (s *faultTxStore[Tx]) Join(tx Tx) (everonce.TxHandle[Tx], error) {
 	return s.handle(h), nil
 }
 
-func (s *faultTxStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
+func (s *faultTxStore[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	var injected *InjectedError
 	switch {
 	case !errors.As(err, &injected):
 		return s.txs.ClassifyTx(err)
 	case injected.Call.Op == OpCommit && injected.Fault != gone:
-		return everonce.TxErrorCommitLost
+		return driver.TxErrorCommitLost
 	}
-	return everonce.TxErrorOther
+	return driver.TxErrorOther
 }
 
 // faultTxHandle is one transaction whose statements can fail. Its Tx is the handle's own.
 type faultTxHandle[Tx any] struct {
-	everonce.TxHandle[Tx]
+	driver.TxHandle[Tx]
 	n *numbered
 }
 
-func (h *faultTxHandle[Tx]) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (h *faultTxHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	return faulty(ctx, h.n, OpTxClaim, h.TxHandle.Claim, req)
 }
 
-func (h *faultTxHandle[Tx]) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+func (h *faultTxHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	return faulty(ctx, h.n, OpTxGet, h.TxHandle.Get, req)
 }
 
-func (h *faultTxHandle[Tx]) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+func (h *faultTxHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
 	return h.write(ctx, OpTxComplete, func() error { return h.TxHandle.Complete(ctx, req) })
 }
 
-func (h *faultTxHandle[Tx]) Record(ctx context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
+func (h *faultTxHandle[Tx]) Record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
 	return h.write(ctx, OpRecord, func() error { return h.TxHandle.Record(ctx, claim, complete) })
 }
 
-func (h *faultTxHandle[Tx]) Renew(ctx context.Context, req everonce.RenewRequest) error {
+func (h *faultTxHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) error {
 	return h.write(ctx, OpTxRenew, func() error { return h.TxHandle.Renew(ctx, req) })
 }
 
@@ -111,7 +111,7 @@ func (h *faultTxHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) e
 	return h.write(ctx, OpReleaseSavepoint, func() error { return h.TxHandle.ReleaseSavepoint(ctx, name) })
 }
 
-func (h *faultTxHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+func (h *faultTxHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
 	return h.commit(ctx, func() error { return h.TxHandle.Commit(ctx, req) })
 }
 
@@ -145,13 +145,13 @@ func (h *faultTxHandle[Tx]) write(ctx context.Context, op Op, call func() error)
 // faultTxBatch is one that takes many keys at once.
 type faultTxBatch[Tx any] struct {
 	*faultTxHandle[Tx]
-	many everonce.TxBatch
+	many driver.TxBatch
 }
 
-func (h *faultTxBatch[Tx]) ClaimAll(ctx context.Context, reqs []everonce.ClaimRequest) ([]everonce.ClaimResult, error) {
+func (h *faultTxBatch[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) ([]driver.ClaimResult, error) {
 	return faulty(ctx, h.n, OpTxClaim, h.many.ClaimAll, reqs)
 }
 
-func (h *faultTxBatch[Tx]) CommitAll(ctx context.Context, reqs []everonce.CompleteRequest) error {
+func (h *faultTxBatch[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
 	return h.commit(ctx, func() error { return h.many.CommitAll(ctx, reqs) })
 }

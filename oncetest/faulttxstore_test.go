@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/mapdb"
 )
 
@@ -52,19 +53,19 @@ func TestFaultTxStore(t *testing.T) {
 // TestFaultTxHandle lets each statement of a joined transaction fail, and a rollback, which is made all the same.
 func TestFaultTxHandle(t *testing.T) {
 	ctx := t.Context()
-	for op, call := range map[Op]func(everonce.TxHandle[*mapdb.Tx]) error{
-		OpTxClaim:    func(h everonce.TxHandle[*mapdb.Tx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
-		OpTxGet:      func(h everonce.TxHandle[*mapdb.Tx]) error { _, err := h.Get(ctx, everonce.GetRequest{}); return err },
-		OpTxComplete: func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Complete(ctx, everonce.CompleteRequest{}) },
-		OpRecord: func(h everonce.TxHandle[*mapdb.Tx]) error {
-			return h.Record(ctx, claimOf(testKey), everonce.CompleteRequest{})
+	for op, call := range map[Op]func(driver.TxHandle[*mapdb.Tx]) error{
+		OpTxClaim:    func(h driver.TxHandle[*mapdb.Tx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
+		OpTxGet:      func(h driver.TxHandle[*mapdb.Tx]) error { _, err := h.Get(ctx, driver.GetRequest{}); return err },
+		OpTxComplete: func(h driver.TxHandle[*mapdb.Tx]) error { return h.Complete(ctx, driver.CompleteRequest{}) },
+		OpRecord: func(h driver.TxHandle[*mapdb.Tx]) error {
+			return h.Record(ctx, claimOf(testKey), driver.CompleteRequest{})
 		},
-		OpTxRenew:          func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Renew(ctx, everonce.RenewRequest{}) },
-		OpSavepoint:        func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Savepoint(ctx, "s") },
-		OpRollbackTo:       func(h everonce.TxHandle[*mapdb.Tx]) error { return h.RollbackTo(ctx, "s") },
-		OpReleaseSavepoint: func(h everonce.TxHandle[*mapdb.Tx]) error { return h.ReleaseSavepoint(ctx, "s") },
-		OpCommit:           func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Commit(ctx, everonce.CommitRequest{}) },
-		OpRollback:         func(h everonce.TxHandle[*mapdb.Tx]) error { return h.Rollback(ctx) },
+		OpTxRenew:          func(h driver.TxHandle[*mapdb.Tx]) error { return h.Renew(ctx, driver.RenewRequest{}) },
+		OpSavepoint:        func(h driver.TxHandle[*mapdb.Tx]) error { return h.Savepoint(ctx, "s") },
+		OpRollbackTo:       func(h driver.TxHandle[*mapdb.Tx]) error { return h.RollbackTo(ctx, "s") },
+		OpReleaseSavepoint: func(h driver.TxHandle[*mapdb.Tx]) error { return h.ReleaseSavepoint(ctx, "s") },
+		OpCommit:           func(h driver.TxHandle[*mapdb.Tx]) error { return h.Commit(ctx, driver.CommitRequest{}) },
+		OpRollback:         func(h driver.TxHandle[*mapdb.Tx]) error { return h.Rollback(ctx) },
 	} {
 		db := mapdb.New()
 		var asked []Op
@@ -72,7 +73,7 @@ func TestFaultTxHandle(t *testing.T) {
 			asked = append(asked, c.Op)
 			return FailBefore
 		})
-		raw, _, err := db.Begin(ctx, everonce.BeginRequest{})
+		raw, _, err := db.Begin(ctx, driver.BeginRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,15 +88,15 @@ func TestFaultTxHandle(t *testing.T) {
 		if err := raw.Tx().Add("x"); (err != nil) != (op == OpCommit || op == OpRollback) {
 			t.Errorf("%v failed before it was made, and then the transaction says: %v", op, err)
 		}
-		want := everonce.TxErrorOther
+		want := driver.TxErrorOther
 		if op == OpCommit {
-			want = everonce.TxErrorCommitLost
+			want = driver.TxErrorCommitLost
 		}
 		if got := store.ClassifyTx(err); got != want {
 			t.Errorf("%v: classified as %v, want %v", op, got, want)
 		}
 	}
-	if got := FaultTxStore[int](calledTx{called: &called{}}, nil).ClassifyTx(errors.New("busy")); got != everonce.TxErrorRetry {
+	if got := FaultTxStore[int](calledTx{called: &called{}}, nil).ClassifyTx(errors.New("busy")); got != driver.TxErrorRetry {
 		t.Errorf("an error of the store's own is classified as %v", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -141,7 +142,7 @@ func (p *payments) pay(ctx context.Context, recv *everonce.Receiver, gateway *Cl
 		if !p.inSteps {
 			name := "charge"
 			if p.fresh {
-				name = everonce.NewNonce().String()
+				name = driver.NewNonce().String()
 			}
 			return gateway.Call(ctx, a.DownstreamKey(name), p.about(op))
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Unwrap returns the store that is wrapped: of the powers below a faultStore has those that it has too.
@@ -14,7 +15,7 @@ func (s *faultStore) Unwrap() everonce.Store { return s.store }
 
 // faultyPower makes one numbered call of an optional power.
 func faultyPower[Power, Req, Res any](ctx context.Context, s *faultStore, op Op, call func(Power, context.Context, Req) (Res, error), req Req) (Res, error) {
-	power, ok := everonce.PowerOf[Power](s.store)
+	power, ok := driver.PowerOf[Power](s.store)
 	if !ok {
 		var none Res
 		return none, fmt.Errorf("oncetest: %T is no %v: %w", s.store, reflect.TypeFor[Power](), errors.ErrUnsupported)
@@ -22,29 +23,29 @@ func faultyPower[Power, Req, Res any](ctx context.Context, s *faultStore, op Op,
 	return faulty(ctx, s.n, op, func(ctx context.Context, req Req) (Res, error) { return call(power, ctx, req) }, req)
 }
 
-func (s *faultStore) List(ctx context.Context, req everonce.ListRequest) (everonce.ListResult, error) {
-	return faultyPower(ctx, s, OpList, everonce.Lister.List, req)
+func (s *faultStore) List(ctx context.Context, req driver.ListRequest) (driver.ListResult, error) {
+	return faultyPower(ctx, s, OpList, driver.Lister.List, req)
 }
 
-func (s *faultStore) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (everonce.DeleteScopeResult, error) {
-	return faultyPower(ctx, s, OpDeleteScope, everonce.ScopeDeleter.DeleteScope, req)
+func (s *faultStore) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (driver.DeleteScopeResult, error) {
+	return faultyPower(ctx, s, OpDeleteScope, driver.ScopeDeleter.DeleteScope, req)
 }
 
-func (s *faultStore) Health(ctx context.Context) (everonce.Health, error) {
-	return faultyPower(ctx, s, OpHealth, func(h everonce.HealthChecker, ctx context.Context, _ struct{}) (everonce.Health, error) {
+func (s *faultStore) Health(ctx context.Context) (driver.Health, error) {
+	return faultyPower(ctx, s, OpHealth, func(h driver.HealthChecker, ctx context.Context, _ struct{}) (driver.Health, error) {
 		return h.Health(ctx)
 	}, struct{}{})
 }
 
 func (s *faultStore) CheckWrite(ctx context.Context) error {
-	_, err := faultyPower(ctx, s, OpCheckWrite, func(w everonce.WriteChecker, ctx context.Context, _ struct{}) (struct{}, error) {
+	_, err := faultyPower(ctx, s, OpCheckWrite, func(w driver.WriteChecker, ctx context.Context, _ struct{}) (struct{}, error) {
 		return struct{}{}, w.CheckWrite(ctx)
 	}, struct{}{})
 	return err
 }
 
 func (s *faultStore) KeepIdentity(ctx context.Context, check [32]byte) error {
-	_, err := faultyPower(ctx, s, OpIdentity, func(k everonce.IdentityKeeper, ctx context.Context, check [32]byte) (struct{}, error) {
+	_, err := faultyPower(ctx, s, OpIdentity, func(k driver.IdentityKeeper, ctx context.Context, check [32]byte) (struct{}, error) {
 		return struct{}{}, k.KeepIdentity(ctx, check)
 	}, check)
 	return err

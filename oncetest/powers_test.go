@@ -9,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-func is[Power any](s everonce.Store) bool { _, ok := everonce.PowerOf[Power](s); return ok }
+func is[Power any](s everonce.Store) bool { _, ok := driver.PowerOf[Power](s); return ok }
 
 // TestEveryPowerHasAFate compares the optional powers of the core with what becomes of each in a store that is wrapped: whoever adds one decides here, and
 // says so in the comment of FaultStore.
@@ -20,14 +21,14 @@ func TestEveryPowerHasAFate(t *testing.T) {
 		is     func(everonce.Store) bool
 		passed bool
 	}{
-		"Lister":         {is[everonce.Lister], true},
-		"ScopeDeleter":   {is[everonce.ScopeDeleter], true},
-		"HealthChecker":  {is[everonce.HealthChecker], true},
-		"WriteChecker":   {is[everonce.WriteChecker], true},
-		"IdentityKeeper": {is[everonce.IdentityKeeper], true},
-		"IdentityReader": {is[everonce.IdentityReader], false},
-		"Recaller":       {is[everonce.Recaller], false},
-		"ChangeWaiter":   {is[everonce.ChangeWaiter], false},
+		"Lister":         {is[driver.Lister], true},
+		"ScopeDeleter":   {is[driver.ScopeDeleter], true},
+		"HealthChecker":  {is[driver.HealthChecker], true},
+		"WriteChecker":   {is[driver.WriteChecker], true},
+		"IdentityKeeper": {is[driver.IdentityKeeper], true},
+		"IdentityReader": {is[driver.IdentityReader], false},
+		"Recaller":       {is[driver.Recaller], false},
+		"ChangeWaiter":   {is[driver.ChangeWaiter], false},
 		"TxBatch":        {nil, true}, // of a transaction: TestFaultTxStoreFailsBatches goes through it
 	}
 	store := &called{} // which has every one
@@ -55,10 +56,10 @@ func TestEveryPowerHasAFate(t *testing.T) {
 	}
 }
 
-// powersOfTheCore are the interfaces of the root package whose comments say that they are optional powers.
+// powersOfTheCore are the interfaces of package driver whose comments say that they are optional powers.
 func powersOfTheCore(t *testing.T) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob("../*.go")
+	files, err := filepath.Glob("../driver/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func powersOfTheCore(t *testing.T) (names []string) {
 		}
 	}
 	if len(names) == 0 {
-		t.Fatal("the root package has no optional powers: the test looks in the wrong place")
+		t.Fatal("package driver has no optional powers: the test looks in the wrong place")
 	}
 	return names
 }

@@ -174,7 +174,7 @@ func (tc *test) lacks(s *Subject) (names []string) {
 	return names
 }
 
-// tests is the suite. docs/reference/practice-tests.md maps the practice list to these names.
+// tests is the suite. docs/reference/proofs.md maps the practice list to these names.
 var tests = []test{
 	{"ThreeSendsOneEffect", nil, threeSends},
 	{"DuplicateGetsTheSameResult", nil, sameResult},

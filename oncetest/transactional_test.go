@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/mapdb"
 )
 
@@ -36,7 +37,7 @@ func transactional(joined, optimistic bool) Subject {
 						return add(tx)
 					}, everonce.FingerprintOf(op.Amount)))
 				}
-				h, _, err := db.Begin(ctx, everonce.BeginRequest{})
+				h, _, err := db.Begin(ctx, driver.BeginRequest{})
 				if err != nil {
 					return Answer{Outcome: everonce.Failed, Err: err}
 				}
@@ -45,7 +46,7 @@ func transactional(joined, optimistic bool) Subject {
 				if errors.Is(err, everonce.ErrTxDoomed) {
 					return AnswerOf(res, errors.Join(err, h.Rollback(ctx)))
 				}
-				if commitErr := h.Commit(ctx, everonce.CommitRequest{}); commitErr != nil {
+				if commitErr := h.Commit(ctx, driver.CommitRequest{}); commitErr != nil {
 					return Answer{Outcome: everonce.Failed, Err: commitErr}
 				}
 				return AnswerOf(res, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -32,7 +33,7 @@ func TestExplanationsComeTrue(t *testing.T) {
 					t.Fatal(err)
 				}
 				key := everonce.Key{Scope: scope, ID: id}
-				got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+				got, err := store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
 				if err != nil || !got.Found {
 					t.Fatalf("found %v, %v", got.Found, err)
 				}
@@ -95,8 +96,8 @@ func TestAReleasedKeyIsNoProof(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
-		if err != nil || got.Record.State != everonce.StateReleased {
+		got, err := store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
+		if err != nil || got.Record.State != driver.StateReleased {
 			t.Fatalf("%s: %v, %v", name, got.Record.State, err)
 		}
 		if x := inspect.Explain(&got.Record, got.Now); strings.Contains(strings.Join(x.Story, " "), open) != c.want {
@@ -124,8 +125,8 @@ func TestAReleasedKeyNamesWhatTookHold(t *testing.T) {
 	if !everonce.IsNotDone(err) {
 		t.Fatal(err)
 	}
-	got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
-	if err != nil || got.Record.State != everonce.StateReleased || got.Record.LastError != "not_done" {
+	got, err := store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
+	if err != nil || got.Record.State != driver.StateReleased || got.Record.LastError != "not_done" {
 		t.Fatalf("%v, %q: %v", got.Record.State, got.Record.LastError, err)
 	}
 	if x := inspect.Explain(&got.Record, got.Now); !slices.Contains(x.Story, "What its finished steps did took hold all the same: charge.") {
@@ -155,8 +156,8 @@ func TestARefusalNamesWhatTookHold(t *testing.T) {
 		if (err != nil) != (refused != nil) {
 			t.Fatal(err)
 		}
-		got, err := store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
-		if err != nil || got.Record.State != everonce.StateCompleted {
+		got, err := store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
+		if err != nil || got.Record.State != driver.StateCompleted {
 			t.Fatalf("%v: %v", got.Record.State, err)
 		}
 		x := inspect.Explain(&got.Record, got.Now)
@@ -246,14 +247,14 @@ func TestExplainsTheRest(t *testing.T) {
 	if err := populate(store); err != nil {
 		t.Fatal(err)
 	}
-	got, err := store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: scope, ID: "done"}.RecordID()})
+	got, err := store.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: scope, ID: "done"}.RecordID()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x := inspect.Explain(&got.Record, got.Record.PurgeAt); answerUnder(t, x, everonce.Refuse) != everonce.Executed.String() {
 		t.Errorf("gone: %+v", x)
 	}
-	got.Record.Format = everonce.FormatVersion + 1
+	got.Record.Format = driver.FormatVersion + 1
 	if x := inspect.Explain(&got.Record, got.Now); answerUnder(t, x, everonce.Refuse) != everonce.StoreFailed.String() {
 		t.Errorf("of a newer format: %+v", x)
 	}
@@ -263,20 +264,20 @@ func TestExplainsTheRest(t *testing.T) {
 func TestExplanationOfWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for kind, want := range map[everonce.ResultKind]string{
-		everonce.ResultValue:   "it was done",
-		everonce.ResultFailure: "it was refused for good (card_declined)",
+	for kind, want := range map[driver.ResultKind]string{
+		driver.ResultValue:   "it was done",
+		driver.ResultFailure: "it was refused for good (card_declined)",
 	} {
-		x := inspect.Explain(&everonce.Record{
-			State: everonce.StateCompleted, Attempt: 1, Format: everonce.FormatVersion,
-			Result:      everonce.SavedResult{Kind: kind, Summary: []byte("card_declined")},
+		x := inspect.Explain(&driver.Record{
+			State: driver.StateCompleted, Attempt: 1, Format: driver.FormatVersion,
+			Result:      driver.SavedResult{Kind: kind, Summary: []byte("card_declined")},
 			CompletedAt: now.Add(-2 * time.Hour), ResultUntil: now.Add(-time.Hour), PurgeAt: now.Add(time.Hour),
 		}, now)
 		if len(x.Next) != 1 || x.Next[0].Outcome != "expired" || !strings.HasPrefix(x.Next[0].Why, want) {
 			t.Errorf("%v: %+v, want expired, because %s", kind, x.Next, want)
 		}
 		for _, s := range x.Story {
-			if kind == everonce.ResultFailure && strings.Contains(s, "done") {
+			if kind == driver.ResultFailure && strings.Contains(s, "done") {
 				t.Errorf("a refusal is told so: %s", s)
 			}
 		}
@@ -287,9 +288,9 @@ func TestExplanationOfWhatHasExpired(t *testing.T) {
 func TestExplanationOfAStepThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	for _, step := range []everonce.StepRecord{{Name: "mail"}, {Name: "mail", State: everonce.StepDone, Attempt: 1}} {
-		x := inspect.Explain(&everonce.Record{
-			State: everonce.StateReleased, Attempt: 1, Format: everonce.FormatVersion, PurgeAt: now.Add(time.Hour), Steps: []everonce.StepRecord{step},
+	for _, step := range []driver.StepRecord{{Name: "mail"}, {Name: "mail", State: driver.StepDone, Attempt: 1}} {
+		x := inspect.Explain(&driver.Record{
+			State: driver.StateReleased, Attempt: 1, Format: driver.FormatVersion, PurgeAt: now.Add(time.Hour), Steps: []driver.StepRecord{step},
 		}, now)
 		if len(x.Steps) != 1 || x.Steps[0].Outcome != everonce.Unknown.String() || !strings.Contains(x.Steps[0].Why, "cannot be read") {
 			t.Errorf("%+v: %+v, want it unknown", step, x.Steps)

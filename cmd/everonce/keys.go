@@ -15,6 +15,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/identity"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/driver"
 )
 
 // storeVariable names the environment variable that stands in for --store.
@@ -143,7 +144,7 @@ func (d *address) finder() (finder, error) {
 	case d.hash != "" && (d.record != "" || d.id != ""):
 		return nil, usagef("give only one of --hash, --record, or --scope and --id")
 	case d.hash != "":
-		hash, err := everonce.ParseKeyHash(d.hash)
+		hash, err := driver.ParseKeyHash(d.hash)
 		if err != nil {
 			return nil, usagef("--hash must be 16 hexadecimal digits, as logs have them")
 		}
@@ -153,7 +154,7 @@ func (d *address) finder() (finder, error) {
 	case d.record != "" && (d.scope != "" || d.id != ""):
 		return nil, usagef("give either --record, or --scope and --id")
 	case d.record != "":
-		id, err := everonce.ParseRecordID(d.record)
+		id, err := driver.ParseRecordID(d.record)
 		return func(context.Context, storeurl.Store) (everonce.RecordID, error) { return id, nil }, err
 	case d.id == "", d.scope == "" && d.exact:
 		return nil, usagef("which operation? Give --scope and --id, or --record, or --hash")
@@ -178,8 +179,8 @@ func (d *address) byKey(ctx context.Context, store storeurl.Store) (everonce.Rec
 		return everonce.RecordID{}, err
 	}
 	// By another secret it would be another record, and "there is none" an answer to another question.
-	if _, err := everonce.Lookup[struct{}](ctx, r, d.key()); errors.Is(err, everonce.ErrIdentity) {
-		return everonce.RecordID{}, fmt.Errorf("%w: %s", everonce.ErrIdentity, d.otherSecret())
+	if _, err := everonce.Lookup[struct{}](ctx, r, d.key()); errors.Is(err, driver.ErrIdentity) {
+		return everonce.RecordID{}, fmt.Errorf("%w: %s", driver.ErrIdentity, d.otherSecret())
 	}
 	return r.RecordID(d.key()), nil
 }
@@ -201,8 +202,8 @@ func (d *address) otherSecret() string {
 }
 
 // byHash asks for the record whose key has that hash.
-func (d *address) byHash(ctx context.Context, store everonce.Lister, hash everonce.KeyHash) (everonce.RecordID, error) {
-	found, err := store.List(ctx, everonce.ListRequest{Scope: everonce.Scope(d.scope), KeyHash: hash, Limit: 1})
+func (d *address) byHash(ctx context.Context, store driver.Lister, hash driver.KeyHash) (everonce.RecordID, error) {
+	found, err := store.List(ctx, driver.ListRequest{Scope: everonce.Scope(d.scope), KeyHash: hash, Limit: 1})
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
@@ -213,8 +214,8 @@ func (d *address) byHash(ctx context.Context, store everonce.Lister, hash everon
 }
 
 // byID asks for the record whose key has that ID, whatever its scope. Of two, nobody knows which is meant.
-func (d *address) byID(ctx context.Context, store everonce.Lister) (everonce.RecordID, error) {
-	found, err := store.List(ctx, everonce.ListRequest{Name: d.id, Limit: 2})
+func (d *address) byID(ctx context.Context, store driver.Lister) (everonce.RecordID, error) {
+	found, err := store.List(ctx, driver.ListRequest{Name: d.id, Limit: 2})
 	switch {
 	case err != nil:
 		return everonce.RecordID{}, err
@@ -227,7 +228,7 @@ func (d *address) byID(ctx context.Context, store everonce.Lister) (everonce.Rec
 }
 
 // find opens the store and reads the record that is meant. The store is the caller's to close.
-func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store, got everonce.GetResult, err error) {
+func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store, got driver.GetResult, err error) {
 	where, err := d.finder()
 	if err != nil {
 		return nil, got, err
@@ -237,7 +238,7 @@ func (d *address) find(cmd *cobra.Command, s *storeFlags) (store storeurl.Store,
 	}
 	id, err := where(cmd.Context(), store)
 	if err == nil {
-		got, err = store.Get(cmd.Context(), everonce.GetRequest{ID: id})
+		got, err = store.Get(cmd.Context(), driver.GetRequest{ID: id})
 	}
 	if err == nil && !got.Found {
 		err = d.notFound(id)

@@ -7,30 +7,31 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // asked notes what a listing was asked for, and has one record of that.
-type asked []everonce.ListRequest
+type asked []driver.ListRequest
 
-func (a *asked) List(_ context.Context, r everonce.ListRequest) (everonce.ListResult, error) {
+func (a *asked) List(_ context.Context, r driver.ListRequest) (driver.ListResult, error) {
 	*a = append(*a, r)
 	id := everonce.RecordID{7}
 	copy(id[8:], r.KeyHash[:])
-	return everonce.ListResult{Records: []everonce.Record{{ID: id, Name: r.Name}}, Next: id}, nil
+	return driver.ListResult{Records: []driver.Record{{ID: id, Name: r.Name}}, Next: id}, nil
 }
 
 // A store finds a key by its hash, or by its ID, in one call: page by page, a store without an index of them looks at all of its
 // records again for each.
 func TestAKeyIsFoundByOneCall(t *testing.T) {
 	t.Parallel()
-	hash := everonce.KeyHash{1, 2, 3}
+	hash := driver.KeyHash{1, 2, 3}
 	for _, c := range []struct {
 		where address
-		want  everonce.ListRequest
+		want  driver.ListRequest
 	}{
-		{address{}, everonce.ListRequest{KeyHash: hash, Limit: 1}},
-		{address{scope: "shop"}, everonce.ListRequest{KeyHash: hash, Scope: "shop", Limit: 1}},
-		{address{id: "pay-7"}, everonce.ListRequest{Name: "pay-7", Limit: 2}},
+		{address{}, driver.ListRequest{KeyHash: hash, Limit: 1}},
+		{address{scope: "shop"}, driver.ListRequest{KeyHash: hash, Scope: "shop", Limit: 1}},
+		{address{id: "pay-7"}, driver.ListRequest{Name: "pay-7", Limit: 2}},
 	} {
 		var store asked
 		find := func() (everonce.RecordID, error) { return c.where.byHash(t.Context(), &store, hash) }
@@ -57,14 +58,14 @@ func TestAKeyIsFoundByOneCall(t *testing.T) {
 // anything is a store that has found another record than the one that was asked for.
 type anything struct{}
 
-func (anything) List(context.Context, everonce.ListRequest) (everonce.ListResult, error) {
-	return everonce.ListResult{Records: []everonce.Record{{ID: everonce.RecordID{7}, Name: "another"}}}, nil
+func (anything) List(context.Context, driver.ListRequest) (driver.ListResult, error) {
+	return driver.ListResult{Records: []driver.Record{{ID: everonce.RecordID{7}, Name: "another"}}}, nil
 }
 
 // Another record is not settled for it.
 func TestNoOtherKeyIsMeant(t *testing.T) {
 	t.Parallel()
-	if id, err := (&address{}).byHash(t.Context(), anything{}, everonce.KeyHash{1, 2, 3}); !errors.Is(err, everonce.ErrNotFound) {
+	if id, err := (&address{}).byHash(t.Context(), anything{}, driver.KeyHash{1, 2, 3}); !errors.Is(err, everonce.ErrNotFound) {
 		t.Errorf("by its hash: %v, %v", id, err)
 	}
 	if id, err := (&address{id: "pay-7"}).byID(t.Context(), anything{}); !errors.Is(err, everonce.ErrNotFound) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
+	"github.com/everonce/everonce/driver"
 )
 
 const (
@@ -72,8 +73,8 @@ protects its key, and cannot be shown or settled).`,
 }
 
 // listRequest reads the flags: what the store is asked for, and which of that is wanted.
-func listRequest(scope, id, after string, states []string, limit int) (req everonce.ListRequest, want func(*inspect.Record) bool, err error) {
-	req = everonce.ListRequest{Scope: everonce.Scope(scope), Name: id, Limit: limit}
+func listRequest(scope, id, after string, states []string, limit int) (req driver.ListRequest, want func(*inspect.Record) bool, err error) {
+	req = driver.ListRequest{Scope: everonce.Scope(scope), Name: id, Limit: limit}
 	if limit < 1 || limit > maxPage {
 		return req, nil, usagef("--limit is %d, must be from 1 to %d", limit, maxPage)
 	}
@@ -91,7 +92,7 @@ func listRequest(scope, id, after string, states []string, limit int) (req evero
 		}
 	}
 	if after != "" {
-		if req.After, err = everonce.ParseRecordID(after); err != nil {
+		if req.After, err = driver.ParseRecordID(after); err != nil {
 			return req, nil, usagef("--after: %w", err)
 		}
 	}
@@ -102,7 +103,7 @@ func listRequest(scope, id, after string, states []string, limit int) (req evero
 }
 
 // collect reads pages until it has as many records as were asked for of those that are wanted.
-func collect(ctx context.Context, store everonce.Lister, req everonce.ListRequest, want func(*inspect.Record) bool) (list, error) {
+func collect(ctx context.Context, store driver.Lister, req driver.ListRequest, want func(*inspect.Record) bool) (list, error) {
 	l := list{Records: []inspect.Record{}}
 	limit := req.Limit
 	for {
@@ -133,8 +134,8 @@ func collect(ctx context.Context, store everonce.Lister, req everonce.ListReques
 	}
 }
 
-func parseState(name string) (everonce.State, bool) {
-	for s := everonce.StateClaimed; s <= everonce.StateTombstone; s++ {
+func parseState(name string) (driver.State, bool) {
+	for s := driver.StateClaimed; s <= driver.StateTombstone; s++ {
 		if s.String() == name {
 			return s, true
 		}

@@ -8,16 +8,17 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/inspect"
+	"github.com/everonce/everonce/driver"
 )
 
 // pages is a store that looks at so many records a page.
 type pages struct {
-	all  []everonce.Record
+	all  []driver.Record
 	size int
 }
 
-func (p *pages) List(_ context.Context, r everonce.ListRequest) (res everonce.ListResult, err error) {
-	begin := 1 + slices.IndexFunc(p.all, func(rec everonce.Record) bool { return rec.ID == r.After })
+func (p *pages) List(_ context.Context, r driver.ListRequest) (res driver.ListResult, err error) {
+	begin := 1 + slices.IndexFunc(p.all, func(rec driver.Record) bool { return rec.ID == r.After })
 	end := min(begin+min(p.size, r.Limit), len(p.all))
 	for _, rec := range p.all[begin:end] {
 		if (r.Name == "" || rec.Name == r.Name) && (len(r.States) == 0 || inspect.IsUnreadable(&rec) || slices.Contains(r.States, rec.State)) {
@@ -35,11 +36,11 @@ func (p *pages) List(_ context.Context, r everonce.ListRequest) (res everonce.Li
 func TestWhatCanNotBeReadIsListedAsSuch(t *testing.T) {
 	t.Parallel()
 	store := &pages{size: 1}
-	for i, rec := range []everonce.Record{
-		{State: everonce.StateReleased, Format: everonce.FormatVersion, UpdatedAt: time.Unix(1, 0)},
-		{State: everonce.StateCompleted, Format: everonce.FormatVersion + 1},
-		{State: 0, Format: everonce.FormatVersion},
-		{State: everonce.StateTombstone + 1, Format: everonce.FormatVersion},
+	for i, rec := range []driver.Record{
+		{State: driver.StateReleased, Format: driver.FormatVersion, UpdatedAt: time.Unix(1, 0)},
+		{State: driver.StateCompleted, Format: driver.FormatVersion + 1},
+		{State: 0, Format: driver.FormatVersion},
+		{State: driver.StateTombstone + 1, Format: driver.FormatVersion},
 	} {
 		rec.ID[0], rec.Name = byte(i+1), string(rune('a'+i))
 		store.all = append(store.all, rec)
@@ -81,9 +82,9 @@ func TestAPageOfWhatIsWanted(t *testing.T) {
 	for _, size := range []int{1, 2, 10} {
 		store := &pages{size: size}
 		for i := range byte(5) {
-			store.all = append(store.all, everonce.Record{ID: everonce.RecordID{i + 1}, Name: string(rune('a' + i)), State: everonce.StateReleased, Format: everonce.FormatVersion})
+			store.all = append(store.all, driver.Record{ID: everonce.RecordID{i + 1}, Name: string(rune('a' + i)), State: driver.StateReleased, Format: driver.FormatVersion})
 		}
-		got, req := "", everonce.ListRequest{Limit: 2}
+		got, req := "", driver.ListRequest{Limit: 2}
 		for range store.all {
 			l, err := collect(t.Context(), store, req, func(r *inspect.Record) bool { return slices.Contains([]string{"a", "c", "e"}, r.ID) })
 			if err != nil {
@@ -95,7 +96,7 @@ func TestAPageOfWhatIsWanted(t *testing.T) {
 			if got += "|"; l.Next == "" {
 				break
 			}
-			if req.After, err = everonce.ParseRecordID(l.Next); err != nil {
+			if req.After, err = driver.ParseRecordID(l.Next); err != nil {
 				t.Fatal(err)
 			}
 		}

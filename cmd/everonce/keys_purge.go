@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // purged is what purge writes as JSON.
@@ -52,7 +53,7 @@ claim, and nothing that is unknown. An application with a janitor does not need 
 // purge removes a batch after the other until there is no more.
 func purge(ctx context.Context, store everonce.Store, batch int) (total purged, err error) {
 	for more := true; more; {
-		res, err := store.Purge(ctx, everonce.PurgeRequest{Limit: batch})
+		res, err := store.Purge(ctx, driver.PurgeRequest{Limit: batch})
 		if err != nil {
 			return total, err
 		}

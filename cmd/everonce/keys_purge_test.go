@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // batches is a store that has as many left to remove, and fails once there are none if it is to.
@@ -15,7 +16,7 @@ type batches struct {
 	fails       error
 }
 
-func (b *batches) Purge(_ context.Context, r everonce.PurgeRequest) (everonce.PurgeResult, error) {
+func (b *batches) Purge(_ context.Context, r driver.PurgeRequest) (everonce.PurgeResult, error) {
 	if b.left == 0 {
 		return everonce.PurgeResult{}, b.fails
 	}

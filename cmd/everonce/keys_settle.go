@@ -15,6 +15,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/driver"
 )
 
 const settleLong = `settle ends the unknown of an operation, or of one of its steps, with what you found out:
@@ -119,7 +120,7 @@ func (f *settleFlags) flags(cmd *cobra.Command) {
 // settlement reads the flags.
 func (f *settleFlags) settlement(cmd *cobra.Command) (everonce.Settlement, error) {
 	given := cmd.Flags().Changed
-	s := everonce.Settlement{Verdict: everonce.SettleDone, Step: f.step, Token: everonce.Token(f.token), Force: f.force, By: f.by}
+	s := everonce.Settlement{Verdict: everonce.SettleDone, Step: f.step, Token: driver.Token(f.token), Force: f.force, By: f.by}
 	switch {
 	case f.done == f.notDone:
 		return s, usagef("say what you found out: either --done or --not-done")
@@ -197,7 +198,7 @@ func whoAmI() string {
 }
 
 // confirm asks whether it is meant.
-func (a *app) confirm(f *settleFlags, rec *everonce.Record) error {
+func (a *app) confirm(f *settleFlags, rec *driver.Record) error {
 	what, verdict := "the operation", "done"
 	if f.step != "" {
 		what = fmt.Sprintf("the step %q of the operation", f.step)
@@ -225,7 +226,7 @@ type verdict struct {
 }
 
 // settle settles, and says who did it.
-func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, got everonce.GetResult, with everonce.Settlement) error {
+func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, got driver.GetResult, with everonce.Settlement) error {
 	rec := &got.Record
 	v := verdict{Record: rec.ID.String(), Key: rec.ID.Short(), Step: with.Step, Verdict: "done"}
 	if with.Verdict == everonce.SettleNotDone {
@@ -236,7 +237,7 @@ func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, g
 	if err != nil {
 		return err
 	}
-	after, err := store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	after, err := store.Get(ctx, driver.GetRequest{ID: rec.ID})
 	if err != nil {
 		return fmt.Errorf("it was settled, but its record could not be read afterwards: %w", err)
 	}
@@ -248,7 +249,7 @@ func (a *app) settle(ctx context.Context, store storeurl.Store, s *storeFlags, g
 }
 
 // audit writes who settled what: with the key's hash, for the key itself is in no log.
-func (a *app) audit(ctx context.Context, s *storeFlags, got everonce.GetResult, with *everonce.Settlement, v *verdict, err error) {
+func (a *app) audit(ctx context.Context, s *storeFlags, got driver.GetResult, with *everonce.Settlement, v *verdict, err error) {
 	log := slog.New(slog.NewJSONHandler(printable{a.err}, nil)).With(
 		slog.String("by", with.By), slog.String("key", v.Key), slog.String("verdict", v.Verdict), slog.String("step", with.Step),
 		slog.Bool("forced", with.Force), slog.String("found", got.Record.StateAt(got.Now).String()), slog.Int("attempt", got.Record.Attempt),

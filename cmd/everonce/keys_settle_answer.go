@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 )
 
@@ -63,7 +64,7 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 const httpAlg = "http/"
 
 // asAnswer makes the result of a request of HTTP its answer. What could not be sent is refused: nobody could take it back.
-func asAnswer(rec *everonce.Record, s *everonce.Settlement, answer *httponce.Answer) error {
+func asAnswer(rec *driver.Record, s *everonce.Settlement, answer *httponce.Answer) error {
 	isHTTP := strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 	switch {
 	case !isHTTP && answer != nil:

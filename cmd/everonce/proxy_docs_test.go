@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
-	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 )
 
 func readPage(t *testing.T, name string) string {
@@ -146,11 +146,11 @@ func TestHowToProxy(t *testing.T) {
 // insist sends a request until the proxy, and the service behind it, are up.
 func insist(t *testing.T, url, body, header, value string) (*http.Response, string) {
 	t.Helper()
-	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{MaxAttempts: 10_000, RawKey: true, KeyHeader: header, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
+	tr, err := client.NewTransport(nil, &client.Options{MaxAttempts: 10_000, RawKey: true, KeyHeader: header, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(httponce.WithKey(t.Context(), value), http.MethodPost, url, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(client.WithKey(t.Context(), value), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
@@ -104,12 +104,12 @@ func TestProxyKilled(t *testing.T) {
 // operations that have one, by one client at a time, while the others go on.
 func deliverAll(t *testing.T, url string, after func(done int)) map[string]string {
 	t.Helper()
-	tr, err := httponce.NewTransport(nil, &httponce.TransportOptions{MaxAttempts: 10_000, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
+	tr, err := client.NewTransport(nil, &client.Options{MaxAttempts: 10_000, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: tr}
-	defer client.CloseIdleConnections()
+	sender := &http.Client{Transport: tr}
+	defer sender.CloseIdleConnections()
 	var (
 		todo    = make(chan int)
 		clients sync.WaitGroup
@@ -121,7 +121,7 @@ func deliverAll(t *testing.T, url string, after func(done int)) map[string]strin
 		clients.Go(func() {
 			for n := range todo {
 				operation := fmt.Sprintf("operation-%d", n)
-				answer, err := deliverOnce(t.Context(), client, url, operation)
+				answer, err := deliverOnce(t.Context(), sender, url, operation)
 				if err != nil {
 					t.Errorf("%s: %v", operation, err)
 				}
@@ -143,12 +143,12 @@ func deliverAll(t *testing.T, url string, after func(done int)) map[string]strin
 	return answers
 }
 
-func deliverOnce(ctx context.Context, client *http.Client, url, operation string) (string, error) {
-	r, err := http.NewRequestWithContext(httponce.WithKey(ctx, operation), http.MethodPost, url, strings.NewReader(operation))
+func deliverOnce(ctx context.Context, sender *http.Client, url, operation string) (string, error) {
+	r, err := http.NewRequestWithContext(client.WithKey(ctx, operation), http.MethodPost, url, strings.NewReader(operation))
 	if err != nil {
 		return "", err
 	}
-	res, err := client.Do(r)
+	res, err := sender.Do(r)
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // scope is the scope of the records that populate makes.
@@ -84,8 +85,8 @@ func unknownMail(ctx context.Context, r *everonce.Receiver, key everonce.Key) er
 
 // claim leaves a claim of a process that says no more.
 func claim(ctx context.Context, store everonce.Store, key everonce.Key, lease time.Duration) error {
-	_, err := store.Claim(ctx, everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "payments:2", Lease: lease,
+	_, err := store.Claim(ctx, driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "payments:2", Lease: lease,
 	})
 	return err
 }
@@ -93,12 +94,12 @@ func claim(ctx context.Context, store everonce.Store, key everonce.Key, lease ti
 // untilPast waits until the time of a record is over by the store's clock: a lease, or a retention.
 func untilPast(ctx context.Context, store everonce.Store, key everonce.Key) error {
 	for {
-		got, err := store.Get(ctx, everonce.GetRequest{ID: key.RecordID()})
+		got, err := store.Get(ctx, driver.GetRequest{ID: key.RecordID()})
 		if err != nil {
 			return err
 		}
 		switch got.Record.StateAt(got.Now) {
-		case everonce.StateAbandoned, everonce.StateTombstone:
+		case driver.StateAbandoned, driver.StateTombstone:
 			return nil
 		}
 	}

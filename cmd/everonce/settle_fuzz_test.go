@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -78,8 +79,8 @@ func FuzzSettle(f *testing.F) {
 			service.ServeHTTP(w, r)
 			return w
 		}
-		record := func() everonce.Record {
-			page, err := store.List(t.Context(), everonce.ListRequest{})
+		record := func() driver.Record {
+			page, err := store.List(t.Context(), driver.ListRequest{})
 			if err != nil || len(page.Records) != 1 {
 				t.Fatalf("%d records, %v", len(page.Records), err)
 			}
@@ -109,7 +110,7 @@ func FuzzSettle(f *testing.F) {
 			if !refused && !errors.Is(err, everonce.ErrInvalidArgument) {
 				t.Errorf("%q: %v", args, err)
 			}
-			if after := record(); after.State != everonce.StateAbandoned {
+			if after := record(); after.State != driver.StateAbandoned {
 				t.Errorf("%q: %v, and the operation is %v", args, err, after.State)
 			}
 			return
@@ -119,7 +120,7 @@ func FuzzSettle(f *testing.F) {
 			return // it is over, or soon
 		}
 		after := record()
-		if (given&done != 0) == (given&notDone != 0) || after.State != map[bool]everonce.State{true: everonce.StateCompleted, false: everonce.StateReleased}[given&done != 0] {
+		if (given&done != 0) == (given&notDone != 0) || after.State != map[bool]driver.State{true: driver.StateCompleted, false: driver.StateReleased}[given&done != 0] {
 			t.Errorf("%q: settled, and the operation is %v", args, after.State)
 		}
 		off := func(from, until time.Time, want time.Duration) bool {

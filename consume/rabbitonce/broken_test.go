@@ -14,6 +14,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -136,8 +137,8 @@ func TestDrain(t *testing.T) {
 // brokenStore is down.
 type brokenStore struct{ everonce.Store }
 
-func (brokenStore) Claim(context.Context, everonce.ClaimRequest) (everonce.ClaimResult, error) {
-	return everonce.ClaimResult{}, errors.New("the store is down")
+func (brokenStore) Claim(context.Context, driver.ClaimRequest) (driver.ClaimResult, error) {
+	return driver.ClaimResult{}, errors.New("the store is down")
 }
 
 // While the store is down nothing is acknowledged, and nothing becomes a dead letter; at the end the broker

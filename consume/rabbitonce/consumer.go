@@ -101,7 +101,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	return errors.Join(err, c.out.close())
 }
 
-// feed keeps a session until ctx ends, and returns the one that is open then, if any.
+// feed keeps a session until ctx ends, and returns the one that is open then, if any. Each has a new connection and a new channel. The
+// client's own recovery keeps the Channel, so an acknowledgement of an earlier delivery would reach a message that nobody has handled.
 func (c *Consumer) feed(ctx context.Context, s *session, in chan<- consume.Delivery) *session {
 	pause := &backoff.ExponentialBackOff{
 		InitialInterval: c.opts.ReconnectMin, MaxInterval: c.opts.ReconnectMax, RandomizationFactor: 0.5, Multiplier: 2,

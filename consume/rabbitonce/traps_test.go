@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/store/memstore"
 )
 
-// Traps of RabbitMQ that no other test is about. docs/reference/messages-proofs.md has them all.
+// Traps of RabbitMQ that no other test is about. docs/reference/proofs.md lists them.
 
 // die takes what is sent ahead, and ends like a process that dies: by its channel, without an answer.
 func (b *bench) die(prefetch int, want ...string) {

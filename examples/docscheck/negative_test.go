@@ -16,6 +16,7 @@ import (
 	"github.com/everonce/everonce/consume/rabbitonce"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -82,9 +83,11 @@ func TestNegativeValues(t *testing.T) {
 		"redisstore.Options":  taking(func(o redisstore.Options) error { return o.Validate() }),
 		"httponce.Options":    taking(middleware),
 		"httponce.Route":      taking(func(r httponce.Route) error { return middleware(httponce.Options{Route: r}) }),
-		"httponce.TransportOptions": taking(func(o httponce.TransportOptions) error {
-			_, err := httponce.NewTransport(nil, &o)
-			return err
+		"client.Options": taking(func(o client.Options) error {
+			if _, err := client.NewTransport(nil, &o); err != nil { // a plain error: the client does not import the engine
+				return everonce.ErrInvalidArgument
+			}
+			return nil
 		}),
 		"consume.Spec": taking(func(s consume.Spec[T]) error {
 			s.Consumer, s.Key, s.Handle = "billing", consume.ProducerID(), func(context.Context, *consume.Message, T) error { return nil }

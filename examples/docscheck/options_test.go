@@ -13,8 +13,10 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -44,7 +46,7 @@ var optionTables = []struct {
 	{"httponce.Options", "httponce", httponce.Options{}},
 	{"httponce.Route", "httponce", httponce.Route{}},
 	{"httponce.Fingerprint", "httponce", httponce.Fingerprint{}},
-	{"httponce.TransportOptions", "httponce", httponce.TransportOptions{}},
+	{"client.Options", "httponce/client", client.Options{}},
 	{"consume.Spec", "consume", consume.Spec[T]{}},
 	{"consume.TxSpec", "consume", consume.TxSpec[T, Tx]{}},
 	{"consume.NaturalSpec", "consume", consume.NaturalSpec[T]{}},
@@ -185,8 +187,8 @@ func structFields(t *testing.T, folder, name string) (fields []*ast.Field) {
 // TestLimits compares the table of limits with the constants that it names.
 func TestLimits(t *testing.T) {
 	limits := map[string]int{
-		"MaxIDLen": everonce.MaxIDLen, "MaxScopeLen": everonce.MaxScopeLen, "MaxFingerprintAlgLen": everonce.MaxFingerprintAlgLen,
-		"MaxStepNameLen": everonce.MaxStepNameLen, "MaxSteps": everonce.MaxSteps, "MaxSummaryLen": everonce.MaxSummaryLen,
+		"MaxIDLen": driver.MaxIDLen, "MaxScopeLen": driver.MaxScopeLen, "MaxFingerprintAlgLen": driver.MaxFingerprintAlgLen,
+		"MaxStepNameLen": driver.MaxStepNameLen, "MaxSteps": driver.MaxSteps, "MaxSummaryLen": driver.MaxSummaryLen,
 		"MaxBatch": everonce.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
 	}
 	for _, row := range docs.Table(t, "docs/reference/options.md", "Limits") {

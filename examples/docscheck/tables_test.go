@@ -17,6 +17,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/examples/internal/docs"
 )
 
@@ -113,9 +114,9 @@ func TestErrors(t *testing.T) {
 // TestRecordFields compares the tables of docs/reference/record.md with the structs.
 func TestRecordFields(t *testing.T) {
 	for heading, typ := range map[string]reflect.Type{
-		"Record":      reflect.TypeFor[everonce.Record](),
-		"StepRecord":  reflect.TypeFor[everonce.StepRecord](),
-		"SavedResult": reflect.TypeFor[everonce.SavedResult](),
+		"Record":      reflect.TypeFor[driver.Record](),
+		"StepRecord":  reflect.TypeFor[driver.StepRecord](),
+		"SavedResult": reflect.TypeFor[driver.SavedResult](),
 	} {
 		var inTable, inStruct []string
 		for _, row := range docs.Table(t, "docs/reference/record.md", heading) {

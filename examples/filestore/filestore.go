@@ -3,8 +3,8 @@
 // Package filestore keeps every record in a file of its own: what it has acknowledged survives a crash of
 // the process and, if the disk keeps what it has synced, a loss of power.
 //
-// It is a toy, written from CONTRIBUTING.md alone, to show how little a store is: 64 callers wait for one
-// lock and two syncs each. It passes the suite in store/storetest.
+// It is a toy, written from docs/how-to/write-a-store.md alone, to show how little a store is: 64 callers wait for one
+// lock and two syncs each. It passes the suite in driver/drivertest.
 package filestore
 
 import (
@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // Options are what a store may be told. The zero value of each field is its default.
@@ -38,7 +38,7 @@ type Store struct {
 	turn chan struct{} // holds one value while nobody in this process has the lock
 }
 
-var _ everonce.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // Open makes a store of a folder, which it creates.
 func Open(dir string, opts *Options) (*Store, error) {
@@ -60,56 +60,56 @@ func Open(dir string, opts *Options) (*Store, error) {
 // Close frees the lock's file. Calls after it fail.
 func (s *Store) Close() error { return s.lock.Close() }
 
-// Claim begins an attempt: see [everonce.Store].
-func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
-	err = s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+// Claim begins an attempt: see [driver.Store].
+func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
+	err = s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Claim(rec, req, now)
 		return next, err
 	})
 	return res, err
 }
 
-// Complete saves a result: see [everonce.Store].
-func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
-	return res, s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+// Complete saves a result: see [driver.Store].
+func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
+	return res, s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if rec == nil {
-			return nil, everonce.ErrLeaseLost
+			return nil, driver.ErrLeaseLost
 		}
 		return transition.Complete(rec, req, now)
 	})
 }
 
-// Release ends an attempt without a result: see [everonce.Store].
-func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
-	err = s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+// Release ends an attempt without a result: see [driver.Store].
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
+	err = s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
 		return next, err
 	})
 	return res, err
 }
 
-// Renew extends a lease: see [everonce.Store].
-func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
-	return res, s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+// Renew extends a lease: see [driver.Store].
+func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
+	return res, s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if rec == nil {
-			return nil, everonce.ErrLeaseLost
+			return nil, driver.ErrLeaseLost
 		}
 		return transition.Renew(rec, req, now)
 	})
 }
 
-// SaveStep writes a step: see [everonce.Store].
-func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
-	return res, s.change(ctx, req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+// SaveStep writes a step: see [driver.Store].
+func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
+	return res, s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if rec == nil {
-			return nil, everonce.ErrLeaseLost
+			return nil, driver.ErrLeaseLost
 		}
 		return transition.SaveStep(rec, req, now)
 	})
 }
 
 // Get reads a record. It needs no lock: a file is replaced as a whole.
-func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	if err := ctx.Err(); err != nil {
 		return res, err
 	}
@@ -125,9 +125,9 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 // defaultLimit bounds a purge that names no limit.
 const defaultLimit = 1000
 
-// Purge removes what time has let go: see [everonce.Store]. It looks without the lock, and decides again,
+// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again,
 // record by record, under it.
-func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if req.Limit <= 0 {
 		req.Limit = defaultLimit
 	}
@@ -137,7 +137,7 @@ func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res evero
 	}
 	for _, e := range entries {
 		name, isRecord := strings.CutSuffix(e.Name(), extension)
-		id, err := everonce.ParseRecordID(name)
+		id, err := driver.ParseRecordID(name)
 		if !isRecord || err != nil {
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res evero
 	return res, ctx.Err()
 }
 
-func (s *Store) purge(ctx context.Context, id everonce.RecordID, res *everonce.PurgeResult) error {
+func (s *Store) purge(ctx context.Context, id driver.RecordID, res *driver.PurgeResult) error {
 	unlock, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s *Store) purge(ctx context.Context, id everonce.RecordID, res *everonce.P
 
 // change is every method that writes: lock, read the record, take the time, call the function, write
 // durably, unlock.
-func (s *Store) change(ctx context.Context, id everonce.RecordID, decide func(rec *everonce.Record, now time.Time) (*everonce.Record, error)) error {
+func (s *Store) change(ctx context.Context, id driver.RecordID, decide func(rec *driver.Record, now time.Time) (*driver.Record, error)) error {
 	unlock, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -240,12 +240,12 @@ func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
 
 const extension = ".json"
 
-func (s *Store) file(id everonce.RecordID) string {
+func (s *Store) file(id driver.RecordID) string {
 	return filepath.Join(s.dir, id.String()+extension)
 }
 
 // read returns nil where there is no record.
-func (s *Store) read(file string) (*everonce.Record, error) {
+func (s *Store) read(file string) (*driver.Record, error) {
 	data, err := os.ReadFile(file) //nolint:gosec // the name is a hash
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // no record is an answer
@@ -253,15 +253,15 @@ func (s *Store) read(file string) (*everonce.Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("filestore: %w", err)
 	}
-	rec := new(everonce.Record)
+	rec := new(driver.Record)
 	if json.Unmarshal(data, rec) != nil { // its error may quote what it has read
-		return nil, fmt.Errorf("filestore: %w: %s", everonce.ErrCorruptRecord, filepath.Base(file))
+		return nil, fmt.Errorf("filestore: %w: %s", driver.ErrCorruptRecord, filepath.Base(file))
 	}
 	return rec, nil
 }
 
 // write replaces the file of a record, durably: first the new content, then its name.
-func (s *Store) write(file string, rec *everonce.Record) error {
+func (s *Store) write(file string, rec *driver.Record) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("filestore: %w", err)

@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/examples/filestore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 func TestConformance(t *testing.T) {
-	storetest.Run(t, newHarness, storetest.Capabilities{MaxResult: 1 << 20})
+	drivertest.Run(t, newHarness, drivertest.Capabilities{MaxResult: 1 << 20})
 }
 
 // newHarness opens a folder twice, as two processes would, on a clock that stands until it is moved.
-func newHarness(t testing.TB) storetest.Harness {
+func newHarness(t testing.TB) drivertest.Harness {
 	t.Helper()
 	dir := t.TempDir()
 	start, moved := time.Now(), new(atomic.Int64)
@@ -38,7 +39,7 @@ func newHarness(t testing.TB) storetest.Harness {
 		})
 		return s
 	}
-	return storetest.Harness{Store: open(), Peer: open(), Advance: func(d time.Duration) { moved.Add(int64(d)) }}
+	return drivertest.Harness{Store: open(), Peer: open(), Advance: func(d time.Duration) { moved.Add(int64(d)) }}
 }
 
 // TestCorruptFile: a record that cannot be read is never taken for absent, and its content is not told.
@@ -62,7 +63,7 @@ func TestCorruptFile(t *testing.T) {
 		ran = true
 		return "", nil
 	})
-	if ran || !errors.Is(err, everonce.ErrCorruptRecord) || !errors.Is(err, everonce.ErrStore) {
+	if ran || !errors.Is(err, driver.ErrCorruptRecord) || !errors.Is(err, everonce.ErrStore) {
 		t.Fatalf("the work ran: %v; error %v", ran, err)
 	}
 }

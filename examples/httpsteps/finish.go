@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // ofRides is how the scopes of this route end. They begin with the account.
@@ -20,7 +21,7 @@ var ofRides = "/" + string(everonce.ScopeOf(http.MethodPost, "/rides"))
 // finish sends again what has been idle for that long: its client may never come back. Call it once a minute, in one
 // process or in several. It returns how many it has found.
 func (s *service) finish(ctx context.Context, idle time.Duration) (found int, err error) {
-	list := everonce.ListRequest{States: []everonce.State{everonce.StateReleased, everonce.StateAbandoned}}
+	list := driver.ListRequest{States: []driver.State{driver.StateReleased, driver.StateAbandoned}}
 	for {
 		page, err := s.store.List(ctx, list)
 		if err != nil {
@@ -52,7 +53,7 @@ func (s *service) finish(ctx context.Context, idle time.Duration) (found int, er
 }
 
 // again is the request of a record once more: an ordinary repetition, which gets as far as it gets.
-func (s *service) again(ctx context.Context, rec *everonce.Record) error {
+func (s *service) again(ctx context.Context, rec *driver.Record) error {
 	var account, key string
 	var body []byte
 	err := s.store.DB().QueryRowContext(ctx, `SELECT account, key, body FROM ride WHERE scope = ? AND name = ?`, rec.Scope, rec.Name).
@@ -74,7 +75,7 @@ func (s *service) again(ctx context.Context, rec *everonce.Record) error {
 
 // drop is for a process that died before its first step: nothing was done, and only the client knows what it had asked for.
 // If that comes back, its request runs. Without this the record would be unknown for ever.
-func (s *service) drop(ctx context.Context, rec *everonce.Record) error {
+func (s *service) drop(ctx context.Context, rec *driver.Record) error {
 	err := s.receiver.Settle(ctx, everonce.Key{Scope: rec.Scope, ID: rec.Name}, everonce.Settlement{
 		Verdict: everonce.SettleNotDone, Token: rec.Token, By: "finish",
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -54,12 +55,12 @@ func TestWhatHasNotBegunIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	states := map[everonce.Scope]everonce.State{
-		everonce.ScopeOf("alice", "POST", "/rides"):   everonce.StateReleased,
-		everonce.ScopeOf("alice", "POST", "/refunds"): everonce.StateAbandoned,
+	states := map[everonce.Scope]driver.State{
+		everonce.ScopeOf("alice", "POST", "/rides"):   driver.StateReleased,
+		everonce.ScopeOf("alice", "POST", "/refunds"): driver.StateAbandoned,
 	}
-	state := func(scope everonce.Scope) everonce.State {
-		got, err := store.Get(ctx, everonce.GetRequest{ID: everonce.Key{Scope: scope, ID: "k"}.RecordID()})
+	state := func(scope everonce.Scope) driver.State {
+		got, err := store.Get(ctx, driver.GetRequest{ID: everonce.Key{Scope: scope, ID: "k"}.RecordID()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,10 +68,10 @@ func TestWhatHasNotBegunIsDropped(t *testing.T) {
 	}
 	for scope := range states {
 		id := everonce.Key{Scope: scope, ID: "k"}.RecordID()
-		if _, err := store.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: scope, Name: "k", Nonce: everonce.NewNonce(), Lease: time.Millisecond}); err != nil {
+		if _, err := store.Claim(ctx, driver.ClaimRequest{ID: id, Scope: scope, Name: "k", Nonce: driver.NewNonce(), Lease: time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
-		for state(scope) != everonce.StateAbandoned { // by the store's time
+		for state(scope) != driver.StateAbandoned { // by the store's time
 		}
 	}
 	if found, err := s.finish(ctx, 0); err != nil || found != 1 {

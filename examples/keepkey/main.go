@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -40,7 +40,7 @@ type shop struct {
 
 // newClient returns a client that sends an operation again, under one key, until there is an answer.
 func newClient() (*http.Client, error) {
-	transport, err := httponce.NewTransport(nil, &httponce.TransportOptions{AttemptTimeout: 10 * time.Second})
+	transport, err := client.NewTransport(nil, &client.Options{AttemptTimeout: 10 * time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *shop) take(ctx context.Context, id string, cents int64) error {
 // pay sends the payment of an order. What it sends is made of what was written down, and so the same each time.
 func (s *shop) pay(ctx context.Context, o order) error {
 	body := strings.NewReader(fmt.Sprintf(`{"order": %q, "cents": %d}`, o.id, o.cents))
-	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, o.key), http.MethodPost, s.api+"/charges", body)
+	req, err := http.NewRequestWithContext(client.WithKey(ctx, o.key), http.MethodPost, s.api+"/charges", body)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *shop) unpaid(ctx context.Context) (orders []order, err error) {
 
 // refund gives an order's money back. An order has one refund, ever: its name is key enough.
 func (s *shop) refund(ctx context.Context, id string) error {
-	ctx = httponce.WithKey(ctx, "refund-"+id)
+	ctx = client.WithKey(ctx, "refund-"+id)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.api+"/refunds", strings.NewReader(fmt.Sprintf(`{"order": %q}`, id)))
 	if err != nil {
 		return err

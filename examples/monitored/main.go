@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -34,7 +35,7 @@ func count(figures *expvar.Map) func(context.Context, httponce.Served) {
 }
 
 // watch tells how much waits for somebody to settle it, and for how long the oldest has. Call it once a minute.
-func watch(ctx context.Context, store everonce.HealthChecker, abandoned, oldestSeconds *expvar.Int) error {
+func watch(ctx context.Context, store driver.HealthChecker, abandoned, oldestSeconds *expvar.Int) error {
 	h, err := store.Health(ctx)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 const want = `
@@ -30,9 +30,9 @@ func TestRun(t *testing.T) {
 }
 
 // counted is a store that was counted.
-type counted everonce.Health
+type counted driver.Health
 
-func (c counted) Health(context.Context) (everonce.Health, error) { return everonce.Health(c), nil }
+func (c counted) Health(context.Context) (driver.Health, error) { return driver.Health(c), nil }
 
 // TestWatch: the age of the oldest is by the store's own clock, and ends when all is settled.
 func TestWatch(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // Payment is the payment of an order, of which there is one.

@@ -3,7 +3,7 @@ package orm
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"testing"
 
@@ -182,7 +182,7 @@ func TestEntDoesNotEndTheTransaction(t *testing.T) {
 	spec.ID.Value = "bob"
 	spec.Edges = []*sqlgraph.EdgeSpec{{
 		Rel: sqlgraph.O2M, Table: "pet", Columns: []string{"owner"},
-		Target: &sqlgraph.EdgeTarget{IDSpec: sqlgraph.NewFieldSpec("id", field.TypeString), Nodes: []driver.Value{"rex"}},
+		Target: &sqlgraph.EdgeTarget{IDSpec: sqlgraph.NewFieldSpec("id", field.TypeString), Nodes: []sqldriver.Value{"rex"}},
 	}}
 	if err := sqlgraph.CreateNode(t.Context(), drv, spec); err != nil {
 		t.Fatal(err)

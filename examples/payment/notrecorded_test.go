@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // failing is a store that is gone when the end of a charge is to be saved.
 type failing struct{ everonce.Store }
 
-func (*failing) Complete(context.Context, everonce.CompleteRequest) (everonce.CompleteResult, error) {
-	return everonce.CompleteResult{}, errors.New("connection refused")
+func (*failing) Complete(context.Context, driver.CompleteRequest) (driver.CompleteResult, error) {
+	return driver.CompleteResult{}, errors.New("connection refused")
 }
 
 // TestNotRecorded: what the gateway has said goes to the client: a receipt of a charge that was made, and never one of

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -256,9 +257,9 @@ type away struct {
 	calls atomic.Int64
 }
 
-func (a *away) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (a *away) Claim(ctx context.Context, r driver.ClaimRequest) (driver.ClaimResult, error) {
 	if a.calls.Add(-1) >= 0 {
-		return everonce.ClaimResult{}, errors.New("connection refused")
+		return driver.ClaimResult{}, errors.New("connection refused")
 	}
 	return a.Store.Claim(ctx, r)
 }
@@ -266,8 +267,8 @@ func (a *away) Claim(ctx context.Context, r everonce.ClaimRequest) (everonce.Cla
 // failing is a store that is gone when the result is to be saved.
 type failing struct{ everonce.Store }
 
-func (f *failing) Complete(context.Context, everonce.CompleteRequest) (everonce.CompleteResult, error) {
-	return everonce.CompleteResult{}, errors.New("connection refused")
+func (f *failing) Complete(context.Context, driver.CompleteRequest) (driver.CompleteResult, error) {
+	return driver.CompleteResult{}, errors.New("connection refused")
 }
 
 func refused(t *testing.T, err error, want string) {

@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 const (

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/proxy"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -85,11 +86,11 @@ func (p *proxies) open(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	proxy, err := httponce.Proxy(target, nil)
+	passOn, err := proxy.New(target, nil)
 	if err != nil {
 		return err
 	}
-	p.ours, err = p.connect(ctx, protect(proxy))
+	p.ours, err = p.connect(ctx, protect(passOn))
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -325,7 +326,7 @@ func (h *byHand) do(stmt *sql.Stmt, args ...any) error {
 
 func (h *byHand) claimAndComplete(_ context.Context, n int64) error {
 	key := orderKey(n)
-	id, nonce := key.RecordID(), everonce.NewNonce()
+	id, nonce := key.RecordID(), driver.NewNonce()
 	now := time.Now().UnixMicro()
 	lease, day := (30 * time.Second).Microseconds(), (24 * time.Hour).Microseconds()
 	if err := h.do(h.claim, id[:], string(key.Scope), key.ID, now, nonce[:], "bench", now, now, now, now+lease); err != nil {

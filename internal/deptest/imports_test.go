@@ -12,33 +12,38 @@ var mayImport = []struct {
 	pkg     string
 	imports []string
 }{
-	{"store/transition", nil},
-	{"store/memstore", []string{"store/transition"}},
-	{"store/sqlstore", []string{"store/transition"}},
-	{"store/storetest", []string{"store/transition"}},
-	{"store", []string{"store/sqlstore", "store/transition"}}, // a store of its own module: never another store
-	{"oncetest", []string{"store/memstore", "consume"}},
+	{"driver/drivertest", []string{"driver", "store/memstore"}},
+	{"driver/transition", []string{"driver"}},
+	{"driver", nil},
+	{"store", []string{"internal/sqlstore", "driver"}}, // never another store
+	{"oncetest", []string{"driver", "store/memstore", "consume"}},
 
 	// The patterns and transports take a receiver, never a store.
-	{"inbox", []string{"store/sqlstore"}}, // the SQL handle, not a database
-	{"outbox", []string{"store/sqlstore"}},
-	{"saga", []string{"store/sqlstore"}},
-	{"session", []string{"store/transition"}},
-	{"raftonce", []string{"session", "store/transition"}},
-	{"httponce", []string{"internal/jsonform", "internal/socketurl"}},
+	{"inbox", []string{"driver", "internal/sqlstore"}}, // the SQL handle, not a database
+	{"outbox", []string{"driver", "internal/sqlstore"}},
+	{"saga", []string{"driver", "internal/sqlstore"}},
+	{"session", []string{"driver"}},
+	{"raftonce", []string{"session", "driver"}},
+	{"httponce/internal/wire", nil},
+	{"httponce/client", []string{"httponce/internal/wire"}},
+	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
+	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
-	{"consume", []string{"internal/jsonform"}},
+	{"consume", []string{"driver", "internal/jsonform"}},
 	{"otelonce", nil},
 	{"dashboard", nil},
 
 	// What nobody links may import all, but for the program.
 	{"cmd", everything},
 	{"examples", everything},
-	{"internal/sketches", []string{"store/transition"}},
+	{"internal/sqlstore", []string{"driver"}},
+	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
+	{"internal/probe", nil},
+	{"internal/sketches", []string{"driver"}},
 	{"internal", everything},
 }
 
-var everything = []string{"store", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "internal"}
+var everything = []string{"driver", "store", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "internal"}
 
 func TestDirectionOfImports(t *testing.T) {
 	for path, p := range ours(t) {
@@ -76,8 +81,11 @@ func TestEveryPackageHasItsPlace(t *testing.T) {
 }
 
 func allowed(from, to string) bool {
-	if from == "" { // the core holds itself up
-		return false
+	switch {
+	case from == "": // the engine stands on the contract, and on leaves of its own
+		return to == "driver" || within(to, "internal")
+	case within(from, "driver") && !within(from, "driver/drivertest"): // the contract knows nobody
+		return from == "driver/transition" && to == "driver"
 	}
 	if to == "" || within(to, from) {
 		return true
@@ -107,18 +115,24 @@ func TestAllowed(t *testing.T) {
 	}{
 		{"store/memstore", "", true},
 		{"", "store/memstore", false},
-		{"", "internal/deptest", false},
-		{"store/sqlitestore", "store/sqlstore", true},
+		{"", "driver", true},
+		{"", "driver/transition", false},
+		{"driver", "", false},
+		{"driver/transition", "driver", true},
+		{"driver/drivertest", "", true},
+		{"store/sqlitestore", "internal/sqlstore", true},
 		{"store/sqlitestore", "store/pgxstore", false},
 		{"store/sqlitestore", "store/memstore", false},
 		{"store/sqlitestore/internal/x", "store/pgxstore", false},
 		{"store/redisstore", "store/sqlitestore", false},
-		{"store/sqlstore", "store/sqlitestore", false},
-		{"store/storetest", "store/memstore", false},
+		{"driver/drivertest", "store/pgxstore", false},
 		{"httponce", "store/memstore", false},
+		{"httponce/client", "httponce/internal/wire", true},
+		{"httponce/client", "httponce", false},
+		{"httponce/proxy", "httponce", false},
 		{"consume/kafkaonce", "store/pgxstore", false},
 		{"consume/kafkaonce", "consume", true},
-		{"outbox", "store/sqlstore", true},
+		{"outbox", "internal/sqlstore", true},
 		{"outbox", "store/pgxstore", false},
 		{"examples", "cmd/everonce", false},
 		{"cmd/everonce", "store/pgxstore", true},
@@ -138,7 +152,7 @@ func linked(t *testing.T) []string {
 	for path, p := range ours(t) {
 		dir, _ := local(path)
 		switch {
-		case within(dir, "cmd"), within(dir, "examples"), within(dir, "internal"), within(dir, "store/storetest"), within(dir, "oncetest"):
+		case within(dir, "cmd"), within(dir, "examples"), within(dir, "internal"), within(dir, "driver/drivertest"), within(dir, "oncetest"):
 		case len(p.Imports) == 0: // only tests
 		default:
 			paths = append(paths, path)
@@ -153,20 +167,32 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 		for dep := range listed(t, "-deps", path) {
 			if dep == "testing" || strings.HasPrefix(dep, "testing/") || strings.HasPrefix(dep, "pgregory.net/rapid") ||
 				strings.HasPrefix(dep, "github.com/anishathalye/porcupine") || strings.Contains(dep, "toxiproxy") ||
-				strings.HasSuffix(dep, "/storetest") || strings.HasSuffix(dep, "/oncetest") {
+				strings.HasSuffix(dep, "/drivertest") || strings.HasSuffix(dep, "/oncetest") {
 				t.Errorf("%s links %s", path, dep)
 			}
 		}
 	}
 }
 
-// mayLink says which leaf libraries a folder of the root module may link, with the page in docs/adr that says why.
+// mayLink says which leaf libraries a folder of the root module may link, for the reasons in docs/adr/libraries.md.
 var mayLink = map[string][]string{
-	"consume": {"github.com/go-json-experiment/json"}, // docs/adr/0018-jsontext.md
+	"consume": {"github.com/go-json-experiment/json"},
 	"httponce": {
-		"github.com/dunglas/httpsfv",         // docs/adr/0017-httpsfv.md
-		"github.com/go-json-experiment/json", // docs/adr/0018-jsontext.md
+		"github.com/dunglas/httpsfv",
+		"github.com/go-json-experiment/json",
 	},
+	"httponce/client":        {"github.com/dunglas/httpsfv"},
+	"httponce/proxy":         {"github.com/dunglas/httpsfv"},
+	"httponce/internal/wire": {"github.com/dunglas/httpsfv"},
+}
+
+// TestClientLinksNoEngine: a program that only sends requests links neither the engine nor the server.
+func TestClientLinksNoEngine(t *testing.T) {
+	for dep := range listed(t, "-deps", rootModule+"/httponce/client") {
+		if dep == rootModule || dep == rootModule+"/httponce" {
+			t.Errorf("httponce/client links %s", dep)
+		}
+	}
 }
 
 // TestCoreLinksTheStandardLibraryOnly: the packages of the root module, but for the suites that others

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 	"github.com/jackc/pgx/v5"
@@ -18,7 +18,7 @@ import (
 // app is a payment service's own data, in the database that also holds the records: one account and a
 // ledger, and the charge that is not idempotent.
 type app[Tx any] struct {
-	store   everonce.TxStore[Tx]
+	store   driver.TxStore[Tx]
 	exec    func(ctx context.Context, tx Tx, query string, args ...any) error
 	begin   func(ctx context.Context) (Tx, error)
 	commit  func(ctx context.Context, tx Tx) error

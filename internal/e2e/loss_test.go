@@ -17,6 +17,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -171,15 +172,15 @@ func auditLoss(t *testing.T, operations int, h http.Handler, ledger func() map[s
 	server := httptest.NewServer(h)
 	defer server.Close()
 	lossy := newLossyNet(seedOf(t), lossShare)
-	tr, err := httponce.NewTransport(&http.Transport{DialContext: lossy.dial, MaxIdleConnsPerHost: lossWorkers}, &httponce.TransportOptions{
+	tr, err := client.NewTransport(&http.Transport{DialContext: lossy.dial, MaxIdleConnsPerHost: lossWorkers}, &client.Options{
 		MaxAttempts: 1000, MaxElapsed: 5 * time.Minute, Backoff: time.Millisecond, MaxBackoff: 4 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tr.CloseIdleConnections()
-	client := &http.Client{Transport: tr}
-	answered := sendAll(t, client, server.URL, operations)
+	sender := &http.Client{Transport: tr}
+	answered := sendAll(t, sender, server.URL, operations)
 
 	lines := ledger()
 	for op, l := range lines {
@@ -198,7 +199,7 @@ func auditLoss(t *testing.T, operations int, h http.Handler, ledger func() map[s
 }
 
 // sendAll sends every operation until it is answered, and returns the answers.
-func sendAll(t *testing.T, client *http.Client, url string, operations int) map[string]int64 {
+func sendAll(t *testing.T, sender *http.Client, url string, operations int) map[string]int64 {
 	t.Helper()
 	var mu sync.Mutex
 	lines := make(map[string]int64, operations)
@@ -207,7 +208,7 @@ func sendAll(t *testing.T, client *http.Client, url string, operations int) map[
 	for range lossWorkers {
 		workers.Go(func() {
 			for order := range orders {
-				b, err := sendOrder(t.Context(), client, url, order)
+				b, err := sendOrder(t.Context(), sender, url, order)
 				if err != nil || b.Order != order {
 					t.Errorf("%s was answered %+v, %v", order, b, err)
 					continue
@@ -226,12 +227,12 @@ func sendAll(t *testing.T, client *http.Client, url string, operations int) map[
 	return lines
 }
 
-func sendOrder(ctx context.Context, client *http.Client, url, order string) (b booking, err error) {
-	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, "book-"+order), http.MethodPost, url, strings.NewReader(order))
+func sendOrder(ctx context.Context, sender *http.Client, url, order string) (b booking, err error) {
+	req, err := http.NewRequestWithContext(client.WithKey(ctx, "book-"+order), http.MethodPost, url, strings.NewReader(order))
 	if err != nil {
 		return b, err
 	}
-	res, err := client.Do(req)
+	res, err := sender.Do(req)
 	if err != nil {
 		return b, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/redisstore"
@@ -96,7 +97,7 @@ func TestMessagesCutFromRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := store.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(s.way), Limit: 10_000}); err != nil {
+		if _, err := store.DeleteScope(context.Background(), driver.DeleteScopeRequest{Scope: everonce.ScopeOf(s.way), Limit: 10_000}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -153,7 +154,7 @@ func postgresThrough(t *testing.T, s *cutStream) (proxy *toxiproxy.Proxy, near, 
 	return proxy, near, far
 }
 
-func postgresStore(t *testing.T, s *cutStream, pool *pgxpool.Pool) everonce.TxStore[pgx.Tx] {
+func postgresStore(t *testing.T, s *cutStream, pool *pgxpool.Pool) driver.TxStore[pgx.Tx] {
 	t.Helper()
 	store, err := pgxstore.New(pool, &pgxstore.Options{Schema: s.spec.Schema})
 	if err != nil {

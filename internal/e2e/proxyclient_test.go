@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/httponce/client"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -30,14 +31,14 @@ func (a answer) same(replay answer) bool {
 }
 
 // post sends an order of some thousand bytes, whose key is the order's name.
-func post(ctx context.Context, client *http.Client, addr, order string) (a answer, err error) {
+func post(ctx context.Context, sender *http.Client, addr, order string) (a answer, err error) {
 	body := order + "\n" + strings.Repeat("an item of the order\n", orderItems)
-	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, order), http.MethodPost, "http://"+addr+"/orders", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(client.WithKey(ctx, order), http.MethodPost, "http://"+addr+"/orders", strings.NewReader(body))
 	if err != nil {
 		return a, err
 	}
 	req.Host = "shop.example" // one and the same, wherever the proxy listens after it was killed
-	res, err := client.Do(req)
+	res, err := sender.Do(req)
 	if err != nil {
 		return a, err
 	}
@@ -51,16 +52,16 @@ const orderItems = 200
 // clients returns one that sends a request once, and one that sends it until it has a final answer.
 func clients(t *testing.T, patience time.Duration) (once, until *http.Client) {
 	t.Helper()
-	newClient := func(opts httponce.TransportOptions) *http.Client {
+	newClient := func(opts client.Options) *http.Client {
 		opts.Backoff, opts.MaxBackoff = 2*time.Millisecond, 20*time.Millisecond
-		tr, err := httponce.NewTransport(nil, &opts)
+		tr, err := client.NewTransport(nil, &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(tr.CloseIdleConnections)
 		return &http.Client{Transport: tr}
 	}
-	return newClient(httponce.TransportOptions{MaxAttempts: 1, AttemptTimeout: patience}), newClient(httponce.TransportOptions{MaxAttempts: 1000, AttemptTimeout: time.Minute})
+	return newClient(client.Options{MaxAttempts: 1, AttemptTimeout: patience}), newClient(client.Options{MaxAttempts: 1000, AttemptTimeout: time.Minute})
 }
 
 // settleOrder is the operator, who has looked into the upstream's ledger.
@@ -71,7 +72,7 @@ func settleOrder(t *testing.T, path, order string, done bool) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	page, err := store.List(t.Context(), everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}})
+	page, err := store.List(t.Context(), driver.ListRequest{States: []driver.State{driver.StateAbandoned}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 //go:embed testdata
@@ -109,11 +109,11 @@ func pathOf(t testing.TB, version int, name string) string {
 }
 
 // records returns what the records of a version mean, by the names of their cases.
-func records(t testing.TB, version int) map[string]everonce.Record {
+func records(t testing.TB, version int) map[string]driver.Record {
 	t.Helper()
-	all := make(map[string]everonce.Record)
+	all := make(map[string]driver.Record)
 	for _, s := range sections(t, version, "records") {
-		var rec everonce.Record
+		var rec driver.Record
 		if err := json.Unmarshal([]byte(s.text), &rec); err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}

@@ -1,6 +1,6 @@
 // Package formats proves that what durable stores keep can be read by every later version, and is written so by all who share a store.
 //
-// The folder testdata/1 holds records of version 1 ([everonce.FormatVersion]) in every state, as each store keeps them, beside what they
+// The folder testdata/1 holds records of version 1 ([driver.FormatVersion]) in every state, as each store keeps them, beside what they
 // mean: records.txt. Nothing in it is ever changed. [Test] puts the stored form into an empty store, reads it, and goes on from it; and it
 // writes the same records with the same calls, and compares what is stored.
 //
@@ -21,18 +21,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Harness is an empty store, and what is needed to see behind it.
 type Harness struct {
-	Store everonce.Store
+	Store driver.Store
 	// Load puts a record in place of what there is, in the store's own form.
-	Load func(id everonce.RecordID, stored string)
+	Load func(id driver.RecordID, stored string)
 	// Dump returns the store's own form of a record. It shows each time as [Times] has it.
-	Dump func(id everonce.RecordID, times Times) string
+	Dump func(id driver.RecordID, times Times) string
 	// Transact claims and completes in a transaction; claim is nil in an optimistic one. It is nil if the store has no transactions.
-	Transact func(ctx context.Context, claim *everonce.ClaimRequest, commit everonce.CommitRequest) error
+	Transact func(ctx context.Context, claim *driver.ClaimRequest, commit driver.CommitRequest) error
 }
 
 // Times returns the time that the files have in place of a time of the store's, both in microseconds since 1970. The time may be earlier
@@ -48,7 +48,7 @@ type Factory func(t *testing.T, version int) Harness
 // Test holds a store to the files that testdata has of it: name.txt.
 func Test(t *testing.T, name string, factory Factory) {
 	t.Helper()
-	for version := 1; version <= everonce.FormatVersion; version++ {
+	for version := 1; version <= driver.FormatVersion; version++ {
 		records := records(t, version)
 		stored := sections(t, version, name)
 		t.Run(fmt.Sprint("read version ", version), func(t *testing.T) {
@@ -69,8 +69,8 @@ func Test(t *testing.T, name string, factory Factory) {
 	}
 	t.Run("write", func(t *testing.T) {
 		var written file
-		h := factory(t, everonce.FormatVersion)
-		for _, c := range cases(t, everonce.FormatVersion) {
+		h := factory(t, driver.FormatVersion)
+		for _, c := range cases(t, driver.FormatVersion) {
 			if c.inTx && h.Transact == nil {
 				continue
 			}
@@ -78,14 +78,14 @@ func Test(t *testing.T, name string, factory Factory) {
 			c.write(s)
 			written = append(written, section{c.name, h.Dump(s.id(), s.fixed)})
 		}
-		written.compare(t, everonce.FormatVersion, name)
+		written.compare(t, driver.FormatVersion, name)
 	})
 }
 
 // InTx is [Harness].Transact of a store with transactions.
-func InTx[Tx any](s everonce.TxStore[Tx]) func(ctx context.Context, claim *everonce.ClaimRequest, commit everonce.CommitRequest) error {
-	return func(ctx context.Context, claim *everonce.ClaimRequest, commit everonce.CommitRequest) error {
-		tx, res, err := s.Begin(ctx, everonce.BeginRequest{Claim: claim})
+func InTx[Tx any](s driver.TxStore[Tx]) func(ctx context.Context, claim *driver.ClaimRequest, commit driver.CommitRequest) error {
+	return func(ctx context.Context, claim *driver.ClaimRequest, commit driver.CommitRequest) error {
+		tx, res, err := s.Begin(ctx, driver.BeginRequest{Claim: claim})
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,7 @@ package formats
 import (
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Check is a check value of an identity secret.
@@ -11,8 +11,8 @@ var Check = [32]byte([]byte("a check value, of 32 bytes: \x00\xff\x80!"))
 
 // Identity binds a store to [Check], and reads what it is bound to.
 func Identity(t testing.TB, s interface {
-	everonce.IdentityKeeper
-	everonce.IdentityReader
+	driver.IdentityKeeper
+	driver.IdentityReader
 },
 ) {
 	t.Helper()

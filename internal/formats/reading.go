@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // reading reads a stored record, and goes on from it.
@@ -16,7 +16,7 @@ type reading struct {
 	*testing.T
 	h      Harness
 	c      testCase
-	want   everonce.Record
+	want   driver.Record
 	stored string
 }
 
@@ -27,27 +27,27 @@ func (r *reading) run() {
 	r.h.Load(r.want.ID, r.stored)
 	r.read()
 	r.listed()
-	for take, want := range map[everonce.TakeOver]everonce.Decision{
-		everonce.TakeNone: r.c.decided, everonce.TakeAbandoned: r.c.taken, everonce.TakeToSettle: r.c.settled, everonce.TakeForced: 0,
+	for take, want := range map[driver.TakeOver]driver.Decision{
+		driver.TakeNone: r.c.decided, driver.TakeAbandoned: r.c.taken, driver.TakeToSettle: r.c.settled, driver.TakeForced: 0,
 	} {
 		r.claimed(r.claim(take), want)
 	}
 	if r.want.Fingerprint.Alg != "" {
-		other := r.claim(everonce.TakeForced)
+		other := r.claim(driver.TakeForced)
 		other.Fingerprint.Sum[0]++
-		r.claimed(other, everonce.DecideMismatch)
+		r.claimed(other, driver.DecideMismatch)
 	}
-	again := r.claim(everonce.TakeNone)
+	again := r.claim(driver.TakeNone)
 	again.Nonce = r.want.Nonce
 	r.claimed(again, 0)
-	if r.want.State == everonce.StateClaimed {
+	if r.want.State == driver.StateClaimed {
 		r.held()
 	}
 }
 
 func (r *reading) read() {
 	r.Helper()
-	got, err := r.h.Store.Get(r.Context(), everonce.GetRequest{ID: r.want.ID})
+	got, err := r.h.Store.Get(r.Context(), driver.GetRequest{ID: r.want.ID})
 	if err != nil || !got.Found {
 		r.Fatalf("Get: found %v, %v", got.Found, err)
 	}
@@ -56,18 +56,18 @@ func (r *reading) read() {
 
 func (r *reading) listed() {
 	r.Helper()
-	all, err := r.h.Store.(everonce.Lister).List(r.Context(), everonce.ListRequest{Scope: r.want.Scope, Name: r.want.Name, Steps: true})
+	all, err := r.h.Store.(driver.Lister).List(r.Context(), driver.ListRequest{Scope: r.want.Scope, Name: r.want.Name, Steps: true})
 	if err != nil || len(all.Records) != 1 {
 		r.Fatalf("List: %d records, %v", len(all.Records), err)
 	}
 	got, want := all.Records[0], r.want
-	got.Result, want.Result = everonce.SavedResult{}, everonce.SavedResult{}
+	got.Result, want.Result = driver.SavedResult{}, driver.SavedResult{}
 	r.same("List", got, want, all.Now)
 }
 
 // claim is of an attempt that comes later, with the fingerprint that the record has.
-func (r *reading) claim(take everonce.TakeOver) everonce.ClaimRequest {
-	return everonce.ClaimRequest{
+func (r *reading) claim(take driver.TakeOver) driver.ClaimRequest {
+	return driver.ClaimRequest{
 		ID: r.want.ID, Scope: r.want.Scope, Name: r.want.Name, Nonce: nonce(9), Owner: "host-9", Lease: lease, Lifetime: web,
 		Take: take, Fingerprint: r.want.Fingerprint,
 	}
@@ -75,7 +75,7 @@ func (r *reading) claim(take everonce.TakeOver) everonce.ClaimRequest {
 
 // claimed claims the record, and compares what follows with what follows from the record as it is meant. A decision of 0 is what
 // that tells.
-func (r *reading) claimed(req everonce.ClaimRequest, decision everonce.Decision) {
+func (r *reading) claimed(req driver.ClaimRequest, decision driver.Decision) {
 	r.Helper()
 	r.h.Load(r.want.ID, r.stored)
 	got, err := r.h.Store.Claim(r.Context(), req)
@@ -94,12 +94,12 @@ func (r *reading) claimed(req everonce.ClaimRequest, decision everonce.Decision)
 		return
 	}
 	switch got.Decision {
-	case everonce.DecideClaimed, everonce.DecideAbandoned:
+	case driver.DecideClaimed, driver.DecideAbandoned:
 	default: // their steps are nobody's concern
 		got.Record.Steps, want.Record.Steps = nil, nil
 	}
-	if got.Decision != everonce.DecideReplay { // nor is a result that is not replayed
-		got.Record.Result, want.Record.Result = everonce.SavedResult{}, everonce.SavedResult{}
+	if got.Decision != driver.DecideReplay { // nor is a result that is not replayed
+		got.Record.Result, want.Record.Result = driver.SavedResult{}, driver.SavedResult{}
 	}
 	r.same("a claim that is answered "+got.Decision.String(), got.Record, want.Record, got.Now)
 }
@@ -109,21 +109,21 @@ func (r *reading) held() {
 	r.Helper()
 	ctx, s, rec := r.Context(), r.h.Store, r.want
 	r.h.Load(rec.ID, r.stored)
-	_, err := s.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: web})
+	_, err := s.Renew(ctx, driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: web})
 	if err == nil {
-		_, err = s.SaveStep(ctx, everonce.SaveStepRequest{
+		_, err = s.SaveStep(ctx, driver.SaveStepRequest{
 			ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: web,
-			Step: everonce.StepRecord{Name: "mail", State: everonce.StepDone, Attempt: rec.Attempt, Result: value()},
+			Step: driver.StepRecord{Name: "mail", State: driver.StepDone, Attempt: rec.Attempt, Result: value()},
 		})
 	}
 	if err == nil {
-		_, err = s.Complete(ctx, everonce.CompleteRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Result: failure(), Lifetime: web})
+		_, err = s.Complete(ctx, driver.CompleteRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Result: failure(), Lifetime: web})
 	}
 	if err != nil {
 		r.Fatalf("the attempt goes on: %v", err)
 	}
-	got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
-	if err != nil || got.Record.State != everonce.StateCompleted {
+	got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
+	if err != nil || got.Record.State != driver.StateCompleted {
 		r.Fatalf("the attempt has ended: %v, %v", got.Record.State, err)
 	}
 	mail, _ := got.Record.Step("mail")
@@ -136,14 +136,14 @@ func (r *reading) held() {
 }
 
 // same fails unless two records mean the same at a time. Of a tombstone it compares what every purge leaves.
-func (r *reading) same(what string, got, want everonce.Record, now time.Time) {
+func (r *reading) same(what string, got, want driver.Record, now time.Time) {
 	r.Helper()
-	for _, rec := range []*everonce.Record{&got, &want} {
+	for _, rec := range []*driver.Record{&got, &want} {
 		rec.Result = normal(rec.Result)
-		if rec.StateAt(now) == everonce.StateTombstone {
+		if rec.StateAt(now) == driver.StateTombstone {
 			rec.Result.Codec, rec.Result.Data, rec.Steps = "", []byte{}, nil
 		}
-		steps := make([]everonce.StepRecord, 0, len(rec.Steps))
+		steps := make([]driver.StepRecord, 0, len(rec.Steps))
 		for _, s := range rec.Steps {
 			s.Result = normal(s.Result)
 			steps = append(steps, s)
@@ -154,7 +154,7 @@ func (r *reading) same(what string, got, want everonce.Record, now time.Time) {
 }
 
 // normal has no difference between none and empty bytes: not every store keeps them apart.
-func normal(res everonce.SavedResult) everonce.SavedResult {
+func normal(res driver.SavedResult) driver.SavedResult {
 	res.Data, res.Summary = append([]byte{}, res.Data...), append([]byte{}, res.Summary...)
 	return res
 }

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // What the records mean is what the rules of package transition make of the calls, in the JSON in which stores of others keep them.
 func TestRecords(t *testing.T) {
 	var written file
-	for _, c := range cases(t, everonce.FormatVersion) {
+	for _, c := range cases(t, driver.FormatVersion) {
 		clock := newClock()
 		s := &script{T: t, h: inMemory(clock), c: c, lengths: map[time.Duration]bool{0: true}}
 		c.write(s)
@@ -25,25 +25,25 @@ func TestRecords(t *testing.T) {
 				*at = time.UnixMicro(s.fixed(at.UnixMicro(), 0, 0)).UTC()
 			}
 		}
-		rec.Token = everonce.Token(s.fixed(int64(rec.Token), 0, 0))
+		rec.Token = driver.Token(s.fixed(int64(rec.Token), 0, 0))
 		written = append(written, section{c.name, text(rec)})
 	}
-	written.compare(t, everonce.FormatVersion, "records")
+	written.compare(t, driver.FormatVersion, "records")
 }
 
 // The JSON of every version is read, and that of this one is written as it was.
 func TestRecordsAsJSON(t *testing.T) {
-	for version := 1; version <= everonce.FormatVersion; version++ {
+	for version := 1; version <= driver.FormatVersion; version++ {
 		for _, c := range cases(t, version) {
 			stored, there := sections(t, version, "records").text(c.name)
 			if !there {
 				t.Fatalf("version %d has no record %q", version, c.name)
 			}
-			var rec everonce.Record
+			var rec driver.Record
 			if err := json.Unmarshal([]byte(stored), &rec); err != nil {
 				t.Fatal(err)
 			}
-			if version == everonce.FormatVersion && text(rec) != stored {
+			if version == driver.FormatVersion && text(rec) != stored {
 				t.Errorf("%q is\n%s\nand was\n%s", c.name, text(rec), stored)
 			}
 			if rec.ID != c.key().RecordID() || rec.Format != version {
@@ -66,13 +66,13 @@ func TestEveryFieldIsInTheRecords(t *testing.T) {
 			name, field := v.Type().String()+"."+v.Type().Field(i).Name, v.Field(i)
 			set[name] = set[name] || !field.IsZero()
 			switch field.Interface().(type) {
-			case everonce.State, everonce.StepState, everonce.ResultKind:
+			case driver.State, driver.StepState, driver.ResultKind:
 				kinds[field.Interface()] = true
 			}
 			look(field)
 		}
 	}
-	for _, rec := range records(t, everonce.FormatVersion) {
+	for _, rec := range records(t, driver.FormatVersion) {
 		look(reflect.ValueOf(rec))
 		for _, s := range rec.Steps {
 			look(reflect.ValueOf(s))
@@ -83,17 +83,17 @@ func TestEveryFieldIsInTheRecords(t *testing.T) {
 			t.Errorf("no record has a %s", name)
 		}
 	}
-	for s := everonce.StateClaimed; s <= everonce.StateCompleted; s++ {
+	for s := driver.StateClaimed; s <= driver.StateCompleted; s++ {
 		if !kinds[s] {
 			t.Errorf("no record is %v", s)
 		}
 	}
-	for s := everonce.StepOpen; s <= everonce.StepNotDone; s++ {
+	for s := driver.StepOpen; s <= driver.StepNotDone; s++ {
 		if !kinds[s] {
 			t.Errorf("no step is %v", s)
 		}
 	}
-	for k := everonce.ResultValue; k <= everonce.ResultElided; k++ {
+	for k := driver.ResultValue; k <= driver.ResultElided; k++ {
 		if !kinds[k] {
 			t.Errorf("no result is %v", k)
 		}
@@ -120,7 +120,7 @@ func (c *clock) now() time.Time {
 // inMemory is a store in memory. Its clock stands still in a transaction.
 func inMemory(c *clock) Harness {
 	s := memstore.New(&memstore.Options{Now: c.now})
-	return Harness{Store: s, Transact: func(ctx context.Context, claim *everonce.ClaimRequest, commit everonce.CommitRequest) error {
+	return Harness{Store: s, Transact: func(ctx context.Context, claim *driver.ClaimRequest, commit driver.CommitRequest) error {
 		c.held = true
 		defer func() { c.held = false }()
 		if claim == nil {
@@ -136,7 +136,7 @@ func inMemory(c *clock) Harness {
 	}}
 }
 
-func timesOf(rec *everonce.Record) []*time.Time {
+func timesOf(rec *driver.Record) []*time.Time {
 	all := []*time.Time{
 		&rec.LeaseUntil, &rec.CreatedAt, &rec.ClaimedAt, &rec.UpdatedAt, &rec.CompletedAt, &rec.ResultUntil, &rec.PurgeAt, &rec.Previous.ClaimedAt,
 	}

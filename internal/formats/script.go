@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // script makes the calls of a case. The first write is at the case's time, and each that follows a second later: so the files
@@ -14,7 +14,7 @@ type script struct {
 	*testing.T
 	h       Harness
 	c       testCase
-	rec     everonce.Record
+	rec     driver.Record
 	writes  int
 	known   []instant
 	lengths map[time.Duration]bool
@@ -26,7 +26,7 @@ type instant struct {
 	at time.Time
 }
 
-func (s *script) id() everonce.RecordID { return s.c.key().RecordID() }
+func (s *script) id() driver.RecordID { return s.c.key().RecordID() }
 
 // wrote looks when the store has written, and lets its clock move on.
 func (s *script) wrote(err error) {
@@ -47,9 +47,9 @@ func (s *script) wait(until time.Time) {
 	}
 }
 
-func (s *script) get() everonce.GetResult {
+func (s *script) get() driver.GetResult {
 	s.Helper()
-	res, err := s.h.Store.Get(s.Context(), everonce.GetRequest{ID: s.id()})
+	res, err := s.h.Store.Get(s.Context(), driver.GetRequest{ID: s.id()})
 	if err != nil || !res.Found {
 		s.Fatalf("%s: found %v, %v", s.c.name, res.Found, err)
 	}
@@ -57,7 +57,7 @@ func (s *script) get() everonce.GetResult {
 }
 
 // lasts notes the lengths of time that are written.
-func (s *script) lasts(lease time.Duration, life everonce.Lifetime) {
+func (s *script) lasts(lease time.Duration, life driver.Lifetime) {
 	for _, d := range []time.Duration{lease, life.Retention, life.Total()} {
 		s.lengths[d] = true
 	}
@@ -87,13 +87,13 @@ func (s *script) fixed(us int64, early, late time.Duration) int64 {
 	return fixed
 }
 
-func (s *script) claim(req everonce.ClaimRequest) {
+func (s *script) claim(req driver.ClaimRequest) {
 	s.Helper()
 	key := s.c.key()
 	req.ID, req.Scope, req.Name = key.RecordID(), key.Scope, key.ID
 	s.lasts(req.Lease, req.Lifetime)
 	res, err := s.h.Store.Claim(s.Context(), req)
-	if err == nil && res.Decision != everonce.DecideClaimed {
+	if err == nil && res.Decision != driver.DecideClaimed {
 		s.Fatalf("%s: %v", s.c.name, res.Decision)
 	}
 	s.wrote(err)
@@ -101,24 +101,24 @@ func (s *script) claim(req everonce.ClaimRequest) {
 
 func (s *script) renew() {
 	s.Helper()
-	_, err := s.h.Store.Renew(s.Context(), everonce.RenewRequest{ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Lease: lease, Lifetime: web})
+	_, err := s.h.Store.Renew(s.Context(), driver.RenewRequest{ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Lease: lease, Lifetime: web})
 	s.wrote(err)
 }
 
-func (s *script) step(step everonce.StepRecord, lease time.Duration) {
+func (s *script) step(step driver.StepRecord, lease time.Duration) {
 	s.Helper()
 	step.Attempt = s.rec.Attempt
-	_, err := s.h.Store.SaveStep(s.Context(), everonce.SaveStepRequest{
+	_, err := s.h.Store.SaveStep(s.Context(), driver.SaveStepRequest{
 		ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Step: step, Lease: lease, Lifetime: web,
 	})
 	s.wrote(err)
 }
 
-func (s *script) release(req everonce.ReleaseRequest) {
+func (s *script) release(req driver.ReleaseRequest) {
 	s.Helper()
 	key := s.c.key()
 	req.ID, req.Scope, req.Name, req.Lifetime = key.RecordID(), key.Scope, key.ID, web
-	if req.Nonce == (everonce.Nonce{}) {
+	if req.Nonce == (driver.Nonce{}) {
 		req.Token, req.Nonce = s.rec.Token, s.rec.Nonce
 	}
 	s.lasts(0, web)
@@ -126,20 +126,20 @@ func (s *script) release(req everonce.ReleaseRequest) {
 	s.wrote(err)
 }
 
-func (s *script) complete(result everonce.SavedResult, life everonce.Lifetime) {
+func (s *script) complete(result driver.SavedResult, life driver.Lifetime) {
 	s.Helper()
 	s.lasts(0, life)
-	_, err := s.h.Store.Complete(s.Context(), everonce.CompleteRequest{ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Result: result, Lifetime: life})
+	_, err := s.h.Store.Complete(s.Context(), driver.CompleteRequest{ID: s.rec.ID, Token: s.rec.Token, Nonce: s.rec.Nonce, Result: result, Lifetime: life})
 	s.wrote(err)
 }
 
 // transact claims and completes in a transaction; optimistic says that it claims only with the commit.
-func (s *script) transact(claim everonce.ClaimRequest, result everonce.SavedResult, optimistic bool) {
+func (s *script) transact(claim driver.ClaimRequest, result driver.SavedResult, optimistic bool) {
 	s.Helper()
 	key := s.c.key()
 	claim.ID, claim.Scope, claim.Name = key.RecordID(), key.Scope, key.ID
 	s.lasts(0, web)
-	commit := everonce.CommitRequest{Complete: &everonce.CompleteRequest{ID: claim.ID, Nonce: claim.Nonce, Result: result, Lifetime: web}}
+	commit := driver.CommitRequest{Complete: &driver.CompleteRequest{ID: claim.ID, Nonce: claim.Nonce, Result: result, Lifetime: web}}
 	first := &claim
 	if optimistic {
 		first, commit.Record = nil, first
@@ -152,7 +152,7 @@ func (s *script) transact(claim everonce.ClaimRequest, result everonce.SavedResu
 func (s *script) purge() {
 	s.Helper()
 	s.wait(s.rec.ResultUntil)
-	if _, err := s.h.Store.Purge(s.Context(), everonce.PurgeRequest{}); err != nil {
+	if _, err := s.h.Store.Purge(s.Context(), driver.PurgeRequest{}); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Tables are those of an SQL store. A record is all columns of its row that are not NULL, by their names, and of the rows of its steps.
@@ -24,7 +24,7 @@ type Tables struct {
 var tables = []struct{ name, order string }{{"record", "id"}, {"step", "seq, name"}}
 
 // Load is [Harness].Load.
-func (d *Tables) Load(id everonce.RecordID, stored string) {
+func (d *Tables) Load(id driver.RecordID, stored string) {
 	d.Helper()
 	for _, table := range slices.Backward(tables) {
 		d.exec("DELETE FROM "+d.Prefix+table.name+" WHERE id = "+d.Arg(1), id[:])
@@ -52,7 +52,7 @@ func (d *Tables) Load(id everonce.RecordID, stored string) {
 }
 
 // Dump is [Harness].Dump.
-func (d *Tables) Dump(id everonce.RecordID, times Times) string {
+func (d *Tables) Dump(id driver.RecordID, times Times) string {
 	d.Helper()
 	var b strings.Builder
 	for _, table := range tables {
@@ -146,8 +146,8 @@ func (d *Tables) exec(text string, args ...any) {
 
 // Identity compares what a store keeps of an identity secret with what every version keeps in the table of settings.
 func (d *Tables) Identity(s interface {
-	everonce.IdentityKeeper
-	everonce.IdentityReader
+	driver.IdentityKeeper
+	driver.IdentityReader
 },
 ) {
 	d.Helper()
@@ -166,7 +166,7 @@ func (d *Tables) Identity(s interface {
 // statement, each begins the next one.
 func Schema(t *testing.T, name, text string) {
 	t.Helper()
-	for version := 1; version <= everonce.FormatVersion; version++ {
+	for version := 1; version <= driver.FormatVersion; version++ {
 		before := statements(File(t, version, name+".sql"))
 		if now := statements(text); len(now) < len(before) || !slices.Equal(now[:len(before)], before) {
 			t.Errorf("the tables of version %d are made by\n%s\nand were made by\n%s", version, text, File(t, version, name+".sql"))

@@ -9,23 +9,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
-// DB is an [everonce.TxStore]. The claim of a key that an open transaction has is answered as in progress.
+// DB is a [driver.TxStore]. The claim of a key that an open transaction has is answered as in progress.
 type DB struct {
-	everonce.Store // nil: outside of transactions there are Claim, Release and Get alone
+	driver.Store // nil: outside of transactions there are no renewals, lists and purges
 
 	mu      sync.Mutex
-	records map[everonce.RecordID]everonce.Record
+	records map[driver.RecordID]driver.Record
 	effects map[string]int
-	busy    map[everonce.RecordID]*Tx // keys of open transactions
+	busy    map[driver.RecordID]*Tx // keys of open transactions
 }
 
 // New returns an empty database.
 func New() *DB {
-	return &DB{records: map[everonce.RecordID]everonce.Record{}, effects: map[string]int{}, busy: map[everonce.RecordID]*Tx{}}
+	return &DB{records: map[driver.RecordID]driver.Record{}, effects: map[string]int{}, busy: map[driver.RecordID]*Tx{}}
 }
 
 // Count returns how often an effect of that name is committed.
@@ -45,9 +45,9 @@ func (db *DB) Held() int {
 // Tx is one transaction: what it has written, not yet in the database.
 type Tx struct {
 	db      *DB
-	records map[everonce.RecordID]everonce.Record
+	records map[driver.RecordID]driver.Record
 	effects map[string]int
-	claimed []everonce.RecordID
+	claimed []driver.RecordID
 	saved   map[string]Tx
 	ended   bool
 	byWork  bool // the work has ended it
@@ -56,19 +56,38 @@ type Tx struct {
 var errEnded = errors.New("mapdb: the transaction has ended")
 
 // errNotMine is what a transaction answers that the work has ended by itself.
-var errNotMine = fmt.Errorf("%w: the work has ended the transaction", everonce.ErrTxDoomed)
+var errNotMine = fmt.Errorf("%w: the work has ended the transaction", driver.ErrTxDoomed)
 
 // ErrDeadlock is what work returns that met one: the transaction was rolled back, and may be run again.
 var ErrDeadlock = errors.New("mapdb: deadlock, the transaction was rolled back")
 
 // Add is a statement of the application's: one more effect of that name.
 func (tx *Tx) Add(name string) error {
-	if tx.ended {
-		return errEnded
-	}
-	tx.effects[name]++
-	return nil
+	_, err := tx.Inc(name, 1)
+	return err
 }
+
+// Inc adds n to a counter, and returns what it comes to.
+func (tx *Tx) Inc(name string, n int) (int, error) {
+	if tx.ended {
+		return 0, errEnded
+	}
+	tx.effects[name] += n
+	return tx.db.Count(name) + tx.effects[name], nil
+}
+
+// BeginTx begins a transaction of the application's own.
+func (db *DB) BeginTx() *Tx {
+	return &Tx{db: db, records: map[driver.RecordID]driver.Record{}, effects: map[string]int{}, saved: map[string]Tx{}}
+}
+
+// Commit ends such a transaction, with all that was written through it.
+func (tx *Tx) Commit() error {
+	return (&handle{tx}).Commit(context.Background(), driver.CommitRequest{})
+}
+
+// Rollback undoes it. After Commit it does nothing.
+func (tx *Tx) Rollback() error { return (&handle{tx}).Rollback(context.Background()) }
 
 // CommitByStatement commits behind everonce's back, as the text of a statement can: the effects, and no record.
 func (tx *Tx) CommitByStatement() {
@@ -82,7 +101,7 @@ func (tx *Tx) CommitByStatement() {
 }
 
 // record reads through the transaction. The database is locked.
-func (tx *Tx) record(id everonce.RecordID) *everonce.Record {
+func (tx *Tx) record(id driver.RecordID) *driver.Record {
 	if rec, ok := tx.records[id]; ok {
 		return &rec
 	}
@@ -92,53 +111,53 @@ func (tx *Tx) record(id everonce.RecordID) *everonce.Record {
 	return nil
 }
 
-// Begin implements [everonce.TxStore].
-func (db *DB) Begin(_ context.Context, req everonce.BeginRequest) (everonce.TxHandle[*Tx], everonce.ClaimResult, error) {
-	h := &handle{&Tx{db: db, records: map[everonce.RecordID]everonce.Record{}, effects: map[string]int{}, saved: map[string]Tx{}}}
+// Begin implements [driver.TxStore].
+func (db *DB) Begin(_ context.Context, req driver.BeginRequest) (driver.TxHandle[*Tx], driver.ClaimResult, error) {
+	h := &handle{db.BeginTx()}
 	if req.Claim == nil {
-		return h, everonce.ClaimResult{}, nil
+		return h, driver.ClaimResult{}, nil
 	}
 	claim, err := h.Claim(context.Background(), *req.Claim)
-	if err != nil || claim.Decision != everonce.DecideClaimed {
+	if err != nil || claim.Decision != driver.DecideClaimed {
 		return nil, claim, errors.Join(err, h.Rollback(context.Background()))
 	}
 	return h, claim, nil
 }
 
-// Join implements [everonce.TxStore].
-func (db *DB) Join(tx *Tx) (everonce.TxHandle[*Tx], error) { return &handle{tx}, nil }
+// Join implements [driver.TxStore].
+func (db *DB) Join(tx *Tx) (driver.TxHandle[*Tx], error) { return &handle{tx}, nil }
 
-// ClassifyTx implements [everonce.TxStore].
-func (db *DB) ClassifyTx(err error) everonce.TxErrorClass {
+// ClassifyTx implements [driver.TxStore].
+func (db *DB) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
 	case errors.Is(err, ErrDeadlock):
-		return everonce.TxErrorRetry
+		return driver.TxErrorRetry
 	case errors.Is(err, errNotMine):
-		return everonce.TxErrorEnded
+		return driver.TxErrorEnded
 	}
-	return everonce.TxErrorOther
+	return driver.TxErrorOther
 }
 
 // Claim is for what is recorded outside of transactions.
-func (db *DB) Claim(_ context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
-	return res, db.change(req.ID, func(rec *everonce.Record) (next *everonce.Record, err error) {
+func (db *DB) Claim(_ context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
+	return res, db.change(req.ID, func(rec *driver.Record) (next *driver.Record, err error) {
 		next, res, err = transition.Claim(rec, req, time.Now())
 		return next, err
 	})
 }
 
 // Release ends such a claim.
-func (db *DB) Release(_ context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
-	return res, db.change(req.ID, func(rec *everonce.Record) (next *everonce.Record, err error) {
+func (db *DB) Release(_ context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
+	return res, db.change(req.ID, func(rec *driver.Record) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, time.Now())
 		return next, err
 	})
 }
 
-func (db *DB) change(id everonce.RecordID, to func(rec *everonce.Record) (*everonce.Record, error)) error {
+func (db *DB) change(id driver.RecordID, to func(rec *driver.Record) (*driver.Record, error)) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	var rec *everonce.Record
+	var rec *driver.Record
 	if r, ok := db.records[id]; ok {
 		rec = &r
 	}
@@ -149,25 +168,39 @@ func (db *DB) change(id everonce.RecordID, to func(rec *everonce.Record) (*evero
 	return err
 }
 
+// Complete is for what is recorded outside of transactions.
+func (db *DB) Complete(_ context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
+	return res, db.change(req.ID, func(rec *driver.Record) (*driver.Record, error) {
+		return transition.Complete(rec, req, time.Now())
+	})
+}
+
+// SaveStep is for what is recorded outside of transactions.
+func (db *DB) SaveStep(_ context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
+	return res, db.change(req.ID, func(rec *driver.Record) (*driver.Record, error) {
+		return transition.SaveStep(rec, req, time.Now())
+	})
+}
+
 // Get is what the engine reads outside of transactions.
-func (db *DB) Get(_ context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+func (db *DB) Get(_ context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	rec, ok := db.records[req.ID]
-	return everonce.GetResult{Found: ok, Record: rec, Now: time.Now()}, nil
+	return driver.GetResult{Found: ok, Record: rec, Now: time.Now()}, nil
 }
 
-// handle is an [everonce.TxHandle].
+// handle is an [driver.TxHandle].
 type handle struct{ tx *Tx }
 
 func (h *handle) Tx() *Tx { return h.tx }
 
-func (h *handle) Claim(_ context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (h *handle) Claim(_ context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	db := h.tx.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if by := db.busy[req.ID]; by != nil && by != h.tx {
-		return everonce.ClaimResult{Decision: everonce.DecideInProgress, Now: time.Now()}, nil
+		return driver.ClaimResult{Decision: driver.DecideInProgress, Now: time.Now()}, nil
 	}
 	next, res, err := transition.Claim(h.tx.record(req.ID), req, time.Now())
 	if next != nil {
@@ -178,13 +211,13 @@ func (h *handle) Claim(_ context.Context, req everonce.ClaimRequest) (everonce.C
 	return res, err
 }
 
-func (h *handle) Complete(_ context.Context, req everonce.CompleteRequest) error {
+func (h *handle) Complete(_ context.Context, req driver.CompleteRequest) error {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
 	return h.complete(req)
 }
 
-func (h *handle) complete(req everonce.CompleteRequest) error {
+func (h *handle) complete(req driver.CompleteRequest) error {
 	if h.tx.ended {
 		return errEnded
 	}
@@ -192,37 +225,37 @@ func (h *handle) complete(req everonce.CompleteRequest) error {
 }
 
 // write keeps what a transition made of a record.
-func (h *handle) write(next *everonce.Record, err error) error {
+func (h *handle) write(next *driver.Record, err error) error {
 	if next != nil {
 		h.tx.records[next.ID] = *next
 	}
 	return err
 }
 
-func (h *handle) Record(_ context.Context, claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
+func (h *handle) Record(_ context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
 	return h.insert(claim, complete)
 }
 
-func (h *handle) insert(claim everonce.ClaimRequest, complete everonce.CompleteRequest) error {
+func (h *handle) insert(claim driver.ClaimRequest, complete driver.CompleteRequest) error {
 	if by := h.tx.db.busy[claim.ID]; by != nil && by != h.tx {
-		return everonce.ErrConflict
+		return driver.ErrConflict
 	}
 	return h.write(transition.Record(h.tx.record(claim.ID), claim, complete, time.Now()))
 }
 
-func (h *handle) Get(_ context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+func (h *handle) Get(_ context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
 	rec := h.tx.record(req.ID)
 	if rec == nil {
-		return everonce.GetResult{Now: time.Now()}, nil
+		return driver.GetResult{Now: time.Now()}, nil
 	}
-	return everonce.GetResult{Found: true, Record: *rec, Now: time.Now()}, nil
+	return driver.GetResult{Found: true, Record: *rec, Now: time.Now()}, nil
 }
 
-func (h *handle) Renew(_ context.Context, req everonce.RenewRequest) error {
+func (h *handle) Renew(_ context.Context, req driver.RenewRequest) error {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
 	return h.write(transition.Renew(h.tx.record(req.ID), req, time.Now()))
@@ -253,7 +286,7 @@ func (h *handle) ReleaseSavepoint(_ context.Context, name string) error {
 	return nil
 }
 
-func (h *handle) Commit(_ context.Context, req everonce.CommitRequest) (err error) {
+func (h *handle) Commit(_ context.Context, req driver.CommitRequest) (err error) {
 	db := h.tx.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -269,6 +302,8 @@ func (h *handle) Commit(_ context.Context, req everonce.CommitRequest) (err erro
 		err = h.insert(*req.Record, *req.Complete)
 	case req.Complete != nil:
 		err = h.complete(*req.Complete)
+	case req.SaveStep != nil:
+		err = h.write(transition.SaveStep(h.tx.record(req.SaveStep.ID), *req.SaveStep, time.Now()))
 	}
 	if err != nil {
 		return err

@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Store is a store of SQL, whose transactions are of type Tx.
 type Store[Tx any] interface {
-	everonce.TxStore[Tx]
-	everonce.Lister
-	everonce.ScopeDeleter
-	everonce.HealthChecker
+	driver.TxStore[Tx]
+	driver.Lister
+	driver.ScopeDeleter
+	driver.HealthChecker
 }
 
 // Database is an empty store and its tables.
@@ -31,7 +32,7 @@ type Database struct {
 
 const columns = " id, scope, name, state, token, nonce, owner, attempt, rev, steps, format, created_at, updated_at, claimed_at, lease_until, purge_at, due_at, fp_alg, fp_sum, completed_at, result_until, result_kind, prev_state, prev_claimed "
 
-var life = everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
+var life = driver.Lifetime{Retention: time.Hour, Remember: time.Hour}
 
 // odd are values of which some no version has written, by their columns.
 func (d *Database) odd() map[string][]string {
@@ -56,9 +57,9 @@ func Run[Tx any](t *testing.T, s Store[Tx], d Database) {
 	all, unreadable := listed(t, s, what), listed(t, s, what, 0)
 	corrupt := 0
 	for id, is := range what {
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: id})
-		bad := errors.Is(err, everonce.ErrCorruptRecord)
-		if err != nil && !bad && !errors.Is(err, everonce.ErrNewerRecord) {
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: id})
+		bad := errors.Is(err, driver.ErrCorruptRecord)
+		if err != nil && !bad && !errors.Is(err, driver.ErrNewerRecord) {
 			t.Fatalf("%s: %v", is, err)
 		}
 		if unreadable[id] != (err != nil) || all[id] != (err != nil || got.Found) {
@@ -79,10 +80,10 @@ func Run[Tx any](t *testing.T, s Store[Tx], d Database) {
 }
 
 // states are those of the records whose rows are copied.
-var states = [...]everonce.State{everonce.StateClaimed, everonce.StateReleased, everonce.StateAbandoned, everonce.StateCompleted}
+var states = [...]driver.State{driver.StateClaimed, driver.StateReleased, driver.StateAbandoned, driver.StateCompleted}
 
 // fill says of each row that it has written what is odd in it.
-func (d *Database) fill(t *testing.T, s everonce.Store) map[everonce.RecordID]string {
+func (d *Database) fill(t *testing.T, s driver.Store) map[driver.RecordID]string {
 	t.Helper()
 	for _, state := range states {
 		claim := claimOf(everonce.Key{Scope: "model", ID: state.String()})
@@ -90,9 +91,9 @@ func (d *Database) fill(t *testing.T, s everonce.Store) map[everonce.RecordID]st
 		res, err := s.Claim(t.Context(), claim)
 		if err == nil {
 			switch state {
-			case everonce.StateReleased, everonce.StateAbandoned:
-				_, err = s.Release(t.Context(), everonce.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: claim.Nonce, State: state, Lifetime: life})
-			case everonce.StateCompleted:
+			case driver.StateReleased, driver.StateAbandoned:
+				_, err = s.Release(t.Context(), driver.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: claim.Nonce, State: state, Lifetime: life})
+			case driver.StateCompleted:
 				_, err = s.Complete(t.Context(), completionOf(claim.ID, res.Record.Token, claim.Nonce))
 			}
 		}
@@ -100,7 +101,7 @@ func (d *Database) fill(t *testing.T, s everonce.Store) map[everonce.RecordID]st
 			t.Fatal(err)
 		}
 	}
-	what := make(map[everonce.RecordID]string)
+	what := make(map[driver.RecordID]string)
 	for column, values := range d.odd() {
 		for _, value := range values {
 			for _, state := range states {
@@ -118,13 +119,13 @@ func (d *Database) fill(t *testing.T, s everonce.Store) map[everonce.RecordID]st
 	return what
 }
 
-func listed(t *testing.T, s everonce.Lister, what map[everonce.RecordID]string, of ...everonce.State) map[everonce.RecordID]bool {
+func listed(t *testing.T, s driver.Lister, what map[driver.RecordID]string, of ...driver.State) map[driver.RecordID]bool {
 	t.Helper()
-	page, err := s.List(t.Context(), everonce.ListRequest{Scope: "odd", States: of, Limit: 2 * len(what)})
+	page, err := s.List(t.Context(), driver.ListRequest{Scope: "odd", States: of, Limit: 2 * len(what)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids := make(map[everonce.RecordID]bool)
+	ids := make(map[driver.RecordID]bool)
 	for i := range page.Records {
 		ids[page.Records[i].ID] = true
 	}
@@ -132,26 +133,26 @@ func listed(t *testing.T, s everonce.Lister, what map[everonce.RecordID]string, 
 }
 
 // refused records a result without a claim.
-func refused[Tx any](t *testing.T, s everonce.TxStore[Tx], id everonce.RecordID, is string) {
+func refused[Tx any](t *testing.T, s driver.TxStore[Tx], id driver.RecordID, is string) {
 	t.Helper()
 	claim := claimOf(everonce.Key{Scope: "odd", ID: is})
-	tx, _, err := s.Begin(t.Context(), everonce.BeginRequest{})
+	tx, _, err := s.Begin(t.Context(), driver.BeginRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := completionOf(id, 0, claim.Nonce)
-	if err := tx.Commit(t.Context(), everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+	if err := tx.Commit(t.Context(), driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("%s: a record without a claim: %v, want ErrConflict", is, err)
 	}
 }
 
 // forgotten deletes the scope: what stays may be a live claim, and is told.
-func forgotten[Tx any](t *testing.T, s Store[Tx], what map[everonce.RecordID]string) {
+func forgotten[Tx any](t *testing.T, s Store[Tx], what map[driver.RecordID]string) {
 	t.Helper()
-	var res everonce.DeleteScopeResult
+	var res driver.DeleteScopeResult
 	var err error
 	for res.More = true; res.More && err == nil; {
-		res, err = s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "odd"})
+		res, err = s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: "odd"})
 	}
 	left := listed(t, s, what)
 	for id, is := range what {
@@ -162,11 +163,11 @@ func forgotten[Tx any](t *testing.T, s Store[Tx], what map[everonce.RecordID]str
 		}
 	}
 	for id := range left {
-		got, unread := s.Get(t.Context(), everonce.GetRequest{ID: id})
+		got, unread := s.Get(t.Context(), driver.GetRequest{ID: id})
 		switch {
-		case unread != nil && !errors.Is(err, everonce.ErrCorruptRecord), errors.Is(unread, everonce.ErrNewerRecord) && !errors.Is(err, everonce.ErrNewerRecord):
+		case unread != nil && !errors.Is(err, driver.ErrCorruptRecord), errors.Is(unread, driver.ErrNewerRecord) && !errors.Is(err, driver.ErrNewerRecord):
 			t.Errorf("%s: it is left, read as %v, of which the deletion says %v", what[id], unread, err)
-		case unread == nil && (!res.Live || got.Record.StateAt(got.Now) != everonce.StateClaimed):
+		case unread == nil && (!res.Live || got.Record.StateAt(got.Now) != driver.StateClaimed):
 			t.Errorf("%s: it is left, and is %v", what[id], got.Record.StateAt(got.Now))
 		case unread != nil && !strings.HasPrefix(what[id], "claimed") && !strings.Contains(what[id], " state = ") && !strings.Contains(what[id], " format = "):
 			t.Errorf("%s: it is left, though it is no claim", what[id])
@@ -175,17 +176,17 @@ func forgotten[Tx any](t *testing.T, s Store[Tx], what map[everonce.RecordID]str
 }
 
 // claimOf is a claim without a lease, as in a transaction.
-func claimOf(key everonce.Key) everonce.ClaimRequest {
-	return everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test",
-		Fingerprint: everonce.FingerprintOf(7), Lifetime: life,
+func claimOf(key everonce.Key) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test",
+		Fingerprint: driver.Fingerprint(everonce.FingerprintOf(7)), Lifetime: life,
 	}
 }
 
-func completionOf(id everonce.RecordID, token everonce.Token, nonce everonce.Nonce) everonce.CompleteRequest {
-	return everonce.CompleteRequest{
+func completionOf(id driver.RecordID, token driver.Token, nonce driver.Nonce) driver.CompleteRequest {
+	return driver.CompleteRequest{
 		ID: id, Token: token, Nonce: nonce, Lifetime: life,
-		Result: everonce.SavedResult{Kind: everonce.ResultElided},
+		Result: driver.SavedResult{Kind: driver.ResultElided},
 	}
 }
 

@@ -59,3 +59,9 @@ func (in Inbox[Tx]) Next(ctx context.Context) (bool, error) {
 	})
 	return found, errors.Join(err, failed)
 }
+
+// Message is one delivery. The key is chosen from ID, headers and body, never from the delivery.
+type Message struct {
+	ID   string
+	Body []byte
+}

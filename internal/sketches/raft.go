@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // Command is one entry of the log. Everything that differs between replicas was chosen by the
 // proposer and stands in it: the time, the nonce, the owner.
 type Command struct {
 	Stamp   time.Time
-	Claim   everonce.ClaimRequest
+	Claim   driver.ClaimRequest
 	Payload []byte
 	Life    everonce.Lifetime
 }
@@ -25,20 +26,20 @@ type Command struct {
 // Applied is the answer to a command.
 type Applied struct {
 	Outcome everonce.Outcome
-	Result  everonce.SavedResult
+	Result  driver.SavedResult
 }
 
 // FSM is a state machine whose effects and records change in one step: the transactional mode, with
 // the log in the place of the database. It reads no clock, no randomness, and no map in its order.
 type FSM struct {
 	now     time.Time
-	records map[everonce.RecordID]*everonce.Record
+	records map[everonce.RecordID]*driver.Record
 	apply   func(payload []byte) ([]byte, error) // the application's own state, deterministic
 }
 
 // NewFSM returns a state machine over the application's apply.
 func NewFSM(apply func([]byte) ([]byte, error)) *FSM {
-	return &FSM{records: map[everonce.RecordID]*everonce.Record{}, apply: apply}
+	return &FSM{records: map[everonce.RecordID]*driver.Record{}, apply: apply}
 }
 
 // Apply executes one entry. Its time is the log's, and never goes back when a leader's clock does.
@@ -51,12 +52,12 @@ func (f *FSM) Apply(cmd Command) Applied {
 		return Applied{Outcome: everonce.Invalid}
 	}
 	switch res.Decision {
-	case everonce.DecideClaimed:
-	case everonce.DecideReplay:
+	case driver.DecideClaimed:
+	case driver.DecideReplay:
 		return Applied{Outcome: everonce.Replayed, Result: res.Record.Result}
-	case everonce.DecideExpired:
+	case driver.DecideExpired:
 		return Applied{Outcome: everonce.Expired, Result: res.Record.Result}
-	case everonce.DecideMismatch:
+	case driver.DecideMismatch:
 		return Applied{Outcome: everonce.Mismatch}
 	default:
 		return Applied{Outcome: everonce.Invalid}
@@ -65,9 +66,9 @@ func (f *FSM) Apply(cmd Command) Applied {
 	if err != nil { // refused by the state machine: nothing changed, and every replica refuses it alike
 		return Applied{Outcome: everonce.Failed}
 	}
-	rec, err = transition.Complete(rec, everonce.CompleteRequest{
+	rec, err = transition.Complete(rec, driver.CompleteRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: cmd.Life,
-		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: out},
+		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: out},
 	}, f.now)
 	if err != nil {
 		return Applied{Outcome: everonce.LeaseLost}
@@ -97,9 +98,9 @@ func (f *FSM) Restore(r io.Reader) error {
 	if err := dec.Decode(&f.now); err != nil {
 		return err
 	}
-	f.records = map[everonce.RecordID]*everonce.Record{}
+	f.records = map[everonce.RecordID]*driver.Record{}
 	for {
-		rec := new(everonce.Record)
+		rec := new(driver.Record)
 		switch err := dec.Decode(rec); err {
 		case nil:
 			f.records[rec.ID] = rec
@@ -120,7 +121,7 @@ type Proposer interface {
 // without an answer, or arrives again after a change of leaders, is recognised.
 func Submit(ctx context.Context, p Proposer, id everonce.RecordID, key everonce.Key, payload []byte, again func(error) bool) (Applied, error) {
 	cmd := Command{
-		Claim:   everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Fingerprint: everonce.FingerprintOf(payload)},
+		Claim:   driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Fingerprint: driver.Fingerprint(everonce.FingerprintOf(payload))},
 		Payload: payload, Life: everonce.ForQueue(),
 	}
 	for {

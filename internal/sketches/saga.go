@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // SagaStep is an action and what takes it back. Undo must stand that its action never happened.
@@ -41,7 +42,7 @@ func RunSaga(ctx context.Context, recv *everonce.Receiver, key everonce.Key, ste
 func undo(a *everonce.Attempt, steps []SagaStep, refused *everonce.PermanentError) error {
 	ctx, begun := a.Detached(), a.Steps()
 	for _, s := range slices.Backward(steps) {
-		if !slices.ContainsFunc(begun, func(r everonce.StepRecord) bool { return r.Name == s.Name && r.State != everonce.StepNotDone }) {
+		if !slices.ContainsFunc(begun, func(r driver.StepRecord) bool { return r.Name == s.Name && r.State != driver.StepNotDone }) {
 			continue
 		}
 		if _, err := everonce.Step(ctx, a, "undo:"+s.Name, func(ctx context.Context) (struct{}, error) {

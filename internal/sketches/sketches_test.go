@@ -5,16 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -25,99 +22,6 @@ func newReceiver(t *testing.T, p everonce.Policy) *everonce.Receiver {
 		t.Fatal(err)
 	}
 	return r
-}
-
-func TestHTTPReplaysByteForByte(t *testing.T) {
-	var runs atomic.Int64
-	h := HTTP{Principal: func(*http.Request) string { return "alice" }, MaxBody: 1 << 20}
-	recv := newReceiver(t, everonce.Refuse)
-	handler := h.Guarded(recv, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Location", "/payments/"+strconv.FormatInt(runs.Add(1), 10))
-		switch r.Header.Get("Fail") {
-		case "later":
-			w.WriteHeader(http.StatusTooManyRequests)
-		case "broken":
-			w.WriteHeader(http.StatusInternalServerError)
-		default:
-			w.WriteHeader(http.StatusCreated)
-		}
-		_, _ = w.Write([]byte{0, 1, 0xff, '\n', '"'})
-	}), time.Minute)
-	send := func(key, body, fail string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(http.MethodPost, "/payments", strings.NewReader(body))
-		r.Header.Set("Idempotency-Key", key)
-		r.Header.Set("Fail", fail)
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
-		return w
-	}
-
-	first, second := send("k", "10 EUR", ""), send("k", "10 EUR", "")
-	if runs.Load() != 1 || first.Code != http.StatusCreated {
-		t.Fatalf("%d runs, status %d", runs.Load(), first.Code)
-	}
-	if second.Code != first.Code || !bytes.Equal(second.Body.Bytes(), first.Body.Bytes()) ||
-		second.Header().Get("Location") != first.Header().Get("Location") || second.Header().Get("Idempotent-Replayed") != "true" {
-		t.Errorf("replayed %d %v %q, sent %d %v %q", second.Code, second.Header(), second.Body, first.Code, first.Header(), first.Body)
-	}
-	if w := send("k", "11 EUR", ""); w.Code != http.StatusUnprocessableEntity || runs.Load() != 1 {
-		t.Errorf("another body under the same key: status %d, %d runs", w.Code, runs.Load())
-	}
-	// "Later" proves that nothing was done; an error of the server proves nothing.
-	if w := send("l", "", "later"); w.Code != http.StatusTooManyRequests {
-		t.Errorf("later: status %d", w.Code)
-	}
-	if w := send("l", "", ""); w.Code != http.StatusCreated {
-		t.Errorf("after later: status %d", w.Code)
-	}
-	if w := send("b", "", "broken"); w.Code != http.StatusInternalServerError {
-		t.Errorf("broken: status %d", w.Code)
-	}
-	before := runs.Load()
-	if w := send("b", "", ""); w.Code != http.StatusConflict || runs.Load() != before {
-		t.Errorf("after broken: status %d, run %v", w.Code, runs.Load() != before)
-	}
-
-	mux := http.NewServeMux()
-	mux.Handle("GET /status/{key}", h.Status(recv))
-	for key, want := range map[string]int{"k": http.StatusCreated, "b": http.StatusConflict, "none": http.StatusNotFound} {
-		w := httptest.NewRecorder()
-		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/status/"+key, nil))
-		if w.Code != want {
-			t.Errorf("status of %q: %d, want %d", key, w.Code, want)
-		}
-	}
-}
-
-func TestConsumerDeadLettersOnce(t *testing.T) {
-	skipped := map[everonce.Outcome]int{}
-	c := Consumer{Scope: "orders", Skipped: func(o everonce.Outcome) { skipped[o]++ }}
-	recv := newReceiver(t, everonce.Refuse)
-	handle := func(err error) func(context.Context, *everonce.Attempt, Message) error {
-		return func(context.Context, *everonce.Attempt, Message) error { return err }
-	}
-	for i, tc := range []struct {
-		id   string
-		err  error
-		want Disposition
-	}{
-		{"done", nil, Ack},
-		{"done", errors.New("must not run"), Ack},
-		{"refused", everonce.Permanent("no_such_order", nil, nil), DeadLetter},
-		{"refused", errors.New("must not run"), Ack},
-		{"later", everonce.NotDone(errors.New("gateway down")), Redeliver},
-		{"later", nil, Ack},
-		{"broken", errors.New("connection reset"), DeadLetter},
-		{"broken", nil, DeadLetter},
-	} {
-		got, _, err := c.Handle(t.Context(), recv, Message{ID: tc.id}, handle(tc.err))
-		if got != tc.want {
-			t.Errorf("delivery %d of %q: %d, want %d (%v)", i, tc.id, got, tc.want, err)
-		}
-	}
-	if skipped[everonce.Replayed] != 1 || skipped[everonce.Rejected] != 1 {
-		t.Errorf("skipped %v", skipped)
-	}
 }
 
 func TestSagaCompensatesBackwardsAndOnce(t *testing.T) {
@@ -217,7 +121,7 @@ func (s *sessionRows) Advance(_ context.Context, _ string, low uint64) (uint64, 
 type forgetting struct{ store *memstore.Store }
 
 func (f forgetting) Forget(ctx context.Context, _ []everonce.RecordID) error {
-	_, err := f.store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf("session", "c1"), Limit: 100})
+	_, err := f.store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: everonce.ScopeOf("session", "c1"), Limit: 100})
 	return err
 }
 
@@ -279,7 +183,7 @@ func TestFSMIsDeterministic(t *testing.T) {
 		key := everonce.Key{Scope: "raft", ID: id}
 		return Command{
 			Stamp: start.Add(after), Payload: []byte(payload), Life: everonce.ForQueue(),
-			Claim: everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Fingerprint: everonce.FingerprintOf(payload)},
+			Claim: driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Fingerprint: driver.Fingerprint(everonce.FingerprintOf(payload))},
 		}
 	}
 	one := command("1", "xx", 0)

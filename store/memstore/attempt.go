@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // Claim implements [everonce.Store].
-func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
 	}
@@ -21,8 +21,8 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	e := sh.records.find(&req.ID)
 	exists := e != nil
 	if !exists {
-		if req.Take >= everonce.TakeToSettle { // never inserts
-			res.Decision = everonce.DecideAbsent
+		if req.Take >= driver.TakeToSettle { // never inserts
+			res.Decision = driver.DecideAbsent
 			return res, nil
 		}
 		if e, exists, err = s.add(sh, req.ID, res.Now); err != nil {
@@ -32,11 +32,11 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 			e.begin(&req, now)
 			sh.schedule(e)
 			e.get(&res.Record)
-			res.Decision = everonce.DecideClaimed
+			res.Decision = driver.DecideClaimed
 			return res, nil
 		}
 	}
-	var rec everonce.Record
+	var rec driver.Record
 	e.get(&rec)
 	next, res, err := transition.Claim(&rec, req, res.Now)
 	sh.keep(e, next)
@@ -44,7 +44,7 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 }
 
 // Complete implements [everonce.Store].
-func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
+func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	sh, e, err := s.held(ctx, &req.ID)
 	if err != nil {
 		return res, err
@@ -55,7 +55,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 		sh.schedule(e)
 		return res, nil
 	}
-	var rec everonce.Record
+	var rec driver.Record
 	e.get(&rec)
 	next, err := transition.Complete(&rec, req, now.time())
 	sh.keep(e, next)
@@ -63,13 +63,13 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 }
 
 // Renew implements [everonce.Store].
-func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
+func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	sh, e, err := s.held(ctx, &req.ID)
 	if err != nil {
 		return res, err
 	}
 	defer sh.mu.Unlock()
-	var rec everonce.Record
+	var rec driver.Record
 	e.get(&rec)
 	next, err := transition.Renew(&rec, req, s.now())
 	sh.keep(e, next)
@@ -77,13 +77,13 @@ func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res evero
 }
 
 // SaveStep implements [everonce.Store].
-func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
+func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	sh, e, err := s.held(ctx, &req.ID)
 	if err != nil {
 		return res, err
 	}
 	defer sh.mu.Unlock()
-	var rec everonce.Record
+	var rec driver.Record
 	e.get(&rec)
 	next, err := transition.SaveStep(&rec, req, s.now())
 	sh.keep(e, next)
@@ -91,7 +91,7 @@ func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res
 }
 
 // held returns the record that an attempt should hold, with its shard locked. Without an error the caller unlocks it.
-func (s *Store) held(ctx context.Context, id *everonce.RecordID) (*shard, *entry, error) {
+func (s *Store) held(ctx context.Context, id *driver.RecordID) (*shard, *entry, error) {
 	if err := ended(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -100,13 +100,13 @@ func (s *Store) held(ctx context.Context, id *everonce.RecordID) (*shard, *entry
 	e := sh.records.find(id)
 	if e == nil {
 		sh.mu.Unlock()
-		return nil, nil, fmt.Errorf("memstore: %w", everonce.ErrLeaseLost)
+		return nil, nil, fmt.Errorf("memstore: %w", driver.ErrLeaseLost)
 	}
 	return sh, e, nil
 }
 
 // keep writes back what a transition made of a record, if anything.
-func (sh *shard) keep(e *entry, next *everonce.Record) {
+func (sh *shard) keep(e *entry, next *driver.Record) {
 	if next != nil {
 		e.set(next)
 		sh.schedule(e)
@@ -122,7 +122,7 @@ func named(err error) error {
 }
 
 // Release implements [everonce.Store].
-func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
 	}
@@ -134,15 +134,15 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	exists := e != nil
 	if !exists {
 		if req.Token != 0 { // its own record is gone: nothing to end
-			return everonce.ReleaseResult{Superseded: true}, nil
+			return driver.ReleaseResult{Superseded: true}, nil
 		}
 		if e, exists, err = s.add(sh, req.ID, now); err != nil {
 			return res, err
 		}
 	}
-	var rec *everonce.Record
+	var rec *driver.Record
 	if exists {
-		rec = new(everonce.Record)
+		rec = new(driver.Record)
 		e.get(rec)
 	}
 	next, res, err := transition.Release(rec, req, now)
@@ -151,7 +151,7 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 }
 
 // Get implements [everonce.Store].
-func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
 	}
@@ -165,7 +165,7 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 	}
 	e.get(&res.Record)
 	if res.Found = !res.Record.GoneAt(res.Now); !res.Found {
-		res.Record = everonce.Record{}
+		res.Record = driver.Record{}
 	}
 	return res, nil
 }

@@ -3,40 +3,40 @@ package memstore
 import (
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // entry is a record as it is kept: times as numbers, and what few records have set apart. It is half of
 // an everonce.Record, and gives the collector half as much to look through.
 type entry struct {
 	// What a replay reads comes first: it lies together in the processor's cache.
-	id      everonce.RecordID
-	state   everonce.State
-	kind    everonce.ResultKind
+	id      driver.RecordID
+	state   driver.State
+	kind    driver.ResultKind
 	format  int16
 	attempt int32
 	result  micros
 	data    []byte
 	summary []byte
 	codec   string
-	print   everonce.Fingerprint
+	print   driver.Fingerprint
 	rare    *rare
 
-	scope everonce.Scope
+	scope driver.Scope
 	name  string
 	owner string
-	token everonce.Token
-	nonce everonce.Nonce
+	token driver.Token
+	nonce driver.Nonce
 
 	lease, created, claimed, updated, completed, purge micros
 }
 
 // rare is what a record of a first attempt that just completes does not have.
 type rare struct {
-	steps       []everonce.StepRecord
+	steps       []driver.StepRecord
 	unknownStep string
 	lastError   string
-	previous    everonce.Previous
+	previous    driver.Previous
 }
 
 // micros is a time in microseconds since 1970; zero is no time.
@@ -59,7 +59,7 @@ func (m micros) time() time.Time {
 }
 
 // set makes e keep rec.
-func (e *entry) set(rec *everonce.Record) {
+func (e *entry) set(rec *driver.Record) {
 	e.scope, e.name, e.owner = rec.Scope, rec.Name, rec.Owner
 	e.token, e.nonce = rec.Token, rec.Nonce
 	e.state, e.kind = rec.State, rec.Result.Kind
@@ -76,7 +76,7 @@ func (e *entry) set(rec *everonce.Record) {
 }
 
 // get writes into rec, which is a zero record, what e keeps.
-func (e *entry) get(rec *everonce.Record) {
+func (e *entry) get(rec *driver.Record) {
 	rec.ID, rec.Scope, rec.Name, rec.Owner = e.id, e.scope, e.name, e.owner
 	rec.Token, rec.Nonce = e.token, e.nonce
 	rec.State, rec.Format, rec.Attempt = e.state, int(e.format), int(e.attempt)

@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // What is done in the entry itself is what package transition does.
 func TestFirstAttemptIsWhatTransitionMakesOfIt(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 123000, time.UTC)
 	later := now.Add(1500 * time.Microsecond)
-	life := everonce.Lifetime{Retention: time.Hour + 999, Remember: time.Minute + 1}
+	life := driver.Lifetime{Retention: time.Hour + 999, Remember: time.Minute + 1}
 	for _, expires := range []bool{false, true} {
-		for _, f := range []everonce.Fingerprint{{}, everonce.FingerprintOf("EUR", 7)} {
-			req := everonce.ClaimRequest{
-				ID: everonce.RecordID{1, 31: 2}, Scope: "shop", Name: "order-7", Nonce: everonce.NewNonce(), Owner: "me",
+		for _, f := range []driver.Fingerprint{{}, driver.Fingerprint(everonce.FingerprintOf("EUR", 7))} {
+			req := driver.ClaimRequest{
+				ID: driver.RecordID{1, 31: 2}, Scope: "shop", Name: "order-7", Nonce: driver.NewNonce(), Owner: "me",
 				Lease: 30*time.Second + 7, Fingerprint: f, Lifetime: life, ExpireUnsettled: expires,
 			}
 			e := &entry{id: req.ID}
@@ -28,13 +29,13 @@ func TestFirstAttemptIsWhatTransitionMakesOfIt(t *testing.T) {
 			}
 			same(t, e, rec)
 
-			done := everonce.CompleteRequest{
+			done := driver.CompleteRequest{
 				ID: req.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: life,
-				Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done"), Summary: []byte("201")},
+				Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done"), Summary: []byte("201")},
 			}
-			for name, wrong := range map[string]func(*everonce.CompleteRequest){
-				"token": func(r *everonce.CompleteRequest) { r.Token++ },
-				"nonce": func(r *everonce.CompleteRequest) { r.Nonce = everonce.NewNonce() },
+			for name, wrong := range map[string]func(*driver.CompleteRequest){
+				"token": func(r *driver.CompleteRequest) { r.Token++ },
+				"nonce": func(r *driver.CompleteRequest) { r.Nonce = driver.NewNonce() },
 			} {
 				other := done
 				wrong(&other)
@@ -58,11 +59,11 @@ func TestFirstAttemptIsWhatTransitionMakesOfIt(t *testing.T) {
 }
 
 // same reports where e differs from rec, which it would keep in microseconds.
-func same(t *testing.T, e *entry, rec *everonce.Record) {
+func same(t *testing.T, e *entry, rec *driver.Record) {
 	t.Helper()
 	kept := &entry{id: rec.ID}
 	kept.set(rec)
-	var got, want everonce.Record
+	var got, want driver.Record
 	e.get(&got)
 	kept.get(&want)
 	if !reflect.DeepEqual(got, want) {

@@ -6,33 +6,33 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // defaultPage is the limit of a listing that sets none.
 const defaultPage = 100
 
-// List implements [everonce.Lister]. It reads the whole store for every page.
-func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+// List implements [driver.Lister]. It reads the whole store for every page.
+func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	res.Now = s.now()
 	if req.Limit <= 0 {
 		req.Limit = defaultPage
 	}
-	wanted := func(rec *everonce.Record) bool {
+	wanted := func(rec *driver.Record) bool {
 		return bytes.Compare(rec.ID[:], req.After[:]) > 0 && within(rec, req.Scope) && ofKey(rec, &req) && !rec.GoneAt(res.Now) &&
 			(len(req.States) == 0 || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
-	var ids []everonce.RecordID
-	err = s.each(ctx, func(rec *everonce.Record) {
+	var ids []driver.RecordID
+	err = s.each(ctx, func(rec *driver.Record) {
 		if wanted(rec) {
 			ids = append(ids, rec.ID)
 		}
 	})
 	if err != nil {
-		return everonce.ListResult{}, err
+		return driver.ListResult{}, err
 	}
-	slices.SortFunc(ids, func(a, b everonce.RecordID) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(ids, func(a, b driver.RecordID) int { return bytes.Compare(a[:], b[:]) })
 	if len(ids) > req.Limit {
 		ids = ids[:req.Limit]
 		res.Next = ids[req.Limit-1]
@@ -41,7 +41,7 @@ func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonc
 		sh := s.shard(&ids[i])
 		sh.mu.Lock()
 		if e := sh.records.find(&ids[i]); e != nil {
-			var rec everonce.Record
+			var rec driver.Record
 			if e.get(&rec); wanted(&rec) { // it may have changed meanwhile
 				res.Records = append(res.Records, listed(&rec, req.Steps))
 			}
@@ -52,9 +52,9 @@ func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonc
 }
 
 // listed returns a record without result, and without steps unless they were asked for.
-func listed(rec *everonce.Record, steps bool) everonce.Record {
+func listed(rec *driver.Record, steps bool) driver.Record {
 	out := *rec
-	out.Result = everonce.SavedResult{}
+	out.Result = driver.SavedResult{}
 	if !steps {
 		out.Steps = nil
 	}
@@ -62,17 +62,17 @@ func listed(rec *everonce.Record, steps bool) everonce.Record {
 }
 
 // within reports whether the record lies in the scope; no scope is all of them.
-func within(rec *everonce.Record, scope everonce.Scope) bool {
+func within(rec *driver.Record, scope driver.Scope) bool {
 	return scope == "" || rec.Scope.Within(scope)
 }
 
 // ofKey reports whether the record's key is one of those that are looked for.
-func ofKey(rec *everonce.Record, req *everonce.ListRequest) bool {
-	return (req.Name == "" || rec.Name == req.Name) && (req.KeyHash == (everonce.KeyHash{}) || rec.ID.Hash() == req.KeyHash)
+func ofKey(rec *driver.Record, req *driver.ListRequest) bool {
+	return (req.Name == "" || rec.Name == req.Name) && (req.KeyHash == (driver.KeyHash{}) || rec.ID.Hash() == req.KeyHash)
 }
 
 // each calls f with every record, under its shard's lock.
-func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
+func (s *Store) each(ctx context.Context, f func(*driver.Record)) error {
 	for i := range s.shards {
 		if err := ended(ctx); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for e := range sh.records.all() {
-			var rec everonce.Record
+			var rec driver.Record
 			e.get(&rec)
 			f(&rec)
 		}
@@ -89,8 +89,8 @@ func (s *Store) each(ctx context.Context, f func(*everonce.Record)) error {
 	return nil
 }
 
-// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000.
-func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+// DeleteScope implements [driver.ScopeDeleter]. A Limit of 0 is 1000.
+func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, err
 	}
@@ -113,13 +113,13 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	return res, nil
 }
 
-func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n int, live, more bool) {
+func (sh *shard) deleteScope(scope driver.Scope, now time.Time, limit int) (n int, live, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for e := range sh.records.all() {
 		switch {
 		case !e.scope.Within(scope):
-		case e.state == everonce.StateClaimed && microsOf(now) < e.lease:
+		case e.state == driver.StateClaimed && microsOf(now) < e.lease:
 			live = true
 		case n == limit:
 			return n, live, true
@@ -131,10 +131,10 @@ func (sh *shard) deleteScope(scope everonce.Scope, now time.Time, limit int) (n 
 	return n, live, false
 }
 
-// Health implements [everonce.HealthChecker]. It reads the whole store.
-func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+// Health implements [driver.HealthChecker]. It reads the whole store.
+func (s *Store) Health(ctx context.Context) (h driver.Health, err error) {
 	h.Now = s.now()
 	h.Notes = []string{"Records are in the memory of this process: they are lost when it ends."}
-	err = s.each(ctx, func(rec *everonce.Record) { transition.Count(&h, rec) })
+	err = s.each(ctx, func(rec *driver.Record) { transition.Count(&h, rec) })
 	return h, err
 }

@@ -1,7 +1,7 @@
 // Package memstore keeps records in the memory of this process. It forgets them all at a restart, so it
 // is for tests and development, and for effects that die with the process too.
 //
-// Otherwise it keeps the whole contract of [everonce.Store], as the suite in store/storetest proves.
+// Otherwise it keeps the whole contract of [everonce.Store], as the suite in store/drivertest proves.
 // It has no transactions, because no data of the application could commit with a record.
 package memstore
 
@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // DefaultMaxRecords is how many records a store holds unless Options say otherwise.
@@ -30,8 +30,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an [everonce.Store] in memory. It is also an [everonce.Lister], [everonce.ScopeDeleter],
-// [everonce.HealthChecker], [everonce.IdentityKeeper], [everonce.IdentityReader] and [everonce.Recaller]. It is
+// Store is an [everonce.Store] in memory. It is also an [driver.Lister], [driver.ScopeDeleter],
+// [driver.HealthChecker], [driver.IdentityKeeper], [driver.IdentityReader] and [driver.Recaller]. It is
 // safe for concurrent use.
 type Store struct {
 	clock  func() micros
@@ -47,13 +47,13 @@ type Store struct {
 }
 
 var (
-	_ everonce.Store          = (*Store)(nil)
-	_ everonce.Lister         = (*Store)(nil)
-	_ everonce.ScopeDeleter   = (*Store)(nil)
-	_ everonce.HealthChecker  = (*Store)(nil)
-	_ everonce.IdentityKeeper = (*Store)(nil)
-	_ everonce.IdentityReader = (*Store)(nil)
-	_ everonce.Recaller       = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.ScopeDeleter   = (*Store)(nil)
+	_ driver.HealthChecker  = (*Store)(nil)
+	_ driver.IdentityKeeper = (*Store)(nil)
+	_ driver.IdentityReader = (*Store)(nil)
+	_ driver.Recaller       = (*Store)(nil)
 )
 
 // shardCount keeps a shard of a full store at a few thousand records, which is what a purge or a count
@@ -96,12 +96,12 @@ func New(o *Options) *Store {
 func (s *Store) now() time.Time { return s.clock().time() }
 
 // shard returns the shard of an ID, by its first byte after those that stand for the scope.
-func (s *Store) shard(id *everonce.RecordID) *shard { return &s.shards[id[8]] }
+func (s *Store) shard(id *driver.RecordID) *shard { return &s.shards[id[8]] }
 
 // add puts a zero record into a shard that is locked and has none of that ID, for the caller to fill before
 // unlocking. It may unlock the shard for a while to remove what is gone; if there is a record then, it
 // returns that.
-func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, exists bool, err error) {
+func (s *Store) add(sh *shard, id driver.RecordID, now time.Time) (e *entry, exists bool, err error) {
 	if s.count.Add(1) > s.max {
 		s.count.Add(-1)
 		sh.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 		}
 		if s.count.Add(1) > s.max {
 			s.count.Add(-1)
-			return nil, false, fmt.Errorf("memstore: %w: Options.MaxRecords is %d", everonce.ErrStoreFull, s.max)
+			return nil, false, fmt.Errorf("memstore: %w: Options.MaxRecords is %d", driver.ErrStoreFull, s.max)
 		}
 	}
 	return sh.records.add(&id), false, nil
@@ -120,7 +120,7 @@ func (s *Store) add(sh *shard, id everonce.RecordID, now time.Time) (e *entry, e
 
 // Prompt returns s. It declares that no call of s blocks, so that a receiver makes its calls without a timeout. It
 // does not speak for a store that embeds s.
-func (s *Store) Prompt() everonce.Store { return s }
+func (s *Store) Prompt() driver.Store { return s }
 
 // ended returns the error of a context that has ended.
 func ended(ctx context.Context) error {
@@ -130,7 +130,7 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// ReadIdentity implements [everonce.IdentityReader].
+// ReadIdentity implements [driver.IdentityReader].
 func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
 	if err := ended(ctx); err != nil {
 		return check, false, err
@@ -143,7 +143,7 @@ func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, e
 	return *s.identity, true, nil
 }
 
-// KeepIdentity implements [everonce.IdentityKeeper].
+// KeepIdentity implements [driver.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
 	if err := ended(ctx); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
 		s.identity = &check
 	}
 	if *s.identity != check {
-		return fmt.Errorf("memstore: %w", everonce.ErrIdentity)
+		return fmt.Errorf("memstore: %w", driver.ErrIdentity)
 	}
 	return nil
 }

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
-var life = everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
+var life = driver.Lifetime{Retention: time.Hour, Remember: time.Hour}
 
 // clock is a store's clock that a test moves.
 type clock struct{ ns atomic.Int64 }
@@ -30,27 +31,27 @@ func newStore(t *testing.T, limit int) (*memstore.Store, *clock) {
 	return memstore.New(&memstore.Options{MaxRecords: limit, Now: c.Now}), c
 }
 
-func claimOf(n int) everonce.ClaimRequest {
+func claimOf(n int) driver.ClaimRequest {
 	key := everonce.Key{Scope: "shop", ID: string(binary.BigEndian.AppendUint64([]byte("k"), uint64(n)))}
-	return everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test", Lease: time.Minute, Lifetime: life,
+	return driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test", Lease: time.Minute, Lifetime: life,
 	}
 }
 
-func claim(t *testing.T, s everonce.Store, req everonce.ClaimRequest) everonce.Record {
+func claim(t *testing.T, s driver.Store, req driver.ClaimRequest) driver.Record {
 	t.Helper()
 	res, err := s.Claim(context.Background(), req)
-	if err != nil || res.Decision != everonce.DecideClaimed {
+	if err != nil || res.Decision != driver.DecideClaimed {
 		t.Fatalf("Claim: %v, %v; want claimed", res.Decision, err)
 	}
 	return res.Record
 }
 
-func complete(t *testing.T, s everonce.Store, rec everonce.Record) {
+func complete(t *testing.T, s driver.Store, rec driver.Record) {
 	t.Helper()
-	_, err := s.Complete(context.Background(), everonce.CompleteRequest{
+	_, err := s.Complete(context.Background(), driver.CompleteRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: life,
-		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")},
+		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")},
 	})
 	if err != nil {
 		t.Fatalf("Complete: %v", err)
@@ -75,7 +76,7 @@ func TestOneClaimIsGrantedWhileRoomIsMade(t *testing.T) {
 				res, err := s.Claim(context.Background(), claimOf(limit+round))
 				if err != nil {
 					t.Errorf("Claim: %v", err)
-				} else if res.Decision == everonce.DecideClaimed {
+				} else if res.Decision == driver.DecideClaimed {
 					granted.Add(1)
 				}
 			})
@@ -95,30 +96,30 @@ func TestFullStoreRefusesAndNeverEvicts(t *testing.T) {
 	held := claim(t, s, claimOf(1))
 	claim(t, s, claimOf(2))
 
-	if _, err := s.Claim(context.Background(), claimOf(3)); !errors.Is(err, everonce.ErrStoreFull) {
+	if _, err := s.Claim(context.Background(), claimOf(3)); !errors.Is(err, driver.ErrStoreFull) {
 		t.Fatalf("a record too many: %v, want ErrStoreFull", err)
 	}
-	byNonce := everonce.ReleaseRequest{ID: everonce.RecordID{1}, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: life}
-	if _, err := s.Release(context.Background(), byNonce); !errors.Is(err, everonce.ErrStoreFull) {
+	byNonce := driver.ReleaseRequest{ID: driver.RecordID{1}, Nonce: driver.NewNonce(), State: driver.StateReleased, Lifetime: life}
+	if _, err := s.Release(context.Background(), byNonce); !errors.Is(err, driver.ErrStoreFull) {
 		t.Fatalf("a release that would leave a record too many: %v, want ErrStoreFull", err)
 	}
 	// What is there goes on.
 	complete(t, s, held)
-	if res, err := s.Claim(context.Background(), claimOf(0)); err != nil || res.Decision != everonce.DecideReplay {
+	if res, err := s.Claim(context.Background(), claimOf(0)); err != nil || res.Decision != driver.DecideReplay {
 		t.Fatalf("a known key in a full store: %v, %v; want replay", res.Decision, err)
 	}
 	// A lapsed claim makes no room, a tombstone neither; records that are gone do.
 	clk.advance(life.Retention)
-	if _, err := s.Claim(context.Background(), claimOf(3)); !errors.Is(err, everonce.ErrStoreFull) {
+	if _, err := s.Claim(context.Background(), claimOf(3)); !errors.Is(err, driver.ErrStoreFull) {
 		t.Fatalf("with an abandoned record and two tombstones: %v, want ErrStoreFull", err)
 	}
 	clk.advance(life.Remember)
 	claim(t, s, claimOf(3))
 	claim(t, s, claimOf(4))
-	if _, err := s.Claim(context.Background(), claimOf(5)); !errors.Is(err, everonce.ErrStoreFull) {
+	if _, err := s.Claim(context.Background(), claimOf(5)); !errors.Is(err, driver.ErrStoreFull) {
 		t.Fatalf("full again, with an abandoned record: %v, want ErrStoreFull", err)
 	}
-	if res, err := s.Claim(context.Background(), claimOf(2)); err != nil || res.Decision != everonce.DecideAbandoned {
+	if res, err := s.Claim(context.Background(), claimOf(2)); err != nil || res.Decision != driver.DecideAbandoned {
 		t.Fatalf("the abandoned record: %v, %v; want abandoned", res.Decision, err)
 	}
 }
@@ -130,11 +131,11 @@ func TestRoomIsCountedThroughPurgeAndDeletion(t *testing.T) {
 		for i := range limit {
 			complete(t, s, claim(t, s, claimOf(i)))
 		}
-		if _, err := s.Claim(context.Background(), claimOf(limit)); !errors.Is(err, everonce.ErrStoreFull) {
+		if _, err := s.Claim(context.Background(), claimOf(limit)); !errors.Is(err, driver.ErrStoreFull) {
 			t.Fatalf("round %d: %v, want ErrStoreFull", round, err)
 		}
 		if round == 1 {
-			res, err := s.DeleteScope(context.Background(), everonce.DeleteScopeRequest{Scope: "shop", Limit: 2 * limit})
+			res, err := s.DeleteScope(context.Background(), driver.DeleteScopeRequest{Scope: "shop", Limit: 2 * limit})
 			if err != nil || res.Records != limit || res.More {
 				t.Fatalf("DeleteScope: %+v, %v; want %d records", res, err, limit)
 			}
@@ -143,7 +144,7 @@ func TestRoomIsCountedThroughPurgeAndDeletion(t *testing.T) {
 		clk.advance(life.Total())
 		got := 0
 		for more := true; more; {
-			res, err := s.Purge(context.Background(), everonce.PurgeRequest{Limit: 7})
+			res, err := s.Purge(context.Background(), driver.PurgeRequest{Limit: 7})
 			if err != nil || res.Records+res.Results > 7 {
 				t.Fatalf("Purge: %+v, %v; want at most 7 at a time", res, err)
 			}
@@ -167,7 +168,7 @@ func TestBoundHoldsUnderConcurrentClaims(t *testing.T) {
 				switch _, err := s.Claim(context.Background(), claimOf(c*limit+i)); {
 				case err == nil:
 					claimed.Add(1)
-				case errors.Is(err, everonce.ErrStoreFull):
+				case errors.Is(err, driver.ErrStoreFull):
 					full.Add(1)
 				default:
 					t.Errorf("Claim: %v", err)
@@ -189,7 +190,7 @@ func TestDefaultClockRunsOn(t *testing.T) {
 	if rec.CreatedAt.Before(before.Add(-time.Second)) || rec.CreatedAt.After(after.Add(time.Second)) {
 		t.Errorf("created at %v, not between %v and %v", rec.CreatedAt, before, after)
 	}
-	second, err := s.Get(context.Background(), everonce.GetRequest{ID: rec.ID})
+	second, err := s.Get(context.Background(), driver.GetRequest{ID: rec.ID})
 	if err != nil || second.Now.Before(rec.CreatedAt) {
 		t.Errorf("Get: Now %v, %v; want not before %v", second.Now, err, rec.CreatedAt)
 	}
@@ -199,19 +200,19 @@ func TestAllocations(t *testing.T) {
 	s := memstore.New(nil)
 	ctx := context.Background()
 	const n = 2000
-	reqs := make([]everonce.ClaimRequest, 0, 2*n)
+	reqs := make([]driver.ClaimRequest, 0, 2*n)
 	for i := range cap(reqs) {
 		reqs = append(reqs, claimOf(i))
-		reqs[i].Take = everonce.TakeAbandoned
+		reqs[i].Take = driver.TakeAbandoned
 	}
-	result := everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")}
+	result := driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")}
 	i := 0
 	newKey := testing.AllocsPerRun(n, func() {
 		res, err := s.Claim(ctx, reqs[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err = s.Complete(ctx, everonce.CompleteRequest{ID: reqs[i].ID, Token: res.Record.Token, Nonce: res.Record.Nonce, Result: result, Lifetime: life}); err != nil {
+		if _, err = s.Complete(ctx, driver.CompleteRequest{ID: reqs[i].ID, Token: res.Record.Token, Nonce: res.Record.Nonce, Result: result, Lifetime: life}); err != nil {
 			t.Fatal(err)
 		}
 		i++
@@ -220,9 +221,9 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("a new key costs %v allocations, want at most 2", newKey)
 	}
 	dup := reqs[0]
-	dup.Nonce = everonce.NewNonce()
+	dup.Nonce = driver.NewNonce()
 	replay := testing.AllocsPerRun(n, func() {
-		if res, err := s.Claim(ctx, dup); err != nil || res.Decision != everonce.DecideReplay {
+		if res, err := s.Claim(ctx, dup); err != nil || res.Decision != driver.DecideReplay {
 			t.Fatalf("%v, %v; want replay", res.Decision, err)
 		}
 	})
@@ -239,12 +240,12 @@ func BenchmarkReplay(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := s.Complete(ctx, everonce.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: life}); err != nil {
+	if _, err := s.Complete(ctx, driver.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: life}); err != nil {
 		b.Fatal(err)
 	}
-	req.Nonce = everonce.NewNonce()
+	req.Nonce = driver.NewNonce()
 	for b.Loop() {
-		if res, err := s.Claim(ctx, req); err != nil || res.Decision != everonce.DecideReplay {
+		if res, err := s.Claim(ctx, req); err != nil || res.Decision != driver.DecideReplay {
 			b.Fatal(err, res.Decision)
 		}
 	}
@@ -260,7 +261,7 @@ func BenchmarkNewKey(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := s.Complete(ctx, everonce.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: life}); err != nil {
+		if _, err := s.Complete(ctx, driver.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: life}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -270,7 +271,7 @@ func BenchmarkNewKey(b *testing.B) {
 func BenchmarkGuardedMap(b *testing.B) {
 	var mu sync.Mutex
 	key := everonce.Key{Scope: "shop", ID: "order-1"}
-	m := map[everonce.RecordID][]byte{key.RecordID(): []byte("done")}
+	m := map[driver.RecordID][]byte{key.RecordID(): []byte("done")}
 	for b.Loop() {
 		id := key.RecordID()
 		mu.Lock()

@@ -3,7 +3,7 @@ package memstore
 import (
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What was given back is handed out again, and has forgotten what it was; an entry stays where it is while
@@ -17,7 +17,7 @@ func TestPool(t *testing.T) {
 			t.Fatalf("the number %d was handed out twice, or is none", n)
 		}
 		taken[n] = p.at(n)
-		taken[n].id, taken[n].data = everonce.RecordID{1}, []byte("result")
+		taken[n].id, taken[n].data = driver.RecordID{1}, []byte("result")
 	}
 	for n, e := range taken {
 		if p.at(n) != e {
@@ -27,7 +27,7 @@ func TestPool(t *testing.T) {
 	}
 	for range len(taken) {
 		n := p.take()
-		if e := p.at(n); taken[n] != e || e.id != (everonce.RecordID{}) || e.data != nil {
+		if e := p.at(n); taken[n] != e || e.id != (driver.RecordID{}) || e.data != nil {
 			t.Fatalf("handed out: %+v; want an empty one that was given back", e)
 		}
 		delete(taken, n)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // defaultBatch is the limit of a purge or deletion that sets none.
@@ -13,7 +13,7 @@ const defaultBatch = 1000
 
 // Purge implements [everonce.Store]. It locks one shard at a time, and only shards in which something is due. A Limit
 // of 0 is 1000.
-func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
 	}
@@ -25,7 +25,7 @@ func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res evero
 
 // sweep drops results and removes records that time has let go, up to a limit. It goes on where the
 // latest sweep ended, so that bounded sweeps come around to all shards.
-func (s *Store) sweep(now time.Time, limit int) (res everonce.PurgeResult) {
+func (s *Store) sweep(now time.Time, limit int) (res driver.PurgeResult) {
 	first := s.cursor.Load()
 	for i := range uint32(shardCount) {
 		at := (first + i) % shardCount
@@ -56,7 +56,7 @@ func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 			sh.due = due // not all was looked at
 			return results, records
 		}
-		var rec everonce.Record
+		var rec driver.Record
 		e.get(&rec)
 		switch transition.Purge(&rec, now) {
 		case transition.Remove:
@@ -76,10 +76,10 @@ func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
 // schedule moves the shard's due time forward to when this record has something to be purged.
 func (sh *shard) schedule(e *entry) {
 	at := e.purge
-	if e.state == everonce.StateClaimed && at != 0 {
+	if e.state == driver.StateClaimed && at != 0 {
 		at = max(at, e.lease)
 	}
-	if e.state == everonce.StateCompleted && (e.codec != "" || len(e.data) > 0 || e.rare != nil && len(e.rare.steps) > 0) {
+	if e.state == driver.StateCompleted && (e.codec != "" || len(e.data) > 0 || e.rare != nil && len(e.rare.steps) > 0) {
 		at = e.result
 	}
 	if at != 0 && (sh.due == 0 || at < sh.due) {

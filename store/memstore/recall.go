@@ -1,13 +1,15 @@
 package memstore
 
-import "github.com/everonce/everonce"
+import (
+	"github.com/everonce/everonce/driver"
+)
 
-// Recall implements [everonce.Recaller].
-func (s *Store) Recall(id everonce.RecordID) (r everonce.Recalled, ok bool) {
+// Recall implements [driver.Recaller].
+func (s *Store) Recall(id driver.RecordID) (r driver.Recalled, ok bool) {
 	sh := s.shard(&id)
 	sh.mu.Lock()
 	e := sh.records.find(&id)
-	if e == nil || e.state != everonce.StateCompleted || int(e.format) > everonce.FormatVersion {
+	if e == nil || e.state != driver.StateCompleted || int(e.format) > driver.FormatVersion {
 		sh.mu.Unlock()
 		return r, false
 	}

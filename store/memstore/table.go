@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // table finds entries by their ID. A slot is a part of the ID and the entry's number, 8 bytes without a pointer:
@@ -24,14 +24,14 @@ var spread = rand.Uint64() | 1 //nolint:gosec // seeded by the system; it is no 
 
 // markOf is what an ID, which is a hash already, comes to in a slot: its upper half is found there, and its first
 // bits are the home.
-func markOf(id *everonce.RecordID) uint64 { return binary.LittleEndian.Uint64(id[8:]) * spread }
+func markOf(id *driver.RecordID) uint64 { return binary.LittleEndian.Uint64(id[8:]) * spread }
 
 const numberBits = 32 // of a slot: the entry's number, from 1 on
 
 func (t *table) home(mark uint64) int { return int(mark >> t.shift) } //nolint:gosec // an index
 
 // find returns the entry of an ID, or nil.
-func (t *table) find(id *everonce.RecordID) *entry {
+func (t *table) find(id *driver.RecordID) *entry {
 	if len(t.slots) == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (t *table) find(id *everonce.RecordID) *entry {
 }
 
 // add returns a new entry of an ID that is not there.
-func (t *table) add(id *everonce.RecordID) *entry {
+func (t *table) add(id *driver.RecordID) *entry {
 	if t.count++; 8*t.count > 7*len(t.slots) {
 		t.grow()
 	}

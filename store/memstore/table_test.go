@@ -5,23 +5,23 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // The table holds what a map holds, whatever comes and goes: IDs that share what a slot has of them, that crowd
 // around the border of the slots, and many.
 func TestTable(t *testing.T) {
-	for name, id := range map[string]func(*rand.Rand) everonce.RecordID{
-		"the same mark": func(rng *rand.Rand) (id everonce.RecordID) {
+	for name, id := range map[string]func(*rand.Rand) driver.RecordID{
+		"the same mark": func(rng *rand.Rand) (id driver.RecordID) {
 			id[8] = byte(rng.IntN(3))
 			id[31] = byte(rng.IntN(8))
 			return id
 		},
-		"the same home": func(rng *rand.Rand) (id everonce.RecordID) {
+		"the same home": func(rng *rand.Rand) (id driver.RecordID) {
 			binary.LittleEndian.PutUint64(id[8:], inverse(spread)*(uint64(rng.IntN(2))-1<<40+uint64(rng.IntN(12))<<33))
 			return id
 		},
-		"many": func(rng *rand.Rand) (id everonce.RecordID) {
+		"many": func(rng *rand.Rand) (id driver.RecordID) {
 			binary.LittleEndian.PutUint64(id[8:], rng.Uint64N(3000)*0x9E3779B97F4A7C15)
 			return id
 		},
@@ -30,10 +30,10 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func testTable(t *testing.T, draw func(*rand.Rand) everonce.RecordID) {
+func testTable(t *testing.T, draw func(*rand.Rand) driver.RecordID) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	tab := table{pool: new(pool)}
-	want := map[everonce.RecordID]*entry{}
+	want := map[driver.RecordID]*entry{}
 	for range 300 {
 		for range rng.IntN(60) {
 			id := draw(rng)
@@ -49,7 +49,7 @@ func testTable(t *testing.T, draw func(*rand.Rand) everonce.RecordID) {
 				}
 			}
 		}
-		left := map[everonce.RecordID]*entry{}
+		left := map[driver.RecordID]*entry{}
 		share := rng.IntN(4)
 		for e := range tab.all() { // what is handed out may be removed
 			id := e.id

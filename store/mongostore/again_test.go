@@ -8,29 +8,30 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 // secondClaim is a claim of a key whose first attempt ended in a step of which nobody knows; some time has passed since it.
-func secondClaim(t *testing.T, s *mongostore.Store, id string) (claim everonce.ClaimRequest, rec everonce.Record) {
+func secondClaim(t *testing.T, s *mongostore.Store, id string) (claim driver.ClaimRequest, rec driver.Record) {
 	t.Helper()
 	ctx := t.Context()
 	key := everonce.Key{Scope: "orders", ID: id}
-	claim = everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour + time.Microsecond,
-		Lifetime: everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}, ExpireUnsettled: true, Take: everonce.TakeToSettle,
+	claim = driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour + time.Microsecond,
+		Lifetime: driver.Lifetime{Retention: time.Hour, Remember: time.Hour}, ExpireUnsettled: true, Take: driver.TakeToSettle,
 	}
 	first := claim
-	first.Take = everonce.TakeNone
+	first.Take = driver.TakeNone
 	res, err := s.Claim(ctx, first)
 	noErr(t, err)
 	passes(t, s, res.Now)
-	_, err = s.Release(ctx, everonce.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: first.Nonce, State: everonce.StateAbandoned, Step: "mail", Lifetime: claim.Lifetime, ExpireUnsettled: true})
+	_, err = s.Release(ctx, driver.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: first.Nonce, State: driver.StateAbandoned, Step: "mail", Lifetime: claim.Lifetime, ExpireUnsettled: true})
 	noErr(t, err)
-	claim.Nonce = everonce.NewNonce()
+	claim.Nonce = driver.NewNonce()
 	res, err = s.Claim(ctx, claim)
 	noErr(t, err)
-	if res.Decision != everonce.DecideClaimed || res.Record.UnknownStep != "mail" {
+	if res.Decision != driver.DecideClaimed || res.Record.UnknownStep != "mail" {
 		t.Fatalf("%v, with the step %q unknown", res.Decision, res.Record.UnknownStep)
 	}
 	passes(t, s, res.Now)
@@ -41,7 +42,7 @@ func secondClaim(t *testing.T, s *mongostore.Store, id string) (claim everonce.C
 func passes(t *testing.T, s *mongostore.Store, at time.Time) {
 	t.Helper()
 	for now := at; !now.After(at); {
-		got, err := s.Get(t.Context(), everonce.GetRequest{})
+		got, err := s.Get(t.Context(), driver.GetRequest{})
 		noErr(t, err)
 		now = got.Now
 	}
@@ -55,27 +56,27 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
 	const more = time.Microsecond // is stored as a millisecond
-	life := everonce.Lifetime{Retention: 3*time.Hour + more, Remember: 2 * time.Hour}
-	for what, write := range map[string]func(rec everonce.Record) error{
-		"claimed": func(everonce.Record) error { return nil },
-		"renewed": func(rec everonce.Record) error {
-			_, err := s.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2*time.Hour + more, Lifetime: life})
+	life := driver.Lifetime{Retention: 3*time.Hour + more, Remember: 2 * time.Hour}
+	for what, write := range map[string]func(rec driver.Record) error{
+		"claimed": func(driver.Record) error { return nil },
+		"renewed": func(rec driver.Record) error {
+			_, err := s.Renew(ctx, driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2*time.Hour + more, Lifetime: life})
 			return err
 		},
-		"stepped": func(rec everonce.Record) error {
-			_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2*time.Hour + more, Lifetime: life, Step: everonce.StepRecord{Name: "hook", State: everonce.StepOpen, Attempt: 2}})
+		"stepped": func(rec driver.Record) error {
+			_, err := s.SaveStep(ctx, driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: 2*time.Hour + more, Lifetime: life, Step: driver.StepRecord{Name: "hook", State: driver.StepOpen, Attempt: 2}})
 			return err
 		},
-		"released by nonce": func(rec everonce.Record) error {
-			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: life, ExpireUnsettled: true})
+		"released by nonce": func(rec driver.Record) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{ID: rec.ID, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: life, ExpireUnsettled: true})
 			return err
 		},
-		"released": func(rec everonce.Record) error {
-			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: life})
+		"released": func(rec driver.Record) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: life})
 			return err
 		},
-		"completed": func(rec everonce.Record) error {
-			done := completed(everonce.ClaimResult{Record: rec})
+		"completed": func(rec driver.Record) error {
+			done := completed(driver.ClaimResult{Record: rec})
 			done.Lifetime = life
 			_, err := s.Complete(ctx, done)
 			return err
@@ -83,7 +84,7 @@ func TestTheTimesOfASecondAttemptCountFromItsLastWrite(t *testing.T) {
 	} {
 		claim, rec := secondClaim(t, s, what)
 		noErr(t, write(rec))
-		got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+		got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
 		noErr(t, err)
 		after := got.Record
 		kept, lease, unknown := 5*time.Hour+time.Millisecond, time.Duration(0), ""
@@ -119,13 +120,13 @@ func TestTheServerJudgesByTheLatestWrite(t *testing.T) {
 	ctx, db, name := t.Context(), database(t), newCollection(t)
 	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 	noErr(t, err)
-	scope := everonce.ScopeOf("tenant")
+	scope := driver.ScopeOf("tenant")
 	for _, id := range []string{"claimed", "completed"} {
 		key := everonce.Key{Scope: scope, ID: id}
-		res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: scope, Name: id, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb(), ExpireUnsettled: true})
+		res, err := s.Claim(ctx, driver.ClaimRequest{ID: key.RecordID(), Scope: scope, Name: id, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb(), ExpireUnsettled: true})
 		noErr(t, err)
 		if id == "claimed" {
-			_, err = s.Renew(ctx, everonce.RenewRequest{ID: key.RecordID(), Token: res.Record.Token, Nonce: res.Record.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb()})
+			_, err = s.Renew(ctx, driver.RenewRequest{ID: key.RecordID(), Token: res.Record.Token, Nonce: res.Record.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb()})
 		} else {
 			_, err = s.Complete(ctx, completed(res))
 		}
@@ -134,13 +135,13 @@ func TestTheServerJudgesByTheLatestWrite(t *testing.T) {
 	ago := time.Now().Add(-1000 * time.Hour)
 	_, err = db.Collection(name).UpdateMany(ctx, bson.D{{Key: "sc", Value: string(scope)}}, bson.D{{Key: "$set", Value: bson.D{{Key: "c", Value: ago}, {Key: "pd", Value: ago}}}})
 	noErr(t, err)
-	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res != (everonce.PurgeResult{}) {
+	if res, err := s.Purge(ctx, driver.PurgeRequest{}); err != nil || res != (driver.PurgeResult{}) {
 		t.Errorf("purged: %+v, %v; want nothing", res, err)
 	}
 	if h, err := s.Health(ctx); err != nil || h.Claimed != 1 || h.Completed != 1 {
 		t.Errorf("%+v, %v; want one that is claimed, and one that is completed", h, err)
 	}
-	if res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: scope}); err != nil || res.Records != 1 {
+	if res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: scope}); err != nil || res.Records != 1 {
 		t.Errorf("deleted %+v, %v; want the one that is completed", res, err)
 	}
 }
@@ -152,21 +153,21 @@ func TestAnotherTokenHoldsNothing(t *testing.T) {
 	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
 	key := everonce.Key{Scope: "orders", ID: "first"}
-	res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	res, err := s.Claim(ctx, driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
 	_, second := secondClaim(t, s, "second")
-	for what, rec := range map[string]everonce.Record{"first": res.Record, "second": second} {
-		for _, token := range []everonce.Token{rec.Token - 1000, rec.Token + 1000, rec.Token + 1, everonce.Token(rec.CreatedAt.UnixMicro())} {
+	for what, rec := range map[string]driver.Record{"first": res.Record, "second": second} {
+		for _, token := range []driver.Token{rec.Token - 1000, rec.Token + 1000, rec.Token + 1, driver.Token(rec.CreatedAt.UnixMicro())} {
 			if token == rec.Token {
 				continue
 			}
 			other := rec
 			other.Token = token
-			if _, err := s.Complete(ctx, completed(everonce.ClaimResult{Record: other})); !errors.Is(err, everonce.ErrLeaseLost) {
+			if _, err := s.Complete(ctx, completed(driver.ClaimResult{Record: other})); !errors.Is(err, driver.ErrLeaseLost) {
 				t.Errorf("the %s attempt, with the token %+d: %v, want ErrLeaseLost", what, token-rec.Token, err)
 			}
 		}
-		if _, err := s.Complete(ctx, completed(everonce.ClaimResult{Record: rec})); err != nil {
+		if _, err := s.Complete(ctx, completed(driver.ClaimResult{Record: rec})); err != nil {
 			t.Errorf("the %s attempt: %v", what, err)
 		}
 	}

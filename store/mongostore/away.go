@@ -7,7 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // awayCodes are of a server that cannot be written to by anybody, or not by this program, whatever the document.
@@ -28,12 +28,12 @@ func away(err error) error {
 		return ok && we.WriteConcernError != nil
 	}
 	switch {
-	case errors.Is(err, everonce.ErrTooLarge):
+	case errors.Is(err, driver.ErrTooLarge):
 		return err
 	case !answered, mongo.IsNetworkError(err), mongo.IsTimeout(err), concern(),
 		slices.ContainsFunc([]string{"RetryableWriteError", "TransientTransactionError"}, se.HasErrorLabel),
 		slices.ContainsFunc(awayCodes, se.HasErrorCode):
-		return fmt.Errorf("%w: %w", everonce.ErrStore, err)
+		return fmt.Errorf("%w: %w", driver.ErrStore, err)
 	}
 	return err
 }

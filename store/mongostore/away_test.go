@@ -7,7 +7,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What every document would get is of the store; what is wrong with one document is not.
@@ -32,7 +32,7 @@ func TestWhatIsOfTheServerAndNotOfTheDocument(t *testing.T) {
 		"another index":          {write(codeDuplicateKey), false},
 		"larger than the server": {failed(t.Context(), "insert once", write(codeTooLarge)), false},
 	} {
-		if got := errors.Is(away(tc.err), everonce.ErrStore); got != tc.store {
+		if got := errors.Is(away(tc.err), driver.ErrStore); got != tc.store {
 			t.Errorf("%s: of the store %v, want %v", name, got, tc.store)
 		}
 	}

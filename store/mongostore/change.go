@@ -6,21 +6,21 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // decision is a pure function of package transition: it returns the record to write, if there is one.
-type decision func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error)
+type decision func(rec *driver.Record, now time.Time) (next *driver.Record, err error)
 
 // change reads a record, decides, and writes what was decided if the record is still as it was read; else it begins again. No decision
 // is written over a write that it has not seen.
-func (s *Store) change(ctx context.Context, id *everonce.RecordID, decide decision) error {
+func (s *Store) change(ctx context.Context, id *driver.RecordID, decide decision) error {
 	for wait := firstWait; ; {
 		doc, now, err := s.read(ctx, id)
 		if err != nil {
 			return err
 		}
-		var rec *everonce.Record
+		var rec *driver.Record
 		if doc != nil {
 			if rec, err = doc.record(); err != nil {
 				return err
@@ -64,7 +64,7 @@ func pause(ctx context.Context, wait *time.Duration) error {
 }
 
 // insert writes a record where there was none, if there still is none.
-func (s *Store) insert(ctx context.Context, rec *everonce.Record) (bool, error) {
+func (s *Store) insert(ctx context.Context, rec *driver.Record) (bool, error) {
 	_, err := s.coll.InsertOne(ctx, documentOf(rec, 1))
 	if taken(err) {
 		return false, nil
@@ -73,9 +73,9 @@ func (s *Store) insert(ctx context.Context, rec *everonce.Record) (bool, error) 
 }
 
 // replace writes the next record over the one that was read, if that is still there, and, where time decided, if it is still time.
-func (s *Store) replace(ctx context.Context, doc *document, rec, next *everonce.Record, now time.Time) (bool, error) {
+func (s *Store) replace(ctx context.Context, doc *document, rec, next *driver.Record, now time.Time) (bool, error) {
 	filter := bson.D{{Key: "_id", Value: doc.ID}, {Key: "n", Value: doc.Nonce}, {Key: "rev", Value: doc.Rev}}
-	if rec.State == everonce.StateClaimed && rec.Nonce != next.Nonce && rec.StateAt(now) == everonce.StateAbandoned {
+	if rec.State == driver.StateClaimed && rec.Nonce != next.Nonce && rec.StateAt(now) == driver.StateAbandoned {
 		filter = append(filter, bson.E{Key: "$expr", Value: lapsed})
 	}
 	res, err := s.coll.ReplaceOne(ctx, filter, documentOf(next, doc.Rev+1))
@@ -89,23 +89,23 @@ func (s *Store) replace(ctx context.Context, doc *document, rec, next *everonce.
 var (
 	updated = ifNull("$u", "$c")
 	lapsed  = past(ifNull("$lb", updated), "$lm")
-	// gone is [everonce.Record.GoneAt]. The last part keeps tokens growing: a key that is inserted again is so at a later time.
+	// gone is [driver.Record.GoneAt]. The last part keeps tokens growing: a key that is inserted again is so at a later time.
 	gone = all(
 		bson.D{{Key: "$eq", Value: bson.A{"$xu", true}}},
 		past(ifNull("$pb", updated), "$pm"),
-		either(bson.D{{Key: "$ne", Value: bson.A{"$st", int32(everonce.StateClaimed)}}}, lapsed),
+		either(bson.D{{Key: "$ne", Value: bson.A{"$st", int32(driver.StateClaimed)}}}, lapsed),
 		inserted,
 	)
 	inserted = bson.D{{Key: "$lt", Value: bson.A{ifNull("$ti", "$c"), "$$NOW"}}}
 	// tombstone is a completed record of this version, or one before it, whose retention is over.
-	tombstone = all(known, is(everonce.StateCompleted), past(ifNull("$cp", updated), "$rt"))
+	tombstone = all(known, is(driver.StateCompleted), past(ifNull("$cp", updated), "$rt"))
 	// known is true of what this version, or one before it, wrote.
-	known = within("$f", 1, everonce.FormatVersion)
+	known = within("$f", 1, driver.FormatVersion)
 	// ended is true of what is certainly no live claim. What may be one, for all that can be read of it, is not ended.
-	ended = either(is(everonce.StateReleased), is(everonce.StateAbandoned), is(everonce.StateCompleted), all(is(everonce.StateClaimed), lapsed))
+	ended = either(is(driver.StateReleased), is(driver.StateAbandoned), is(driver.StateCompleted), all(is(driver.StateClaimed), lapsed))
 )
 
-func is(state everonce.State) bson.D {
+func is(state driver.State) bson.D {
 	return bson.D{{Key: "$eq", Value: bson.A{"$st", int32(state)}}}
 }
 

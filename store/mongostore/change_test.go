@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -22,13 +23,13 @@ func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 	s, err := mongostore.New(t.Context(), db, opts)
 	noErr(t, err)
 	key := everonce.Key{Scope: "orders", ID: "7"}
-	claim := func() everonce.ClaimRequest {
-		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	claim := func() driver.ClaimRequest {
+		return driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 	}
 	req := claim()
 	res, err := s.Claim(t.Context(), req)
 	noErr(t, err)
-	_, err = s.Release(t.Context(), everonce.ReleaseRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, State: everonce.StateReleased, Lifetime: req.Lifetime})
+	_, err = s.Release(t.Context(), driver.ReleaseRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, State: driver.StateReleased, Lifetime: req.Lifetime})
 	noErr(t, err)
 
 	anew := claim()
@@ -42,13 +43,13 @@ func TestARecordThatWasMadeAnewIsNotWrittenOver(t *testing.T) {
 			noErr(t, err)
 			res, err := s.Claim(t.Context(), anew)
 			noErr(t, err)
-			_, err = s.Renew(t.Context(), everonce.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: anew.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
+			_, err = s.Renew(t.Context(), driver.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: anew.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
 			noErr(t, err)
 		})
 	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
 	noErr(t, err)
 	res, err = late.Claim(t.Context(), claim())
-	if err != nil || res.Decision != everonce.DecideInProgress || res.Record.Nonce != anew.Nonce {
+	if err != nil || res.Decision != driver.DecideInProgress || res.Record.Nonce != anew.Nonce {
 		t.Errorf("%v, %v; want the other attempt in progress", res.Decision, err)
 	}
 }
@@ -61,8 +62,8 @@ func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
 	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
 	noErr(t, err)
 	key := everonce.Key{Scope: "orders", ID: "7"}
-	claim := func() everonce.ClaimRequest {
-		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+	claim := func() driver.ClaimRequest {
+		return driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 	}
 	_, err = s.Claim(t.Context(), claim())
 	noErr(t, err)
@@ -85,7 +86,7 @@ func TestARecordThatComesBeforeTheInsertIsNotClaimedTwice(t *testing.T) {
 	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
 	noErr(t, err)
 	res, err := late.Claim(t.Context(), claim())
-	if err != nil || res.Decision != everonce.DecideInProgress || res.Record.Nonce != anew.Nonce {
+	if err != nil || res.Decision != driver.DecideInProgress || res.Record.Nonce != anew.Nonce {
 		t.Errorf("%v, %v; want the other attempt in progress", res.Decision, err)
 	}
 }

@@ -8,39 +8,40 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // Claim implements [everonce.Store]: one call for a new key, two for a known one, and three if that begins a further
 // attempt.
-func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if err := fits("claim", len(req.Scope)+len(req.Name)+len(req.Owner)); err != nil {
 		return res, err
 	}
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
-	if req.Take < everonce.TakeToSettle {
+	if req.Take < driver.TakeToSettle {
 		if begun, err := s.begin(ctx, &req, &res); begun || err != nil {
 			return res, failed(ctx, "claim", err)
 		}
 	}
-	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Claim(rec, req, now)
 		return next, err
 	})
 	return res, failed(ctx, "claim", err)
 }
 
-// begin inserts the record of a new key, with the server's time, if there is none.
-func (s *Store) begin(ctx context.Context, req *everonce.ClaimRequest, res *everonce.ClaimResult) (begun bool, err error) {
+// begin inserts the record of a new key, with the server's time, if there is none. It uses plain operators only: MongoDB refuses
+// an upsert whose filter has $expr with $$NOW, and not every server that speaks its protocol has pipelines in updates.
+func (s *Store) begin(ctx context.Context, req *driver.ClaimRequest, res *driver.ClaimResult) (begun bool, err error) {
 	clock := bson.D{{Key: "c", Value: true}}
 	life := ceil(req.Lifetime.Total())
 	set := bson.D{
 		{Key: "rev", Value: int64(1)},
-		{Key: "f", Value: int32(everonce.FormatVersion)},
+		{Key: "f", Value: int32(driver.FormatVersion)},
 		{Key: "sc", Value: string(req.Scope)},
 		{Key: "nm", Value: req.Name},
-		{Key: "st", Value: int32(everonce.StateClaimed)},
+		{Key: "st", Value: int32(driver.StateClaimed)},
 		{Key: "tc", Value: int64(0)},
 		{Key: "n", Value: binary(req.Nonce[:])},
 		{Key: "o", Value: req.Owner},
@@ -75,6 +76,6 @@ func (s *Store) begin(ctx context.Context, req *everonce.ClaimRequest, res *ever
 
 // none is satisfied by no document, whatever stands in it: an upsert with it inserts, or meets the unique index of _id. It is a comparison,
 // of which the server takes nothing over into the new document, and no $expr, which an upsert may not have with the server's time.
-func none(id *everonce.RecordID) bson.D {
+func none(id *driver.RecordID) bson.D {
 	return bson.D{{Key: "_id", Value: binary(id[:])}, {Key: "st", Value: bson.D{{Key: "$lt", Value: math.Inf(-1)}}}}
 }

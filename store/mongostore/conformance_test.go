@@ -7,13 +7,13 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/mongostore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
-func capabilities() storetest.Capabilities {
-	return storetest.Capabilities{
+func capabilities() drivertest.Capabilities {
+	return drivertest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
 		MaxResult: mongostore.MaxResult, RefusesLarger: true,
 	}
@@ -21,21 +21,21 @@ func capabilities() storetest.Capabilities {
 
 // TestConformance holds a store to the suite. Store and peer are two stores on the same records, of two clients.
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t testing.TB) storetest.Harness {
+	drivertest.Run(t, func(t testing.TB) drivertest.Harness {
 		name := newCollection(t)
 		opts := &mongostore.Options{Collection: name}
 		store, err := mongostore.New(t.Context(), database(t), opts)
 		noErr(t, err)
 		peer, err := mongostore.New(t.Context(), otherDatabase(t), opts)
 		noErr(t, err)
-		set := func(field string, value any) func(everonce.RecordID) {
-			return func(id everonce.RecordID) {
+		set := func(field string, value any) func(driver.RecordID) {
+			return func(id driver.RecordID) {
 				_, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
 					bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}})
 				noErr(t, err)
 			}
 		}
-		setStep := func(id everonce.RecordID, step, field string, value any) {
+		setStep := func(id driver.RecordID, step, field string, value any) {
 			res, err := database(t).Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}, {Key: "s.n", Value: step}},
 				bson.D{{Key: "$set", Value: bson.D{{Key: "s.$." + field, Value: value}}}})
 			noErr(t, err)
@@ -43,14 +43,14 @@ func TestConformance(t *testing.T) {
 				t.Fatalf("there is no step %q", step)
 			}
 		}
-		return storetest.Harness{
-			Store: repeating{store}, Peer: repeating{peer}, Newer: set("f", int32(everonce.FormatVersion+1)),
-			Damages: map[string]func(everonce.RecordID){
+		return drivertest.Harness{
+			Store: repeating{store}, Peer: repeating{peer}, Newer: set("f", int32(driver.FormatVersion+1)),
+			Damages: map[string]func(driver.RecordID){
 				"its state": set("st", 77), "its nonce": set("n", bson.Binary{Data: []byte{1}}), "the type of its owner": set("o", 7), "an earlier time": set("cl", bson.DateTime(-1)),
 			},
 			DamagedLease: set("lb", bson.DateTime(-1)),
-			UnreadStep:   func(id everonce.RecordID, step string) { setStep(id, step, "st", "done") },                // of another type
-			UnreadResult: func(id everonce.RecordID, step string, kind int) { setStep(id, step, "rk", int32(kind)) }, //nolint:gosec // small
+			UnreadStep:   func(id driver.RecordID, step string) { setStep(id, step, "st", "done") },                // of another type
+			UnreadResult: func(id driver.RecordID, step string, kind int) { setStep(id, step, "rk", int32(kind)) }, //nolint:gosec // small
 		}
 	}, capabilities())
 }
@@ -68,22 +68,22 @@ func repeated[Res any](call func() (Res, error)) (res Res, err error) {
 	return res, err
 }
 
-func (s repeating) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
-	return repeated(func() (everonce.ClaimResult, error) { return s.Store.Claim(ctx, req) })
+func (s repeating) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
+	return repeated(func() (driver.ClaimResult, error) { return s.Store.Claim(ctx, req) })
 }
 
-func (s repeating) Complete(ctx context.Context, req everonce.CompleteRequest) (everonce.CompleteResult, error) {
-	return repeated(func() (everonce.CompleteResult, error) { return s.Store.Complete(ctx, req) })
+func (s repeating) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
+	return repeated(func() (driver.CompleteResult, error) { return s.Store.Complete(ctx, req) })
 }
 
-func (s repeating) Release(ctx context.Context, req everonce.ReleaseRequest) (everonce.ReleaseResult, error) {
-	return repeated(func() (everonce.ReleaseResult, error) { return s.Store.Release(ctx, req) })
+func (s repeating) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseResult, error) {
+	return repeated(func() (driver.ReleaseResult, error) { return s.Store.Release(ctx, req) })
 }
 
-func (s repeating) Renew(ctx context.Context, req everonce.RenewRequest) (everonce.RenewResult, error) {
-	return repeated(func() (everonce.RenewResult, error) { return s.Store.Renew(ctx, req) })
+func (s repeating) Renew(ctx context.Context, req driver.RenewRequest) (driver.RenewResult, error) {
+	return repeated(func() (driver.RenewResult, error) { return s.Store.Renew(ctx, req) })
 }
 
-func (s repeating) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (everonce.SaveStepResult, error) {
-	return repeated(func() (everonce.SaveStepResult, error) { return s.Store.SaveStep(ctx, req) })
+func (s repeating) SaveStep(ctx context.Context, req driver.SaveStepRequest) (driver.SaveStepResult, error) {
+	return repeated(func() (driver.SaveStepResult, error) { return s.Store.SaveStep(ctx, req) })
 }

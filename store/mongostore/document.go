@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // document is a record as it is stored. A time is a date, and one that follows from it a number of milliseconds beside it: that is what
@@ -113,9 +113,9 @@ func ceil(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / tim
 func whole(d time.Duration) time.Duration { return time.Duration(ceil(d)) * time.Millisecond }
 
 // wholeLife rounds a lifetime up: both of its ends.
-func wholeLife(l everonce.Lifetime) everonce.Lifetime {
+func wholeLife(l driver.Lifetime) driver.Lifetime {
 	retention := whole(l.Retention)
-	return everonce.Lifetime{Retention: retention, Remember: whole(l.Total()) - retention}
+	return driver.Lifetime{Retention: retention, Remember: whole(l.Total()) - retention}
 }
 
 func date(t time.Time) bson.DateTime {
@@ -146,21 +146,21 @@ func binary(b []byte) bson.Binary { return bson.Binary{Data: b} }
 // perMilli makes microseconds of the unit of dates: a token reads as those.
 const perMilli = 1000
 
-func (d *document) token() everonce.Token {
-	return everonce.Token(int64(or(d.Tick, d.Created))*perMilli + d.Count)
+func (d *document) token() driver.Token {
+	return driver.Token(int64(or(d.Tick, d.Created))*perMilli + d.Count)
 }
 
 // parts is the inverse of token.
-func parts(t everonce.Token) (tick bson.DateTime, count int64) {
+func parts(t driver.Token) (tick bson.DateTime, count int64) {
 	return bson.DateTime(t / perMilli), int64(t % perMilli)
 }
 
 // record reads a document.
-func (d *document) record() (*everonce.Record, error) {
-	rec := &everonce.Record{
-		Scope: everonce.Scope(d.Scope), Name: d.Name, State: everonce.State(d.State), Token: d.token(), Owner: d.Owner, //nolint:gosec // checked below
+func (d *document) record() (*driver.Record, error) {
+	rec := &driver.Record{
+		Scope: driver.Scope(d.Scope), Name: d.Name, State: driver.State(d.State), Token: d.token(), Owner: d.Owner, //nolint:gosec // checked below
 		Attempt: int(d.Attempt), Result: result(d.Kind, d.Codec, d.Data, d.Summary), UnknownStep: d.UnknownStep, LastError: d.LastError, Format: int(d.Format),
-		Previous:  everonce.Previous{State: everonce.State(d.PrevState), Owner: d.PrevOwner, ClaimedAt: at(d.PrevClaimed)}, //nolint:gosec // as above
+		Previous:  driver.Previous{State: driver.State(d.PrevState), Owner: d.PrevOwner, ClaimedAt: at(d.PrevClaimed)}, //nolint:gosec // as above
 		CreatedAt: at(d.Created), ClaimedAt: at(d.Claimed), UpdatedAt: at(or(d.Updated, d.Created)),
 	}
 	if copy(rec.ID[:], d.ID.Data) != len(rec.ID) || len(d.Nonce.Data) != len(rec.Nonce) || d.Created == 0 {
@@ -173,10 +173,10 @@ func (d *document) record() (*everonce.Record, error) {
 	rec.Fingerprint.Alg = d.Alg
 	copy(rec.Fingerprint.Sum[:], d.Sum)
 	updated := or(d.Updated, d.Created)
-	if rec.State == everonce.StateClaimed {
+	if rec.State == driver.StateClaimed {
 		rec.LeaseUntil = later(or(d.Leased, updated), d.LeaseMS)
 	}
-	if rec.State == everonce.StateCompleted {
+	if rec.State == driver.StateCompleted {
 		ended := or(d.Ended, updated)
 		rec.CompletedAt, rec.ResultUntil = at(ended), later(ended, d.RetainMS)
 	}
@@ -186,7 +186,7 @@ func (d *document) record() (*everonce.Record, error) {
 	for i := range d.Steps {
 		rec.Steps = append(rec.Steps, d.Steps[i].record())
 	}
-	if d.Format <= everonce.FormatVersion {
+	if d.Format <= driver.FormatVersion {
 		if err := d.check(rec); err != nil {
 			return nil, err
 		}
@@ -198,7 +198,7 @@ func (d *document) record() (*everonce.Record, error) {
 const lastDate = 1 << 53
 
 // check refuses what no version has written. What a newer one wrote is not judged by what this one knows.
-func (d *document) check(rec *everonce.Record) error {
+func (d *document) check(rec *driver.Record) error {
 	corrupt := func(what string, args ...any) error {
 		return unreadable(int64(d.Format), fmt.Sprintf(what, args...))
 	}
@@ -207,11 +207,11 @@ func (d *document) check(rec *everonce.Record) error {
 		d.LeaseMS, d.RetainMS, d.PurgeMS,
 	}
 	switch {
-	case d.State < int32(everonce.StateClaimed) || d.State > int32(everonce.StateCompleted):
+	case d.State < int32(driver.StateClaimed) || d.State > int32(driver.StateCompleted):
 		return corrupt("there is no state %d", d.State)
-	case d.Kind < 0 || d.Kind > int32(everonce.ResultElided) || (rec.State == everonce.StateCompleted) != (d.Kind != 0):
+	case d.Kind < 0 || d.Kind > int32(driver.ResultElided) || (rec.State == driver.StateCompleted) != (d.Kind != 0):
 		return corrupt("state %v with a result of kind %d", rec.State, d.Kind)
-	case d.PrevState < 0 || d.PrevState > int32(everonce.StateCompleted) || d.Attempt < 0 || d.Count < 0 || d.Count >= perMilli || d.Format < 1:
+	case d.PrevState < 0 || d.PrevState > int32(driver.StateCompleted) || d.Attempt < 0 || d.Count < 0 || d.Count >= perMilli || d.Format < 1:
 		return corrupt("a number is out of its range")
 	case (len(d.Sum) == 0) != (d.Alg == "") || len(d.Sum) != 0 && len(d.Sum) != len(rec.Fingerprint.Sum):
 		return corrupt("half a fingerprint")
@@ -222,9 +222,9 @@ func (d *document) check(rec *everonce.Record) error {
 }
 
 // record reads a step. One that cannot be read is in no state, and keeps what else it has: it is written back with the record.
-func (s *step) record() everonce.StepRecord {
-	rec := everonce.StepRecord{
-		Name: s.Name, State: everonce.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // checked below
+func (s *step) record() driver.StepRecord {
+	rec := driver.StepRecord{
+		Name: s.Name, State: driver.StepState(s.State), Attempt: int(s.Attempt), //nolint:gosec // checked below
 		Result: result(s.Kind, s.Codec, s.Data, s.Summary), BeganAt: at(s.Began), EndedAt: at(s.Ended),
 	}
 	if int32(rec.State) != s.State || int32(rec.Result.Kind) != s.Kind || !rec.Readable() {
@@ -233,12 +233,12 @@ func (s *step) record() everonce.StepRecord {
 	return rec
 }
 
-func result(kind int32, codec string, data, summary []byte) everonce.SavedResult {
-	return everonce.SavedResult{Kind: everonce.ResultKind(kind), Codec: codec, Data: data, Summary: summary} //nolint:gosec // as it was written; a step's is checked
+func result(kind int32, codec string, data, summary []byte) driver.SavedResult {
+	return driver.SavedResult{Kind: driver.ResultKind(kind), Codec: codec, Data: data, Summary: summary} //nolint:gosec // as it was written; a step's is checked
 }
 
 // documentOf writes a record. Its times are whole milliseconds.
-func documentOf(rec *everonce.Record, rev int64) *document {
+func documentOf(rec *driver.Record, rev int64) *document {
 	tick, count := parts(rec.Token)
 	d := &document{
 		ID: binary(rec.ID[:]), Rev: rev, Format: int32(rec.Format), Scope: string(rec.Scope), Name: rec.Name, State: int32(rec.State), //nolint:gosec // small
@@ -252,7 +252,7 @@ func documentOf(rec *everonce.Record, rev int64) *document {
 	}
 	d.Leased, d.LeaseMS = since(rec.LeaseUntil, d.Updated)
 	d.Kept, d.PurgeMS = since(rec.PurgeAt, d.Updated)
-	if rec.State == everonce.StateCompleted {
+	if rec.State == driver.StateCompleted {
 		d.Ended = date(rec.CompletedAt)
 		_, d.RetainMS = since(rec.ResultUntil, d.Ended)
 	}
@@ -278,15 +278,15 @@ func since(until time.Time, base bson.DateTime) (from bson.DateTime, ms int64) {
 
 func (d *document) hint() {
 	h := &d.Hints
-	state := everonce.State(d.State) //nolint:gosec // small
+	state := driver.State(d.State) //nolint:gosec // small
 	if d.Expires {
 		h.PurgeClass, h.From = class(d.PurgeMS), or(d.Kept, d.Updated)
 	}
-	if state == everonce.StateCompleted && (d.Codec != "" || len(d.Data) > 0 || len(d.Steps) > 0) {
+	if state == driver.StateCompleted && (d.Codec != "" || len(d.Data) > 0 || len(d.Steps) > 0) {
 		h.ResultClass = class(d.RetainMS)
 		h.From = d.Ended
 	}
-	if name := ttlFor(d.PurgeMS); d.Expires && state != everonce.StateClaimed && name != "" {
+	if name := ttlFor(d.PurgeMS); d.Expires && state != driver.StateClaimed && name != "" {
 		h.TTL = bson.D{{Key: name, Value: or(d.Kept, d.Updated)}}
 	}
 }

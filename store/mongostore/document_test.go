@@ -10,24 +10,24 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 // full is a record with a value in every field.
-func full() *everonce.Record {
+func full() *driver.Record {
 	t0 := time.Date(2026, 7, 1, 12, 0, 0, int(7*time.Millisecond), time.UTC)
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
-	rec := &everonce.Record{
-		ID: everonce.RecordID{1}, Scope: "shop/charge", Name: "order-7", State: everonce.StateCompleted, Token: everonce.Token(t0.UnixMicro() + 999), Nonce: everonce.Nonce{2},
-		Owner: "one", Attempt: 3, Fingerprint: everonce.Fingerprint{Alg: "parts/1", Sum: [32]byte{3}}, UnknownStep: "mail", LastError: "timeout", Format: everonce.FormatVersion,
-		Result:   everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte("{}"), Summary: []byte("s")},
-		Previous: everonce.Previous{State: everonce.StateAbandoned, Owner: "two", ClaimedAt: at(1)}, CreatedAt: at(0), ClaimedAt: at(2), UpdatedAt: at(4), CompletedAt: at(3),
+	rec := &driver.Record{
+		ID: driver.RecordID{1}, Scope: "shop/charge", Name: "order-7", State: driver.StateCompleted, Token: driver.Token(t0.UnixMicro() + 999), Nonce: driver.Nonce{2},
+		Owner: "one", Attempt: 3, Fingerprint: driver.Fingerprint{Alg: "parts/1", Sum: [32]byte{3}}, UnknownStep: "mail", LastError: "timeout", Format: driver.FormatVersion,
+		Result:   driver.SavedResult{Kind: driver.ResultValue, Codec: "json", Data: []byte("{}"), Summary: []byte("s")},
+		Previous: driver.Previous{State: driver.StateAbandoned, Owner: "two", ClaimedAt: at(1)}, CreatedAt: at(0), ClaimedAt: at(2), UpdatedAt: at(4), CompletedAt: at(3),
 		ResultUntil: at(100), PurgeAt: at(200),
 	}
-	rec.Steps = []everonce.StepRecord{
-		{Name: "charge", State: everonce.StepDone, Attempt: 2, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte("1"), Summary: []byte("x")}, BeganAt: at(1), EndedAt: at(2)},
-		{Name: "mail", State: everonce.StepOpen, Attempt: 3, BeganAt: at(3)},
+	rec.Steps = []driver.StepRecord{
+		{Name: "charge", State: driver.StepDone, Attempt: 2, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "json", Data: []byte("1"), Summary: []byte("x")}, BeganAt: at(1), EndedAt: at(2)},
+		{Name: "mail", State: driver.StepOpen, Attempt: 3, BeganAt: at(3)},
 	}
 	return rec
 }
@@ -35,22 +35,22 @@ func full() *everonce.Record {
 // A record is read as it was written, in every state, whichever of its times there are.
 func TestDocumentKeepsEveryField(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(r *everonce.Record){
-		"completed": func(*everonce.Record) {},
-		"claimed": func(r *everonce.Record) {
-			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, time.Time{}, r.UpdatedAt.Add(time.Minute)
-			r.Result = everonce.SavedResult{}
+	for name, change := range map[string]func(r *driver.Record){
+		"completed": func(*driver.Record) {},
+		"claimed": func(r *driver.Record) {
+			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.LeaseUntil = driver.StateClaimed, time.Time{}, time.Time{}, time.Time{}, r.UpdatedAt.Add(time.Minute)
+			r.Result = driver.SavedResult{}
 		},
-		"lapsed before its last write": func(r *everonce.Record) {
-			r.State, r.CompletedAt, r.ResultUntil, r.LeaseUntil = everonce.StateClaimed, time.Time{}, time.Time{}, r.UpdatedAt.Add(-time.Second)
+		"lapsed before its last write": func(r *driver.Record) {
+			r.State, r.CompletedAt, r.ResultUntil, r.LeaseUntil = driver.StateClaimed, time.Time{}, time.Time{}, r.UpdatedAt.Add(-time.Second)
 			r.PurgeAt = r.UpdatedAt.Add(-2 * time.Second)
-			r.Result = everonce.SavedResult{}
+			r.Result = driver.SavedResult{}
 		},
-		"released by nonce, before any claim": func(r *everonce.Record) {
-			*r = everonce.Record{ID: r.ID, State: everonce.StateReleased, Token: r.Token, Nonce: r.Nonce, Format: r.Format, CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, PurgeAt: r.PurgeAt}
+		"released by nonce, before any claim": func(r *driver.Record) {
+			*r = driver.Record{ID: r.ID, State: driver.StateReleased, Token: r.Token, Nonce: r.Nonce, Format: r.Format, CreatedAt: r.CreatedAt, UpdatedAt: r.CreatedAt, PurgeAt: r.PurgeAt}
 		},
-		"abandoned for good": func(r *everonce.Record) {
-			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.Result = everonce.StateAbandoned, time.Time{}, time.Time{}, time.Time{}, everonce.SavedResult{}
+		"abandoned for good": func(r *driver.Record) {
+			r.State, r.CompletedAt, r.ResultUntil, r.PurgeAt, r.Result = driver.StateAbandoned, time.Time{}, time.Time{}, time.Time{}, driver.SavedResult{}
 		},
 	} {
 		want := full()
@@ -76,10 +76,10 @@ func TestDocumentKeepsEveryField(t *testing.T) {
 func TestAStepWithAnotherNumberIsInNoState(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]bson.E{
-		"no state": {Key: "st", Value: int32(0)}, "state 77": {Key: "st", Value: int32(77)}, "state 258": {Key: "st", Value: 256 + int32(everonce.StepDone)},
-		"a negative state": {Key: "st", Value: int32(everonce.StepDone) - 256}, "done with no kind": {Key: "rk", Value: int32(0)},
-		"kind 4": {Key: "rk", Value: int32(everonce.ResultElided + 1)}, "kind 257": {Key: "rk", Value: 256 + int32(everonce.ResultValue)},
-		"a negative kind": {Key: "rk", Value: int32(everonce.ResultValue) - 256},
+		"no state": {Key: "st", Value: int32(0)}, "state 77": {Key: "st", Value: int32(77)}, "state 258": {Key: "st", Value: 256 + int32(driver.StepDone)},
+		"a negative state": {Key: "st", Value: int32(driver.StepDone) - 256}, "done with no kind": {Key: "rk", Value: int32(0)},
+		"kind 4": {Key: "rk", Value: int32(driver.ResultElided + 1)}, "kind 257": {Key: "rk", Value: 256 + int32(driver.ResultValue)},
+		"a negative kind": {Key: "rk", Value: int32(driver.ResultValue) - 256},
 	} {
 		raw, err := mongostore.WriteDocument(full())
 		noErr(t, err)
@@ -134,7 +134,7 @@ func TestAStepWithAFieldOfAnotherTypeIsInNoState(t *testing.T) {
 	for _, field := range []string{"st", "a", "rk", "rc", "rd", "rs", "b", "e"} {
 		raw := spoilt(field)
 		want := full()
-		want.Steps[0] = everonce.StepRecord{Name: "charge"}
+		want.Steps[0] = driver.StepRecord{Name: "charge"}
 		for range 2 {
 			got, err := mongostore.ReadDocument(raw)
 			noErr(t, err)
@@ -145,7 +145,7 @@ func TestAStepWithAFieldOfAnotherTypeIsInNoState(t *testing.T) {
 			noErr(t, err)
 		}
 	}
-	if _, err := mongostore.ReadDocument(spoilt("n")); !errors.Is(err, everonce.ErrCorruptRecord) {
+	if _, err := mongostore.ReadDocument(spoilt("n")); !errors.Is(err, driver.ErrCorruptRecord) {
 		t.Errorf("a step without a name: %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func FuzzDocument(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(odd)
-	newer, err := bson.Marshal(bson.D{{Key: "_id", Value: "everonce"}, {Key: "f", Value: everonce.FormatVersion + 1}})
+	newer, err := bson.Marshal(bson.D{{Key: "_id", Value: "everonce"}, {Key: "f", Value: driver.FormatVersion + 1}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -176,11 +176,11 @@ func FuzzDocument(f *testing.F) {
 		switch {
 		case err == nil && rec == nil:
 			t.Fatal("neither a record nor an error")
-		case err != nil && !errors.Is(err, everonce.ErrCorruptRecord) && !errors.Is(err, everonce.ErrNewerRecord):
+		case err != nil && !errors.Is(err, driver.ErrCorruptRecord) && !errors.Is(err, driver.ErrNewerRecord):
 			t.Fatalf("%v, want ErrCorruptRecord, or ErrNewerRecord", err)
 		case err != nil && strings.Contains(err.Error(), "secret"):
 			t.Fatalf("%v quotes what was read", err)
-		case err == nil && rec.Format <= everonce.FormatVersion: // one of a newer version is not written
+		case err == nil && rec.Format <= driver.FormatVersion: // one of a newer version is not written
 			again, err := mongostore.WriteDocument(rec)
 			if err != nil {
 				t.Fatalf("a record was read that cannot be written: %v", err)

@@ -7,12 +7,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // Complete implements [everonce.Store]: one call.
-func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
+func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	if err := fits("complete", len(req.Result.Data)); err != nil {
 		return res, err
 	}
@@ -21,7 +21,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	if done || err != nil {
 		return res, failed(ctx, "complete", err)
 	}
-	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Complete(rec, req, now)
 	})
 	return res, failed(ctx, "complete", err)
@@ -29,7 +29,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 
 // held is satisfied by the record that the attempt with that token and nonce holds. A server may keep a date of its clock more finely
 // than it tells it: so it is asked for the millisecond.
-func held(id *everonce.RecordID, token everonce.Token, nonce everonce.Nonce) bson.D {
+func held(id *driver.RecordID, token driver.Token, nonce driver.Nonce) bson.D {
 	tick, count := parts(token)
 	return bson.D{
 		{Key: "_id", Value: binary(id[:])},
@@ -39,8 +39,8 @@ func held(id *everonce.RecordID, token everonce.Token, nonce everonce.Nonce) bso
 			bson.D{{Key: "ti", Value: tick}},
 			bson.D{{Key: "ti", Value: bson.D{{Key: "$exists", Value: false}}}, {Key: "c", Value: bson.D{{Key: "$gte", Value: tick}, {Key: "$lt", Value: tick + 1}}}},
 		}},
-		{Key: "st", Value: int32(everonce.StateClaimed)},
-		{Key: "f", Value: bson.D{{Key: "$lte", Value: int32(everonce.FormatVersion)}}},
+		{Key: "st", Value: int32(driver.StateClaimed)},
+		{Key: "f", Value: bson.D{{Key: "$lte", Value: int32(driver.FormatVersion)}}},
 	}
 }
 
@@ -72,7 +72,7 @@ func (w *write) update() bson.D {
 }
 
 // expires sets when the record goes, or that it does not.
-func (w *write) expires(yes bool, life everonce.Lifetime) {
+func (w *write) expires(yes bool, life driver.Lifetime) {
 	ms := ceil(life.Total())
 	w.put("xu", yes)
 	w.put("pm", ms)
@@ -87,11 +87,11 @@ func (w *write) expires(yes bool, life everonce.Lifetime) {
 	}
 }
 
-func completion(req *everonce.CompleteRequest) *write {
+func completion(req *driver.CompleteRequest) *write {
 	w := &write{}
 	retention := ceil(req.Lifetime.Retention)
 	w.now("u")
-	w.put("st", int32(everonce.StateCompleted))
+	w.put("st", int32(driver.StateCompleted))
 	w.put("rk", int32(req.Result.Kind))
 	w.put("rc", req.Result.Codec)
 	w.put("rd", req.Result.Data)
@@ -104,7 +104,7 @@ func completion(req *everonce.CompleteRequest) *write {
 }
 
 // Release implements [everonce.Store]: one call, and three for a release by nonce.
-func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	if err := fits("release", len(req.Scope)+len(req.Name)+len(req.ErrorClass)+len(req.Step)); err != nil {
 		return res, err
 	}
@@ -115,20 +115,20 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 			return res, failed(ctx, "release", err)
 		}
 	}
-	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (next *everonce.Record, err error) {
+	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
 		return next, err
 	})
 	return res, failed(ctx, "release", err)
 }
 
-func release(req *everonce.ReleaseRequest) *write {
+func release(req *driver.ReleaseRequest) *write {
 	w := &write{}
 	w.now("u")
 	w.put("st", int32(req.State))
 	w.put("us", req.Step)
 	w.put("le", req.ErrorClass)
-	w.expires(req.State == everonce.StateReleased || req.ExpireUnsettled, req.Lifetime)
+	w.expires(req.State == driver.StateReleased || req.ExpireUnsettled, req.Lifetime)
 	w.drop("lb", "pb")
 	return w
 }
@@ -145,7 +145,7 @@ func (s *Store) update(ctx context.Context, filter bson.D, w *write) (bool, erro
 // fits refuses what has no place in a document.
 func fits(what string, size int) error {
 	if size > MaxResult {
-		return fmt.Errorf("mongostore: %s: %w: %d bytes, the limit is %d", what, everonce.ErrTooLarge, size, MaxResult)
+		return fmt.Errorf("mongostore: %s: %w: %d bytes, the limit is %d", what, driver.ErrTooLarge, size, MaxResult)
 	}
 	return nil
 }

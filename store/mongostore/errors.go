@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Codes of the server's errors.
@@ -31,9 +31,9 @@ func failed(ctx context.Context, what string, err error) error {
 	case ctx.Err() != nil && !errors.Is(err, ctx.Err()):
 		return fmt.Errorf("mongostore: %s: %w: %w", what, ctx.Err(), err)
 	case tooLarge(err):
-		return fmt.Errorf("mongostore: %s: %w: %w", what, everonce.ErrTooLarge, err)
+		return fmt.Errorf("mongostore: %s: %w: %w", what, driver.ErrTooLarge, err)
 	case hasCode(err, codeOutOfDisk):
-		return fmt.Errorf("mongostore: %s: %w: %w", what, everonce.ErrStoreFull, err)
+		return fmt.Errorf("mongostore: %s: %w: %w", what, driver.ErrStoreFull, err)
 	}
 	return fmt.Errorf("mongostore: %s: %w", what, err)
 }

@@ -8,7 +8,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -24,10 +24,10 @@ func TestWhatAServersErrorMeans(t *testing.T) {
 		err  error
 		want error
 	}{
-		"too large for the server":         {t.Context(), mongo.CommandError{Code: 10334}, everonce.ErrTooLarge},
-		"too large, of an update":          {t.Context(), mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 17419}}}, everonce.ErrTooLarge},
-		"too large for the driver":         {t.Context(), errors.New("an inserted document is too large"), everonce.ErrTooLarge},
-		"the disk is full":                 {t.Context(), mongo.CommandError{Code: 14031}, everonce.ErrStoreFull},
+		"too large for the server":         {t.Context(), mongo.CommandError{Code: 10334}, driver.ErrTooLarge},
+		"too large, of an update":          {t.Context(), mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 17419}}}, driver.ErrTooLarge},
+		"too large for the driver":         {t.Context(), errors.New("an inserted document is too large"), driver.ErrTooLarge},
+		"the disk is full":                 {t.Context(), mongo.CommandError{Code: 14031}, driver.ErrStoreFull},
 		"the context is over":              {over, errors.New("the connection was closed"), context.Canceled},
 		"the context is over, and says so": {over, context.Canceled, context.Canceled},
 		"anything else":                    {t.Context(), mongo.CommandError{Code: 13}, none},
@@ -36,7 +36,7 @@ func TestWhatAServersErrorMeans(t *testing.T) {
 		if !strings.HasPrefix(err.Error(), "mongostore: claim: ") || !strings.Contains(err.Error(), c.err.Error()) {
 			t.Errorf("%s: %v does not say what failed, and why", what, err)
 		}
-		for _, class := range []error{everonce.ErrTooLarge, everonce.ErrStoreFull, context.Canceled} {
+		for _, class := range []error{driver.ErrTooLarge, driver.ErrStoreFull, context.Canceled} {
 			if errors.Is(err, class) != errors.Is(c.want, class) {
 				t.Errorf("%s: %v; want %v", what, err, c.want)
 			}

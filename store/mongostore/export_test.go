@@ -9,26 +9,26 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // BareHandle is the statements of a transaction without the transaction, on a server that has none.
-func BareHandle(s *Store) everonce.TxHandle[*mongo.Session] {
+func BareHandle(s *Store) driver.TxHandle[*mongo.Session] {
 	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }}
 }
 
 // Within is the bare handle of a transaction that Begin was asked for with that timeout.
-func Within(s *Store, timeout time.Duration) everonce.TxHandle[*mongo.Session] {
+func Within(s *Store, timeout time.Duration) driver.TxHandle[*mongo.Session] {
 	return &txHandle{s: s, in: func(ctx context.Context) context.Context { return ctx }, own: true, until: untilOf(timeout)}
 }
 
 // BeginClaim claims as Begin does, in a bare handle.
-func BeginClaim(ctx context.Context, h everonce.TxHandle[*mongo.Session], req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func BeginClaim(ctx context.Context, h driver.TxHandle[*mongo.Session], req driver.ClaimRequest) (driver.ClaimResult, error) {
 	return h.(*txHandle).claim(ctx, &req, true)
 }
 
 // Last does what rides on a commit, in a bare handle.
-func Last(ctx context.Context, h everonce.TxHandle[*mongo.Session], req everonce.CommitRequest) error {
+func Last(ctx context.Context, h driver.TxHandle[*mongo.Session], req driver.CommitRequest) error {
 	return h.(*txHandle).last(ctx, &req)
 }
 
@@ -56,7 +56,7 @@ func IsOf(err error, index Index) bool {
 func TTLField(life time.Duration) string { return ttlFor(life.Milliseconds()) }
 
 // ReadDocument reads a record as it is stored.
-func ReadDocument(raw bson.Raw) (*everonce.Record, error) {
+func ReadDocument(raw bson.Raw) (*driver.Record, error) {
 	doc, err := decode(raw)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func ReadDocument(raw bson.Raw) (*everonce.Record, error) {
 }
 
 // WriteDocument writes a record as it is stored.
-func WriteDocument(rec *everonce.Record) (bson.Raw, error) { return bson.Marshal(documentOf(rec, 1)) }
+func WriteDocument(rec *driver.Record) (bson.Raw, error) { return bson.Marshal(documentOf(rec, 1)) }
 
 // Unfit returns why an index, as a server lists it, is not the one that is wanted.
 func Unfit(listed bson.D, index Index) string {

@@ -12,6 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -53,89 +54,89 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 	noErr(t, sound.KeepIdentity(t.Context(), [32]byte{1}))
 	for what, c := range map[string]struct {
 		before string // how the record stands: see stand
-		call   func(ctx context.Context, claim everonce.ClaimRequest, rec everonce.Record) error
+		call   func(ctx context.Context, claim driver.ClaimRequest, rec driver.Record) error
 		sends  int64 // 0: it depends on the server
 	}{
-		"Claim of a new key": {"", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+		"Claim of a new key": {"", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
 			_, err := s.Claim(ctx, claim)
 			return err
 		}, 1},
-		"Claim of a released key": {"released", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
+		"Claim of a released key": {"released", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
 			_, err := s.Claim(ctx, claim)
 			return err
 		}, 3},
-		"Complete": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
-			_, err := s.Complete(ctx, completed(everonce.ClaimResult{Record: rec}))
+		"Complete": {"claimed", func(ctx context.Context, _ driver.ClaimRequest, rec driver.Record) error {
+			_, err := s.Complete(ctx, completed(driver.ClaimResult{Record: rec}))
 			return err
 		}, 1},
-		"Complete of what is completed": {"completed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
-			_, err := s.Complete(ctx, completed(everonce.ClaimResult{Record: rec}))
+		"Complete of what is completed": {"completed", func(ctx context.Context, _ driver.ClaimRequest, rec driver.Record) error {
+			_, err := s.Complete(ctx, completed(driver.ClaimResult{Record: rec}))
 			return err
 		}, 2},
-		"Release": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
-			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+		"Release": {"claimed", func(ctx context.Context, _ driver.ClaimRequest, rec driver.Record) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
 			return err
 		}, 1},
-		"Release by nonce": {"", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: claim.ID, Scope: claim.Scope, Name: claim.Name, Nonce: claim.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+		"Release by nonce": {"", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.Release(ctx, driver.ReleaseRequest{ID: claim.ID, Scope: claim.Scope, Name: claim.Name, Nonce: claim.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
 			return err
 		}, 2},
-		"Renew": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
-			_, err := s.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb()})
+		"Renew": {"claimed", func(ctx context.Context, _ driver.ClaimRequest, rec driver.Record) error {
+			_, err := s.Renew(ctx, driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb()})
 			return err
 		}, 1},
-		"SaveStep": {"claimed", func(ctx context.Context, _ everonce.ClaimRequest, rec everonce.Record) error {
-			_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(), Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}})
+		"SaveStep": {"claimed", func(ctx context.Context, _ driver.ClaimRequest, rec driver.Record) error {
+			_, err := s.SaveStep(ctx, driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(), Step: driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1}})
 			return err
 		}, 2},
-		"Get": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.Get(ctx, everonce.GetRequest{ID: claim.ID})
+		"Get": {"completed", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.Get(ctx, driver.GetRequest{ID: claim.ID})
 			return err
 		}, 1},
-		"List": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.List(ctx, everonce.ListRequest{Scope: claim.Scope})
+		"List": {"completed", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.List(ctx, driver.ListRequest{Scope: claim.Scope})
 			return err
 		}, 2},
-		"List by hash": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.List(ctx, everonce.ListRequest{KeyHash: claim.ID.Hash()})
+		"List by hash": {"completed", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.List(ctx, driver.ListRequest{KeyHash: claim.ID.Hash()})
 			return err
 		}, 3},
-		"Purge of a record": {"over", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.Purge(ctx, everonce.PurgeRequest{})
+		"Purge of a record": {"over", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.Purge(ctx, driver.PurgeRequest{})
 			return err
 		}, 4},
-		"Purge of a result": {"expired", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.Purge(ctx, everonce.PurgeRequest{})
+		"Purge of a result": {"expired", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.Purge(ctx, driver.PurgeRequest{})
 			return err
 		}, 4},
-		"DeleteScope": {"completed", func(ctx context.Context, claim everonce.ClaimRequest, _ everonce.Record) error {
-			_, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: claim.Scope})
+		"DeleteScope": {"completed", func(ctx context.Context, claim driver.ClaimRequest, _ driver.Record) error {
+			_, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: claim.Scope})
 			return err
 		}, 3},
-		"Health": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+		"Health": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			_, err := s.Health(ctx)
 			return err
 		}, 0},
-		"KeepIdentity": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+		"KeepIdentity": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			return s.KeepIdentity(ctx, [32]byte{1})
 		}, 2},
-		"ReadIdentity": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+		"ReadIdentity": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			_, _, err := s.ReadIdentity(ctx)
 			return err
 		}, 1},
-		"CheckWrite": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error { return s.CheckWrite(ctx) }, 1},
-		"New, as it is": {"", func(ctx context.Context, _ everonce.ClaimRequest, _ everonce.Record) error {
+		"CheckWrite": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error { return s.CheckWrite(ctx) }, 1},
+		"New, as it is": {"", func(ctx context.Context, _ driver.ClaimRequest, _ driver.Record) error {
 			_, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 			return err
 		}, 4},
 	} {
 		for last, sent := int64(0), int64(1); last <= sent; last++ {
-			key := everonce.Key{Scope: everonce.ScopeOf("orders", what), ID: everonce.NewNonce().String()}
-			claim := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
-			_, err := sound.Purge(t.Context(), everonce.PurgeRequest{}) // what the one before has left
+			key := everonce.Key{Scope: driver.ScopeOf("orders", what), ID: driver.NewNonce().String()}
+			claim := driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+			_, err := sound.Purge(t.Context(), driver.PurgeRequest{}) // what the one before has left
 			noErr(t, err)
 			rec := stand(t, sound, claim, c.before)
-			claim.Nonce = everonce.NewNonce()
+			claim.Nonce = driver.NewNonce()
 			n, err := e.call(t, last, func(ctx context.Context) error { return c.call(ctx, claim, rec) })
 			if last == 0 {
 				if sent = n; err != nil || c.sends != 0 && sent != c.sends {
@@ -143,7 +144,7 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 				}
 				continue
 			}
-			if !errors.Is(err, context.Canceled) || errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrLeaseLost) {
+			if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrSchema) || errors.Is(err, driver.ErrLeaseLost) {
 				t.Errorf("%s, whose command %d of %d fails: %v", what, last, sent, err)
 			}
 		}
@@ -151,30 +152,30 @@ func TestWhicheverCommandFailsTheCallFails(t *testing.T) {
 }
 
 // stand leaves a record as it is to be found: none (""), claimed, released, completed, expired (its result is over), or over.
-func stand(t *testing.T, s *mongostore.Store, claim everonce.ClaimRequest, how string) everonce.Record {
+func stand(t *testing.T, s *mongostore.Store, claim driver.ClaimRequest, how string) driver.Record {
 	t.Helper()
 	if how == "" {
-		return everonce.Record{}
+		return driver.Record{}
 	}
 	res, err := s.Claim(t.Context(), claim)
 	noErr(t, err)
 	done := completed(res)
 	switch how {
 	case "released":
-		_, err = s.Release(t.Context(), everonce.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: claim.Nonce, State: everonce.StateReleased, Lifetime: claim.Lifetime})
+		_, err = s.Release(t.Context(), driver.ReleaseRequest{ID: claim.ID, Token: res.Record.Token, Nonce: claim.Nonce, State: driver.StateReleased, Lifetime: claim.Lifetime})
 	case "over":
-		done.Lifetime = everonce.Lifetime{Retention: time.Millisecond}
+		done.Lifetime = driver.Lifetime{Retention: time.Millisecond}
 	case "expired":
-		done.Lifetime = everonce.Lifetime{Retention: time.Millisecond, Remember: time.Hour}
+		done.Lifetime = driver.Lifetime{Retention: time.Millisecond, Remember: time.Hour}
 	}
 	if how == "completed" || how == "over" || how == "expired" {
 		_, err = s.Complete(t.Context(), done)
 	}
 	noErr(t, err)
 	for there := how == "over" || how == "expired"; there; {
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: claim.ID})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: claim.ID})
 		noErr(t, err)
-		there = got.Found && got.Record.StateAt(got.Now) == everonce.StateCompleted
+		there = got.Found && got.Record.StateAt(got.Now) == driver.StateCompleted
 	}
 	return res.Record
 }
@@ -205,11 +206,11 @@ func TestAContextThatEndsBetweenTwoTriesIsAnError(t *testing.T) {
 		},
 	}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
 	noErr(t, err)
-	res, err := sound.Claim(t.Context(), everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	res, err := sound.Claim(t.Context(), driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
 	written = "update"
-	step := everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}
-	_, err = s.SaveStep(ctx, everonce.SaveStepRequest{ID: id, Token: res.Record.Token, Nonce: res.Record.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(), Step: step})
+	step := driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1}
+	_, err = s.SaveStep(ctx, driver.SaveStepRequest{ID: id, Token: res.Record.Token, Nonce: res.Record.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(), Step: step})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a step that was not written: %v, want that the context has ended", err)
 	}
@@ -223,15 +224,15 @@ func TestACollectionThatWasEmptiedIsNoStore(t *testing.T) {
 	noErr(t, err)
 	noErr(t, db.Collection(name).Drop(ctx))
 	for what, call := range map[string]func() error{
-		"Get":          func() error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
-		"List":         func() error { _, err := s.List(ctx, everonce.ListRequest{}); return err },
-		"Purge":        func() error { _, err := s.Purge(ctx, everonce.PurgeRequest{}); return err },
+		"Get":          func() error { _, err := s.Get(ctx, driver.GetRequest{}); return err },
+		"List":         func() error { _, err := s.List(ctx, driver.ListRequest{}); return err },
+		"Purge":        func() error { _, err := s.Purge(ctx, driver.PurgeRequest{}); return err },
 		"Health":       func() error { _, err := s.Health(ctx); return err },
 		"KeepIdentity": func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
 		"ReadIdentity": func() error { _, _, err := s.ReadIdentity(ctx); return err },
 		"CheckWrite":   func() error { return s.CheckWrite(ctx) },
 	} {
-		if err := call(); !errors.Is(err, everonce.ErrSchema) || !strings.Contains(err.Error(), "mongostore.New") {
+		if err := call(); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "mongostore.New") {
 			t.Errorf("%s: %v, want ErrSchema, and what makes it again", what, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/formats"
 	"github.com/everonce/everonce/store/mongostore"
 )
@@ -35,7 +35,7 @@ type collection struct {
 	coll *mongo.Collection
 }
 
-func (c collection) load(id everonce.RecordID, stored string) {
+func (c collection) load(id driver.RecordID, stored string) {
 	c.Helper()
 	_, err := c.coll.DeleteOne(c.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}})
 	noErr(c, err)
@@ -45,7 +45,7 @@ func (c collection) load(id everonce.RecordID, stored string) {
 	noErr(c, err)
 }
 
-func (c collection) dump(id everonce.RecordID, times formats.Times) string {
+func (c collection) dump(id driver.RecordID, times formats.Times) string {
 	c.Helper()
 	var doc bson.D
 	noErr(c, c.coll.FindOne(c.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}).Decode(&doc))

@@ -5,18 +5,18 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// Health implements [everonce.HealthChecker]: one aggregation over all records, and one question about the server
+// Health implements [driver.HealthChecker]: one aggregation over all records, and one question about the server
 // itself.
-func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+func (s *Store) Health(ctx context.Context) (h driver.Health, err error) {
 	ctx = alone(ctx)
 	if h, err = s.count(ctx); err != nil {
-		return everonce.Health{}, failed(ctx, "health", err)
+		return driver.Health{}, failed(ctx, "health", err)
 	}
 	if h.Notes, err = s.notes(ctx); err != nil {
-		return everonce.Health{}, failed(ctx, "health", err)
+		return driver.Health{}, failed(ctx, "health", err)
 	}
 	return h, nil
 }
@@ -35,10 +35,10 @@ type group struct {
 	Now    bson.DateTime `bson:"now"`
 }
 
-func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
+func (s *Store) count(ctx context.Context) (h driver.Health, err error) {
 	isRecord := bson.D{{Key: "$ne", Value: bson.A{"$_id", once}}}
-	newer := bson.D{{Key: "$gt", Value: bson.A{"$f", int32(everonce.FormatVersion)}}}
-	state := when(all(is(everonce.StateClaimed), lapsed), int32(everonce.StateAbandoned), "$st")
+	newer := bson.D{{Key: "$gt", Value: bson.A{"$f", int32(driver.FormatVersion)}}}
+	state := when(all(is(driver.StateClaimed), lapsed), int32(driver.StateAbandoned), "$st")
 	state = when(gone, stateNone, when(newer, stateUnreadable, state))
 	state = when(isRecord, when(either(newer, readable), state, stateUnreadable), stateNone)
 	docs, err := s.aggregate(ctx,
@@ -60,14 +60,14 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 		if now := at(g.Now); now.After(h.Now) {
 			h.Now = now
 		}
-		switch everonce.State(g.State) { //nolint:gosec // small
-		case everonce.StateClaimed:
+		switch driver.State(g.State) { //nolint:gosec // small
+		case driver.StateClaimed:
 			h.Claimed = g.Count
-		case everonce.StateReleased:
+		case driver.StateReleased:
 			h.Released = g.Count
-		case everonce.StateCompleted:
+		case driver.StateCompleted:
 			h.Completed = g.Count
-		case everonce.StateAbandoned:
+		case driver.StateAbandoned:
 			h.Abandoned, h.OldestAbandoned = g.Count, at(g.Oldest)
 		default:
 			if g.State == stateUnreadable {

@@ -7,10 +7,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// KeepIdentity implements [everonce.IdentityKeeper].
+// KeepIdentity implements [driver.IdentityKeeper].
 func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
 	return failed(ctx, "keep identity", s.keepIdentity(alone(ctx), check))
 }
@@ -27,7 +27,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 		case err != nil:
 			return err
 		case bound && kept != check:
-			return everonce.ErrIdentity
+			return driver.ErrIdentity
 		case bound:
 			return nil
 		}
@@ -37,7 +37,7 @@ func (s *Store) keepIdentity(ctx context.Context, check [32]byte) error {
 	}
 }
 
-// ReadIdentity implements [everonce.IdentityReader].
+// ReadIdentity implements [driver.IdentityReader].
 func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
 	check, bound, err = s.identity(alone(ctx))
 	return check, bound, failed(ctx, "read identity", err)
@@ -55,7 +55,7 @@ func (s *Store) identity(ctx context.Context) (check [32]byte, bound bool, err e
 	case found.Identity == nil:
 		return check, false, nil
 	case len(found.Identity.Data) != len(check):
-		return check, false, everonce.ErrCorruptRecord
+		return check, false, driver.ErrCorruptRecord
 	}
 	copy(check[:], found.Identity.Data)
 	return check, true, nil

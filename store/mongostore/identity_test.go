@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -50,7 +50,7 @@ func TestAnIdentityThatIsJustBeingBoundIsWaitedFor(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatal("it waits for ever")
 			}
-			if bound == mine && err != nil || bound != mine && !errors.Is(err, everonce.ErrIdentity) {
+			if bound == mine && err != nil || bound != mine && !errors.Is(err, driver.ErrIdentity) {
 				t.Errorf("bound to %s: %v", what, err)
 			}
 		})
@@ -67,7 +67,7 @@ func TestADamagedIdentityIsCorrupt(t *testing.T) {
 	noErr(t, err)
 	_, _, err = s.ReadIdentity(t.Context())
 	for what, err := range map[string]error{"read": err, "keep": s.KeepIdentity(t.Context(), [32]byte{})} {
-		if !errors.Is(err, everonce.ErrCorruptRecord) {
+		if !errors.Is(err, driver.ErrCorruptRecord) {
 			t.Errorf("%s: %v, want ErrCorruptRecord", what, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Inserter receives events, each once: it is the receiver of a queue whose messages end in MongoDB. It needs no
@@ -27,7 +27,7 @@ type Inserter struct {
 // because every duplicate would be another event. [EnsureIndex] makes the index.
 func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Inserter, error) {
 	if coll == nil {
-		return nil, fmt.Errorf("mongostore: %w: the collection is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: %w: the collection is nil", driver.ErrInvalidArgument)
 	}
 	if err := checkIndex(ctx, coll, index); err != nil {
 		return nil, err
@@ -57,14 +57,14 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 // InsertOnce does not check that the index exists: NewInserter has.
 func (i *Inserter) InsertOnce(ctx context.Context, document any) (inserted bool, err error) {
 	if session := mongo.SessionFromContext(ctx); session != nil && session.TransactionRunning() {
-		return false, fmt.Errorf("mongostore: insert once: %w: the context's session is in a transaction", everonce.ErrInvalidArgument)
+		return false, fmt.Errorf("mongostore: insert once: %w: the context's session is in a transaction", driver.ErrInvalidArgument)
 	}
 	raw, err := bson.Marshal(document)
 	if err != nil {
-		return false, fmt.Errorf("mongostore: insert once: %w: the document cannot be encoded: %w", everonce.ErrInvalidArgument, err)
+		return false, fmt.Errorf("mongostore: insert once: %w: the document cannot be encoded: %w", driver.ErrInvalidArgument, err)
 	}
 	if len(raw) > maxDocument {
-		return false, fmt.Errorf("mongostore: insert once: %w: the document has %d bytes, MongoDB's limit is %d", everonce.ErrTooLarge, len(raw), maxDocument)
+		return false, fmt.Errorf("mongostore: insert once: %w: the document has %d bytes, MongoDB's limit is %d", driver.ErrTooLarge, len(raw), maxDocument)
 	}
 	same, err := valuesOf(raw, i.index)
 	if err != nil {
@@ -97,9 +97,9 @@ func valuesOf(doc bson.Raw, index Index) (filter bson.D, err error) {
 		v, err := doc.LookupErr(strings.Split(k.Key, ".")...)
 		switch {
 		case err != nil, v.Type == bson.TypeNull, v.Type == bson.TypeUndefined:
-			return nil, fmt.Errorf("mongostore: insert once: %w: the document has no value in %q, of the index %s", everonce.ErrInvalidArgument, k.Key, index.Name)
+			return nil, fmt.Errorf("mongostore: insert once: %w: the document has no value in %q, of the index %s", driver.ErrInvalidArgument, k.Key, index.Name)
 		case v.Type == bson.TypeArray:
-			return nil, fmt.Errorf("mongostore: insert once: %w: the document has an array in %q, of the index %s", everonce.ErrInvalidArgument, k.Key, index.Name)
+			return nil, fmt.Errorf("mongostore: insert once: %w: the document has an array in %q, of the index %s", driver.ErrInvalidArgument, k.Key, index.Name)
 		}
 		filter = append(filter, bson.E{Key: k.Key, Value: bson.D{{Key: "$eq", Value: v}}})
 	}

@@ -15,7 +15,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -186,7 +186,7 @@ func TestInsertOnceRefusesADocumentWithoutAnID(t *testing.T) {
 		"an array":    bson.D{{Key: "event_id", Value: bson.A{"e1"}}},
 		"no document": 7,
 	} {
-		if _, err := in.InsertOnce(t.Context(), doc); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := in.InsertOnce(t.Context(), doc); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
 		}
 	}
@@ -202,17 +202,17 @@ func TestInsertOnceEveryOtherErrorSurfaces(t *testing.T) {
 	in := inserter(t, coll)
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if inserted, err := in.InsertOnce(over, eventOf("e1", "i1")); inserted || !errors.Is(err, context.Canceled) || !errors.Is(err, everonce.ErrStore) {
+	if inserted, err := in.InsertOnce(over, eventOf("e1", "i1")); inserted || !errors.Is(err, context.Canceled) || !errors.Is(err, driver.ErrStore) {
 		t.Errorf("a context that is over: %v, %v", inserted, err)
 	}
 	nobody, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1/").SetServerSelectionTimeout(50 * time.Millisecond))
 	noErr(t, err)
 	defer nobody.Disconnect(t.Context()) //nolint:errcheck // it never connected
-	if inserted, err := mongostore.Unchecked(nobody.Database("x").Collection("x"), byEvent).InsertOnce(t.Context(), eventOf("e1", "i1")); inserted || !errors.Is(err, everonce.ErrStore) {
+	if inserted, err := mongostore.Unchecked(nobody.Database("x").Collection("x"), byEvent).InsertOnce(t.Context(), eventOf("e1", "i1")); inserted || !errors.Is(err, driver.ErrStore) {
 		t.Errorf("no server: %v, %v", inserted, err)
 	}
 	huge := append(eventOf("e1", "i1"), bson.E{Key: "body", Value: make([]byte, 17<<20)})
-	if inserted, err := in.InsertOnce(t.Context(), huge); inserted || !errors.Is(err, everonce.ErrTooLarge) || errors.Is(err, everonce.ErrStore) {
+	if inserted, err := in.InsertOnce(t.Context(), huge); inserted || !errors.Is(err, driver.ErrTooLarge) || errors.Is(err, driver.ErrStore) {
 		t.Errorf("too large: %v, %v", inserted, err)
 	}
 	if n := count(t, coll); n != 0 {
@@ -318,11 +318,11 @@ func TestEnsureIndex(t *testing.T) {
 	for name, index := range map[string]mongostore.Index{
 		"no name": {Keys: byEvent.Keys}, "no keys": {Name: "x"}, "a text index": {Name: "x", Keys: bson.D{{Key: "a", Value: "text"}}},
 	} {
-		if err := mongostore.EnsureIndex(t.Context(), coll, index); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if err := mongostore.EnsureIndex(t.Context(), coll, index); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
 		}
 	}
-	if _, err := mongostore.NewInserter(t.Context(), nil, byEvent); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := mongostore.NewInserter(t.Context(), nil, byEvent); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no collection: %v", err)
 	}
 }

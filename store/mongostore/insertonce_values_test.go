@@ -8,7 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -41,7 +41,7 @@ func TestInsertOnceByAFieldInside(t *testing.T) {
 			t.Errorf("delivery %d: inserted %v, %v", i+1, inserted, err)
 		}
 	}
-	if _, err := in.InsertOnce(t.Context(), bson.D{{Key: "event.id", Value: "e2"}}); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := in.InsertOnce(t.Context(), bson.D{{Key: "event.id", Value: "e2"}}); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("a name with a dot in it: %v, want ErrInvalidArgument", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestInsertOnceThatCanNotLook(t *testing.T) {
 	}})
 	in := mongostore.Unchecked(client.Database(dbName).Collection(coll.Name()), byEvent)
 	inserted, err := in.InsertOnce(ctx, eventOf("e1", "i1"))
-	if _, dup := errors.AsType[*mongostore.DuplicateError](err); inserted || dup || !errors.Is(err, everonce.ErrStore) || !errors.Is(err, context.Canceled) {
+	if _, dup := errors.AsType[*mongostore.DuplicateError](err); inserted || dup || !errors.Is(err, driver.ErrStore) || !errors.Is(err, context.Canceled) {
 		t.Errorf("inserted %v, %v; want ErrStore and no DuplicateError", inserted, err)
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 const defaultPage = 100
 
-// List implements [everonce.Lister]. It reads in the order of IDs until the page is full.
-func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+// List implements [driver.Lister]. It reads in the order of IDs until the page is full.
+func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(alone(ctx), req); err != nil {
-		return everonce.ListResult{}, failed(ctx, "list", err)
+		return driver.ListResult{}, failed(ctx, "list", err)
 	}
 	return res, nil
 }
 
-func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+func (s *Store) list(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if req.Limit <= 0 {
 		req.Limit = defaultPage
 	}
@@ -30,7 +30,7 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 	if !req.Steps {
 		hide = append(hide, bson.E{Key: "s", Value: 0})
 	}
-	states := make(map[everonce.State]bool, len(req.States))
+	states := make(map[driver.State]bool, len(req.States))
 	for _, state := range req.States {
 		states[state] = true
 	}
@@ -43,7 +43,7 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 		if err != nil { // it must be found to be dealt with
 			rec = &found.head
 		}
-		told := rec.State != 0 && rec.Format <= everonce.FormatVersion
+		told := rec.State != 0 && rec.Format <= driver.FormatVersion
 		if rec.GoneAt(res.Now) || len(states) > 0 && told && !states[rec.StateAt(res.Now)] {
 			return true
 		}
@@ -51,7 +51,7 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 			res.Next = res.Records[len(res.Records)-1].ID
 			return false
 		}
-		rec.Result = everonce.SavedResult{}
+		rec.Result = driver.SavedResult{}
 		res.Records = append(res.Records, *rec)
 		return true
 	})
@@ -59,11 +59,11 @@ func (s *Store) list(ctx context.Context, req everonce.ListRequest) (res everonc
 }
 
 // ofKey demands the ID and the hash of a key, where they are asked for.
-func (s *Store) ofKey(ctx context.Context, req *everonce.ListRequest) (only bson.D, err error) {
+func (s *Store) ofKey(ctx context.Context, req *driver.ListRequest) (only bson.D, err error) {
 	if req.Name != "" {
 		only = append(only, bson.E{Key: "nm", Value: req.Name})
 	}
-	if req.KeyHash == (everonce.KeyHash{}) {
+	if req.KeyHash == (driver.KeyHash{}) {
 		return only, nil
 	}
 	var demand bson.D
@@ -83,7 +83,7 @@ func (s *Store) ofKey(ctx context.Context, req *everonce.ListRequest) (only bson
 }
 
 // withHash looks through all IDs, and reads their index only.
-func (s *Store) withHash(ctx context.Context, hash everonce.KeyHash) (bson.A, error) {
+func (s *Store) withHash(ctx context.Context, hash driver.KeyHash) (bson.A, error) {
 	first, last := bounds("")
 	all := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: binary(first[:])}, {Key: "$lte", Value: binary(last[:])}}}}
 	cursor, err := s.coll.Find(ctx, all, options.Find().SetProjection(bson.D{{Key: "_id", Value: 1}}))
@@ -93,7 +93,7 @@ func (s *Store) withHash(ctx context.Context, hash everonce.KeyHash) (bson.A, er
 	defer cursor.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it was only read
 	found := bson.A{}
 	for cursor.Next(ctx) {
-		var id everonce.RecordID
+		var id driver.RecordID
 		_, b, _ := cursor.Current.Lookup("_id").BinaryOK()
 		if copy(id[:], b); id.Hash() == hash {
 			found = append(found, binary(id[:]))
@@ -105,10 +105,10 @@ func (s *Store) withHash(ctx context.Context, hash everonce.KeyHash) (bson.A, er
 // listed is a document that a scan has found, and what can be read of it in any case.
 type listed struct {
 	raw  bson.Raw
-	head everonce.Record
+	head driver.Record
 }
 
-func (l *listed) record() (*everonce.Record, error) {
+func (l *listed) record() (*driver.Record, error) {
 	doc, err := decode(l.raw)
 	if err != nil {
 		return nil, err
@@ -117,10 +117,10 @@ func (l *listed) record() (*everonce.Record, error) {
 }
 
 // scan calls fn with what is there of a scope, or of all if it is empty, and as only demands, in the order of IDs, until it returns false.
-func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.RecordID, only, hide bson.D, fn func(*listed) bool) error {
+func (s *Store) scan(ctx context.Context, scope driver.Scope, after driver.RecordID, only, hide bson.D, fn func(*listed) bool) error {
 	first, last := bounds(scope)
 	from := bson.E{Key: "$gte", Value: binary(first[:])}
-	if after != (everonce.RecordID{}) && string(after[:]) >= string(first[:]) {
+	if after != (driver.RecordID{}) && string(after[:]) >= string(first[:]) {
 		from = bson.E{Key: "$gt", Value: binary(after[:])}
 	}
 	filter := append(bson.D{{Key: "_id", Value: bson.D{from, {Key: "$lte", Value: binary(last[:])}}}}, only...)
@@ -133,7 +133,7 @@ func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.R
 	for cursor.Next(ctx) {
 		found := listed{raw: cursor.Current}
 		of, _ := found.raw.Lookup("sc").StringValueOK()
-		if found.head.Scope = everonce.Scope(of); scope != "" && !found.head.Scope.Within(scope) {
+		if found.head.Scope = driver.Scope(of); scope != "" && !found.head.Scope.Within(scope) {
 			continue
 		}
 		_, id, _ := found.raw.Lookup("_id").BinaryOK()
@@ -148,12 +148,12 @@ func (s *Store) scan(ctx context.Context, scope everonce.Scope, after everonce.R
 }
 
 // bounds are the first and the last ID that records of the scope can have.
-func bounds(scope everonce.Scope) (first, last everonce.RecordID) {
+func bounds(scope driver.Scope) (first, last driver.RecordID) {
 	for i := range last {
 		last[i] = 0xff
 	}
 	if scope != "" {
-		head := everonce.ScopeRange(scope)
+		head := driver.ScopeRange(scope)
 		copy(first[:], head[:])
 		copy(last[:], head[:])
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -14,9 +15,9 @@ func TestTimesAreMilliseconds(t *testing.T) {
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
 	key := everonce.Key{Scope: "times", ID: "1"}
-	res, err := s.Claim(t.Context(), everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test", Lease: time.Hour + time.Microsecond,
-		Lifetime: everonce.Lifetime{Retention: time.Hour + time.Nanosecond, Remember: time.Hour}, ExpireUnsettled: true,
+	res, err := s.Claim(t.Context(), driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test", Lease: time.Hour + time.Microsecond,
+		Lifetime: driver.Lifetime{Retention: time.Hour + time.Nanosecond, Remember: time.Hour}, ExpireUnsettled: true,
 	})
 	noErr(t, err)
 	rec := res.Record

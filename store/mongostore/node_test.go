@@ -7,6 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/mongostore"
 )
@@ -36,10 +37,10 @@ func TestKillOfTheServer(t *testing.T) {
 	noErr(t, mongostore.EnsureIndex(ctx, coll, byEvent))
 	in := inserter(t, coll)
 	const each = 50
-	var held, done []everonce.ClaimResult
+	var held, done []driver.ClaimResult
 	for i := range 2 * each {
 		key := everonce.Key{Scope: "orders", ID: string(rune('a' + i))}
-		res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+		res, err := s.Claim(ctx, driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 		noErr(t, err)
 		if i%2 == 0 {
 			held = append(held, res)
@@ -55,8 +56,8 @@ func TestKillOfTheServer(t *testing.T) {
 	s, db = n.store()
 	in = inserter(t, db.Collection("event"))
 	for _, c := range done {
-		res, err := s.Get(ctx, everonce.GetRequest{ID: c.Record.ID})
-		if err != nil || !res.Found || res.Record.State != everonce.StateCompleted || string(res.Record.Result.Data) != "done" {
+		res, err := s.Get(ctx, driver.GetRequest{ID: c.Record.ID})
+		if err != nil || !res.Found || res.Record.State != driver.StateCompleted || string(res.Record.Result.Data) != "done" {
 			t.Fatalf("a completed record after the restart: %v, %v, %v", res.Found, res.Record.State, err)
 		}
 		inserted, err := in.InsertOnce(ctx, eventOf(c.Record.Name, c.Record.Name))
@@ -72,9 +73,9 @@ func TestKillOfTheServer(t *testing.T) {
 	t.Logf("%d completed records, %d claims and %d events survived the kill", len(done), len(held), len(done))
 }
 
-func completed(c everonce.ClaimResult) everonce.CompleteRequest {
-	return everonce.CompleteRequest{
+func completed(c driver.ClaimResult) driver.CompleteRequest {
+	return driver.CompleteRequest{
 		ID: c.Record.ID, Token: c.Record.Token, Nonce: c.Record.Nonce, Lifetime: everonce.ForWeb(),
-		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")},
+		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")},
 	}
 }

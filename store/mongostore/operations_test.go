@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -95,13 +96,13 @@ func TestRoundTripsOfTheStore(t *testing.T) {
 	ctx := t.Context()
 	id := everonce.Key{Scope: "orders", ID: "7"}.RecordID()
 	life := everonce.ForWeb()
-	claim := func() everonce.ClaimRequest {
-		return everonce.ClaimRequest{ID: id, Scope: "orders", Name: "7", Nonce: everonce.NewNonce(), Lease: time.Minute, Lifetime: life}
+	claim := func() driver.ClaimRequest {
+		return driver.ClaimRequest{ID: id, Scope: "orders", Name: "7", Nonce: driver.NewNonce(), Lease: time.Minute, Lifetime: life}
 	}
-	var held everonce.Record
+	var held driver.Record
 	claimed := func() error {
 		res, err := s.Claim(ctx, claim())
-		if res.Decision == everonce.DecideClaimed {
+		if res.Decision == driver.DecideClaimed {
 			held = res.Record
 		}
 		return err
@@ -113,25 +114,25 @@ func TestRoundTripsOfTheStore(t *testing.T) {
 		{"claim of a new key", "findAndModify", claimed},
 		{"claim of a running one", "findAndModify aggregate", claimed},
 		{"renew", "update", func() error {
-			_, err := s.Renew(ctx, everonce.RenewRequest{ID: id, Token: held.Token, Nonce: held.Nonce, Lease: time.Minute, Lifetime: life})
+			_, err := s.Renew(ctx, driver.RenewRequest{ID: id, Token: held.Token, Nonce: held.Nonce, Lease: time.Minute, Lifetime: life})
 			return err
 		}},
 		{"save step", "aggregate update", func() error {
-			_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: id, Token: held.Token, Nonce: held.Nonce, Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}, Lease: time.Minute, Lifetime: life})
+			_, err := s.SaveStep(ctx, driver.SaveStepRequest{ID: id, Token: held.Token, Nonce: held.Nonce, Step: driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1}, Lease: time.Minute, Lifetime: life})
 			return err
 		}},
 		{"release", "update", func() error {
-			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: id, Token: held.Token, Nonce: held.Nonce, State: everonce.StateReleased, Lifetime: life})
+			_, err := s.Release(ctx, driver.ReleaseRequest{ID: id, Token: held.Token, Nonce: held.Nonce, State: driver.StateReleased, Lifetime: life})
 			return err
 		}},
 		{"claim after a release", "findAndModify aggregate update", claimed},
 		{"complete", "update", func() error {
-			_, err := s.Complete(ctx, everonce.CompleteRequest{ID: id, Token: held.Token, Nonce: held.Nonce, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw"}, Lifetime: life})
+			_, err := s.Complete(ctx, driver.CompleteRequest{ID: id, Token: held.Token, Nonce: held.Nonce, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw"}, Lifetime: life})
 			return err
 		}},
 		{"replay", "findAndModify aggregate", claimed},
-		{"get", "aggregate", func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: id}); return err }},
-		{"purge, nothing due", "aggregate find find", func() error { _, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 10}); return err }},
+		{"get", "aggregate", func() error { _, err := s.Get(ctx, driver.GetRequest{ID: id}); return err }},
+		{"purge, nothing due", "aggregate find find", func() error { _, err := s.Purge(ctx, driver.PurgeRequest{Limit: 10}); return err }},
 	} {
 		got := ops.of(t, c.do)
 		t.Logf("%s: %s", c.what, got)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Options are the options of a store. The zero value of each field is its default.
@@ -37,9 +37,9 @@ func (o *Options) settings() (set Options, err error) {
 	}
 	switch {
 	case len(set.Collection) > maxCollectionLen:
-		err = fmt.Errorf("mongostore: %w: Options.Collection has %d bytes, the limit is %d", everonce.ErrInvalidArgument, len(set.Collection), maxCollectionLen)
+		err = fmt.Errorf("mongostore: %w: Options.Collection has %d bytes, the limit is %d", driver.ErrInvalidArgument, len(set.Collection), maxCollectionLen)
 	case strings.Trim(set.Collection, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != "":
-		err = fmt.Errorf("mongostore: %w: Options.Collection may have a-z, A-Z, 0-9, _ and - only", everonce.ErrInvalidArgument)
+		err = fmt.Errorf("mongostore: %w: Options.Collection may have a-z, A-Z, 0-9, _ and - only", driver.ErrInvalidArgument)
 	}
 	return set, err
 }

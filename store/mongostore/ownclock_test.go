@@ -7,9 +7,9 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/mongostore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // This process's clock is years behind the server's, and stands still: what a lease, and a lifetime, is measured by is the server's (rule 2).
@@ -27,8 +27,8 @@ func TestTimeIsTheServers(t *testing.T) {
 			noErr(t, client.Database(dbName).RunCommand(t.Context(), bson.D{{Key: "isMaster", Value: 1}}).Decode(&told))
 			return told.Time
 		}
-		storetest.ServersClock(t, s, server)
-		purged, err := s.Purge(t.Context(), everonce.PurgeRequest{})
+		drivertest.ServersClock(t, s, server)
+		purged, err := s.Purge(t.Context(), driver.PurgeRequest{})
 		noErr(t, err)
 		if purged.Results != 1 || purged.Records != 0 { // of the one whose result is over
 			t.Errorf("purged: %+v, want one result", purged)

@@ -7,19 +7,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Purge implements [everonce.Store]. A Limit of 0 is 1000. The indexes find what may be due; the server's clock
 // decides what is, once more in the writes.
-func (s *Store) Purge(ctx context.Context, req everonce.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if res, err = s.purge(alone(ctx), req.Limit); err != nil {
 		return res, failed(ctx, "purge", err)
 	}
 	return res, nil
 }
 
-func (s *Store) purge(ctx context.Context, limit int) (res everonce.PurgeResult, err error) {
+func (s *Store) purge(ctx context.Context, limit int) (res driver.PurgeResult, err error) {
 	if limit <= 0 {
 		limit = defaultBatch
 	}
@@ -61,7 +61,7 @@ type progress struct{ records, results place }
 var through = place{class: classes}
 
 // purgeFrom purges up to limit of what is due from a place on, and returns how many of them may be left.
-func (s *Store) purgeFrom(ctx context.Context, from progress, limit int, res *everonce.PurgeResult) (reached progress, left int, err error) {
+func (s *Store) purgeFrom(ctx context.Context, from progress, limit int, res *driver.PurgeResult) (reached progress, left int, err error) {
 	reached, left = from, limit
 	now, err := s.now(ctx)
 	if err != nil {

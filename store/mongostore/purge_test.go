@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -33,7 +34,7 @@ func TestAPurgeGoesOn(t *testing.T) {
 	past := time.Now().Add(-100 * time.Hour)
 	over := func(what string, n int, since time.Time, odd bson.D) {
 		for i := range n {
-			key := everonce.Key{Scope: everonce.ScopeOf(what), ID: strconv.Itoa(i)}
+			key := everonce.Key{Scope: driver.ScopeOf(what), ID: strconv.Itoa(i)}
 			doneIn(t, s, key)
 			id := key.RecordID()
 			_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
@@ -46,7 +47,7 @@ func TestAPurgeGoesOn(t *testing.T) {
 	over("due", due, past, nil)
 	removed := 0
 	for calls := 1; ; calls++ {
-		res, err := s.Purge(ctx, everonce.PurgeRequest{Limit: limit})
+		res, err := s.Purge(ctx, driver.PurgeRequest{Limit: limit})
 		noErr(t, err)
 		removed += res.Records
 		if calls == due/limit {
@@ -77,25 +78,25 @@ func TestAPurgeOfResultsRemovesRecordsToo(t *testing.T) {
 	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
 	noErr(t, err)
 	coll := database(t).Collection(name)
-	since := func(what string, i int, lifetime everonce.Lifetime, ago time.Duration) {
-		key := everonce.Key{Scope: everonce.ScopeOf(what), ID: strconv.Itoa(i)}
+	since := func(what string, i int, lifetime driver.Lifetime, ago time.Duration) {
+		key := everonce.Key{Scope: driver.ScopeOf(what), ID: strconv.Itoa(i)}
 		doneFor(t, s, key, lifetime)
 		id, past := key.RecordID(), time.Now().Add(-ago)
 		_, err := coll.UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}},
 			bson.D{{Key: "$set", Value: bson.D{{Key: "c", Value: past}, {Key: "u", Value: past}, {Key: "pd", Value: past}}}, {Key: "$unset", Value: bson.D{{Key: "t", Value: ""}}}})
 		noErr(t, err)
 	}
-	results := everonce.Lifetime{Retention: time.Hour, Remember: 1000 * time.Hour}
+	results := driver.Lifetime{Retention: time.Hour, Remember: 1000 * time.Hour}
 	const limit = 5
 	for i := range 4 * limit {
 		since("result", i, results, 2*time.Hour)
 	}
 	removed := 0
 	for call := range 6 {
-		res, err := s.Purge(ctx, everonce.PurgeRequest{Limit: limit})
+		res, err := s.Purge(ctx, driver.PurgeRequest{Limit: limit})
 		noErr(t, err)
 		removed += res.Records
-		since("record", call, everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}, 3*time.Hour)
+		since("record", call, driver.Lifetime{Retention: time.Hour, Remember: time.Hour}, 3*time.Hour)
 		for i := range limit {
 			since("more", call*limit+i, results, 2*time.Hour)
 		}

@@ -9,11 +9,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // errGone: the document that holds what is there once is no more.
-var errGone = fmt.Errorf("%w: the collection was emptied; mongostore.New makes it again", everonce.ErrSchema)
+var errGone = fmt.Errorf("%w: the collection was emptied; mongostore.New makes it again", driver.ErrSchema)
 
 // stage is an aggregation's.
 type stage = bson.D
@@ -21,7 +21,7 @@ type stage = bson.D
 func timed() stage { return stage{{Key: "$addFields", Value: bson.D{{Key: "now", Value: "$$NOW"}}}} }
 
 // read reads a record and the server's time, which is there without a record too: a second document is read for it. The document is nil where there is none.
-func (s *Store) read(ctx context.Context, id *everonce.RecordID) (doc *document, now time.Time, err error) {
+func (s *Store) read(ctx context.Context, id *driver.RecordID) (doc *document, now time.Time, err error) {
 	match := stage{{Key: "$match", Value: bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: bson.A{binary(id[:]), once}}}}}}}
 	docs, err := s.aggregate(ctx, match, timed())
 	if err != nil {
@@ -65,24 +65,24 @@ func decode(raw bson.Raw) (*document, error) {
 
 // unreadable is of a document that has not what this version writes: one of a newer version need not have it.
 func unreadable(format int64, what string) error {
-	if format > everonce.FormatVersion {
-		return fmt.Errorf("%w: %s", everonce.ErrNewerRecord, what)
+	if format > driver.FormatVersion {
+		return fmt.Errorf("%w: %s", driver.ErrNewerRecord, what)
 	}
-	return fmt.Errorf("%w: %s", everonce.ErrCorruptRecord, what)
+	return fmt.Errorf("%w: %s", driver.ErrCorruptRecord, what)
 }
 
 // now asks the server for its time.
 func (s *Store) now(ctx context.Context) (time.Time, error) {
-	_, now, err := s.read(ctx, new(everonce.RecordID))
+	_, now, err := s.read(ctx, new(driver.RecordID))
 	return now, err
 }
 
 // Get implements [everonce.Store].
-func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (everonce.GetResult, error) {
+func (s *Store) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	return s.get(alone(ctx), req)
 }
 
-func (s *Store) get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+func (s *Store) get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	doc, now, err := s.read(ctx, &req.ID)
 	if err != nil {
 		return res, failed(ctx, "get", err)
@@ -93,7 +93,7 @@ func (s *Store) get(ctx context.Context, req everonce.GetRequest) (res everonce.
 	}
 	rec, err := doc.record()
 	if err != nil {
-		return everonce.GetResult{}, failed(ctx, "get", err)
+		return driver.GetResult{}, failed(ctx, "get", err)
 	}
 	if !rec.GoneAt(now) {
 		res.Found, res.Record = true, *rec

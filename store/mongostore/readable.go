@@ -6,26 +6,26 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// readable is true of a document of this version that is no [everonce.ErrCorruptRecord]: it is what decode and document.check say, as an expression.
+// readable is true of a document of this version that is no [driver.ErrCorruptRecord]: it is what decode and document.check say, as an expression.
 // What is told apart by its type is so by the server's order of types: see within.
 var readable = func() bson.D {
 	parts := []any{
 		known,
-		either(is(everonce.StateClaimed), is(everonce.StateReleased), is(everonce.StateAbandoned), is(everonce.StateCompleted)),
-		when(is(everonce.StateCompleted),
-			within("$rk", int32(everonce.ResultValue), int32(everonce.ResultElided)),
+		either(is(driver.StateClaimed), is(driver.StateReleased), is(driver.StateAbandoned), is(driver.StateCompleted)),
+		when(is(driver.StateCompleted),
+			within("$rk", int32(driver.ResultValue), int32(driver.ResultElided)),
 			within(ifNull("$rk", 0), 0, 0)),
-		within(ifNull("$ps", 0), 0, int32(everonce.StateCompleted)),
+		within(ifNull("$ps", 0), 0, int32(driver.StateCompleted)),
 		within(ifNull("$a", 0), 0, int32(math.MaxInt32)),
 		within(ifNull("$tc", 0), 0, perMilli-1),
 		within(ifNull("$rev", 0), int64(math.MinInt64), int64(math.MaxInt64)),
 		within("$c", bson.DateTime(1), bson.DateTime(lastDate)),
 		within(ifNull("$xu", false), false, true),
-		sized("$n", len(everonce.Nonce{})),
-		when(within(ifNull("$fa", ""), "", ""), optional("$fs", bson.Binary{}, binary([]byte{0})), sized("$fs", len(everonce.Fingerprint{}.Sum))),
+		sized("$n", len(driver.Nonce{})),
+		when(within(ifNull("$fa", ""), "", ""), optional("$fs", bson.Binary{}, binary([]byte{0})), sized("$fs", len(driver.Fingerprint{}.Sum))),
 		optional("$s", bson.A{}, bson.Binary{}),
 		optional("$t", bson.D{}, bson.A{}),
 		isDate(ifNull("$pd", bson.DateTime(0))),

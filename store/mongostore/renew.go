@@ -4,18 +4,18 @@ import (
 	"context"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // Renew implements [everonce.Store]: one call.
-func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
+func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
 	done, err := s.update(ctx, held(&req.ID, req.Token, req.Nonce), renewal(&req))
 	if done || err != nil {
 		return res, failed(ctx, "renew", err)
 	}
-	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Renew(rec, req, now)
 	})
 	return res, failed(ctx, "renew", err)
@@ -23,7 +23,7 @@ func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res evero
 
 // renewal moves the removal too, whether or not the record has one: xu says so. For the index its class may become longer by it
 // without being told, and never shorter.
-func renewal(req *everonce.RenewRequest) *write {
+func renewal(req *driver.RenewRequest) *write {
 	w := &write{}
 	life := ceil(req.Lifetime.Total())
 	w.now("u", "pd")
@@ -35,15 +35,15 @@ func renewal(req *everonce.RenewRequest) *write {
 }
 
 // SaveStep implements [everonce.Store]: two calls.
-func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
+func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	ctx, req.Lease, req.Lifetime = alone(ctx), whole(req.Lease), wholeLife(req.Lifetime)
-	err = s.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) { return saveStep(rec, req, now) })
+	err = s.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) { return saveStep(rec, req, now) })
 	return res, failed(ctx, "save step", err)
 }
 
 // saveStep is [transition.SaveStep] that leaves room in the document for what comes after: a renewal, more steps, a completion, the results of all of
 // which may be elided.
-func saveStep(rec *everonce.Record, req everonce.SaveStepRequest, now time.Time) (*everonce.Record, error) {
+func saveStep(rec *driver.Record, req driver.SaveStepRequest, now time.Time) (*driver.Record, error) {
 	next, err := transition.SaveStep(rec, req, now)
 	if err != nil || len(req.Step.Result.Data) == 0 {
 		return next, err

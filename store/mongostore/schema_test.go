@@ -10,13 +10,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
 	db, name := database(t), newCollection(t)
-	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true}); !errors.Is(err, everonce.ErrSchema) {
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name, NoCreate: true}); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("NoCreate without a store: %v, want ErrSchema", err)
 	}
 	for _, opts := range []*mongostore.Options{{Collection: name}, {Collection: name}, {Collection: name, NoCreate: true}} {
@@ -25,18 +26,18 @@ func TestNew(t *testing.T) {
 	}
 	_, err := db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "layout", Value: 2}}}})
 	noErr(t, err)
-	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name}); !errors.Is(err, everonce.ErrSchema) {
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name}); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("another layout: %v, want ErrSchema", err)
 	}
 	for _, bad := range []string{"a.b", "a$", "system records", strings.Repeat("x", 65)} {
-		if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: bad}); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: bad}); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%q: %v, want ErrInvalidArgument", bad, err)
 		}
-		if err := (&mongostore.Options{Collection: bad}).Validate(); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if err := (&mongostore.Options{Collection: bad}).Validate(); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%q: Validate says %v", bad, err)
 		}
 	}
-	if _, err := mongostore.New(t.Context(), nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := mongostore.New(t.Context(), nil, nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no database: %v", err)
 	}
 }
@@ -48,7 +49,7 @@ func TestRule13TTLOnlyOnWhatMayGo(t *testing.T) {
 	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
 	noErr(t, err)
 	ctx := t.Context()
-	ttlOf := func(id everonce.RecordID) bson.Raw {
+	ttlOf := func(id driver.RecordID) bson.Raw {
 		raw, err := db.Collection(name).FindOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}).Raw()
 		noErr(t, err)
 		doc, _ := raw.Lookup("t").DocumentOK()
@@ -56,56 +57,56 @@ func TestRule13TTLOnlyOnWhatMayGo(t *testing.T) {
 	}
 	for _, expire := range []bool{false, true} {
 		for i, end := range []string{"claimed", "renewed", "stepped", "completed", "released", "abandoned", "claimed again", "taken over", "stepped again"} {
-			key := everonce.Key{Scope: everonce.ScopeOf("ttl", end), ID: map[bool]string{false: "kept", true: "expires"}[expire]}
-			req := everonce.ClaimRequest{
-				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour,
-				Lifetime: everonce.ForQueue(), ExpireUnsettled: expire, Take: everonce.TakeAbandoned,
+			key := everonce.Key{Scope: driver.ScopeOf("ttl", end), ID: map[bool]string{false: "kept", true: "expires"}[expire]}
+			req := driver.ClaimRequest{
+				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour,
+				Lifetime: everonce.ForQueue(), ExpireUnsettled: expire, Take: driver.TakeAbandoned,
 			}
 			res, err := s.Claim(ctx, req)
 			noErr(t, err)
-			release := func(state everonce.State) {
-				_, err := s.Release(ctx, everonce.ReleaseRequest{
+			release := func(state driver.State) {
+				_, err := s.Release(ctx, driver.ReleaseRequest{
 					ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, State: state, Lifetime: req.Lifetime, ExpireUnsettled: expire,
 				})
 				noErr(t, err)
 			}
 			again := func() {
-				req.Nonce = everonce.NewNonce()
+				req.Nonce = driver.NewNonce()
 				res, err = s.Claim(ctx, req)
 				noErr(t, err)
 			}
 			step := func() {
-				_, err := s.SaveStep(ctx, everonce.SaveStepRequest{
+				_, err := s.SaveStep(ctx, driver.SaveStepRequest{
 					ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime,
-					Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1},
+					Step: driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1},
 				})
 				noErr(t, err)
 			}
 			mayGo := false
 			switch end {
 			case "renewed":
-				_, err = s.Renew(ctx, everonce.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
+				_, err = s.Renew(ctx, driver.RenewRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
 				noErr(t, err)
 			case "stepped":
 				step()
 			case "completed":
-				_, err = s.Complete(ctx, everonce.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultValue}})
+				_, err = s.Complete(ctx, driver.CompleteRequest{ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: driver.SavedResult{Kind: driver.ResultValue}})
 				noErr(t, err)
 				mayGo = true
 			case "released":
-				release(everonce.StateReleased)
+				release(driver.StateReleased)
 				mayGo = true
 			case "abandoned":
-				release(everonce.StateAbandoned)
+				release(driver.StateAbandoned)
 				mayGo = expire
 			case "claimed again":
-				release(everonce.StateReleased)
+				release(driver.StateReleased)
 				again()
 			case "taken over":
-				release(everonce.StateAbandoned)
+				release(driver.StateAbandoned)
 				again()
 			case "stepped again":
-				release(everonce.StateReleased)
+				release(driver.StateReleased)
 				again()
 				step()
 			}
@@ -128,22 +129,22 @@ func TestTTLOfTheWholeLifetime(t *testing.T) {
 	noErr(t, err)
 	const day = 24 * time.Hour
 	for index, life := range map[string]time.Duration{"h1": time.Hour, "d1": day, "d2": 2 * day, "d14": 14 * day, "d90": 90 * day, "d365": 365 * day} {
-		for what, end := range map[string]func(rec everonce.Record, life everonce.Lifetime) error{
-			"completed": func(rec everonce.Record, life everonce.Lifetime) error {
-				done := completed(everonce.ClaimResult{Record: rec})
+		for what, end := range map[string]func(rec driver.Record, life driver.Lifetime) error{
+			"completed": func(rec driver.Record, life driver.Lifetime) error {
+				done := completed(driver.ClaimResult{Record: rec})
 				done.Lifetime = life
 				_, err := s.Complete(ctx, done)
 				return err
 			},
-			"released by nonce": func(rec everonce.Record, life everonce.Lifetime) error {
-				_, err := s.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: life})
+			"released by nonce": func(rec driver.Record, life driver.Lifetime) error {
+				_, err := s.Release(ctx, driver.ReleaseRequest{ID: rec.ID, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: life})
 				return err
 			},
 		} {
-			key := everonce.Key{Scope: everonce.ScopeOf("ttl", index), ID: what}
-			res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForFinance()})
+			key := everonce.Key{Scope: driver.ScopeOf("ttl", index), ID: what}
+			res, err := s.Claim(ctx, driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForFinance()})
 			noErr(t, err)
-			noErr(t, end(res.Record, everonce.Lifetime{Retention: life / 4, Remember: life - life/4}))
+			noErr(t, end(res.Record, driver.Lifetime{Retention: life / 4, Remember: life - life/4}))
 			raw, err := db.Collection(name).FindOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: res.Record.ID[:]}}}).Raw()
 			noErr(t, err)
 			if ttl, _ := raw.Lookup("t").DocumentOK(); ttl.Lookup(index).Type != bson.TypeDateTime {
@@ -193,10 +194,10 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		return bson.D{{Key: "$set", Value: bson.D{{Key: field, Value: value}}}}
 	}
 	damages := map[string]bson.D{
-		"state 257":                      set("st", 256+int32(everonce.StateClaimed)),
-		"a negative state":               set("st", int32(everonce.StateReleased)-256),
-		"completed without a result":     set("st", int32(everonce.StateCompleted)),
-		"claimed with a result":          set("rk", int32(everonce.ResultValue)),
+		"state 257":                      set("st", 256+int32(driver.StateClaimed)),
+		"a negative state":               set("st", int32(driver.StateReleased)-256),
+		"completed without a result":     set("st", int32(driver.StateCompleted)),
+		"claimed with a result":          set("rk", int32(driver.ResultValue)),
 		"a result of kind 256":           set("rk", 256),
 		"a previous state 257":           set("ps", 257),
 		"a negative attempt":             set("a", -1),
@@ -208,12 +209,12 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 		"a fingerprint that is too long": {{Key: "$set", Value: bson.D{{Key: "fa", Value: "parts/1"}, {Key: "fs", Value: make([]byte, 33)}}}},
 		"a lease of less than nothing":   set("lm", int64(-1)<<62),
 		"no nonce":                       {{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}},
-		"a state that is none":           set("st", int32(everonce.StateCompleted+1)),
+		"a state that is none":           set("st", int32(driver.StateCompleted+1)),
 		"no state":                       set("st", 0),
-		"a result of a kind that is not": {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(everonce.StateCompleted)}, {Key: "rk", Value: int32(everonce.ResultElided + 1)}}}},
-		"a result of a negative kind":    {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(everonce.StateCompleted)}, {Key: "rk", Value: int32(everonce.ResultValue) - 256}}}},
-		"a previous state that is not":   set("ps", int32(everonce.StateCompleted+1)),
-		"a negative previous state":      set("ps", int32(everonce.StateReleased)-256),
+		"a result of a kind that is not": {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(driver.StateCompleted)}, {Key: "rk", Value: int32(driver.ResultElided + 1)}}}},
+		"a result of a negative kind":    {{Key: "$set", Value: bson.D{{Key: "st", Value: int32(driver.StateCompleted)}, {Key: "rk", Value: int32(driver.ResultValue) - 256}}}},
+		"a previous state that is not":   set("ps", int32(driver.StateCompleted+1)),
+		"a negative previous state":      set("ps", int32(driver.StateReleased)-256),
 		"a token that goes round":        set("ti", bson.DateTime(1<<59)),
 		"a count that no token has":      set("tc", 1000),
 		"never created":                  {{Key: "$unset", Value: bson.D{{Key: "c", Value: ""}}}, {Key: "$set", Value: bson.D{{Key: "ti", Value: bson.DateTime(1)}}}},
@@ -241,17 +242,17 @@ func TestACorruptRecordIsNotAbsent(t *testing.T) {
 	for what, change := range damages {
 		key := everonce.Key{Scope: "orders", ID: what}
 		id := key.RecordID()
-		req := everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+		req := driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 		_, err := s.Claim(t.Context(), req)
 		noErr(t, err)
 		_, err = db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, change)
 		noErr(t, err)
-		req.Nonce = everonce.NewNonce()
+		req.Nonce = driver.NewNonce()
 		for call, err := range map[string]error{
 			"Claim": func() error { _, err := s.Claim(t.Context(), req); return err }(),
-			"Get":   func() error { _, err := s.Get(t.Context(), everonce.GetRequest{ID: id}); return err }(),
+			"Get":   func() error { _, err := s.Get(t.Context(), driver.GetRequest{ID: id}); return err }(),
 		} {
-			if !errors.Is(err, everonce.ErrCorruptRecord) || strings.Contains(err.Error(), "secret") {
+			if !errors.Is(err, driver.ErrCorruptRecord) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s, %s: %v, want ErrCorruptRecord", what, call, err)
 			}
 		}
@@ -267,7 +268,7 @@ func TestNewLeavesAnotherLayoutAlone(t *testing.T) {
 	db, name := database(t), newCollection(t)
 	_, err := db.Collection(name).InsertOne(t.Context(), bson.D{{Key: "_id", Value: "everonce"}, {Key: "layout", Value: 2}})
 	noErr(t, err)
-	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name}); !errors.Is(err, everonce.ErrSchema) {
+	if _, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name}); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("another layout: %v, want ErrSchema", err)
 	}
 	specs, err := db.Collection(name).Indexes().ListSpecifications(t.Context())
@@ -292,35 +293,35 @@ func TestANewerRecordIsNotCorrupt(t *testing.T) {
 	} {
 		key := everonce.Key{Scope: "orders", ID: what}
 		id := key.RecordID()
-		req := everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+		req := driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 		res, err := s.Claim(t.Context(), req)
 		noErr(t, err)
 		rec := res.Record
 		_, err = db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, change)
 		noErr(t, err)
 		other := req
-		other.Nonce = everonce.NewNonce()
+		other.Nonce = driver.NewNonce()
 		for call, err := range map[string]error{
 			"Claim": func() error { _, err := s.Claim(t.Context(), other); return err }(),
 			"Renew": func() error {
-				_, err := s.Renew(t.Context(), everonce.RenewRequest{ID: id, Token: rec.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
+				_, err := s.Renew(t.Context(), driver.RenewRequest{ID: id, Token: rec.Token, Nonce: req.Nonce, Lease: time.Hour, Lifetime: req.Lifetime})
 				return err
 			}(),
 			"Complete": func() error {
-				_, err := s.Complete(t.Context(), everonce.CompleteRequest{ID: id, Token: rec.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultElided}})
+				_, err := s.Complete(t.Context(), driver.CompleteRequest{ID: id, Token: rec.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: driver.SavedResult{Kind: driver.ResultElided}})
 				return err
 			}(),
-			"Get": func() error { _, err := s.Get(t.Context(), everonce.GetRequest{ID: id}); return err }(),
+			"Get": func() error { _, err := s.Get(t.Context(), driver.GetRequest{ID: id}); return err }(),
 		} {
-			if !errors.Is(err, everonce.ErrNewerRecord) || errors.Is(err, everonce.ErrCorruptRecord) {
+			if !errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord) {
 				t.Errorf("%s, %s: %v, want ErrNewerRecord", what, call, err)
 			}
 		}
 	}
-	page, err := s.List(t.Context(), everonce.ListRequest{})
+	page, err := s.List(t.Context(), driver.ListRequest{})
 	noErr(t, err)
 	for _, rec := range page.Records {
-		if rec.Format <= everonce.FormatVersion {
+		if rec.Format <= driver.FormatVersion {
 			t.Errorf("%s is listed in the format %d", rec.Name, rec.Format)
 		}
 	}

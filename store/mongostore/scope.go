@@ -7,15 +7,15 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // defaultBatch is the limit of a deletion, or a purge, that names none.
 const defaultBatch = 1000
 
-// DeleteScope implements [everonce.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope is refused, because
+// DeleteScope implements [driver.ScopeDeleter]. A Limit of 0 is 1000. A request without a scope is refused, because
 // it would be everybody's. A record that cannot be read is deleted too, unless it may be a live claim, or of a newer version.
-func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	ctx = alone(ctx)
 	if res, err = s.deleteScope(ctx, req); err == nil && !res.More {
 		res.Live, err = s.leftOf(ctx, req.Scope)
@@ -26,7 +26,7 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 // hidden are the fields that may be large, and that nobody asks for who deletes.
 var hidden = bson.D{{Key: "rd", Value: 0}, {Key: "rs", Value: 0}, {Key: "s", Value: 0}}
 
-func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+func (s *Store) deleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, err
 	}
@@ -38,7 +38,7 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 	}
 	over := all(known, ended)
 	var ids, corrupt bson.A
-	err = s.scan(ctx, req.Scope, everonce.RecordID{}, bson.D{{Key: "$expr", Value: over}}, hidden, func(found *listed) bool {
+	err = s.scan(ctx, req.Scope, driver.RecordID{}, bson.D{{Key: "$expr", Value: over}}, hidden, func(found *listed) bool {
 		_, err := found.record()
 		switch {
 		case len(ids)+len(corrupt) == req.Limit:
@@ -71,14 +71,14 @@ func (s *Store) deleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 }
 
 // leftOf says what was not deleted of a scope: live claims, and records that nobody here can judge.
-func (s *Store) leftOf(ctx context.Context, scope everonce.Scope) (live bool, err error) {
+func (s *Store) leftOf(ctx context.Context, scope driver.Scope) (live bool, err error) {
 	var newer, corrupt error
-	err = s.scan(ctx, scope, everonce.RecordID{}, nil, hidden, func(found *listed) bool {
+	err = s.scan(ctx, scope, driver.RecordID{}, nil, hidden, func(found *listed) bool {
 		switch rec, err := found.record(); {
-		case errors.Is(err, everonce.ErrCorruptRecord):
+		case errors.Is(err, driver.ErrCorruptRecord):
 			corrupt = err
-		case err != nil || rec.Format > everonce.FormatVersion:
-			newer = everonce.ErrNewerRecord
+		case err != nil || rec.Format > driver.FormatVersion:
+			newer = driver.ErrNewerRecord
 		default:
 			live = true
 		}

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -18,14 +19,14 @@ func TestDeleteScopeNeedsAScope(t *testing.T) {
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
 	for _, tenant := range []string{"one", "two"} {
-		doneIn(t, s, everonce.Key{Scope: everonce.ScopeOf(tenant), ID: "x"})
+		doneIn(t, s, everonce.Key{Scope: driver.ScopeOf(tenant), ID: "x"})
 	}
 	for _, limit := range []int{0, 10} {
-		if res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Limit: limit}); res.Records != 0 || res.More || err == nil {
+		if res, err := s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Limit: limit}); res.Records != 0 || res.More || err == nil {
 			t.Errorf("without a scope, at most %d: %+v, %v; want a refusal", limit, res, err)
 		}
 	}
-	page, err := s.List(t.Context(), everonce.ListRequest{})
+	page, err := s.List(t.Context(), driver.ListRequest{})
 	noErr(t, err)
 	if len(page.Records) != 2 {
 		t.Errorf("%d of 2 records are left", len(page.Records))
@@ -37,11 +38,11 @@ func TestDeleteScopeWithoutALimit(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
-	scope := everonce.ScopeOf("tenant")
+	scope := driver.ScopeOf("tenant")
 	for i := range 3 {
 		doneIn(t, s, everonce.Key{Scope: scope, ID: fmt.Sprint(i)})
 	}
-	if res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope}); res.Records != 3 || res.More || err != nil {
+	if res, err := s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: scope}); res.Records != 3 || res.More || err != nil {
 		t.Errorf("%+v, %v; want 3 records, and no more", res, err)
 	}
 }
@@ -53,13 +54,13 @@ func doneIn(t *testing.T, s *mongostore.Store, key everonce.Key) {
 }
 
 // doneFor is doneIn with a lifetime of one's own.
-func doneFor(t *testing.T, s *mongostore.Store, key everonce.Key, lifetime everonce.Lifetime) {
+func doneFor(t *testing.T, s *mongostore.Store, key everonce.Key, lifetime driver.Lifetime) {
 	t.Helper()
-	req := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: lifetime}
+	req := driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: lifetime}
 	res, err := s.Claim(t.Context(), req)
 	noErr(t, err)
-	_, err = s.Complete(t.Context(), everonce.CompleteRequest{
-		ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("v")},
+	_, err = s.Complete(t.Context(), driver.CompleteRequest{
+		ID: req.ID, Token: res.Record.Token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("v")},
 	})
 	noErr(t, err)
 }
@@ -69,13 +70,13 @@ func TestPurgeWithoutALimit(t *testing.T) {
 	t.Parallel()
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
-	key := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "x"}
-	_, err = s.Release(t.Context(), everonce.ReleaseRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: everonce.Lifetime{Retention: time.Millisecond},
+	key := everonce.Key{Scope: driver.ScopeOf("tenant"), ID: "x"}
+	_, err = s.Release(t.Context(), driver.ReleaseRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), State: driver.StateReleased, Lifetime: driver.Lifetime{Retention: time.Millisecond},
 	})
 	noErr(t, err)
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		res, err := s.Purge(t.Context(), everonce.PurgeRequest{})
+		res, err := s.Purge(t.Context(), driver.PurgeRequest{})
 		noErr(t, err)
 		if res.Records == 1 {
 			return
@@ -94,10 +95,10 @@ func TestPurgeFindsWhatIsOver(t *testing.T) {
 	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 	noErr(t, err)
 	const year = 365 * 24 * time.Hour
-	of := func(id string) everonce.Key { return everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: id} }
+	of := func(id string) everonce.Key { return everonce.Key{Scope: driver.ScopeOf("tenant"), ID: id} }
 	// doneAgo is as if it had been done then, a minute more than the time that is given.
-	doneAgo := func(id string, ago time.Duration, life everonce.Lifetime) {
-		claimed, err := s.Claim(ctx, everonce.ClaimRequest{ID: of(id).RecordID(), Scope: of(id).Scope, Name: id, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: life})
+	doneAgo := func(id string, ago time.Duration, life driver.Lifetime) {
+		claimed, err := s.Claim(ctx, driver.ClaimRequest{ID: of(id).RecordID(), Scope: of(id).Scope, Name: id, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: life})
 		noErr(t, err)
 		done := completed(claimed)
 		done.Lifetime = life
@@ -110,12 +111,12 @@ func TestPurgeFindsWhatIsOver(t *testing.T) {
 	}
 	for i, life := range []time.Duration{time.Hour, 33 * time.Hour, year, 40 * year} {
 		id := fmt.Sprint(i)
-		doneAgo(id, life, everonce.Lifetime{Retention: life})
-		if res, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 1}); err != nil || res.Records != 1 || !res.More {
+		doneAgo(id, life, driver.Lifetime{Retention: life})
+		if res, err := s.Purge(ctx, driver.PurgeRequest{Limit: 1}); err != nil || res.Records != 1 || !res.More {
 			t.Errorf("a record that was kept for %v: %+v, %v; want it removed, and that there may be more", life, res, err)
 		}
 	}
-	doneAgo("tombstone", time.Hour, everonce.Lifetime{Retention: time.Hour, Remember: year})
+	doneAgo("tombstone", time.Hour, driver.Lifetime{Retention: time.Hour, Remember: year})
 	var before, after struct {
 		Rev   int64  `bson:"rev"`
 		Codec string `bson:"rc"`
@@ -125,14 +126,14 @@ func TestPurgeFindsWhatIsOver(t *testing.T) {
 		noErr(t, db.Collection(name).FindOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}).Decode(into))
 	}
 	find(&before)
-	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res != (everonce.PurgeResult{Results: 1}) {
+	if res, err := s.Purge(ctx, driver.PurgeRequest{}); err != nil || res != (driver.PurgeResult{Results: 1}) {
 		t.Errorf("a result that is over: %+v, %v; want it dropped", res, err)
 	}
 	find(&after)
 	if after.Rev != before.Rev+1 || after.Codec != "" {
 		t.Errorf("the record's revision went from %d to %d, its codec is %q", before.Rev, after.Rev, after.Codec)
 	}
-	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res != (everonce.PurgeResult{}) {
+	if res, err := s.Purge(ctx, driver.PurgeRequest{}); err != nil || res != (driver.PurgeResult{}) {
 		t.Errorf("once more: %+v, %v; want nothing", res, err)
 	}
 }
@@ -143,8 +144,8 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	db, name := database(t), newCollection(t)
 	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
 	noErr(t, err)
-	scope := everonce.ScopeOf("tenant")
-	change := func(id string, update bson.D) everonce.RecordID {
+	scope := driver.ScopeOf("tenant")
+	change := func(id string, update bson.D) driver.RecordID {
 		key := everonce.Key{Scope: scope, ID: id}
 		doneIn(t, s, key)
 		record := key.RecordID()
@@ -154,32 +155,32 @@ func TestACorruptRecordIsListedAndForgotten(t *testing.T) {
 	}
 	touched := bson.D{{Key: "$set", Value: bson.D{{Key: "o", Value: "somebody"}}}}
 	noNonce := bson.D{{Key: "$unset", Value: bson.D{{Key: "n", Value: ""}}}}
-	corrupt := map[everonce.RecordID]string{
+	corrupt := map[driver.RecordID]string{
 		change("corrupt 1", noNonce): "corrupt 1",
 		change("corrupt 2", bson.D{{Key: "$set", Value: bson.D{{Key: "pm", Value: "secret"}}}}): "corrupt 2", // which no expression of the server's can read
 	}
 	for i := range 3 {
 		change(fmt.Sprint(i), touched)
 	}
-	page, err := s.List(t.Context(), everonce.ListRequest{Scope: scope})
+	page, err := s.List(t.Context(), driver.ListRequest{Scope: scope})
 	noErr(t, err)
 	if len(page.Records) != 5 {
 		t.Errorf("%d of 5 records are listed", len(page.Records))
 	}
 	for _, rec := range page.Records {
 		name, is := corrupt[rec.ID]
-		if is && (rec.Name != name || rec.Scope != scope || rec.State != 0) || !is && rec.State != everonce.StateCompleted {
+		if is && (rec.Name != name || rec.Scope != scope || rec.State != 0) || !is && rec.State != driver.StateCompleted {
 			t.Errorf("listed: %+v", rec)
 		}
 	}
-	for _, state := range []everonce.State{everonce.StateClaimed, everonce.StateAbandoned} {
-		page, err := s.List(t.Context(), everonce.ListRequest{Scope: scope, States: []everonce.State{state}})
+	for _, state := range []driver.State{driver.StateClaimed, driver.StateAbandoned} {
+		page, err := s.List(t.Context(), driver.ListRequest{Scope: scope, States: []driver.State{state}})
 		if err != nil || len(page.Records) != len(corrupt) {
 			t.Errorf("in the state %v %d records are listed, %v; want the %d of which nobody knows it", state, len(page.Records), err, len(corrupt))
 		}
 	}
 	for _, want := range []int{4, 1} {
-		res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope, Limit: 4})
+		res, err := s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: scope, Limit: 4})
 		if err != nil || res.Records != want || res.More != (want == 4) {
 			t.Errorf("deleted %+v, %v; want %d", res, err, want)
 		}
@@ -192,11 +193,11 @@ func TestACorruptClaimIsForgottenWithItsLease(t *testing.T) {
 	db, name := database(t), newCollection(t)
 	s, err := mongostore.New(t.Context(), db, &mongostore.Options{Collection: name})
 	noErr(t, err)
-	scope := everonce.ScopeOf("tenant")
+	scope := driver.ScopeOf("tenant")
 	claim := func(id string, lease time.Duration, update bson.D) {
 		key := everonce.Key{Scope: scope, ID: id}
 		record := key.RecordID()
-		_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: record, Scope: scope, Name: id, Nonce: everonce.NewNonce(), Lease: lease, Lifetime: everonce.ForWeb()})
+		_, err := s.Claim(t.Context(), driver.ClaimRequest{ID: record, Scope: scope, Name: id, Nonce: driver.NewNonce(), Lease: lease, Lifetime: everonce.ForWeb()})
 		noErr(t, err)
 		_, err = db.Collection(name).UpdateOne(t.Context(), bson.D{{Key: "_id", Value: bson.Binary{Data: record[:]}}}, update)
 		noErr(t, err)
@@ -208,15 +209,15 @@ func TestACorruptClaimIsForgottenWithItsLease(t *testing.T) {
 	claim("in no state", time.Millisecond, bson.D{{Key: "$set", Value: bson.D{{Key: "st", Value: 77}}}})
 	claim("of no version", time.Millisecond, bson.D{{Key: "$set", Value: bson.D{{Key: "f", Value: 0}}}})
 	for deadline, deleted := time.Now().Add(10*time.Second), 0; deleted == 0; {
-		res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: scope, Limit: 1})
-		if !errors.Is(err, everonce.ErrCorruptRecord) {
+		res, err := s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: scope, Limit: 1})
+		if !errors.Is(err, driver.ErrCorruptRecord) {
 			t.Fatalf("%+v, %v; want ErrCorruptRecord: some are left", res, err)
 		}
 		if deleted = res.Records; time.Now().After(deadline) {
 			t.Fatal("a claim whose lease is over stays")
 		}
 	}
-	page, err := s.List(t.Context(), everonce.ListRequest{Scope: scope})
+	page, err := s.List(t.Context(), driver.ListRequest{Scope: scope})
 	noErr(t, err)
 	left := make(map[string]bool)
 	for _, rec := range page.Records {
@@ -235,9 +236,9 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	noErr(t, err)
 	ctx := t.Context()
 	for i, field := range []string{"", "pm", "u", "st", "rt", "c"} {
-		key := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: fmt.Sprint(i)}
-		_, err := s.Release(ctx, everonce.ReleaseRequest{
-			ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: everonce.Lifetime{Retention: time.Millisecond},
+		key := everonce.Key{Scope: driver.ScopeOf("tenant"), ID: fmt.Sprint(i)}
+		_, err := s.Release(ctx, driver.ReleaseRequest{
+			ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), State: driver.StateReleased, Lifetime: driver.Lifetime{Retention: time.Millisecond},
 		})
 		noErr(t, err)
 		if field != "" {
@@ -248,22 +249,22 @@ func TestACorruptRecordHoldsUpNothing(t *testing.T) {
 	}
 	removed := 0
 	for deadline := time.Now().Add(10 * time.Second); removed == 0; {
-		res, err := s.Purge(ctx, everonce.PurgeRequest{})
+		res, err := s.Purge(ctx, driver.PurgeRequest{})
 		noErr(t, err)
 		if removed += res.Records; time.Now().After(deadline) {
 			t.Fatal("a record that is over stays")
 		}
 	}
-	page, err := s.List(ctx, everonce.ListRequest{}) // what is due by no time that can be read
+	page, err := s.List(ctx, driver.ListRequest{}) // what is due by no time that can be read
 	noErr(t, err)
 	stay := len(page.Records)
-	live := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "live"}
-	_, err = s.Claim(ctx, everonce.ClaimRequest{ID: live.RecordID(), Scope: live.Scope, Name: live.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	live := everonce.Key{Scope: driver.ScopeOf("tenant"), ID: "live"}
+	_, err = s.Claim(ctx, driver.ClaimRequest{ID: live.RecordID(), Scope: live.Scope, Name: live.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
 	for i, odd := range []any{"secret", 1.5, int32(9), nil} { // states that there are not
 		key := everonce.Key{Scope: live.Scope, ID: fmt.Sprint("odd ", i)}
 		id := key.RecordID()
-		_, err = s.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+		_, err = s.Claim(ctx, driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 		noErr(t, err)
 		_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "st", Value: odd}}}})
 		noErr(t, err)
@@ -281,7 +282,7 @@ func TestARecordFromTheFutureIsNotForgotten(t *testing.T) {
 	ctx, db, name := t.Context(), database(t), newCollection(t)
 	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 	noErr(t, err)
-	key := everonce.Key{Scope: everonce.ScopeOf("tenant"), ID: "7"}
+	key := everonce.Key{Scope: driver.ScopeOf("tenant"), ID: "7"}
 	for _, date := range []string{"c", "ti"} { // of which its token is made: the latter where there was a claim before
 		key.ID += date
 		doneIn(t, s, key)
@@ -289,13 +290,13 @@ func TestARecordFromTheFutureIsNotForgotten(t *testing.T) {
 		_, err = db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: id[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: date, Value: time.Now().Add(time.Hour)}}}})
 		noErr(t, err)
 	}
-	if res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: key.Scope}); err != nil || res.Records != 0 {
+	if res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: key.Scope}); err != nil || res.Records != 0 {
 		t.Errorf("deleted %d, %v", res.Records, err)
 	}
 	past := time.Now().Add(-1000 * time.Hour)
 	_, err = db.Collection(name).UpdateMany(ctx, bson.D{{Key: "sc", Value: string(key.Scope)}}, bson.D{{Key: "$set", Value: bson.D{{Key: "u", Value: past}, {Key: "pd", Value: past}}}})
 	noErr(t, err)
-	if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res.Records != 0 {
+	if res, err := s.Purge(ctx, driver.PurgeRequest{}); err != nil || res.Records != 0 {
 		t.Errorf("purged %+v, %v", res, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -56,27 +57,27 @@ func TestNoCallIsPartOfTheCallersTransaction(t *testing.T) {
 	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 	noErr(t, err)
 	key := everonce.Key{Scope: "orders", ID: "7"}
-	id, nonce, life := key.RecordID(), everonce.NewNonce(), everonce.ForWeb()
-	claimed, err := s.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: nonce, Lease: time.Minute, Lifetime: life})
+	id, nonce, life := key.RecordID(), driver.NewNonce(), everonce.ForWeb()
+	claimed, err := s.Claim(ctx, driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: nonce, Lease: time.Minute, Lifetime: life})
 	noErr(t, err)
 	token := claimed.Record.Token
 	for what, call := range map[string]func() error{
 		"claim again": func() error {
-			_, err := s.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Minute, Lifetime: life})
+			_, err := s.Claim(ctx, driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Minute, Lifetime: life})
 			return err
 		},
 		"renew": func() error {
-			_, err := s.Renew(ctx, everonce.RenewRequest{ID: id, Token: token, Nonce: nonce, Lease: time.Minute, Lifetime: life})
+			_, err := s.Renew(ctx, driver.RenewRequest{ID: id, Token: token, Nonce: nonce, Lease: time.Minute, Lifetime: life})
 			return err
 		},
 		"save step": func() error {
-			_, err := s.SaveStep(ctx, everonce.SaveStepRequest{ID: id, Token: token, Nonce: nonce, Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}, Lease: time.Minute, Lifetime: life})
+			_, err := s.SaveStep(ctx, driver.SaveStepRequest{ID: id, Token: token, Nonce: nonce, Step: driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1}, Lease: time.Minute, Lifetime: life})
 			return err
 		},
-		"get":           func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: id}); return err },
-		"list":          func() error { _, err := s.List(ctx, everonce.ListRequest{KeyHash: id.Hash()}); return err },
-		"purge":         func() error { _, err := s.Purge(ctx, everonce.PurgeRequest{}); return err },
-		"delete scope":  func() error { _, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: key.Scope}); return err },
+		"get":           func() error { _, err := s.Get(ctx, driver.GetRequest{ID: id}); return err },
+		"list":          func() error { _, err := s.List(ctx, driver.ListRequest{KeyHash: id.Hash()}); return err },
+		"purge":         func() error { _, err := s.Purge(ctx, driver.PurgeRequest{}); return err },
+		"delete scope":  func() error { _, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: key.Scope}); return err },
 		"health":        func() error { _, err := s.Health(ctx); return err },
 		"keep identity": func() error { return s.KeepIdentity(ctx, [32]byte{1}) },
 		"read identity": func() error { _, _, err := s.ReadIdentity(ctx); return err },
@@ -86,14 +87,14 @@ func TestNoCallIsPartOfTheCallersTransaction(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err = s.Release(ctx, everonce.ReleaseRequest{ID: id, Token: token, Nonce: nonce, State: everonce.StateReleased, Lifetime: life})
+	_, err = s.Release(ctx, driver.ReleaseRequest{ID: id, Token: token, Nonce: nonce, State: driver.StateReleased, Lifetime: life})
 	noErr(t, err)
-	again, err := s.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Minute, Lifetime: life})
+	again, err := s.Claim(ctx, driver.ClaimRequest{ID: id, Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Minute, Lifetime: life})
 	noErr(t, err)
 	_, err = s.Complete(ctx, completed(again))
 	noErr(t, err)
 	abort()
-	if res, err := s.Get(t.Context(), everonce.GetRequest{ID: id}); err != nil || res.Record.State != everonce.StateCompleted {
+	if res, err := s.Get(t.Context(), driver.GetRequest{ID: id}); err != nil || res.Record.State != driver.StateCompleted {
 		t.Errorf("after the abort: %v, %v; want it completed", res.Record.State, err)
 	}
 }
@@ -104,7 +105,7 @@ func TestInsertOnceIsRefusedInATransaction(t *testing.T) {
 	coll := events(t)
 	in := inserter(t, coll)
 	ctx, abort := inTransaction(t, coll.Database())
-	if _, err := in.InsertOnce(ctx, eventOf("e1", "i1")); !errors.Is(err, everonce.ErrInvalidArgument) || errors.Is(err, everonce.ErrStore) {
+	if _, err := in.InsertOnce(ctx, eventOf("e1", "i1")); !errors.Is(err, driver.ErrInvalidArgument) || errors.Is(err, driver.ErrStore) {
 		t.Errorf("%v, want ErrInvalidArgument", err)
 	}
 	abort()

@@ -13,11 +13,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// Store keeps records in MongoDB. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter],
-// [everonce.HealthChecker], [everonce.IdentityKeeper] and [everonce.IdentityReader]. It is safe for concurrent use.
+// Store keeps records in MongoDB. It is an [everonce.Store], and also an [driver.Lister], [driver.ScopeDeleter],
+// [driver.HealthChecker], [driver.IdentityKeeper] and [driver.IdentityReader]. It is safe for concurrent use.
 //
 // What it writes is not part of the transaction of a session that a context holds, as within
 // [mongo.Session.WithTransaction]: only [everonce.DoTx] takes part in a caller's transaction, which is its argument.
@@ -27,13 +27,13 @@ type Store struct {
 }
 
 var (
-	_ everonce.Store          = (*Store)(nil)
-	_ everonce.Lister         = (*Store)(nil)
-	_ everonce.ScopeDeleter   = (*Store)(nil)
-	_ everonce.HealthChecker  = (*Store)(nil)
-	_ everonce.WriteChecker   = (*Store)(nil)
-	_ everonce.IdentityKeeper = (*Store)(nil)
-	_ everonce.IdentityReader = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.ScopeDeleter   = (*Store)(nil)
+	_ driver.HealthChecker  = (*Store)(nil)
+	_ driver.WriteChecker   = (*Store)(nil)
+	_ driver.IdentityKeeper = (*Store)(nil)
+	_ driver.IdentityReader = (*Store)(nil)
 )
 
 // MaxResult is the largest result, in bytes, and the largest that the results of all steps of a record may be
@@ -57,7 +57,7 @@ func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error)
 		return nil, err
 	}
 	if db == nil {
-		return nil, fmt.Errorf("mongostore: %w: the database is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: %w: the database is nil", driver.ErrInvalidArgument)
 	}
 	ctx = alone(ctx)
 	s := &Store{coll: durable(db.Collection(set.Collection))}
@@ -111,11 +111,11 @@ func (s *Store) check(ctx context.Context) error {
 	}
 	switch err := s.coll.FindOne(ctx, bson.D{{Key: "_id", Value: once}}).Decode(&found); {
 	case errors.Is(err, mongo.ErrNoDocuments):
-		return fmt.Errorf("%w: the collection %s holds no store; mongostore.New makes one", everonce.ErrSchema, s.coll.Name())
+		return fmt.Errorf("%w: the collection %s holds no store; mongostore.New makes one", driver.ErrSchema, s.coll.Name())
 	case err != nil:
 		return err
 	case found.Layout != layout:
-		return fmt.Errorf("%w: the collection %s has layout %d, this version knows %d: upgrade this process", everonce.ErrSchema, s.coll.Name(), found.Layout, layout)
+		return fmt.Errorf("%w: the collection %s has layout %d, this version knows %d: upgrade this process", driver.ErrSchema, s.coll.Name(), found.Layout, layout)
 	}
 	return nil
 }

@@ -10,8 +10,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/mongostore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // hasTransactions says whether the server does; NewTx is held to it.
@@ -39,7 +40,7 @@ func TestConformanceTx(t *testing.T) {
 	}
 	caps := capabilities()
 	caps.NoSavepoints = true
-	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*mongo.Session] {
+	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[*mongo.Session] {
 		db, name := database(t), newCollection(t)
 		ledger := db.Collection(newCollection(t))
 		noErr(t, db.CreateCollection(t.Context(), ledger.Name()))
@@ -47,8 +48,8 @@ func TestConformanceTx(t *testing.T) {
 			_, err := ledger.InsertOne(mongo.NewSessionContext(ctx, tx), doc)
 			return err
 		}
-		return storetest.TxHarness[*mongo.Session]{
-			Harness: storetest.Harness{Store: newTxStore(t, db, name), Peer: newTxStore(t, db, name)},
+		return drivertest.TxHarness[*mongo.Session]{
+			Harness: drivertest.Harness{Store: newTxStore(t, db, name), Peer: newTxStore(t, db, name)},
 			Apply: func(ctx context.Context, tx *mongo.Session, name string) error {
 				return apply(ctx, tx, bson.D{{Key: "name", Value: name}})
 			},
@@ -56,12 +57,12 @@ func TestConformanceTx(t *testing.T) {
 				n, err := ledger.CountDocuments(ctx, bson.D{{Key: "name", Value: name}})
 				return int(n), err
 			},
-			Begin: func(context.Context) (storetest.CallerTx[*mongo.Session], error) {
+			Begin: func(context.Context) (drivertest.CallerTx[*mongo.Session], error) {
 				session, err := db.Client().StartSession()
 				if err == nil {
 					err = session.StartTransaction()
 				}
-				return storetest.CallerTx[*mongo.Session]{Tx: session, Commit: session.CommitTransaction, Rollback: session.AbortTransaction}, err
+				return drivertest.CallerTx[*mongo.Session]{Tx: session, Commit: session.CommitTransaction, Rollback: session.AbortTransaction}, err
 			},
 			End: func(ctx context.Context, tx *mongo.Session, commits, again bool) error {
 				end := tx.AbortTransaction
@@ -102,13 +103,13 @@ func TestDoTxAnErrorDoomsTheTransaction(t *testing.T) {
 		return err
 	}
 	session := begin()
-	if err := do(session, errors.New("no")); !errors.Is(err, everonce.ErrTxDoomed) {
+	if err := do(session, errors.New("no")); !errors.Is(err, driver.ErrTxDoomed) {
 		t.Errorf("%v, want ErrTxDoomed", err)
 	}
 	noErr(t, session.AbortTransaction(t.Context()))
 	// The session says nothing of its being in another transaction.
 	noErr(t, session.StartTransaction())
-	if err := do(session, nil); !errors.Is(err, everonce.ErrTxDoomed) {
+	if err := do(session, nil); !errors.Is(err, driver.ErrTxDoomed) {
 		t.Errorf("another transaction of the session: %v, want ErrTxDoomed", err)
 	}
 	noErr(t, session.AbortTransaction(t.Context()))
@@ -140,15 +141,15 @@ func TestJoinNeedsAnOpenTransaction(t *testing.T) {
 	defer other.EndSession(t.Context())
 	noErr(t, other.StartTransaction())
 	for what, tx := range map[string]*mongo.Session{"nil": nil, "no transaction": session, "another client": other} {
-		if _, err := txs.Join(tx); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := txs.Join(tx); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", what, err)
 		}
 	}
 	noErr(t, session.StartTransaction())
 	h, err := txs.Join(session)
 	noErr(t, err)
-	for what, err := range map[string]error{"Commit": h.Commit(t.Context(), everonce.CommitRequest{}), "Rollback": h.Rollback(t.Context())} {
-		if !errors.Is(err, everonce.ErrInvalidArgument) {
+	for what, err := range map[string]error{"Commit": h.Commit(t.Context(), driver.CommitRequest{}), "Rollback": h.Rollback(t.Context())} {
+		if !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s of the caller's transaction: %v", what, err)
 		}
 	}
@@ -162,16 +163,16 @@ func TestClassifyTx(t *testing.T) {
 	txs := mongostore.Over(nil)
 	for what, c := range map[string]struct {
 		err  error
-		want everonce.TxErrorClass
+		want driver.TxErrorClass
 	}{
-		"a lost commit":       {mongo.CommandError{Labels: []string{"UnknownTransactionCommitResult"}}, everonce.TxErrorCommitLost},
-		"lost, and transient": {mongo.CommandError{Labels: []string{"TransientTransactionError", "UnknownTransactionCommitResult"}}, everonce.TxErrorCommitLost},
-		"transient":           {mongo.CommandError{Labels: []string{"TransientTransactionError"}}, everonce.TxErrorRetry},
-		"a write conflict":    {mongo.CommandError{Code: 112}, everonce.TxErrorRetry},
-		"ended by the server": {mongo.CommandError{Code: 251}, everonce.TxErrorRetry},
-		"too long":            {everonce.ErrTxTooLong, everonce.TxErrorOther},
-		"a duplicate":         {mongo.CommandError{Code: 11000}, everonce.TxErrorOther},
-		"the application's":   {errors.New("no"), everonce.TxErrorOther},
+		"a lost commit":       {mongo.CommandError{Labels: []string{"UnknownTransactionCommitResult"}}, driver.TxErrorCommitLost},
+		"lost, and transient": {mongo.CommandError{Labels: []string{"TransientTransactionError", "UnknownTransactionCommitResult"}}, driver.TxErrorCommitLost},
+		"transient":           {mongo.CommandError{Labels: []string{"TransientTransactionError"}}, driver.TxErrorRetry},
+		"a write conflict":    {mongo.CommandError{Code: 112}, driver.TxErrorRetry},
+		"ended by the server": {mongo.CommandError{Code: 251}, driver.TxErrorRetry},
+		"too long":            {driver.ErrTxTooLong, driver.TxErrorOther},
+		"a duplicate":         {mongo.CommandError{Code: 11000}, driver.TxErrorOther},
+		"the application's":   {errors.New("no"), driver.TxErrorOther},
 	} {
 		if got := txs.ClassifyTx(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
@@ -185,18 +186,18 @@ func TestTxStatements(t *testing.T) {
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
 	ctx := t.Context()
-	claim := func(id string) everonce.ClaimRequest {
+	claim := func(id string) driver.ClaimRequest {
 		key := everonce.Key{Scope: "orders", ID: id}
-		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lifetime: everonce.ForWeb()}
+		return driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lifetime: everonce.ForWeb()}
 	}
-	done := func(req everonce.ClaimRequest, token everonce.Token) everonce.CompleteRequest {
-		return everonce.CompleteRequest{ID: req.ID, Token: token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")}}
+	done := func(req driver.ClaimRequest, token driver.Token) driver.CompleteRequest {
+		return driver.CompleteRequest{ID: req.ID, Token: token, Nonce: req.Nonce, Lifetime: req.Lifetime, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")}}
 	}
-	isDone := func(req everonce.ClaimRequest) {
+	isDone := func(req driver.ClaimRequest) {
 		t.Helper()
-		res, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+		res, err := s.Get(ctx, driver.GetRequest{ID: req.ID})
 		noErr(t, err)
-		if !res.Found || res.Record.State != everonce.StateCompleted || string(res.Record.Result.Data) != "done" {
+		if !res.Found || res.Record.State != driver.StateCompleted || string(res.Record.Result.Data) != "done" {
 			t.Errorf("%s: %v %v", req.Name, res.Found, res.Record.State)
 		}
 	}
@@ -207,12 +208,12 @@ func TestTxStatements(t *testing.T) {
 	res, err := mongostore.BeginClaim(ctx, h, first)
 	noErr(t, err)
 	complete := done(first, res.Record.Token)
-	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{Complete: &complete}))
+	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{Complete: &complete}))
 	isDone(first)
 	other := done(claim("1"), res.Record.Token)
 	other.ID = first.ID
-	for what, err := range map[string]error{"Complete": h.Complete(ctx, other), "a commit with it": mongostore.Last(ctx, h, everonce.CommitRequest{Complete: &other})} {
-		if !errors.Is(err, everonce.ErrConflict) {
+	for what, err := range map[string]error{"Complete": h.Complete(ctx, other), "a commit with it": mongostore.Last(ctx, h, driver.CommitRequest{Complete: &other})} {
+		if !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("%s, by another: %v, want ErrConflict", what, err)
 		}
 	}
@@ -221,23 +222,23 @@ func TestTxStatements(t *testing.T) {
 	joined := claim("2")
 	h1, h2 := mongostore.BareHandle(s), mongostore.BareHandle(s)
 	again := joined
-	again.Nonce = everonce.NewNonce()
+	again.Nonce = driver.NewNonce()
 	r1, err := h1.Claim(ctx, joined)
 	noErr(t, err)
 	r2, err := h2.Claim(ctx, again)
 	noErr(t, err)
-	if got, err := h1.Get(ctx, everonce.GetRequest{ID: joined.ID}); err != nil || got.Found {
+	if got, err := h1.Get(ctx, driver.GetRequest{ID: joined.ID}); err != nil || got.Found {
 		t.Errorf("a joined claim has written: %v, %v", got.Found, err)
 	}
 	noErr(t, h1.Complete(ctx, done(joined, r1.Record.Token)))
 	isDone(joined)
-	if err := h2.Complete(ctx, done(again, r2.Record.Token)); !errors.Is(err, everonce.ErrConflict) {
+	if err := h2.Complete(ctx, done(again, r2.Record.Token)); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("Complete of the second: %v, want ErrConflict", err)
 	}
 
 	// A batch claims all before it completes any.
 	batch := mongostore.BareHandle(s)
-	var all []everonce.CompleteRequest
+	var all []driver.CompleteRequest
 	for _, id := range []string{"5", "6", "7"} {
 		req := claim(id)
 		res, err := batch.Claim(ctx, req)
@@ -253,11 +254,11 @@ func TestTxStatements(t *testing.T) {
 
 	// Recorded without a claim, once.
 	late := claim("3")
-	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{Record: &late, Complete: new(done(late, 0))}))
+	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{Record: &late, Complete: new(done(late, 0))}))
 	isDone(late)
 	second, over := claim("3"), done(late, 0)
-	for what, err := range map[string]error{"Record": h.Record(ctx, second, over), "a commit with it": mongostore.Last(ctx, h, everonce.CommitRequest{Record: &second, Complete: &over})} {
-		if !errors.Is(err, everonce.ErrConflict) {
+	for what, err := range map[string]error{"Record": h.Record(ctx, second, over), "a commit with it": mongostore.Last(ctx, h, driver.CommitRequest{Record: &second, Complete: &over})} {
+		if !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("%s, over a record: %v, want ErrConflict", what, err)
 		}
 	}
@@ -267,34 +268,34 @@ func TestTxStatements(t *testing.T) {
 	parent.Lease = time.Minute
 	held, err := s.Claim(ctx, parent)
 	noErr(t, err)
-	step := everonce.SaveStepRequest{
+	step := driver.SaveStepRequest{
 		ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime,
-		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
 	}
-	noErr(t, h.Renew(ctx, everonce.RenewRequest{ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime}))
-	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}))
-	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}); !errors.Is(err, everonce.ErrLeaseLost) {
+	noErr(t, h.Renew(ctx, driver.RenewRequest{ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime}))
+	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &step}))
+	if err := mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &step}); !errors.Is(err, driver.ErrLeaseLost) {
 		t.Errorf("the same step again: %v, want ErrLeaseLost", err)
 	}
 	refused := step
-	refused.Step = everonce.StepRecord{Name: "refused", State: everonce.StepNotDone, Attempt: 1}
+	refused.Step = driver.StepRecord{Name: "refused", State: driver.StepNotDone, Attempt: 1}
 	_, err = s.SaveStep(ctx, refused)
 	noErr(t, err)
-	refused.Step.State, refused.Step.Result = everonce.StepDone, step.Step.Result
-	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &refused}); !errors.Is(err, everonce.ErrLeaseLost) {
+	refused.Step.State, refused.Step.Result = driver.StepDone, step.Step.Result
+	if err := mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &refused}); !errors.Is(err, driver.ErrLeaseLost) {
 		t.Errorf("a step that this attempt has ended as not done: %v, want ErrLeaseLost", err)
 	}
 	refused.Step.Attempt = 2
-	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &refused}))
+	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &refused}))
 	step.Step.Name, step.Token = "mail", step.Token+1
-	if err := mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}); !errors.Is(err, everonce.ErrLeaseLost) {
+	if err := mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &step}); !errors.Is(err, driver.ErrLeaseLost) {
 		t.Errorf("a step under another token: %v, want ErrLeaseLost", err)
 	}
 
-	if _, err := mongostore.Within(s, 0).Get(ctx, everonce.GetRequest{ID: first.ID}); err != nil {
+	if _, err := mongostore.Within(s, 0).Get(ctx, driver.GetRequest{ID: first.ID}); err != nil {
 		t.Errorf("without a timeout: %v", err)
 	}
-	if _, err := mongostore.Within(s, time.Nanosecond).Get(ctx, everonce.GetRequest{ID: first.ID}); !errors.Is(err, everonce.ErrTxTooLong) {
+	if _, err := mongostore.Within(s, time.Nanosecond).Get(ctx, driver.GetRequest{ID: first.ID}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("after the timeout: %v, want ErrTxTooLong", err)
 	}
 }

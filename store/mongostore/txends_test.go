@@ -8,6 +8,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -18,32 +19,32 @@ func TestWorkThatEndsTheSessionsTransaction(t *testing.T) {
 	noErr(t, err)
 	txs := mongostore.Over(s)
 	key := everonce.Key{Scope: "orders", ID: "7"}
-	claim := everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lifetime: everonce.ForWeb()}
-	done := everonce.CompleteRequest{ID: claim.ID, Nonce: claim.Nonce, Lifetime: claim.Lifetime, Result: everonce.SavedResult{Kind: everonce.ResultElided}}
-	step := everonce.SaveStepRequest{ID: claim.ID, Nonce: claim.Nonce, Lifetime: claim.Lifetime, Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}}}
+	claim := driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lifetime: everonce.ForWeb()}
+	done := driver.CompleteRequest{ID: claim.ID, Nonce: claim.Nonce, Lifetime: claim.Lifetime, Result: driver.SavedResult{Kind: driver.ResultElided}}
+	step := driver.SaveStepRequest{ID: claim.ID, Nonce: claim.Nonce, Lifetime: claim.Lifetime, Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}}}
 	for end, run := range map[string]func(context.Context, *mongo.Session) error{
 		"abort":  func(ctx context.Context, tx *mongo.Session) error { return tx.AbortTransaction(ctx) },
 		"commit": func(ctx context.Context, tx *mongo.Session) error { return tx.CommitTransaction(ctx) },
 	} {
-		for what, last := range map[string]everonce.CommitRequest{"nothing": {}, "a record": {Record: &claim, Complete: &done}, "a completion": {Complete: &done}, "a step": {SaveStep: &step}} {
-			h, _, err := txs.Begin(t.Context(), everonce.BeginRequest{})
+		for what, last := range map[string]driver.CommitRequest{"nothing": {}, "a record": {Record: &claim, Complete: &done}, "a completion": {Complete: &done}, "a step": {SaveStep: &step}} {
+			h, _, err := txs.Begin(t.Context(), driver.BeginRequest{})
 			noErr(t, err)
 			noErr(t, run(t.Context(), h.Tx())) // nothing was sent in it, so that it needs no server that has transactions
-			if err := h.Commit(t.Context(), last); !errors.Is(err, everonce.ErrTxDoomed) || txs.ClassifyTx(err) != everonce.TxErrorEnded {
+			if err := h.Commit(t.Context(), last); !errors.Is(err, driver.ErrTxDoomed) || txs.ClassifyTx(err) != driver.TxErrorEnded {
 				t.Errorf("%s, then a commit with %s: %v, want that it is doomed, and that the work has ended it", end, what, err)
 			}
 		}
-		h, _, err := txs.Begin(t.Context(), everonce.BeginRequest{})
+		h, _, err := txs.Begin(t.Context(), driver.BeginRequest{})
 		noErr(t, err)
 		noErr(t, run(t.Context(), h.Tx()))
 		for what, err := range map[string]error{"Savepoint": h.Savepoint(t.Context(), "s"), "Record": h.Record(t.Context(), claim, done), "Rollback": h.Rollback(t.Context())} {
-			if txs.ClassifyTx(err) != everonce.TxErrorEnded {
+			if txs.ClassifyTx(err) != driver.TxErrorEnded {
 				t.Errorf("%s, then %s: %v, want that the work has ended it", end, what, err)
 			}
 		}
 		noErr(t, h.Rollback(t.Context()))
 	}
-	if got, err := s.Get(t.Context(), everonce.GetRequest{ID: claim.ID}); err != nil || got.Found {
+	if got, err := s.Get(t.Context(), driver.GetRequest{ID: claim.ID}); err != nil || got.Found {
 		t.Errorf("there is a record: %v, %v", got.Found, err)
 	}
 

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -33,7 +34,7 @@ func TestWhatACommitsErrorSays(t *testing.T) {
 		if lost != c.lost {
 			t.Errorf("%s: lost is %v", what, lost)
 		}
-		if class := txs.ClassifyTx(told); lost && class != everonce.TxErrorCommitLost {
+		if class := txs.ClassifyTx(told); lost && class != driver.TxErrorCommitLost {
 			t.Errorf("%s: Commit's error is of the class %v", what, class)
 		}
 	}
@@ -62,12 +63,12 @@ func TestWhatATransactionIsBegunWith(t *testing.T) {
 	}
 	s, err := mongostore.New(t.Context(), database(t), &mongostore.Options{Collection: newCollection(t)})
 	noErr(t, err)
-	h, _, err := mongostore.Over(s).Begin(t.Context(), everonce.BeginRequest{Timeout: time.Nanosecond})
+	h, _, err := mongostore.Over(s).Begin(t.Context(), driver.BeginRequest{Timeout: time.Nanosecond})
 	noErr(t, err)
-	if _, err := h.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: "orders", ID: "7"}.RecordID()}); !errors.Is(err, everonce.ErrTxTooLong) {
+	if _, err := h.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: "orders", ID: "7"}.RecordID()}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("a statement after the transaction's time: %v, want ErrTxTooLong", err)
 	}
-	if err := h.Commit(t.Context(), everonce.CommitRequest{}); !errors.Is(err, everonce.ErrTxTooLong) {
+	if err := h.Commit(t.Context(), driver.CommitRequest{}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("a commit after the transaction's time: %v, want ErrTxTooLong", err)
 	}
 	if h.Tx().TransactionRunning() {

@@ -8,8 +8,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // txHandle is one open transaction.
@@ -19,7 +19,7 @@ type txHandle struct {
 	in      func(context.Context) context.Context // makes a call part of the transaction
 	own     bool                                  // begun here, and not the caller's
 	until   time.Time                             // zero: it has no bound here, or the caller's
-	claimed map[everonce.RecordID]*everonce.Record
+	claimed map[driver.RecordID]*driver.Record
 	ended   bool
 }
 
@@ -28,9 +28,9 @@ func newHandle(s *Store, tx *mongo.Session) *txHandle {
 }
 
 var (
-	errTxEnded      = fmt.Errorf("mongostore: %w: the work has ended the transaction of the session that it was lent; nobody knows whether what it wrote was committed, and nothing is recorded", everonce.ErrTxDoomed)
+	errTxEnded      = fmt.Errorf("mongostore: %w: the work has ended the transaction of the session that it was lent; nobody knows whether what it wrote was committed, and nothing is recorded", driver.ErrTxDoomed)
 	errCommitLost   = errors.New("mongostore: the answer to the commit was lost")
-	errNotOurs      = fmt.Errorf("mongostore: %w: the transaction is the caller's", everonce.ErrInvalidArgument)
+	errNotOurs      = fmt.Errorf("mongostore: %w: the transaction is the caller's", driver.ErrInvalidArgument)
 	errNoSavepoints = errors.New("mongostore: MongoDB has no savepoints: the transaction can only be rolled back as a whole")
 )
 
@@ -46,44 +46,44 @@ func (h *txHandle) within(ctx context.Context, fn func(ctx context.Context) erro
 	if h.until.IsZero() {
 		return fn(ctx)
 	}
-	bound, cancel := context.WithDeadlineCause(ctx, h.until, everonce.ErrTxTooLong)
+	bound, cancel := context.WithDeadlineCause(ctx, h.until, driver.ErrTxTooLong)
 	defer cancel()
 	err := bound.Err()
 	if err == nil {
 		err = fn(bound)
 	}
 	if err != nil && bound.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("mongostore: %w: %w", everonce.ErrTxTooLong, err)
+		return fmt.Errorf("mongostore: %w: %w", driver.ErrTxTooLong, err)
 	}
 	return err
 }
 
 func (h *txHandle) Tx() *mongo.Session { return h.tx }
 
-func (h *txHandle) Claim(ctx context.Context, req everonce.ClaimRequest) (everonce.ClaimResult, error) {
+func (h *txHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
 	res, err := h.claim(ctx, &req, false)
 	return res, failed(ctx, "claim", err)
 }
 
-func (h *txHandle) Complete(ctx context.Context, req everonce.CompleteRequest) error {
+func (h *txHandle) Complete(ctx context.Context, req driver.CompleteRequest) error {
 	if err := fits("complete", len(req.Result.Data)); err != nil {
 		return err
 	}
 	return failed(ctx, "complete", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.complete(ctx, req) })))
 }
 
-func (h *txHandle) complete(ctx context.Context, req everonce.CompleteRequest) error {
+func (h *txHandle) complete(ctx context.Context, req driver.CompleteRequest) error {
 	req.Lifetime = wholeLife(req.Lifetime)
-	return h.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+	return h.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if c := h.claimed[req.ID]; c != nil && (rec == nil || rec.Token < c.Token) {
-			if rec != nil && !rec.GoneAt(now) && rec.State != everonce.StateReleased { // claimed by another meanwhile
-				return nil, everonce.ErrConflict
+			if rec != nil && !rec.GoneAt(now) && rec.State != driver.StateReleased { // claimed by another meanwhile
+				return nil, driver.ErrConflict
 			}
 			rec = c
 		}
 		next, err := transition.Complete(rec, req, now)
-		if errors.Is(err, everonce.ErrLeaseLost) {
-			err = everonce.ErrConflict
+		if errors.Is(err, driver.ErrLeaseLost) {
+			err = driver.ErrConflict
 		}
 		return next, err
 	})
@@ -92,26 +92,26 @@ func (h *txHandle) complete(ctx context.Context, req everonce.CompleteRequest) e
 // conflict: whatever another transaction did first is one.
 func (h *txHandle) conflict(err error) error {
 	if err != nil && conflicts(err) {
-		return fmt.Errorf("%w: %w", everonce.ErrConflict, err)
+		return fmt.Errorf("%w: %w", driver.ErrConflict, err)
 	}
 	return err
 }
 
-func (h *txHandle) Record(ctx context.Context, claim everonce.ClaimRequest, done everonce.CompleteRequest) error {
+func (h *txHandle) Record(ctx context.Context, claim driver.ClaimRequest, done driver.CompleteRequest) error {
 	if err := fits("record", len(done.Result.Data)); err != nil {
 		return err
 	}
 	return failed(ctx, "record", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.record(ctx, claim, done) })))
 }
 
-func (h *txHandle) record(ctx context.Context, claim everonce.ClaimRequest, done everonce.CompleteRequest) error {
+func (h *txHandle) record(ctx context.Context, claim driver.ClaimRequest, done driver.CompleteRequest) error {
 	claim.Lifetime, done.Lifetime = wholeLife(claim.Lifetime), wholeLife(done.Lifetime)
-	return h.change(ctx, &claim.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+	return h.change(ctx, &claim.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		return transition.Record(rec, claim, done, now)
 	})
 }
 
-func (h *txHandle) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+func (h *txHandle) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	err = h.within(ctx, func(ctx context.Context) error {
 		res, err = h.s.get(ctx, req)
 		return err
@@ -119,10 +119,10 @@ func (h *txHandle) Get(ctx context.Context, req everonce.GetRequest) (res everon
 	return res, err
 }
 
-func (h *txHandle) Renew(ctx context.Context, req everonce.RenewRequest) error {
+func (h *txHandle) Renew(ctx context.Context, req driver.RenewRequest) error {
 	return failed(ctx, "renew", h.within(ctx, func(ctx context.Context) error {
 		req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
-		return h.change(ctx, &req.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		return h.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 			return transition.Renew(rec, req, now)
 		})
 	}))
@@ -148,7 +148,7 @@ func (h *txHandle) running() error {
 	return nil
 }
 
-func (h *txHandle) Commit(ctx context.Context, req everonce.CommitRequest) error {
+func (h *txHandle) Commit(ctx context.Context, req driver.CommitRequest) error {
 	if !h.own {
 		return errNotOurs
 	}
@@ -175,7 +175,7 @@ func lost(err error) bool {
 }
 
 // last does what rides on the commit, if there is still time.
-func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error {
+func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) error {
 	switch {
 	case req.Record != nil && req.Complete != nil:
 		if err := h.Record(ctx, *req.Record, *req.Complete); err != nil {
@@ -192,10 +192,10 @@ func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error 
 	step := *req.SaveStep
 	step.Lease, step.Lifetime = whole(step.Lease), wholeLife(step.Lifetime)
 	return failed(ctx, "save step", h.within(ctx, func(ctx context.Context) error {
-		return h.change(ctx, &step.ID, func(rec *everonce.Record, now time.Time) (*everonce.Record, error) {
+		return h.change(ctx, &step.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 			if rec != nil {
 				if old, ok := rec.Step(step.Step.Name); ok && !pending(&old, step.Step.Attempt) {
-					return nil, everonce.ErrLeaseLost
+					return nil, driver.ErrLeaseLost
 				}
 			}
 			return saveStep(rec, step, now)
@@ -205,8 +205,8 @@ func (h *txHandle) last(ctx context.Context, req *everonce.CommitRequest) error 
 
 // pending reports whether a step is known not to have taken hold yet, and its attempt was not told that it failed: with the step
 // commits its effect.
-func pending(old *everonce.StepRecord, attempt int) bool {
-	return old.State == everonce.StepOpen || old.State == everonce.StepNotDone && old.Attempt < attempt
+func pending(old *driver.StepRecord, attempt int) bool {
+	return old.State == driver.StepOpen || old.State == driver.StepNotDone && old.Attempt < attempt
 }
 
 func (h *txHandle) Rollback(context.Context) error {

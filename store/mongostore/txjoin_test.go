@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
@@ -21,18 +22,18 @@ func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
 	ctx, db, name := t.Context(), database(t), newCollection(t)
 	s, err := mongostore.New(ctx, db, &mongostore.Options{Collection: name})
 	noErr(t, err)
-	claim := func(id string) everonce.ClaimRequest {
+	claim := func(id string) driver.ClaimRequest {
 		key := everonce.Key{Scope: "orders", ID: id}
-		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+		return driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 	}
-	claimed := func(id string) everonce.ClaimResult {
+	claimed := func(id string) driver.ClaimResult {
 		res, err := s.Claim(ctx, claim(id))
 		noErr(t, err)
 		return res
 	}
 	release := func(id string) {
 		c := claimed(id)
-		_, err := s.Release(ctx, everonce.ReleaseRequest{ID: c.Record.ID, Token: c.Record.Token, Nonce: c.Record.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+		_, err := s.Release(ctx, driver.ReleaseRequest{ID: c.Record.ID, Token: c.Record.Token, Nonce: c.Record.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
 		noErr(t, err)
 	}
 	nothing := func(string) {}
@@ -43,34 +44,34 @@ func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
 		"released before": {release, nothing, nil},
 		"gone": {func(id string) {
 			done := completed(claimed(id))
-			done.Lifetime = everonce.Lifetime{Retention: time.Millisecond}
+			done.Lifetime = driver.Lifetime{Retention: time.Millisecond}
 			_, err := s.Complete(ctx, done)
 			noErr(t, err)
 			for there := true; there; {
-				res, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
+				res, err := s.Get(ctx, driver.GetRequest{ID: done.ID})
 				noErr(t, err)
 				there = res.Found
 			}
 		}, nothing, nil},
-		"claimed meanwhile": {nothing, func(id string) { claimed(id) }, everonce.ErrConflict},
+		"claimed meanwhile": {nothing, func(id string) { claimed(id) }, driver.ErrConflict},
 		"claimed meanwhile, by a clock that is behind": {nothing, func(id string) {
 			c := claimed(id)
 			_, err := db.Collection(name).UpdateOne(ctx, bson.D{{Key: "_id", Value: bson.Binary{Data: c.Record.ID[:]}}}, bson.D{{Key: "$set", Value: bson.D{{Key: "ti", Value: bson.DateTime(1)}}}})
 			noErr(t, err)
-		}, everonce.ErrConflict},
-		"released meanwhile":  {nothing, release, everonce.ErrConflict},
-		"completed meanwhile": {nothing, func(id string) { _, err := s.Complete(ctx, completed(claimed(id))); noErr(t, err) }, everonce.ErrConflict},
+		}, driver.ErrConflict},
+		"released meanwhile":  {nothing, release, driver.ErrConflict},
+		"completed meanwhile": {nothing, func(id string) { _, err := s.Complete(ctx, completed(claimed(id))); noErr(t, err) }, driver.ErrConflict},
 	} {
 		c.before(id)
 		h := mongostore.BareHandle(s)
 		res, err := h.Claim(ctx, claim(id))
-		if err != nil || res.Decision != everonce.DecideClaimed {
+		if err != nil || res.Decision != driver.DecideClaimed {
 			t.Errorf("%s: %v, %v", id, res.Decision, err)
 			continue
 		}
 		if c.want != nil { // what comes meanwhile has a later token
 			for now := res.Now; !now.After(res.Now); {
-				got, err := s.Get(ctx, everonce.GetRequest{ID: res.Record.ID})
+				got, err := s.Get(ctx, driver.GetRequest{ID: res.Record.ID})
 				noErr(t, err)
 				now = got.Now
 			}
@@ -79,7 +80,7 @@ func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
 		if err := h.Complete(ctx, completed(res)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", id, err, c.want)
 		}
-		if got, err := s.Get(ctx, everonce.GetRequest{ID: res.Record.ID}); err != nil || (got.Record.Nonce == res.Record.Nonce) != (c.want == nil) {
+		if got, err := s.Get(ctx, driver.GetRequest{ID: res.Record.ID}); err != nil || (got.Record.Nonce == res.Record.Nonce) != (c.want == nil) {
 			t.Errorf("%s: the record is of nonce %v, %v", id, got.Record.Nonce, err)
 		}
 	}
@@ -93,14 +94,14 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	noErr(t, err)
 	const more = time.Hour + time.Microsecond // is stored as
 	const whole = time.Hour + time.Millisecond
-	life := everonce.Lifetime{Retention: more, Remember: more}
-	claim := func(id string) everonce.ClaimRequest {
+	life := driver.Lifetime{Retention: more, Remember: more}
+	claim := func(id string) driver.ClaimRequest {
 		key := everonce.Key{Scope: "orders", ID: id}
-		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: more, Lifetime: life, ExpireUnsettled: true}
+		return driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: more, Lifetime: life, ExpireUnsettled: true}
 	}
-	lasts := func(what string, id everonce.RecordID, retention, total time.Duration) {
+	lasts := func(what string, id driver.RecordID, retention, total time.Duration) {
 		t.Helper()
-		res, err := s.Get(ctx, everonce.GetRequest{ID: id})
+		res, err := s.Get(ctx, driver.GetRequest{ID: id})
 		noErr(t, err)
 		rec := res.Record
 		if kept := rec.ResultUntil.Sub(rec.CompletedAt); retention != 0 && kept < retention {
@@ -121,7 +122,7 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	noErr(t, h.Complete(ctx, done))
 	lasts("complete", req.ID, whole, total)
 	req = claim("2")
-	done = completed(everonce.ClaimResult{Record: everonce.Record{ID: req.ID, Nonce: req.Nonce}})
+	done = completed(driver.ClaimResult{Record: driver.Record{ID: req.ID, Nonce: req.Nonce}})
 	done.Lifetime = life
 	noErr(t, h.Record(ctx, req, done))
 	lasts("record", req.ID, whole, total)
@@ -129,20 +130,20 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	parent := claim("3")
 	held, err := s.Claim(ctx, parent)
 	noErr(t, err)
-	step := everonce.SaveStepRequest{
+	step := driver.SaveStepRequest{
 		ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: more, Lifetime: life,
-		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
 	}
-	noErr(t, mongostore.Last(ctx, h, everonce.CommitRequest{SaveStep: &step}))
+	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &step}))
 	lasts("step", parent.ID, 0, total)
-	if got, err := s.Get(ctx, everonce.GetRequest{ID: parent.ID}); err != nil || got.Record.LeaseUntil.Sub(got.Record.UpdatedAt) < whole {
+	if got, err := s.Get(ctx, driver.GetRequest{ID: parent.ID}); err != nil || got.Record.LeaseUntil.Sub(got.Record.UpdatedAt) < whole {
 		t.Errorf("step: the lease is %v, want %v; %v", got.Record.LeaseUntil.Sub(got.Record.UpdatedAt), whole, err)
 	}
 
-	large := completed(everonce.ClaimResult{Record: everonce.Record{ID: claim("4").ID}})
+	large := completed(driver.ClaimResult{Record: driver.Record{ID: claim("4").ID}})
 	large.Result.Data = make([]byte, mongostore.MaxResult+1)
 	for what, err := range map[string]error{"complete": h.Complete(ctx, large), "record": h.Record(ctx, claim("4"), large)} {
-		if !errors.Is(err, everonce.ErrTooLarge) {
+		if !errors.Is(err, driver.ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", what, err)
 		}
 	}
@@ -150,7 +151,7 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	// Whoever gave up did so, and was not too slow.
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := mongostore.Within(s, time.Nanosecond).Get(gone, everonce.GetRequest{ID: parent.ID}); !errors.Is(err, context.Canceled) || errors.Is(err, everonce.ErrTxTooLong) {
+	if _, err := mongostore.Within(s, time.Nanosecond).Get(gone, driver.GetRequest{ID: parent.ID}); !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("after the caller has gone: %v, want that alone", err)
 	}
 }
@@ -161,14 +162,14 @@ func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 	ctx, name := t.Context(), newCollection(t)
 	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
 	noErr(t, err)
-	claim := func(id string) everonce.ClaimRequest {
+	claim := func(id string) driver.ClaimRequest {
 		key := everonce.Key{Scope: "orders", ID: id}
-		return everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
+		return driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()}
 	}
 	for _, command := range []string{"insert", "update"} {
 		if command == "update" { // there is one, and it may be taken
 			req := claim(command)
-			_, err := s.Release(ctx, everonce.ReleaseRequest{ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: everonce.StateReleased, Lifetime: req.Lifetime})
+			_, err := s.Release(ctx, driver.ReleaseRequest{ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased, Lifetime: req.Lifetime})
 			noErr(t, err)
 		}
 		first := claim(command)
@@ -180,11 +181,11 @@ func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 		}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
 		noErr(t, err)
 		second := claim(command)
-		done := completed(everonce.ClaimResult{Record: everonce.Record{ID: second.ID, Nonce: second.Nonce}})
-		if err := mongostore.BareHandle(late).Record(ctx, second, done); !errors.Is(err, everonce.ErrConflict) {
+		done := completed(driver.ClaimResult{Record: driver.Record{ID: second.ID, Nonce: second.Nonce}})
+		if err := mongostore.BareHandle(late).Record(ctx, second, done); !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("%s: %v, want ErrConflict", command, err)
 		}
-		if got, err := s.Get(ctx, everonce.GetRequest{ID: first.ID}); err != nil || got.Record.Nonce != first.Nonce {
+		if got, err := s.Get(ctx, driver.GetRequest{ID: first.ID}); err != nil || got.Record.Nonce != first.Nonce {
 			t.Errorf("%s: the first attempt's record was written over: %v", command, err)
 		}
 	}
@@ -197,13 +198,13 @@ func TestWhatATransactionWritesIsNotWrittenOver(t *testing.T) {
 	s, err := mongostore.New(ctx, database(t), &mongostore.Options{Collection: name})
 	noErr(t, err)
 	key := everonce.Key{Scope: "orders", ID: "7"}
-	res, err := s.Claim(ctx, everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
+	res, err := s.Claim(ctx, driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
 	rec := res.Record
-	step := func(name string) everonce.SaveStepRequest {
-		return everonce.SaveStepRequest{
+	step := func(name string) driver.SaveStepRequest {
+		return driver.SaveStepRequest{
 			ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(),
-			Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+			Step: driver.StepRecord{Name: name, State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
 		}
 	}
 	charge := step("charge")
@@ -211,14 +212,14 @@ func TestWhatATransactionWritesIsNotWrittenOver(t *testing.T) {
 	late, err := mongostore.New(ctx, connect(t, serverURL(t), &event.CommandMonitor{Started: func(_ context.Context, e *event.CommandStartedEvent) {
 		if e.CommandName == "update" { // between its reading and its writing
 			once.Do(func() {
-				noErr(t, mongostore.Last(ctx, mongostore.BareHandle(s), everonce.CommitRequest{SaveStep: &charge}))
+				noErr(t, mongostore.Last(ctx, mongostore.BareHandle(s), driver.CommitRequest{SaveStep: &charge}))
 			})
 		}
 	}}).Database(dbName), &mongostore.Options{Collection: name, NoCreate: true})
 	noErr(t, err)
 	_, err = late.SaveStep(ctx, step("mail"))
 	noErr(t, err)
-	got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
 	if err != nil || len(got.Record.Steps) != 2 {
 		t.Errorf("the steps are %+v, %v; want that of the transaction, and the other", got.Record.Steps, err)
 	}

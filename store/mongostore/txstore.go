@@ -13,8 +13,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
 // ErrNoTransactions says that the server has no transactions: it is neither a member of a replica set nor a router of
@@ -49,7 +49,7 @@ type TxStore struct {
 	*Store
 }
 
-var _ everonce.TxStore[*mongo.Session] = (*TxStore)(nil)
+var _ driver.TxStore[*mongo.Session] = (*TxStore)(nil)
 
 // NewTx makes a store as [New] does. A server without transactions is refused with [ErrNoTransactions].
 func NewTx(ctx context.Context, db *mongo.Database, opts *Options) (*TxStore, error) {
@@ -77,8 +77,8 @@ func txOptions() *options.TransactionOptionsBuilder {
 // begins is how often a transaction is begun whose claim meets another one that has just ended.
 const begins = 3
 
-// Begin implements [everonce.TxStore].
-func (s *TxStore) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[*mongo.Session], everonce.ClaimResult, error) {
+// Begin implements [driver.TxStore].
+func (s *TxStore) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[*mongo.Session], driver.ClaimResult, error) {
 	until := untilOf(req.Timeout)
 	for n, wait := 1, firstWait; ; n++ {
 		h, res, err := s.begin(ctx, req.Claim, until)
@@ -88,12 +88,12 @@ func (s *TxStore) Begin(ctx context.Context, req everonce.BeginRequest) (everonc
 		case err == nil:
 			return h, res, nil
 		case !conflicts(err):
-			return nil, everonce.ClaimResult{}, failed(ctx, "begin", err)
+			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
 		case n == begins: // another transaction has written the record, and is open
-			return nil, everonce.ClaimResult{Decision: everonce.DecideInProgress}, nil
+			return nil, driver.ClaimResult{Decision: driver.DecideInProgress}, nil
 		}
 		if err := pause(ctx, &wait); err != nil {
-			return nil, everonce.ClaimResult{}, failed(ctx, "begin", err)
+			return nil, driver.ClaimResult{}, failed(ctx, "begin", err)
 		}
 	}
 }
@@ -106,37 +106,37 @@ func untilOf(timeout time.Duration) (until time.Time) {
 	return until
 }
 
-func (s *TxStore) begin(ctx context.Context, claim *everonce.ClaimRequest, until time.Time) (*txHandle, everonce.ClaimResult, error) {
+func (s *TxStore) begin(ctx context.Context, claim *driver.ClaimRequest, until time.Time) (*txHandle, driver.ClaimResult, error) {
 	session, err := s.coll.Database().Client().StartSession()
 	if err != nil {
-		return nil, everonce.ClaimResult{}, err
+		return nil, driver.ClaimResult{}, err
 	}
 	h := newHandle(s.Store, session)
 	h.own, h.until = true, until
 	if err := session.StartTransaction(txOptions()); err != nil {
 		h.end()
-		return nil, everonce.ClaimResult{}, err
+		return nil, driver.ClaimResult{}, err
 	}
 	if claim == nil {
-		return h, everonce.ClaimResult{}, nil
+		return h, driver.ClaimResult{}, nil
 	}
 	res, err := h.claim(ctx, claim, true)
-	if err != nil || res.Decision != everonce.DecideClaimed {
+	if err != nil || res.Decision != driver.DecideClaimed {
 		h.abort()
 		return nil, res, err
 	}
 	return h, res, nil
 }
 
-// Join implements [everonce.TxStore]. The session must have an open transaction.
-func (s *TxStore) Join(tx *mongo.Session) (everonce.TxHandle[*mongo.Session], error) {
+// Join implements [driver.TxStore]. The session must have an open transaction.
+func (s *TxStore) Join(tx *mongo.Session) (driver.TxHandle[*mongo.Session], error) {
 	switch {
 	case tx == nil:
-		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: join: %w: the session is nil", driver.ErrInvalidArgument)
 	case tx.Client() != s.coll.Database().Client():
-		return nil, fmt.Errorf("mongostore: join: %w: the session is of another client", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: join: %w: the session is of another client", driver.ErrInvalidArgument)
 	case !tx.TransactionRunning():
-		return nil, fmt.Errorf("mongostore: join: %w: the session has no transaction open", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("mongostore: join: %w: the session has no transaction open", driver.ErrInvalidArgument)
 	}
 	return newHandle(s.Store, tx), nil
 }
@@ -148,19 +148,19 @@ const (
 	codeNoTx       = 251
 )
 
-// ClassifyTx implements [everonce.TxStore].
-func (s *TxStore) ClassifyTx(err error) everonce.TxErrorClass {
+// ClassifyTx implements [driver.TxStore].
+func (s *TxStore) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
 	case errors.Is(err, errCommitLost), labelled(err, labelUnknown):
-		return everonce.TxErrorCommitLost
+		return driver.TxErrorCommitLost
 	case errors.Is(err, errTxEnded):
-		return everonce.TxErrorEnded
-	case errors.Is(err, everonce.ErrTxTooLong):
-		return everonce.TxErrorOther
+		return driver.TxErrorEnded
+	case errors.Is(err, driver.ErrTxTooLong):
+		return driver.TxErrorOther
 	case labelled(err, labelTransient), hasCode(err, codeWriteConflict), hasCode(err, codeNoTx):
-		return everonce.TxErrorRetry
+		return driver.TxErrorRetry
 	}
-	return everonce.TxErrorOther
+	return driver.TxErrorOther
 }
 
 func labelled(err error, label string) bool {
@@ -172,20 +172,20 @@ func labelled(err error, label string) bool {
 func conflicts(err error) bool { return hasCode(err, codeWriteConflict) || taken(err) }
 
 // write writes a record in a transaction: over the one that was read in it, or where there was none.
-func (h *txHandle) write(ctx context.Context, doc *document, next *everonce.Record) error {
+func (h *txHandle) write(ctx context.Context, doc *document, next *driver.Record) error {
 	if doc == nil {
 		_, err := h.s.coll.InsertOne(ctx, documentOf(next, 1))
 		return err
 	}
 	res, err := h.s.coll.ReplaceOne(ctx, bson.D{{Key: "_id", Value: doc.ID}, {Key: "rev", Value: doc.Rev}}, documentOf(next, doc.Rev+1))
 	if err == nil && res.MatchedCount != 1 {
-		err = everonce.ErrConflict
+		err = driver.ErrConflict
 	}
 	return err
 }
 
 // change reads a record in the transaction, decides, and writes.
-func (h *txHandle) change(ctx context.Context, id *everonce.RecordID, decide decision) error {
+func (h *txHandle) change(ctx context.Context, id *driver.RecordID, decide decision) error {
 	doc, rec, now, err := h.read(ctx, id)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (h *txHandle) change(ctx context.Context, id *everonce.RecordID, decide dec
 	return h.write(ctx, doc, next)
 }
 
-func (h *txHandle) read(ctx context.Context, id *everonce.RecordID) (doc *document, rec *everonce.Record, now time.Time, err error) {
+func (h *txHandle) read(ctx context.Context, id *driver.RecordID) (doc *document, rec *driver.Record, now time.Time, err error) {
 	if doc, now, err = h.s.read(ctx, id); doc == nil || err != nil {
 		return nil, nil, now, err
 	}
@@ -207,7 +207,7 @@ func (h *txHandle) read(ctx context.Context, id *everonce.RecordID) (doc *docume
 
 // claim claims in the transaction. What it does not write, because the transaction is the caller's and a conflict would end it, is kept for
 // the completion: a batch has many.
-func (h *txHandle) claim(ctx context.Context, req *everonce.ClaimRequest, writes bool) (res everonce.ClaimResult, err error) {
+func (h *txHandle) claim(ctx context.Context, req *driver.ClaimRequest, writes bool) (res driver.ClaimResult, err error) {
 	err = h.within(ctx, func(ctx context.Context) error {
 		asked := *req
 		asked.Lifetime = wholeLife(asked.Lifetime)
@@ -215,13 +215,13 @@ func (h *txHandle) claim(ctx context.Context, req *everonce.ClaimRequest, writes
 		if err != nil {
 			return err
 		}
-		var next *everonce.Record
+		var next *driver.Record
 		if next, res, err = transition.Claim(rec, asked, now); err != nil || next == nil {
 			return err
 		}
 		if !writes {
 			if h.claimed == nil {
-				h.claimed = make(map[everonce.RecordID]*everonce.Record)
+				h.claimed = make(map[driver.RecordID]*driver.Record)
 			}
 			h.claimed[req.ID] = next
 			return nil

@@ -10,7 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // ErrNoIndex says that the collection does not have the unique index, or has another one under its name.
@@ -27,11 +27,11 @@ type Index struct {
 
 func (i Index) check() error {
 	if i.Name == "" || len(i.Keys) == 0 {
-		return fmt.Errorf("mongostore: %w: an Index needs a name and keys", everonce.ErrInvalidArgument)
+		return fmt.Errorf("mongostore: %w: an Index needs a name and keys", driver.ErrInvalidArgument)
 	}
 	for _, k := range i.Keys {
 		if direction := fmt.Sprint(k.Value); k.Key == "" || direction != "1" && direction != "-1" {
-			return fmt.Errorf("mongostore: %w: the keys of an Index are fields with 1 or -1", everonce.ErrInvalidArgument)
+			return fmt.Errorf("mongostore: %w: the keys of an Index are fields with 1 or -1", driver.ErrInvalidArgument)
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/leftover"
 	"github.com/everonce/everonce/store/mongostore"
 )
@@ -116,7 +117,7 @@ func TestConcernsAreTheStoresOwn(t *testing.T) {
 	noErr(t, mongostore.EnsureIndex(t.Context(), coll, byEvent))
 	_, err = inserter(t, coll).InsertOnce(t.Context(), eventOf("e1", "i1"))
 	noErr(t, err)
-	_, err = s.Purge(t.Context(), everonce.PurgeRequest{Limit: 1})
+	_, err = s.Purge(t.Context(), driver.PurgeRequest{Limit: 1})
 	noErr(t, err)
 	mu.Lock()
 	defer mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // batchOf are n keys that were never used, and what is to be done about them adds an effect for each.
@@ -71,25 +72,25 @@ func testBatchConflict[Tx any](t *testing.T, h *handle[Tx]) {
 	items, _ := batchOf(t, h, 3)
 	seed := everonce.Key{Scope: "seed", ID: random(t)}
 	res, err := h.store.Claim(ctx, claimOf(seed))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
-	reqs := make([]everonce.ClaimRequest, len(items))
+	rec := decided(t, res, err, driver.DecideClaimed).Record
+	reqs := make([]driver.ClaimRequest, len(items))
 	for i, item := range items {
 		reqs[i] = txClaimOf(item.Key)
 	}
-	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
-	many := tx.(everonce.TxBatch)
+	many := tx.(driver.TxBatch)
 	claims, err := many.ClaimAll(ctx, reqs)
 	noErr(t, err)
 	noErr(t, h.effect(ctx, tx.Tx(), items[0].Key.ID))
 	_, err = admin(t).Exec(ctx, "UPDATE "+h.schema+".everonce_record SET id = $1 WHERE id = $2", reqs[1].ID[:], rec.ID[:])
 	noErr(t, err)
-	done := make([]everonce.CompleteRequest, len(claims))
+	done := make([]driver.CompleteRequest, len(claims))
 	for i := range claims {
 		done[i] = completionOf(&claims[i].Record, "v")
 	}
-	if err := many.CommitAll(ctx, done); !errors.Is(err, everonce.ErrConflict) {
-		t.Errorf("the commit answers %v, want %v", err, everonce.ErrConflict)
+	if err := many.CommitAll(ctx, done); !errors.Is(err, driver.ErrConflict) {
+		t.Errorf("the commit answers %v, want %v", err, driver.ErrConflict)
 	}
 	if n := h.effects(t, items[0].Key.ID); n != 0 {
 		t.Errorf("%d effects of a batch that was rolled back", n)

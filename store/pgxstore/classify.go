@@ -3,7 +3,7 @@ package pgxstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // Classify is for [everonce.Options].Classify, if the work's only effect is one statement, or one transaction, in
@@ -154,7 +154,7 @@ func classOf(e *pgconn.PgError) sqlstore.ErrorClass {
 func isConnectionError(err error) bool {
 	for _, target := range [...]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
-		pgconn.ErrConnClosed, driver.ErrBadConn, sql.ErrConnDone,
+		pgconn.ErrConnClosed, sqldriver.ErrBadConn, sql.ErrConnDone,
 	} {
 		if errors.Is(err, target) {
 			return true

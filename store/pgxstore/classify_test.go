@@ -3,7 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 func pgError(severity, code string) error {
@@ -49,7 +49,7 @@ func TestClassify(t *testing.T) {
 		"the end of the connection":       {io.ErrUnexpectedEOF, false},
 		"a closed connection":             {pgconn.ErrConnClosed, false},
 		"a reset":                         {&net.OpError{Op: "read", Err: errors.New("reset")}, false},
-		"a bad connection":                {driver.ErrBadConn, false},
+		"a bad connection":                {sqldriver.ErrBadConn, false},
 		"a cancelled context":             {context.Canceled, false},
 		"a deadline":                      {fmt.Errorf("query: %w", context.DeadlineExceeded), false},
 		"an error of the application":     {errors.New("card declined"), false},
@@ -95,7 +95,7 @@ func TestClassesOfErrors(t *testing.T) {
 	}
 	for _, err := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
-		pgconn.ErrConnClosed, driver.ErrBadConn, sql.ErrConnDone, &net.OpError{Op: "read", Err: errors.New("reset")},
+		pgconn.ErrConnClosed, sqldriver.ErrBadConn, sql.ErrConnDone, &net.OpError{Op: "read", Err: errors.New("reset")},
 	} {
 		if got := pgxstore.ClassOf(fmt.Errorf("wrapped: %w", err)); got != sqlstore.ClassUnavailable {
 			t.Errorf("%v is of class %d, want that of a database which cannot be reached", err, got)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A server whose clock was set back finds records from the future. Their leases hold, and are nobody else's; tokens grow all the
@@ -23,18 +24,18 @@ func testClockBack[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	receiver, err := everonce.NewTxReceiver(h.store, nil)
 	noErr(t, err)
-	back := func(id everonce.RecordID) everonce.Token { // the server's clock has been an hour ahead until now
+	back := func(id driver.RecordID) driver.Token { // the server's clock has been an hour ahead until now
 		t.Helper()
 		set := ""
 		for _, column := range []string{"token", "created_at", "claimed_at", "updated_at", "lease_until", "purge_at", "due_at", "completed_at", "result_until"} {
 			set += fmt.Sprintf("%s = %s + %d, ", column, column, time.Hour.Microseconds())
 		}
 		mustExec(t, "UPDATE "+h.record()+" SET "+set+"rev = rev + 1 WHERE id = $1", id[:])
-		return everonce.Token(number(t, "SELECT token FROM "+h.record()+" WHERE id = $1", id[:]))
+		return driver.Token(number(t, "SELECT token FROM "+h.record()+" WHERE id = $1", id[:]))
 	}
-	grown := func(what string, id everonce.RecordID, before everonce.Token) {
+	grown := func(what string, id driver.RecordID, before driver.Token) {
 		t.Helper()
-		got, err := h.store.Get(ctx, everonce.GetRequest{ID: id})
+		got, err := h.store.Get(ctx, driver.GetRequest{ID: id})
 		noErr(t, err)
 		if got.Record.Token <= before {
 			t.Errorf("%s: the token went from %d to %d", what, before, got.Record.Token)
@@ -43,21 +44,21 @@ func testClockBack[Tx any](t *testing.T, h *handle[Tx]) {
 
 	key := everonce.Key{Scope: "clock", ID: "guarded"}
 	res, err := h.store.Claim(ctx, claimOf(key))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	rec.Token = back(rec.ID)
 	other := claimOf(key)
-	other.Take = everonce.TakeAbandoned
+	other.Take = driver.TakeAbandoned
 	res, err = h.store.Claim(ctx, other)
-	decided(t, res, err, everonce.DecideInProgress)
-	_, err = h.store.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Minute, Lifetime: everonce.ForWeb()})
+	decided(t, res, err, driver.DecideInProgress)
+	_, err = h.store.Renew(ctx, driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Minute, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
 	for _, mode := range []string{"claim", "Transact"} {
-		_, err = h.store.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+		_, err = h.store.Release(ctx, driver.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
 		noErr(t, err)
 		before := back(rec.ID)
 		if mode == "claim" {
 			res, err = h.store.Claim(ctx, claimOf(key))
-			rec = decided(t, res, err, everonce.DecideClaimed).Record
+			rec = decided(t, res, err, driver.DecideClaimed).Record
 		} else {
 			_, err = everonce.Transact(ctx, receiver, key, func(context.Context, Tx) (int, error) { return 1, nil })
 			noErr(t, err)

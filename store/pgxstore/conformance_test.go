@@ -8,13 +8,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
-func capabilities() storetest.Capabilities {
-	return storetest.Capabilities{
+func capabilities() drivertest.Capabilities {
+	return drivertest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
 		MaxResult: 16 << 20, TxBatch: true,
 	}
@@ -22,7 +22,7 @@ func capabilities() storetest.Capabilities {
 
 // harness is two stores on the tables of a schema. Whatever a test has done, a purge comes to each record when it has something to do
 // about it, and not before.
-func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.Harness {
+func harness(t testing.TB, schema string, store, peer driver.Store) drivertest.Harness {
 	t.Helper()
 	t.Cleanup(func() {
 		var wrong int
@@ -34,22 +34,22 @@ func harness(t testing.TB, schema string, store, peer everonce.Store) storetest.
 			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
 		}
 	})
-	damage := func(change string) func(everonce.RecordID) {
-		return func(id everonce.RecordID) {
+	damage := func(change string) func(driver.RecordID) {
+		return func(id driver.RecordID) {
 			mustExec(t, "UPDATE "+schema+".everonce_record SET "+change+" WHERE id = $1", id[:])
 		}
 	}
-	return storetest.Harness{
+	return drivertest.Harness{
 		Store: store, Peer: peer,
-		Damages:      map[string]func(everonce.RecordID){"its state": damage("state = 77"), "its nonce": damage(`nonce = '\x00'`), "an earlier time": damage("claimed_at = -1")},
+		Damages:      map[string]func(driver.RecordID){"its state": damage("state = 77"), "its nonce": damage(`nonce = '\x00'`), "an earlier time": damage("claimed_at = -1")},
 		DamagedLease: damage("lease_until = -1"),
-		Newer: func(id everonce.RecordID) {
-			mustExec(t, "UPDATE "+schema+".everonce_record SET format = $1 WHERE id = $2", int64(everonce.FormatVersion+1), id[:])
+		Newer: func(id driver.RecordID) {
+			mustExec(t, "UPDATE "+schema+".everonce_record SET format = $1 WHERE id = $2", int64(driver.FormatVersion+1), id[:])
 		},
-		UnreadStep: func(id everonce.RecordID, name string) {
+		UnreadStep: func(id driver.RecordID, name string) {
 			mustExec(t, "UPDATE "+schema+".everonce_step SET state = 77 WHERE id = $1 AND name = $2", id[:], name)
 		},
-		UnreadResult: func(id everonce.RecordID, name string, kind int) {
+		UnreadResult: func(id driver.RecordID, name string, kind int) {
 			mustExec(t, "UPDATE "+schema+".everonce_step SET result_kind = nullif($3::int, 0) WHERE id = $1 AND name = $2", id[:], name, kind)
 		},
 	}
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	noErr(t, err)
 	t.Cleanup(pool.Close)
-	storetest.Run(t, func(t testing.TB) storetest.Harness {
+	drivertest.Run(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
 		opts := &pgxstore.Options{Schema: schema}
 		applySchema(t, opts)
@@ -91,7 +91,7 @@ func TestConformanceSQL(t *testing.T) {
 	db.SetMaxOpenConns(conformanceConns)
 	db.SetMaxIdleConns(conformanceConns)
 	t.Cleanup(func() { _ = db.Close() })
-	storetest.Run(t, func(t testing.TB) storetest.Harness {
+	drivertest.Run(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
 		opts := &pgxstore.Options{Schema: schema}
 		store, err := pgxstore.NewSQL(db, opts)

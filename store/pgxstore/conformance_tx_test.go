@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // ledger makes the table of the application's effects in a schema, and returns its name.
@@ -33,7 +33,7 @@ func TestConformanceTx(t *testing.T) { conformanceTx(t, nil) }
 func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
 	t.Helper()
 	pool := newPool(t, change, conformanceConns)
-	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[pgx.Tx] {
+	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[pgx.Tx] {
 		schema := newSchema(t)
 		table := ledger(t, schema)
 		store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
@@ -45,18 +45,18 @@ func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
 			_, err := tx.Exec(ctx, text, args...)
 			return err
 		}
-		return storetest.TxHarness[pgx.Tx]{
+		return drivertest.TxHarness[pgx.Tx]{
 			Harness: harness(t, schema, store, peer),
 			Apply: func(ctx context.Context, tx pgx.Tx, name string) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
 			},
 			Count: counted(t, table),
-			Begin: func(ctx context.Context) (storetest.CallerTx[pgx.Tx], error) {
+			Begin: func(ctx context.Context) (drivertest.CallerTx[pgx.Tx], error) {
 				tx, err := pool.Begin(ctx)
 				if err != nil {
-					return storetest.CallerTx[pgx.Tx]{}, err
+					return drivertest.CallerTx[pgx.Tx]{}, err
 				}
-				return storetest.CallerTx[pgx.Tx]{Tx: tx, Commit: tx.Commit, Rollback: tx.Rollback}, nil
+				return drivertest.CallerTx[pgx.Tx]{Tx: tx, Commit: tx.Commit, Rollback: tx.Rollback}, nil
 			},
 			End: func(ctx context.Context, tx pgx.Tx, commits, again bool) error {
 				text := map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commits]
@@ -80,7 +80,7 @@ func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
 	db := newDB(t, change)
 	db.SetMaxOpenConns(conformanceConns)
 	db.SetMaxIdleConns(conformanceConns)
-	storetest.RunTx(t, func(t testing.TB) storetest.TxHarness[*sql.Tx] {
+	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[*sql.Tx] {
 		schema := newSchema(t)
 		table := ledger(t, schema)
 		store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: schema})
@@ -92,18 +92,18 @@ func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
 			_, err := tx.ExecContext(ctx, text, args...)
 			return err
 		}
-		return storetest.TxHarness[*sql.Tx]{
+		return drivertest.TxHarness[*sql.Tx]{
 			Harness: harness(t, schema, store, peer),
 			Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES ($1)", name)
 			},
 			Count: counted(t, table),
-			Begin: func(ctx context.Context) (storetest.CallerTx[*sql.Tx], error) {
+			Begin: func(ctx context.Context) (drivertest.CallerTx[*sql.Tx], error) {
 				tx, err := db.BeginTx(context.WithoutCancel(ctx), nil)
 				if err != nil {
-					return storetest.CallerTx[*sql.Tx]{}, err
+					return drivertest.CallerTx[*sql.Tx]{}, err
 				}
-				return storetest.CallerTx[*sql.Tx]{
+				return drivertest.CallerTx[*sql.Tx]{
 					Tx:       tx,
 					Commit:   func(context.Context) error { return tx.Commit() },
 					Rollback: func(context.Context) error { return tx.Rollback() },

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // crossing is work that locks two rows, in one order or the other, and has both locked their first before
@@ -150,7 +151,7 @@ func testDoTxDeadlock[Tx any](t *testing.T, h *handle[Tx]) {
 			}
 			continue
 		}
-		if pgErr, ok := errors.AsType[*pgconn.PgError](errs[i]); !ok || pgErr.Code != "40P01" || errors.Is(errs[i], everonce.ErrTxDoomed) || results[i].Outcome != everonce.Failed {
+		if pgErr, ok := errors.AsType[*pgconn.PgError](errs[i]); !ok || pgErr.Code != "40P01" || errors.Is(errs[i], driver.ErrTxDoomed) || results[i].Outcome != everonce.Failed {
 			t.Errorf("the victim: %+v, %v, want it failed by the deadlock", results[i], errs[i])
 		}
 		if n := h.effects(t, "commit "+order[0]); n != 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What a key leaves to the vacuum is what docs/how-to/millions-of-records.md tells those who set the autovacuum by it: which writes change a
@@ -38,27 +39,27 @@ func TestTheDeadRowsOfAKey(t *testing.T) {
 			req := claimOf(everonce.Key{Scope: "dead", ID: "guarded"})
 			req.ExpireUnsettled = c.expire
 			res, err := h.store.Claim(ctx, req)
-			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			rec := decided(t, res, err, driver.DecideClaimed).Record
 			wrote("the claim", 1, 0, 0, 0)
-			_, err = h.store.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForQueue()})
+			_, err = h.store.Renew(ctx, driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForQueue()})
 			noErr(t, err)
 			wrote("a renewal", 1, 1, hot, 0)
 			done := completionOf(&rec, "v")
-			done.Lifetime = everonce.Lifetime{Retention: time.Microsecond, Remember: time.Hour}
+			done.Lifetime = driver.Lifetime{Retention: time.Microsecond, Remember: time.Hour}
 			_, err = h.store.Complete(ctx, done)
 			noErr(t, err)
 			wrote("the completion", 1, 2, hot, 0)
-			_, err = h.store.Purge(ctx, everonce.PurgeRequest{})
+			_, err = h.store.Purge(ctx, driver.PurgeRequest{})
 			noErr(t, err)
 			wrote("the end of the result", 1, 3, hot, 0)
 
 			r, err := everonce.NewTxReceiver(h.store, nil)
 			noErr(t, err)
 			_, err = everonce.Transact(ctx, r, everonce.Key{Scope: "dead", ID: "transactional"}, func(context.Context, pgx.Tx) (string, error) { return "v", nil },
-				everonce.WithLifetime(everonce.Lifetime{Retention: time.Microsecond}))
+				everonce.WithLifetime(driver.Lifetime{Retention: time.Microsecond}))
 			noErr(t, err)
 			wrote("a transaction", 2, 3, hot, 0)
-			_, err = h.store.Purge(ctx, everonce.PurgeRequest{})
+			_, err = h.store.Purge(ctx, driver.PurgeRequest{})
 			noErr(t, err)
 			wrote("its removal", 2, 3, hot, 1)
 		})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // deletions are the IDs behind which records of a scope were deleted.
@@ -36,7 +36,7 @@ func TestDeleteScopeGoesOn(t *testing.T) {
 	}
 	deleted := 0
 	for calls := 1; ; calls++ {
-		res, err := h.store.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "purge", Limit: limit})
+		res, err := h.store.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: "purge", Limit: limit})
 		noErr(t, err)
 		if deleted += res.Records; !res.More {
 			break

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A permanent failure in the caller's transaction is recorded over what is gone by time too, with the steps that it had.
@@ -26,9 +27,9 @@ func testDoTxOverGone[Tx any](t *testing.T, h *handle[Tx]) {
 		req := claimOf(key)
 		req.ExpireUnsettled = true
 		res, err := h.store.Claim(ctx, req)
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		for range steps {
-			_, err = h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}})
+			_, err = h.store.SaveStep(ctx, driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1}})
 			noErr(t, err)
 		}
 		mustExec(t, "UPDATE "+h.record()+" SET lease_until = 1, purge_at = 1, due_at = 1 WHERE id = $1", rec.ID[:])
@@ -41,9 +42,9 @@ func testDoTxOverGone[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("%s: %v, %v", what, out.Outcome, err)
 		}
 		noErr(t, h.commit(ctx, tx))
-		got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+		got, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
 		noErr(t, err)
-		if r := got.Record; r.State != everonce.StateCompleted || r.Result.Kind != everonce.ResultFailure || r.Attempt != 1 || r.Token <= rec.Token || len(r.Steps) != 0 {
+		if r := got.Record; r.State != driver.StateCompleted || r.Result.Kind != driver.ResultFailure || r.Attempt != 1 || r.Token <= rec.Token || len(r.Steps) != 0 {
 			t.Errorf("%s: the record is %v with %v, attempt %d with %d steps", what, r.State, r.Result.Kind, r.Attempt, len(r.Steps))
 		}
 		if n := number(t, "SELECT count(*) FROM "+h.schema+".everonce_step WHERE id = $1", rec.ID[:]); n != 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -38,7 +39,7 @@ func TestADatabaseInAnotherEncoding(t *testing.T) {
 				_, err := tx.Exec(ctx, "INSERT INTO effect VALUES ($1)", 1)
 				return "v", err
 			})
-			if res.Outcome != want || want == everonce.Failed && !errors.Is(err, everonce.ErrStore) {
+			if res.Outcome != want || want == everonce.Failed && !errors.Is(err, driver.ErrStore) {
 				t.Errorf("%s: %v, %v; want %v", c.id, res.Outcome, err, want)
 			}
 		}

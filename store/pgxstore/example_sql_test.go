@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // The records are elsewhere, and the work is one statement. What the server refused did not take hold: the

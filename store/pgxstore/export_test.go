@@ -3,7 +3,7 @@ package pgxstore
 import (
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // Texts returns the statements of a store with these options.

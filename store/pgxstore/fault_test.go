@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -109,10 +110,10 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, 
 	ctx := t.Context()
 	warmUp(t, h)
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
-	req := everonce.CommitRequest{}
+	req := driver.CommitRequest{}
 	if h.pipes {
 		done := completionOf(&rec, "v")
 		req.Complete = &done
@@ -121,26 +122,26 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, 
 	}
 	l.Cut(how)
 	err = tx.Commit(ctx, req)
-	if class := h.store.ClassifyTx(err); class != everonce.TxErrorCommitLost {
+	if class := h.store.ClassifyTx(err); class != driver.TxErrorCommitLost {
 		t.Fatalf("the commit answers %v, of class %d, want TxErrorCommitLost", err, class)
 	}
-	if !errors.Is(err, everonce.ErrStore) {
+	if !errors.Is(err, driver.ErrStore) {
 		t.Errorf("%v is not ErrStore", err)
 	}
-	want := everonce.DecideClaimed
+	want := driver.DecideClaimed
 	if committed {
-		want = everonce.DecideReplay
+		want = driver.DecideReplay
 	}
 	// Until the server has noticed that its client is gone, the old transaction conflicts with the claim.
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		again := txClaimOf(testKey)
-		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &again})
+		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &again})
 		noErr(t, err)
 		if tx != nil {
 			noErr(t, tx.Rollback(ctx))
 		}
-		if res.Decision == everonce.DecideInProgress && time.Now().Before(deadline) {
+		if res.Decision == driver.DecideInProgress && time.Now().Before(deadline) {
 			continue
 		}
 		if res.Decision != want {
@@ -206,16 +207,16 @@ func TestLostClaim(t *testing.T) {
 
 func testLostClaim[Tx any](t *testing.T, h *handle[Tx], l *line) {
 	ctx := t.Context()
-	lose := func(key everonce.Key) everonce.ClaimRequest {
+	lose := func(key everonce.Key) driver.ClaimRequest {
 		t.Helper()
-		_, err := h.store.Get(ctx, everonce.GetRequest{ID: key.RecordID()}) // a connection is at hand
+		_, err := h.store.Get(ctx, driver.GetRequest{ID: key.RecordID()}) // a connection is at hand
 		noErr(t, err)
 		warm := claimOf(everonce.Key{Scope: "warm", ID: key.ID})
 		_, err = h.store.Claim(ctx, warm) // and the statement is prepared on it
 		noErr(t, err)
 		req := claimOf(key)
 		l.Cut(wire.After)
-		if _, err := h.store.Claim(ctx, req); !errors.Is(err, everonce.ErrStore) {
+		if _, err := h.store.Claim(ctx, req); !errors.Is(err, driver.ErrStore) {
 			t.Fatalf("the claim answers %v", err)
 		}
 		return req
@@ -223,15 +224,15 @@ func testLostClaim[Tx any](t *testing.T, h *handle[Tx], l *line) {
 	first := everonce.Key{Scope: "lost", ID: "repeated"}
 	req := lose(first)
 	res, err := h.store.Claim(ctx, req)
-	if rec := decided(t, res, err, everonce.DecideClaimed).Record; rec.Attempt != 1 || rec.Nonce != req.Nonce {
+	if rec := decided(t, res, err, driver.DecideClaimed).Record; rec.Attempt != 1 || rec.Nonce != req.Nonce {
 		t.Errorf("the repeated claim is attempt %d", rec.Attempt)
 	}
 	second := everonce.Key{Scope: "lost", ID: "released"}
 	req = lose(second)
-	_, err = h.store.Release(ctx, everonce.ReleaseRequest{ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+	_, err = h.store.Release(ctx, driver.ReleaseRequest{ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
 	noErr(t, err)
 	res, err = h.store.Claim(ctx, claimOf(second))
-	decided(t, res, err, everonce.DecideClaimed)
+	decided(t, res, err, driver.DecideClaimed)
 }
 
 // The server ends the connection between claim and completion.
@@ -243,15 +244,15 @@ func TestConnectionKilled(t *testing.T) {
 func testKilled[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	noErr(t, h.exec(ctx, tx.Tx(), "SET application_name = 'kill_"+h.schema+"'"))
 	if n := number(t, "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE application_name = 'kill_'||$1::text", h.schema); n != 1 {
 		t.Fatalf("%d connections were killed", n)
 	}
 	done := completionOf(&rec, "v")
-	err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
+	err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
 	if err == nil {
 		t.Fatal("the commit of a dead connection succeeds")
 	}
@@ -326,19 +327,19 @@ func TestRefusals(t *testing.T) {
 func everyCall[Tx any](ctx context.Context, h *handle[Tx]) map[string]error {
 	errs := map[string]error{}
 	req := claimOf(testKey)
-	rec := everonce.Record{ID: req.ID, Token: 1, Nonce: req.Nonce}
+	rec := driver.Record{ID: req.ID, Token: 1, Nonce: req.Nonce}
 	_, errs["Claim"] = h.store.Claim(ctx, req)
 	_, errs["Complete"] = h.store.Complete(ctx, completionOf(&rec, "v"))
-	_, errs["Release"] = h.store.Release(ctx, everonce.ReleaseRequest{ID: req.ID, Token: 1, Nonce: req.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
-	_, errs["Renew"] = h.store.Renew(ctx, everonce.RenewRequest{ID: req.ID, Token: 1, Nonce: req.Nonce, Lease: time.Minute, Lifetime: everonce.ForWeb()})
-	_, errs["SaveStep"] = h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: req.ID, Token: 1, Nonce: req.Nonce, Step: everonce.StepRecord{Name: "s", State: everonce.StepDone, Attempt: 1}})
-	_, errs["Purge"] = h.store.Purge(ctx, everonce.PurgeRequest{Limit: 10})
-	_, errs["DeleteScope"] = h.store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: testKey.Scope})
-	_, errs["Get"] = h.store.Get(ctx, everonce.GetRequest{ID: req.ID})
-	_, errs["List"] = h.store.List(ctx, everonce.ListRequest{})
+	_, errs["Release"] = h.store.Release(ctx, driver.ReleaseRequest{ID: req.ID, Token: 1, Nonce: req.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
+	_, errs["Renew"] = h.store.Renew(ctx, driver.RenewRequest{ID: req.ID, Token: 1, Nonce: req.Nonce, Lease: time.Minute, Lifetime: everonce.ForWeb()})
+	_, errs["SaveStep"] = h.store.SaveStep(ctx, driver.SaveStepRequest{ID: req.ID, Token: 1, Nonce: req.Nonce, Step: driver.StepRecord{Name: "s", State: driver.StepDone, Attempt: 1}})
+	_, errs["Purge"] = h.store.Purge(ctx, driver.PurgeRequest{Limit: 10})
+	_, errs["DeleteScope"] = h.store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: testKey.Scope})
+	_, errs["Get"] = h.store.Get(ctx, driver.GetRequest{ID: req.ID})
+	_, errs["List"] = h.store.List(ctx, driver.ListRequest{})
 	_, errs["Health"] = h.store.Health(ctx)
 	txClaim := txClaimOf(testKey)
-	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &txClaim})
+	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &txClaim})
 	if errs["Begin"] = err; tx != nil {
 		_ = tx.Rollback(ctx)
 	}
@@ -347,20 +348,20 @@ func everyCall[Tx any](ctx context.Context, h *handle[Tx]) map[string]error {
 
 func testMissingTable[Tx any](t *testing.T, h *handle[Tx]) {
 	for name, err := range everyCall(t.Context(), h) {
-		if !errors.Is(err, everonce.ErrSchema) || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "Migrate") {
+		if !errors.Is(err, driver.ErrSchema) || !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "Migrate") {
 			t.Errorf("%s without tables: %v", name, err)
 		}
 	}
 	receiver, err := everonce.NewTxReceiver(h.store, nil)
 	noErr(t, err)
-	if err := receiver.Ready(t.Context()); !errors.Is(err, everonce.ErrSchema) {
+	if err := receiver.Ready(t.Context()); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("Ready without tables: %v", err)
 	}
 	noErr(t, h.store.Migrate(t.Context()))
 	_, err = h.store.Claim(t.Context(), claimOf(testKey))
 	noErr(t, err)
 	mustExec(t, "DROP TABLE "+h.schema+".everonce_record CASCADE") // behind the store's back
-	if _, err := h.store.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrSchema) {
+	if _, err := h.store.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a claim without its table: %v", err)
 	}
 }
@@ -371,14 +372,14 @@ func testReadOnly[Tx any](t *testing.T, h *handle[Tx]) {
 		noErr(t, errs[reads])
 	}
 	for _, writes := range []string{"Claim", "Complete", "Release", "Renew", "SaveStep", "Purge", "DeleteScope"} {
-		if err := errs[writes]; !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "takes no writes") {
+		if err := errs[writes]; !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "takes no writes") {
 			t.Errorf("%s: %v", writes, err)
 		}
 	}
 	receiver, err := everonce.NewTxReceiver(h.store, nil)
 	noErr(t, err)
 	_, err = everonce.Transact(t.Context(), receiver, testKey, func(context.Context, Tx) (int, error) { return 1, nil })
-	if !errors.Is(err, everonce.ErrStore) {
+	if !errors.Is(err, driver.ErrStore) {
 		t.Errorf("Transact: %v", err)
 	}
 }
@@ -386,7 +387,7 @@ func testReadOnly[Tx any](t *testing.T, h *handle[Tx]) {
 func testDenied[Tx any](t *testing.T, h *handle[Tx]) {
 	t.Helper()
 	for name, err := range everyCall(t.Context(), h) {
-		if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "permission denied") {
+		if !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -395,7 +396,7 @@ func testDenied[Tx any](t *testing.T, h *handle[Tx]) {
 func testLoginRefused[Tx any](t *testing.T, h *handle[Tx]) {
 	t.Helper()
 	_, err := h.store.Claim(t.Context(), claimOf(testKey))
-	if !errors.Is(err, everonce.ErrStore) || strings.Contains(err.Error(), "another-secret") {
+	if !errors.Is(err, driver.ErrStore) || strings.Contains(err.Error(), "another-secret") {
 		t.Errorf("a refused login: %v", err)
 	}
 }
@@ -407,18 +408,18 @@ func testStatementTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 	_, err = everonce.Transact(ctx, receiver, testKey, func(ctx context.Context, tx Tx) (int, error) {
 		return 1, h.exec(ctx, tx, "SELECT pg_sleep(60)")
 	})
-	if err == nil || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+	if err == nil || h.store.ClassifyTx(err) != driver.TxErrorOther {
 		t.Errorf("the work's timeout: %v", err)
 	}
 	// Our own statement meets it where a lock is held for too long.
 	res, err := h.store.Claim(ctx, claimOf(testKey))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	other, err := admin(t).Begin(ctx)
 	noErr(t, err)
 	defer other.Rollback(ctx) //nolint:errcheck // it only holds a lock
 	_, err = other.Exec(ctx, "SELECT FROM "+h.record()+" WHERE id = $1 FOR UPDATE", rec.ID[:])
 	noErr(t, err)
-	if _, err := h.store.Complete(ctx, completionOf(&rec, "v")); !errors.Is(err, everonce.ErrStore) || !everonce.IsNotDone(pgxstore.Classify(err)) {
+	if _, err := h.store.Complete(ctx, completionOf(&rec, "v")); !errors.Is(err, driver.ErrStore) || !everonce.IsNotDone(pgxstore.Classify(err)) {
 		t.Errorf("a completion that times out: %v", err)
 	}
 	noErr(t, other.Rollback(ctx))
@@ -429,7 +430,7 @@ func testStatementTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 func testUnreachable[Tx any](t *testing.T, h *handle[Tx]) {
 	t.Helper()
 	_, err := h.store.Claim(t.Context(), claimOf(testKey))
-	if !errors.Is(err, everonce.ErrStore) || !everonce.IsNotDone(pgxstore.Classify(err)) {
+	if !errors.Is(err, driver.ErrStore) || !everonce.IsNotDone(pgxstore.Classify(err)) {
 		t.Errorf("nobody listens: %v", err)
 	}
 }
@@ -442,7 +443,7 @@ func TestCancelledCalls(t *testing.T) {
 
 func testCancelled[Tx any](t *testing.T, h *handle[Tx]) {
 	res, err := h.store.Claim(t.Context(), claimOf(testKey))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	other, err := admin(t).Begin(t.Context())
 	noErr(t, err)
 	defer other.Rollback(t.Context()) //nolint:errcheck // it only holds a lock

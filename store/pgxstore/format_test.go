@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce/internal/formats"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // This version reads what earlier ones have left in a database, and writes what they read in other processes.

@@ -14,9 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // serverURL is the server under test. A run without one proves nothing, so it fails.
@@ -233,24 +234,24 @@ func both(t *testing.T, s setup, viaPgx func(*testing.T, *handle[pgx.Tx]), viaSQ
 
 var testKey = everonce.Key{Scope: "tenant/route", ID: "order-7"}
 
-func claimOf(key everonce.Key) everonce.ClaimRequest {
-	return everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test",
+func claimOf(key everonce.Key) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test",
 		Lease: time.Minute, Lifetime: everonce.ForWeb(),
 	}
 }
 
-func txClaimOf(key everonce.Key) everonce.ClaimRequest {
+func txClaimOf(key everonce.Key) driver.ClaimRequest {
 	req := claimOf(key)
 	req.Lease = 0
-	req.Take = everonce.TakeAbandoned
+	req.Take = driver.TakeAbandoned
 	return req
 }
 
-func completionOf(rec *everonce.Record, value string) everonce.CompleteRequest {
-	return everonce.CompleteRequest{
+func completionOf(rec *driver.Record, value string) driver.CompleteRequest {
+	return driver.CompleteRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: everonce.ForWeb(),
-		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte(value)},
+		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte(value)},
 	}
 }
 
@@ -262,7 +263,7 @@ func noErr(t testing.TB, err error) {
 	}
 }
 
-func decided(t testing.TB, res everonce.ClaimResult, err error, want everonce.Decision) everonce.ClaimResult {
+func decided(t testing.TB, res driver.ClaimResult, err error, want driver.Decision) driver.ClaimResult {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("want the decision %v: %v", want, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A transaction that the server has ended, because its work was idle for too long, or took too long, has surely committed nothing: that
@@ -58,15 +59,15 @@ func TestALimitEndsWithItsTransaction(t *testing.T) {
 func testLimitEnds[Tx any](t *testing.T, h *handle[Tx]) {
 	const limit = 4 * time.Second // more than it takes to end a transaction, on a busy machine too
 	ctx := t.Context()
-	for what, end := range map[string]func(tx everonce.TxHandle[Tx], done *everonce.CompleteRequest) error{
-		"commit": func(tx everonce.TxHandle[Tx], done *everonce.CompleteRequest) error {
-			return tx.Commit(ctx, everonce.CommitRequest{Complete: done})
+	for what, end := range map[string]func(tx driver.TxHandle[Tx], done *driver.CompleteRequest) error{
+		"commit": func(tx driver.TxHandle[Tx], done *driver.CompleteRequest) error {
+			return tx.Commit(ctx, driver.CommitRequest{Complete: done})
 		},
-		"rollback": func(tx everonce.TxHandle[Tx], _ *everonce.CompleteRequest) error { return tx.Rollback(ctx) },
+		"rollback": func(tx driver.TxHandle[Tx], _ *driver.CompleteRequest) error { return tx.Rollback(ctx) },
 	} {
 		claim := txClaimOf(everonce.Key{Scope: "limit", ID: what})
-		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim, Timeout: limit})
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim, Timeout: limit})
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		done := completionOf(&rec, "v")
 		noErr(t, end(tx, &done))
 		other, err := h.begin(ctx, sql.LevelDefault)

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // Querier is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.

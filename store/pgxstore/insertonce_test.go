@@ -15,8 +15,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // payment is a row of the table below.
@@ -232,7 +233,7 @@ func TestInsertOnceRefusesAKeyOfNULL(t *testing.T) {
 		for i, null := range []any{nil, (*string)(nil), sql.NullString{}, pgtype.Text{}, []byte(nil)} {
 			in := p.insert(int64(i), fmt.Sprint("order-", i), 1, null)
 			in.Key = []string{"reference"}
-			if row, inserted, err := once(in); !errors.Is(err, everonce.ErrInvalidArgument) || inserted {
+			if row, inserted, err := once(in); !errors.Is(err, driver.ErrInvalidArgument) || inserted {
 				t.Errorf("a key of %#v: %+v, %v, %v; want ErrInvalidArgument", null, row, inserted, err)
 			}
 		}

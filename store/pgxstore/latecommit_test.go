@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 var errCommitLost = errors.New("the answer to the commit was lost")
@@ -16,11 +17,11 @@ var errCommitLost = errors.New("the answer to the commit was lost")
 // lateStore holds back the packets of the first commit: who sent them gives up, and they arrive when the
 // test lets them, on the transaction that is open all the while.
 type lateStore[Tx any] struct {
-	everonce.TxStore[Tx]
+	driver.TxStore[Tx]
 	arrive func() error // the first commit; nil before it was sent
 }
 
-func (s *lateStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+func (s *lateStore[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
 	h, res, err := s.TxStore.Begin(ctx, req)
 	if h == nil {
 		return nil, res, err
@@ -28,20 +29,20 @@ func (s *lateStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (e
 	return &lateHandle[Tx]{TxHandle: h, s: s}, res, err
 }
 
-func (s *lateStore[Tx]) ClassifyTx(err error) everonce.TxErrorClass {
+func (s *lateStore[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	if errors.Is(err, errCommitLost) {
-		return everonce.TxErrorCommitLost
+		return driver.TxErrorCommitLost
 	}
 	return s.TxStore.ClassifyTx(err)
 }
 
 type lateHandle[Tx any] struct {
-	everonce.TxHandle[Tx]
+	driver.TxHandle[Tx]
 	s    *lateStore[Tx]
 	held bool
 }
 
-func (h *lateHandle[Tx]) Commit(ctx context.Context, req everonce.CommitRequest) error {
+func (h *lateHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
 	if h.s.arrive != nil {
 		return h.TxHandle.Commit(ctx, req)
 	}
@@ -87,7 +88,7 @@ func testLateStep[Tx any](t *testing.T, h *handle[Tx]) {
 					return runs, h.insert(ctx, tx, name)
 				})
 				if !first {
-					if err := s.arrive(); !errors.Is(err, everonce.ErrLeaseLost) {
+					if err := s.arrive(); !errors.Is(err, driver.ErrLeaseLost) {
 						t.Errorf("the delayed commit says %v, want ErrLeaseLost", err)
 					}
 				}
@@ -152,7 +153,7 @@ func testLateTransact[Tx any](t *testing.T, h *handle[Tx]) {
 			if !s.sent {
 				t.Fatal("nobody looked after the commit whose answer was lost")
 			}
-			if err := <-s.arrived; err != nil && !errors.Is(err, everonce.ErrConflict) {
+			if err := <-s.arrived; err != nil && !errors.Is(err, driver.ErrConflict) {
 				t.Errorf("the delayed commit says %v, want nothing or ErrConflict", err)
 			}
 			if n := h.inserted(t, name); n != 1 {
@@ -170,7 +171,7 @@ type arrivingStore[Tx any] struct {
 	sent    bool
 }
 
-func (s *arrivingStore[Tx]) Begin(ctx context.Context, req everonce.BeginRequest) (everonce.TxHandle[Tx], everonce.ClaimResult, error) {
+func (s *arrivingStore[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
 	h, res, err := s.lateStore.Begin(ctx, req)
 	if s.arrive != nil && !s.sent {
 		s.sent = true

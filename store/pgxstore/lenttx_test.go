@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // The work's first statement begins the transaction, whatever it is, and is answered as pgx answers it. So is one behind a savepoint of its own.
@@ -127,7 +128,7 @@ func TestFirstStatement(t *testing.T) {
 			for n := range 4 {
 				commits, inSavepoint := n%2 == 0, n >= 2
 				row := fmt.Sprint(name, n)
-				handle, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+				handle, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 				noErr(t, err)
 				if tx := handle.Tx(); inSavepoint {
 					inner, err := tx.Begin(ctx)
@@ -143,7 +144,7 @@ func TestFirstStatement(t *testing.T) {
 				want := int64(0)
 				if commits {
 					want = 1
-					noErr(t, handle.Commit(ctx, everonce.CommitRequest{}))
+					noErr(t, handle.Commit(ctx, driver.CommitRequest{}))
 				} else {
 					noErr(t, handle.Rollback(ctx))
 				}
@@ -167,7 +168,7 @@ func TestFirstStatementFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim := txClaimOf(everonce.Key{Scope: "first", ID: name})
-			handle, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+			handle, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 			noErr(t, err)
 			tx := handle.Tx()
 			_, err = tx.Exec(ctx, text, "taken")
@@ -183,13 +184,13 @@ func TestFirstStatementFails(t *testing.T) {
 					t.Errorf("%s goes on after a failure", what)
 				}
 			}
-			done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
-			err = handle.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done})
-			if err == nil || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+			done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
+			err = handle.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
+			if err == nil || h.store.ClassifyTx(err) != driver.TxErrorOther {
 				t.Errorf("the commit answers %v, of class %d", err, h.store.ClassifyTx(err))
 			}
 			res, err := h.store.Claim(ctx, claimOf(everonce.Key{Scope: "first", ID: name}))
-			decided(t, res, err, everonce.DecideClaimed)
+			decided(t, res, err, driver.DecideClaimed)
 		})
 	}
 }

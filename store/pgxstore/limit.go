@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // limit is the time that a transaction has. The zero limit is none.
@@ -29,7 +29,7 @@ func (l *limit) stop() bool { return l.timer == nil || l.timer.Stop() }
 // reason gives an error that came after the time was over its reason. That the work has ended the transaction is one by itself.
 func (l *limit) reason(err error) error {
 	if err != nil && !errors.Is(err, errTxEnded) && l.timer != nil && !time.Now().Before(l.until) {
-		return fmt.Errorf("%w: %w", everonce.ErrTxTooLong, err)
+		return fmt.Errorf("%w: %w", driver.ErrTxTooLong, err)
 	}
 	return err
 }

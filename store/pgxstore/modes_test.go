@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Every mode in which pgx may be set up to send statements works, for a pooler between us and the server.
@@ -34,19 +35,19 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	data := []byte("\x00\xff'\\binary\x00")
 	req := claimOf(everonce.Key{Scope: "modes/o'scope", ID: `o'key\ "ü"`})
-	req.Fingerprint = everonce.FingerprintOf("x")
+	req.Fingerprint = driver.Fingerprint(everonce.FingerprintOf("x"))
 	res, err := h.store.Claim(ctx, req)
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	for _, value := range [][]byte{data, {}} {
-		step := everonce.StepRecord{Name: "s" + string(rune('0'+len(value))), State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: value}}
-		_, err = h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: time.Minute, Lifetime: everonce.ForWeb()})
+		step := driver.StepRecord{Name: "s" + string(rune('0'+len(value))), State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: value}}
+		_, err = h.store.SaveStep(ctx, driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step, Lease: time.Minute, Lifetime: everonce.ForWeb()})
 		noErr(t, err)
 	}
 	done := completionOf(&rec, string(data))
 	done.Result.Summary = []byte{0}
 	_, err = h.store.Complete(ctx, done)
 	noErr(t, err)
-	got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	got, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
 	noErr(t, err)
 	if r := got.Record; !bytes.Equal(r.Result.Data, data) || r.Scope != req.Scope || r.Name != req.Name || r.Fingerprint != req.Fingerprint || len(r.Steps) != 2 {
 		t.Errorf("read back %+v", r)
@@ -55,19 +56,19 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 
 	claim := txClaimOf(everonce.Key{Scope: "modes", ID: "tx"})
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	rec = decided(t, res, err, everonce.DecideClaimed).Record
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	rec = decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	done = completionOf(&rec, string(data))
-	noErr(t, tx.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+	noErr(t, tx.Commit(ctx, driver.CommitRequest{Complete: &done}))
 
 	// a conflict rolls back in every mode, whoever reads the answers
-	tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{})
+	tx, _, err = h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
-	done = completionOf(&everonce.Record{ID: claim.ID, Nonce: everonce.NewNonce()}, "late")
+	done = completionOf(&driver.Record{ID: claim.ID, Nonce: driver.NewNonce()}, "late")
 	claim.Nonce = done.Nonce
-	if err := tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+	if err := tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("the conflicting commit answers %v", err)
 	}
 	if n := h.effects(t, "charge"); n != 1 {
@@ -106,7 +107,7 @@ func testBytesInAnotherForm[Tx any](t *testing.T, h *handle[Tx]) {
 		return err
 	}
 	noErr(t, deliver())
-	if err := deliver(); !errors.Is(err, everonce.ErrStore) {
+	if err := deliver(); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("a delivery whose record cannot be read: %v, want a failure of the store", err)
 	}
 	if n := h.effects(t, "charge"); n != 1 {
@@ -185,9 +186,9 @@ func testReadsUnderDefault[Tx any](t *testing.T, h *handle[Tx]) {
 					return
 				default:
 				}
-				_, getErr := h.store.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: "level", ID: strconv.Itoa(i % keys)}.RecordID()})
+				_, getErr := h.store.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: "level", ID: strconv.Itoa(i % keys)}.RecordID()})
 				_, healthErr := h.store.Health(t.Context())
-				_, listErr := h.store.List(t.Context(), everonce.ListRequest{Limit: keys})
+				_, listErr := h.store.List(t.Context(), driver.ListRequest{Limit: keys})
 				if err := errors.Join(getErr, healthErr, listErr); err != nil {
 					t.Error(err)
 					return

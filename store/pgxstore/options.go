@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // Options are the options of a store. The zero value of each field is its default.
@@ -61,7 +61,7 @@ func (o *Options) settings() (*settings, error) {
 			return nil, err
 		}
 		if strings.HasPrefix(given.Schema, "pg_") {
-			return nil, fmt.Errorf("%w: the schema %q begins with pg_, which PostgreSQL keeps for itself", everonce.ErrInvalidArgument, given.Schema)
+			return nil, fmt.Errorf("%w: the schema %q begins with pg_, which PostgreSQL keeps for itself", driver.ErrInvalidArgument, given.Schema)
 		}
 	}
 	if err := sqlstore.ValidateName("table prefix", given.TablePrefix); err != nil {
@@ -99,5 +99,5 @@ func beginText(level sql.IsolationLevel) (string, error) {
 		return "begin isolation level serializable", nil
 	}
 	return "", fmt.Errorf("%w: Options.Isolation is %v; PostgreSQL has read committed, repeatable read and serializable",
-		everonce.ErrInvalidArgument, level)
+		driver.ErrInvalidArgument, level)
 }

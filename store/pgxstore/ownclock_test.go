@@ -6,15 +6,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // TestConformanceByAnotherClock holds a store to the suite on a server whose clock is years from that of this process, stands still, and
 // is moved (rule 2). Sessions find the clock_timestamp() of their schema before the server's own.
 func TestConformanceByAnotherClock(t *testing.T) {
 	const conns = 8
-	storetest.Run(t, func(t testing.TB) storetest.Harness {
+	drivertest.Run(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
 		mustExec(t, "CREATE TABLE "+schema+".clock AS SELECT timestamptz '2040-05-04 03:02:01+00' AS at")
 		mustExec(t, "CREATE FUNCTION "+schema+".clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT at FROM "+schema+".clock'")

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // pgxDriver reaches the database through a pgx pool.
@@ -20,7 +20,7 @@ type pgxDriver struct {
 
 func newPgxDriver(pool *pgxpool.Pool, opts *Options) (*pgxDriver, error) {
 	if pool == nil {
-		return nil, fmt.Errorf("%w: the pool is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: the pool is nil", driver.ErrInvalidArgument)
 	}
 	db, err := newDatabase(opts)
 	if err != nil {
@@ -80,10 +80,10 @@ func (d *pgxDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 
 func (d *pgxDriver) Join(_ context.Context, tx pgx.Tx) (sqlstore.TxConn[pgx.Tx], error) {
 	if tx == nil {
-		return nil, fmt.Errorf("%w: the transaction is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	if conn := tx.Conn(); conn != nil && conn.Config().Database != d.name {
-		return nil, fmt.Errorf("%w: it is of another database than the store's", everonce.ErrOtherStore)
+		return nil, fmt.Errorf("%w: it is of another database than the store's", driver.ErrOtherStore)
 	}
 	return &joinedTx[pgx.Tx]{Conn: pgxConn{tx}, tx: tx}, nil
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // multiplied fills the table with copies of one completed record.
@@ -64,11 +64,11 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 	mustExec(t, "ANALYZE "+h.record())
 	texts, err := pgxstore.Texts(&pgxstore.Options{Schema: h.schema})
 	noErr(t, err)
-	var low, high everonce.RecordID
+	var low, high driver.RecordID
 	for i := range high {
 		high[i] = math.MaxUint8
 	}
-	prefix := everonce.ScopeRange("tenant")
+	prefix := driver.ScopeRange("tenant")
 	first, last := low, high
 	copy(first[:], prefix[:])
 	copy(last[:], prefix[:])

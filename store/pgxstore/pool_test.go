@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // No call takes a second connection while it has one: in a pool of one, callers of every mode wait in turn, and never for each other.
@@ -69,7 +70,7 @@ func testOneConnection[Tx any](t *testing.T, h *handle[Tx]) {
 	for mode, call := range modes {
 		for i := range 4 {
 			group.Go(func() {
-				if err := call(everonce.Key{Scope: everonce.ScopeOf("pool", mode), ID: strconv.Itoa(i)}); err != nil {
+				if err := call(everonce.Key{Scope: driver.ScopeOf("pool", mode), ID: strconv.Itoa(i)}); err != nil {
 					t.Errorf("%s: %v", mode, err)
 				}
 			})
@@ -94,7 +95,7 @@ func testSecondConnection[Tx any](t *testing.T, h *handle[Tx]) {
 		noErr(t, h.effect(ctx, tx, "charge"))
 		waiting.Go(func() {
 			res, err := everonce.Transact(t.Context(), receiver, everonce.Key{Scope: "pool", ID: "other"}, func(context.Context, Tx) (string, error) { return "v", nil })
-			if res.Outcome != everonce.StoreFailed || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "begin: context deadline exceeded") {
+			if res.Outcome != everonce.StoreFailed || !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "begin: context deadline exceeded") {
 				t.Errorf("who waits for a connection: %v, %v", res.Outcome, err)
 			}
 		})
@@ -102,7 +103,7 @@ func testSecondConnection[Tx any](t *testing.T, h *handle[Tx]) {
 		return "v", h.query(ctx, "SELECT '1'").Scan(&one)
 	})
 	waiting.Wait()
-	if res.Outcome != everonce.Failed || !errors.Is(err, everonce.ErrTxTooLong) {
+	if res.Outcome != everonce.Failed || !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("the work that takes two: %v, %v; want ErrTxTooLong", res.Outcome, err)
 	}
 	if n := h.effects(t, "charge"); n != 0 {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -33,7 +33,7 @@ func TestPurgeBesideAnOldSnapshot(t *testing.T) {
 
 		purged, calls := 0, 0
 		for more := true; more; calls++ {
-			res, err := store.Purge(t.Context(), everonce.PurgeRequest{Limit: limit})
+			res, err := store.Purge(t.Context(), driver.PurgeRequest{Limit: limit})
 			noErr(t, err)
 			purged, more = purged+res.Results+res.Records, res.More
 		}
@@ -64,7 +64,7 @@ func TestPurgeComesBackForWhatWasLocked(t *testing.T) {
 	noErr(t, err)
 	purge := func(limit, want int, more bool) {
 		t.Helper()
-		res, err := h.store.Purge(t.Context(), everonce.PurgeRequest{Limit: limit})
+		res, err := h.store.Purge(t.Context(), driver.PurgeRequest{Limit: limit})
 		noErr(t, err)
 		if res.Records != want || res.More != more {
 			t.Errorf("purged %+v, want %d, and more: %v", res, want, more)
@@ -102,7 +102,7 @@ func TestPurgeBesideWhatStays(t *testing.T) {
 			}
 			before, removed, calls := read(), 0, 0
 			for more := true; more; calls++ {
-				res, err := store.Purge(t.Context(), everonce.PurgeRequest{Limit: limit})
+				res, err := store.Purge(t.Context(), driver.PurgeRequest{Limit: limit})
 				noErr(t, err)
 				removed, more = removed+res.Records, res.More
 				if calls > 2*(stay+gone)/limit {
@@ -136,7 +136,7 @@ func TestPurgeComesBackBehindWhatStays(t *testing.T) {
 	for _, want := range []int{rows - 1, 1, 0} {
 		removed := 0
 		for more := true; more; {
-			res, err := h.store.Purge(t.Context(), everonce.PurgeRequest{Limit: limit})
+			res, err := h.store.Purge(t.Context(), driver.PurgeRequest{Limit: limit})
 			noErr(t, err)
 			removed, more = removed+res.Records, res.More
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -22,10 +23,10 @@ func expire(t *testing.T, record string, whole bool) {
 	}
 }
 
-func finished[Tx any](t *testing.T, h *handle[Tx], id string) everonce.Record {
+func finished[Tx any](t *testing.T, h *handle[Tx], id string) driver.Record {
 	t.Helper()
 	res, err := h.store.Claim(t.Context(), claimOf(everonce.Key{Scope: "purge", ID: id}))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	_, err = h.store.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
 	return rec
@@ -49,20 +50,20 @@ func testPurgeLocked[Tx any](t *testing.T, h *handle[Tx]) {
 		_, err = other.Exec(ctx, "SELECT FROM "+h.record()+" WHERE id = $1 FOR UPDATE", locked.ID[:])
 		noErr(t, err)
 		atOnce(t, "a purge beside a locked row", func() {
-			res, err := h.store.Purge(ctx, everonce.PurgeRequest{Limit: 10})
+			res, err := h.store.Purge(ctx, driver.PurgeRequest{Limit: 10})
 			noErr(t, err)
 			if got := res.Results + res.Records; got != 1 || res.More {
 				t.Errorf("whole: %v: purged %+v, want one", whole, res)
 			}
 		})
 		noErr(t, other.Rollback(ctx))
-		res, err := h.store.Purge(ctx, everonce.PurgeRequest{Limit: 10})
+		res, err := h.store.Purge(ctx, driver.PurgeRequest{Limit: 10})
 		noErr(t, err)
 		if got := res.Results + res.Records; got != 1 {
 			t.Errorf("whole: %v: then purged %+v, want the other", whole, res)
 		}
 	}
-	for _, rec := range []everonce.Record{locked, free} {
+	for _, rec := range []driver.Record{locked, free} {
 		if n := number(t, "SELECT count(*) FROM "+h.record()+" WHERE id = $1", rec.ID[:]); n != 0 {
 			t.Errorf("%d rows are left", n)
 		}
@@ -84,13 +85,13 @@ func testPurgeReclaimed[Tx any](t *testing.T, h *handle[Tx]) {
 			finished(t, h, fmt.Sprint(round, "/", i))
 		}
 		expire(t, h.record(), true)
-		claimed := make(chan map[string]everonce.Record)
+		claimed := make(chan map[string]driver.Record)
 		go func() {
-			got := map[string]everonce.Record{}
+			got := map[string]driver.Record{}
 			for i := range keys {
 				id := fmt.Sprint(round, "/", i)
 				res, err := h.store.Claim(ctx, claimOf(everonce.Key{Scope: "purge", ID: id}))
-				if err != nil || res.Decision != everonce.DecideClaimed {
+				if err != nil || res.Decision != driver.DecideClaimed {
 					t.Errorf("claim: %v, %v", res.Decision, err)
 				}
 				got[id] = res.Record
@@ -98,7 +99,7 @@ func testPurgeReclaimed[Tx any](t *testing.T, h *handle[Tx]) {
 			claimed <- got
 		}()
 		for range keys {
-			_, err := h.store.Purge(ctx, everonce.PurgeRequest{Limit: 2})
+			_, err := h.store.Purge(ctx, driver.PurgeRequest{Limit: 2})
 			noErr(t, err)
 		}
 		for id, rec := range <-claimed {
@@ -133,8 +134,8 @@ func testPurgesAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 		go func() {
 			var o outcome
 			for more := true; more && o.err == nil; {
-				var res everonce.PurgeResult
-				res, o.err = h.store.Purge(ctx, everonce.PurgeRequest{Limit: limit})
+				var res driver.PurgeResult
+				res, o.err = h.store.Purge(ctx, driver.PurgeRequest{Limit: limit})
 				if res.Records+res.Results > limit {
 					o.err = fmt.Errorf("one call purged %+v of a limit of %d", res, limit)
 				}
@@ -151,7 +152,7 @@ func testPurgesAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 		total += o.records
 	}
 	// A purger that met only locked rows stopped early, so that some may be left for the next.
-	res, err := h.store.Purge(ctx, everonce.PurgeRequest{Limit: rows})
+	res, err := h.store.Purge(ctx, driver.PurgeRequest{Limit: rows})
 	noErr(t, err)
 	if total += res.Records; total != rows+1 {
 		t.Errorf("%d records were purged, want %d", total, rows+1)
@@ -183,7 +184,7 @@ func testDeleteScopeLocked[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, err)
 	for _, more := range []bool{true, false} {
 		atOnce(t, "a deletion beside a locked row", func() {
-			res, err := h.store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: "purge"})
+			res, err := h.store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: "purge"})
 			noErr(t, err)
 			if res.Records != 1 || res.More != more {
 				t.Errorf("deleted %+v, want one, and more: %v", res, more)
@@ -203,17 +204,17 @@ func TestScopesInADatabaseWithoutAnEncoding(t *testing.T) {
 	t.Cleanup(func() { mustExec(t, "DROP DATABASE "+name+" WITH (FORCE)") })
 	h := newPgx(t, setup{opts: pgxstore.Options{Schema: "own"}, config: func(c *pgx.ConnConfig) { c.Database = name }})
 	for _, parts := range [][]string{{"müller", "route"}, {"müller"}, {"müllerin", "route"}} {
-		res, err := h.store.Claim(t.Context(), claimOf(everonce.Key{Scope: everonce.ScopeOf(parts...), ID: "order-7"}))
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		res, err := h.store.Claim(t.Context(), claimOf(everonce.Key{Scope: driver.ScopeOf(parts...), ID: "order-7"}))
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		_, err = h.store.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
 	}
-	list, err := h.store.List(t.Context(), everonce.ListRequest{Scope: "müller"})
+	list, err := h.store.List(t.Context(), driver.ListRequest{Scope: "müller"})
 	noErr(t, err)
 	if len(list.Records) != 2 {
 		t.Errorf("%d records of the tenant, want 2", len(list.Records))
 	}
-	gone, err := h.store.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "müller"})
+	gone, err := h.store.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: "müller"})
 	noErr(t, err)
 	if gone.Records != 2 || gone.More {
 		t.Errorf("deleted %+v, want 2", gone)

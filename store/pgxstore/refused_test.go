@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What the database refuses for its size is elided, in both modes: who came first gets the value, and nobody else runs (rule 10). What it has
@@ -48,7 +49,7 @@ func testWhatIsRefused[Tx any](t *testing.T, h *handle[Tx]) {
 		check("in a transaction", res, err, o, value, sentinel)
 	}
 	res, err := everonce.Do(ctx, r, keyOf("full"), work)
-	check("full", res, err, everonce.StoreFailed, "", everonce.ErrStoreFull)
+	check("full", res, err, everonce.StoreFailed, "", driver.ErrStoreFull)
 	res, err = everonce.Transact(ctx, x, keyOf("full"), workTx)
-	check("full, in a transaction", res, err, everonce.Failed, "", everonce.ErrStoreFull)
+	check("full, in a transaction", res, err, everonce.Failed, "", driver.ErrStoreFull)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -73,24 +74,24 @@ func TestWhoMayOnlyRead(t *testing.T) {
 	grantReader(t, schema, reader)
 	writer := newPgx(t, setup{opts: opts, pending: true})
 	res, err := writer.store.Claim(t.Context(), claimOf(testKey))
-	decided(t, res, err, everonce.DecideClaimed)
+	decided(t, res, err, driver.DecideClaimed)
 	s := newPgx(t, setup{opts: opts, config: as(reader), pending: true}).store
-	if page, err := s.List(t.Context(), everonce.ListRequest{Steps: true}); err != nil || len(page.Records) != 1 {
+	if page, err := s.List(t.Context(), driver.ListRequest{Steps: true}); err != nil || len(page.Records) != 1 {
 		t.Errorf("List: %d records, %v", len(page.Records), err)
 	}
-	if got, err := s.Get(t.Context(), everonce.GetRequest{ID: testKey.RecordID()}); err != nil || !got.Found {
+	if got, err := s.Get(t.Context(), driver.GetRequest{ID: testKey.RecordID()}); err != nil || !got.Found {
 		t.Errorf("Get: %v, %v", got.Found, err)
 	}
 	if h, err := s.Health(t.Context()); err != nil || h.Claimed != 1 {
 		t.Errorf("Health: %+v, %v", h, err)
 	}
-	if err := everonce.Settle(t.Context(), s, testKey.RecordID(), everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true}); !errors.Is(err, everonce.ErrStore) {
+	if err := everonce.Settle(t.Context(), s, testKey.RecordID(), everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true}); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("Settle: %v, want ErrStore", err)
 	}
-	if _, err := s.Purge(t.Context(), everonce.PurgeRequest{}); !errors.Is(err, everonce.ErrStore) {
+	if _, err := s.Purge(t.Context(), driver.PurgeRequest{}); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("Purge: %v, want ErrStore", err)
 	}
-	if got, err := writer.store.Get(t.Context(), everonce.GetRequest{ID: testKey.RecordID()}); err != nil || got.Record.Token != res.Record.Token {
+	if got, err := writer.store.Get(t.Context(), driver.GetRequest{ID: testKey.RecordID()}); err != nil || got.Record.Token != res.Record.Token {
 		t.Errorf("the record was changed: %+v, %v", got.Record, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // The room of a record with a result of 200 bytes is what docs/how-to/millions-of-records.md tells those who size a disk by it, and so is
@@ -35,7 +36,7 @@ func TestTheRoomOfARecord(t *testing.T) {
 				if c.printed {
 					opts = append(opts, everonce.FingerprintOf(i))
 				}
-				key := everonce.Key{Scope: everonce.ScopeOf(fmt.Sprint("tenant-", i), "charge"), ID: fmt.Sprintf(c.id, i)}
+				key := everonce.Key{Scope: driver.ScopeOf(fmt.Sprint("tenant-", i), "charge"), ID: fmt.Sprintf(c.id, i)}
 				_, err := everonce.Transact(t.Context(), r, key, func(context.Context, pgx.Tx) (string, error) { return value, nil }, opts...)
 				noErr(t, err)
 			}

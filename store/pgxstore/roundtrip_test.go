@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/wire"
 )
 
@@ -58,39 +59,39 @@ func testRoundTrips[Tx any](t *testing.T, h *handle[Tx], c *turns, cost costs) {
 			c.Of(t, what, want, fn)
 		}
 		key := everonce.Key{Scope: "guarded", ID: id}
-		var res everonce.ClaimResult
+		var res driver.ClaimResult
 		var err error
 		count("claim of a new key", 1, func() error { res, err = h.store.Claim(ctx, claimOf(key)); return err })
-		decided(t, res, err, everonce.DecideClaimed)
+		decided(t, res, err, driver.DecideClaimed)
 		rec := res.Record
 		count("claim of a running one", 1, func() error { res, err = h.store.Claim(ctx, claimOf(key)); return err })
-		decided(t, res, err, everonce.DecideInProgress)
+		decided(t, res, err, driver.DecideInProgress)
 		count("renew", 1, func() error {
-			_, err := h.store.Renew(ctx, everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: claimOf(key).Lease, Lifetime: everonce.ForWeb()})
+			_, err := h.store.Renew(ctx, driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: claimOf(key).Lease, Lifetime: everonce.ForWeb()})
 			return err
 		})
 		count("save step", 1, func() error {
-			_, err := h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "mail", State: everonce.StepDone, Attempt: 1}})
+			_, err := h.store.SaveStep(ctx, driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: driver.StepRecord{Name: "mail", State: driver.StepDone, Attempt: 1}})
 			return err
 		})
 		count("complete", 1, func() error { _, err := h.store.Complete(ctx, completionOf(&rec, "v")); return err })
-		count("get, with steps", 2, func() error { _, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
+		count("get, with steps", 2, func() error { _, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID}); return err })
 
 		plain := everonce.Key{Scope: "plain", ID: id}
 		res, err = h.store.Claim(ctx, claimOf(plain))
-		decided(t, res, err, everonce.DecideClaimed)
+		decided(t, res, err, driver.DecideClaimed)
 		rec = res.Record
 		count("release", 1, func() error {
-			_, err := h.store.Release(ctx, everonce.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()})
+			_, err := h.store.Release(ctx, driver.ReleaseRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()})
 			return err
 		})
 		count("claim after a release", 2, func() error { res, err = h.store.Claim(ctx, claimOf(plain)); return err })
-		rec = decided(t, res, err, everonce.DecideClaimed).Record
+		rec = decided(t, res, err, driver.DecideClaimed).Record
 		_, err = h.store.Complete(ctx, completionOf(&rec, "v"))
 		noErr(t, err)
 		count("replay", 1, func() error { res, err = h.store.Claim(ctx, claimOf(plain)); return err })
-		decided(t, res, err, everonce.DecideReplay)
-		count("get", 1, func() error { _, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
+		decided(t, res, err, driver.DecideReplay)
+		count("get", 1, func() error { _, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID}); return err })
 
 		testRoundTripsInTx(t, h, count, cost, id)
 		testRoundTripsOfABatch(t, h, count, cost)
@@ -100,29 +101,29 @@ func testRoundTrips[Tx any](t *testing.T, h *handle[Tx], c *turns, cost costs) {
 func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, int64, func() error), cost costs, id string) {
 	ctx := t.Context()
 	var (
-		tx  everonce.TxHandle[Tx]
-		res everonce.ClaimResult
+		tx  driver.TxHandle[Tx]
+		res driver.ClaimResult
 		err error
 	)
 	first := everonce.Key{Scope: "claim first", ID: id}
 	claim := txClaimOf(first)
-	count("begin with a claim", cost.begin, func() error { tx, res, err = h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim}); return err })
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	count("begin with a claim", cost.begin, func() error { tx, res, err = h.store.Begin(ctx, driver.BeginRequest{Claim: &claim}); return err })
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	done := completionOf(&rec, "v")
-	count("commit with a completion", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{Complete: &done}) })
+	count("commit with a completion", cost.commit, func() error { return tx.Commit(ctx, driver.CommitRequest{Complete: &done}) })
 	again := txClaimOf(first)
-	count("begin with a claim that is a replay", cost.begin+1, func() error { _, res, err = h.store.Begin(ctx, everonce.BeginRequest{Claim: &again}); return err })
-	decided(t, res, err, everonce.DecideReplay)
+	count("begin with a claim that is a replay", cost.begin+1, func() error { _, res, err = h.store.Begin(ctx, driver.BeginRequest{Claim: &again}); return err })
+	decided(t, res, err, driver.DecideReplay)
 
 	second := everonce.Key{Scope: "optimistic", ID: id}
 	claim = txClaimOf(second)
-	count("begin", cost.bare, func() error { tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{}); return err })
+	count("begin", cost.bare, func() error { tx, _, err = h.store.Begin(ctx, driver.BeginRequest{}); return err })
 	count("the first statement of the work", 1, func() error { return h.effect(ctx, tx.Tx(), "counted") })
-	done = completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
-	count("commit with a record", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}) })
+	done = completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
+	count("commit with a record", cost.commit, func() error { return tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}) })
 
 	count("begin and roll back", cost.bare+cost.bare, func() error {
-		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+		tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 		if err != nil {
 			return err
 		}
@@ -131,21 +132,21 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 
 	third := everonce.Key{Scope: "parent", ID: id}
 	parent, err := h.store.Claim(ctx, claimOf(third))
-	decided(t, parent, err, everonce.DecideClaimed)
-	tx, _, err = h.store.Begin(ctx, everonce.BeginRequest{})
+	decided(t, parent, err, driver.DecideClaimed)
+	tx, _, err = h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
-	step := everonce.SaveStepRequest{
+	step := driver.SaveStepRequest{
 		ID: parent.Record.ID, Token: parent.Record.Token, Nonce: parent.Record.Nonce, Lease: claimOf(third).Lease, Lifetime: everonce.ForWeb(),
-		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1},
+		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1},
 	}
-	count("commit with a step", cost.commit, func() error { return tx.Commit(ctx, everonce.CommitRequest{SaveStep: &step}) })
+	count("commit with a step", cost.commit, func() error { return tx.Commit(ctx, driver.CommitRequest{SaveStep: &step}) })
 
 	own, err := h.begin(ctx, sql.LevelDefault)
 	noErr(t, err)
 	fourth := everonce.Key{Scope: "joined", ID: id}
 	count("join", 0, func() error { tx, err = h.store.Join(own); return err })
 	count("claim in a joined transaction", 1, func() error { res, err = tx.Claim(ctx, txClaimOf(fourth)); return err })
-	rec = decided(t, res, err, everonce.DecideClaimed).Record
+	rec = decided(t, res, err, driver.DecideClaimed).Record
 	count("complete in a joined transaction", 1, func() error { return tx.Complete(ctx, completionOf(&rec, "v")) })
 	noErr(t, h.commit(ctx, own))
 }
@@ -153,22 +154,22 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 // testRoundTripsOfABatch: all the claims are one round trip, with BEGIN, and all the records one, with COMMIT.
 func testRoundTripsOfABatch[Tx any](t *testing.T, h *handle[Tx], count func(string, int64, func() error), cost costs) {
 	ctx := t.Context()
-	reqs := make([]everonce.ClaimRequest, 100)
+	reqs := make([]driver.ClaimRequest, 100)
 	for i := range reqs {
 		reqs[i] = txClaimOf(everonce.Key{Scope: "batch", ID: random(t)})
 	}
-	var many everonce.TxBatch
-	var claims []everonce.ClaimResult
+	var many driver.TxBatch
+	var claims []driver.ClaimResult
 	count("begin with a hundred claims", cost.begin, func() error {
-		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+		tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 		if err != nil {
 			return err
 		}
-		many = tx.(everonce.TxBatch)
+		many = tx.(driver.TxBatch)
 		claims, err = many.ClaimAll(ctx, reqs)
 		return err
 	})
-	done := make([]everonce.CompleteRequest, len(claims))
+	done := make([]driver.CompleteRequest, len(claims))
 	for i := range claims {
 		done[i] = completionOf(&claims[i].Record, "v")
 	}

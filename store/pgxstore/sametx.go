@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // Work can end the transaction that it was lent by the text of a statement, and begin another: nothing on this side notices. So what

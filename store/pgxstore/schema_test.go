@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -51,10 +52,10 @@ func testMigrateAtOnce(t *testing.T, config func(*pgx.ConnConfig)) {
 	}
 	h := newPgx(t, setup{opts: pgxstore.Options{Schema: schema}, pending: true})
 	res, err := h.store.Claim(t.Context(), claimOf(testKey))
-	decided(t, res, err, everonce.DecideClaimed)
+	decided(t, res, err, driver.DecideClaimed)
 	noErr(t, h.store.Migrate(t.Context())) // and again, over records
 	res, err = h.store.Claim(t.Context(), claimOf(testKey))
-	decided(t, res, err, everonce.DecideInProgress)
+	decided(t, res, err, driver.DecideInProgress)
 }
 
 // So it is where the tables are in no schema of their own, and nothing but the migrations' own lock keeps them apart.
@@ -142,7 +143,7 @@ func TestSchemaTextMakesTheTables(t *testing.T) {
 func testSchemaText[Tx any](t *testing.T, h *handle[Tx]) {
 	mustExec(t, h.store.Schema())
 	res, err := h.store.Claim(t.Context(), claimOf(testKey))
-	decided(t, res, err, everonce.DecideClaimed)
+	decided(t, res, err, driver.DecideClaimed)
 	noErr(t, h.store.Migrate(t.Context()))
 }
 
@@ -157,7 +158,7 @@ func TestSchemaTextWithoutADatabase(t *testing.T) {
 			t.Errorf("%+v: %v, %s", opts, err, text)
 		}
 	}
-	if text, err := pgxstore.Schema(&pgxstore.Options{Schema: "a.b"}); !errors.Is(err, everonce.ErrInvalidArgument) || text != "" {
+	if text, err := pgxstore.Schema(&pgxstore.Options{Schema: "a.b"}); !errors.Is(err, driver.ErrInvalidArgument) || text != "" {
 		t.Errorf("options that are wrong: %q, %v", text, err)
 	}
 }
@@ -174,7 +175,7 @@ func testNewerSchema[Tx any](t *testing.T, h *handle[Tx]) {
 		"Migrate": fresh.store.Migrate(t.Context()),
 		"Claim":   func() error { _, err := fresh.store.Claim(t.Context(), claimOf(testKey)); return err }(),
 	} {
-		if !errors.Is(err, everonce.ErrSchema) || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "upgrade") {
+		if !errors.Is(err, driver.ErrSchema) || !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "upgrade") {
 			t.Errorf("%s on tables of version 99: %v", what, err)
 		}
 	}
@@ -192,7 +193,7 @@ func testFailedMigration[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, migrate := range []func(context.Context) error{h.store.Migrate, h.store.Migrate, another.store.Migrate} {
-		if err := migrate(ctx); !errors.Is(err, everonce.ErrSchema) || ctx.Err() != nil {
+		if err := migrate(ctx); !errors.Is(err, driver.ErrSchema) || ctx.Err() != nil {
 			t.Fatalf("on tables of version 99: %v", err)
 		}
 	}
@@ -211,23 +212,23 @@ func TestOptionsAreChecked(t *testing.T) {
 		"an isolation that is none":  {Isolation: sql.LevelLinearizable},
 		"an isolation below the one": {Isolation: sql.LevelReadUncommitted},
 	} {
-		if _, err := pgxstore.New(pool, opts); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := pgxstore.New(pool, opts); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := pgxstore.NewSQL(&sql.DB{}, opts); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := pgxstore.NewSQL(&sql.DB{}, opts); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s, through database/sql: %v", name, err)
 		}
-		if err := opts.Validate(); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if err := opts.Validate(); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: Validate says %v", name, err)
 		}
 	}
 	if err := (*pgxstore.Options)(nil).Validate(); err != nil {
 		t.Errorf("no options: %v", err)
 	}
-	if _, err := pgxstore.New(nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := pgxstore.New(nil, nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no pool: %v", err)
 	}
-	if _, err := pgxstore.NewSQL(nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := pgxstore.NewSQL(nil, nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no database: %v", err)
 	}
 }
@@ -235,7 +236,7 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestJoinRefuses(t *testing.T) {
 	t.Parallel()
 	h := newPgx(t, setup{})
-	if _, err := h.store.Join(nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := h.store.Join(nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no transaction: %v", err)
 	}
 	other := "other_" + random(t)
@@ -244,10 +245,10 @@ func TestJoinRefuses(t *testing.T) {
 	tx, err := newPool(t, func(c *pgx.ConnConfig) { c.Database = other }, 1).Begin(t.Context())
 	noErr(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(t.Context()) })
-	if _, err := h.store.Join(tx); !errors.Is(err, everonce.ErrOtherStore) {
+	if _, err := h.store.Join(tx); !errors.Is(err, driver.ErrOtherStore) {
 		t.Errorf("a transaction of another database: %v", err)
 	}
-	if _, err := newSQL(t, setup{}).store.Join(nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := newSQL(t, setup{}).store.Join(nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("no transaction, through database/sql: %v", err)
 	}
 }
@@ -275,7 +276,7 @@ func TestATransactionOfAnotherDatabaseKeepsItsRecord(t *testing.T) {
 		}
 		noErr(t, tx.Commit())
 	}
-	if got, err := h.store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()}); err != nil || got.Found {
+	if got, err := h.store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()}); err != nil || got.Found {
 		t.Errorf("in the receiver's own store: %v, %v", got.Found, err)
 	}
 }
@@ -333,9 +334,9 @@ func testReplacedTables[Tx any](t *testing.T, h *handle[Tx]) {
 	}
 	for range 2 {
 		res, err := h.store.Claim(t.Context(), claimOf(testKey))
-		decided(t, res, err, everonce.DecideClaimed)
+		decided(t, res, err, driver.DecideClaimed)
 		res, err = h.store.Claim(t.Context(), claimOf(testKey))
-		decided(t, res, err, everonce.DecideInProgress)
+		decided(t, res, err, driver.DecideInProgress)
 		transact(everonce.Executed)
 		transact(everonce.Replayed)
 		for _, table := range []string{"step", "record", "meta"} {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What a newer version wrote is not judged by what this one knows, even where the attempt that asks still
@@ -28,7 +29,7 @@ func testNewerRecord[Tx any](t *testing.T, h *handle[Tx]) {
 		"completed, by a kind not known": "state = 4, lease_until = NULL, result_kind = 9, result_until = now, purge_at = now",
 	} {
 		change = strings.ReplaceAll(change, "= now", "= updated_at + 3600000000")
-		t.Run(what, func(t *testing.T) { testSpoiled(t, h, "format = 99, "+change, everonce.ErrNewerRecord, "newer") })
+		t.Run(what, func(t *testing.T) { testSpoiled(t, h, "format = 99, "+change, driver.ErrNewerRecord, "newer") })
 	}
 }
 
@@ -51,7 +52,7 @@ func testCorruptRecord[Tx any](t *testing.T, h *handle[Tx]) {
 		"over before all times":          "state = 3, lease_until = NULL, purge_at = -1, due_at = 1",
 		"a time that no clock shows":     "state = 3, lease_until = 9223372036854775807",
 	} {
-		t.Run(what, func(t *testing.T) { testSpoiled(t, h, damage, everonce.ErrCorruptRecord, "corrupt") })
+		t.Run(what, func(t *testing.T) { testSpoiled(t, h, damage, driver.ErrCorruptRecord, "corrupt") })
 	}
 }
 
@@ -61,7 +62,7 @@ func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason erro
 	ctx := t.Context()
 	key := everonce.Key{Scope: testKey.Scope, ID: random(t)}
 	res, err := h.store.Claim(ctx, claimOf(key))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	mustExec(t, "UPDATE "+h.record()+" SET "+change+" WHERE id = $1", rec.ID[:])
 	row := func() (text string) {
 		t.Helper()
@@ -71,18 +72,18 @@ func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason erro
 	before := row()
 
 	for what, err := range spoiledCalls(ctx, t, h, key, &rec) {
-		if !errors.Is(err, reason) || !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), says) {
+		if !errors.Is(err, reason) || !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %v", what, err, reason)
 		}
 	}
 
 	// A transaction that did not look first finds out at its end, and takes nothing with it.
-	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	noErr(t, h.effect(ctx, tx.Tx(), key.ID))
 	late := txClaimOf(key)
-	done := completionOf(&everonce.Record{ID: late.ID, Nonce: late.Nonce}, "late")
-	if err := tx.Commit(ctx, everonce.CommitRequest{Record: &late, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+	done := completionOf(&driver.Record{ID: late.ID, Nonce: late.Nonce}, "late")
+	if err := tx.Commit(ctx, driver.CommitRequest{Record: &late, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("an optimistic commit: %v, want ErrConflict", err)
 	}
 
@@ -107,12 +108,12 @@ func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason erro
 		"Do": doErr, "Transact": transactErr, "Transact, optimistic": optimisticErr, "DoTx": doTxErr, "Lookup": lookupErr,
 		"Settle": guarded.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone, Force: true}),
 	} {
-		if !errors.Is(err, everonce.ErrStore) || !errors.Is(err, reason) {
+		if !errors.Is(err, driver.ErrStore) || !errors.Is(err, reason) {
 			t.Errorf("%s: %v, want %v", what, err, reason)
 		}
 	}
 
-	_, err = h.store.Purge(ctx, everonce.PurgeRequest{Limit: 1000})
+	_, err = h.store.Purge(ctx, driver.PurgeRequest{Limit: 1000})
 	noErr(t, err)
 	if after := row(); after != before {
 		t.Errorf("the record was\n%s and is\n%s", before, after)
@@ -123,18 +124,18 @@ func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason erro
 	if n := h.effects(t, "beside "+key.ID); n != 1 {
 		t.Errorf("%d effects of what else the caller's transaction held, want 1", n)
 	}
-	_, err = h.store.List(ctx, everonce.ListRequest{Scope: key.Scope})
+	_, err = h.store.List(ctx, driver.ListRequest{Scope: key.Scope})
 	noErr(t, err) // one bad record must not hide the others
 	_, err = h.store.Health(ctx)
 	noErr(t, err)
 }
 
 // spoiledCalls are the calls that name a key, by the attempt that has its token and nonce and by another.
-func spoiledCalls[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], key everonce.Key, rec *everonce.Record) map[string]error {
+func spoiledCalls[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], key everonce.Key, rec *driver.Record) map[string]error {
 	t.Helper()
 	errs := map[string]error{}
-	for what, take := range map[string]everonce.TakeOver{
-		"Claim": everonce.TakeNone, "Claim of the abandoned": everonce.TakeAbandoned, "Claim to settle": everonce.TakeToSettle, "Claim by force": everonce.TakeForced,
+	for what, take := range map[string]driver.TakeOver{
+		"Claim": driver.TakeNone, "Claim of the abandoned": driver.TakeAbandoned, "Claim to settle": driver.TakeToSettle, "Claim by force": driver.TakeForced,
 	} {
 		req := claimOf(key)
 		req.Take = take
@@ -144,26 +145,26 @@ func spoiledCalls[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], key 
 	again.Nonce = rec.Nonce
 	_, errs["Claim again"] = h.store.Claim(ctx, again)
 	_, errs["Complete"] = h.store.Complete(ctx, completionOf(rec, "v"))
-	release := everonce.ReleaseRequest{ID: rec.ID, Scope: key.Scope, Name: key.ID, Token: rec.Token, Nonce: rec.Nonce, State: everonce.StateReleased, Lifetime: everonce.ForWeb()}
+	release := driver.ReleaseRequest{ID: rec.ID, Scope: key.Scope, Name: key.ID, Token: rec.Token, Nonce: rec.Nonce, State: driver.StateReleased, Lifetime: everonce.ForWeb()}
 	_, errs["Release"] = h.store.Release(ctx, release)
 	release.Token = 0
 	_, errs["Release by nonce"] = h.store.Release(ctx, release)
-	renew := everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: again.Lease, Lifetime: everonce.ForWeb()}
+	renew := driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: again.Lease, Lifetime: everonce.ForWeb()}
 	_, errs["Renew"] = h.store.Renew(ctx, renew)
-	step := everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "mail", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}}}
+	step := driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: driver.StepRecord{Name: "mail", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}}}
 	_, errs["SaveStep"] = h.store.SaveStep(ctx, step)
-	_, errs["Get"] = h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
-	_, errs["Get, brief"] = h.store.Get(ctx, everonce.GetRequest{ID: rec.ID, Brief: true})
+	_, errs["Get"] = h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
+	_, errs["Get, brief"] = h.store.Get(ctx, driver.GetRequest{ID: rec.ID, Brief: true})
 
 	claim := txClaimOf(key)
-	_, _, errs["Begin"] = h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	_, _, errs["Begin"] = h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	_, errs["Claim in a transaction"] = tx.Claim(ctx, txClaimOf(key))
-	_, errs["Get in a transaction"] = tx.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	_, errs["Get in a transaction"] = tx.Get(ctx, driver.GetRequest{ID: rec.ID})
 	errs["Renew in a transaction"] = tx.Renew(ctx, renew)
 	noErr(t, h.effect(ctx, tx.Tx(), key.ID))
-	errs["the commit of a step"] = tx.Commit(ctx, everonce.CommitRequest{SaveStep: &step})
+	errs["the commit of a step"] = tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})
 	return errs
 }
 
@@ -177,24 +178,24 @@ func TestTheStepsOfANewerVersionAreNotJudged(t *testing.T) {
 func testNewerSteps[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	res, err := h.store.Claim(ctx, claimOf(testKey))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
-	step := everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1}
-	_, err = h.store.SaveStep(ctx, everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step})
+	rec := decided(t, res, err, driver.DecideClaimed).Record
+	step := driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1}
+	_, err = h.store.SaveStep(ctx, driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: step})
 	noErr(t, err)
 	const token = 1 << 62
 	mustExec(t, "UPDATE "+h.record()+" SET format = 99, token = $1", int64(token))
 	mustExec(t, "UPDATE "+h.schema+".everonce_step SET state = 99")
 	for what, err := range spoiledCalls(ctx, t, h, testKey, &rec) {
-		if !errors.Is(err, everonce.ErrNewerRecord) {
-			t.Errorf("%s: %v, want %v", what, err, everonce.ErrNewerRecord)
+		if !errors.Is(err, driver.ErrNewerRecord) {
+			t.Errorf("%s: %v, want %v", what, err, driver.ErrNewerRecord)
 		}
 	}
-	_, err = h.store.List(ctx, everonce.ListRequest{Scope: testKey.Scope, Steps: true})
+	_, err = h.store.List(ctx, driver.ListRequest{Scope: testKey.Scope, Steps: true})
 	noErr(t, err) // it must not hide the others
 
 	mustExec(t, "UPDATE "+h.record()+" SET lease_until = 1, purge_at = 1, due_at = 1")
 	res, err = h.store.Claim(ctx, claimOf(testKey))
-	now := decided(t, res, err, everonce.DecideClaimed).Record
+	now := decided(t, res, err, driver.DecideClaimed).Record
 	if now.Token <= token || now.Attempt != 1 || len(now.Steps) != 0 {
 		t.Errorf("claimed anew: token %d, attempt %d, %d steps", now.Token, now.Attempt, len(now.Steps))
 	}
@@ -210,10 +211,10 @@ func testCorruptStep[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	for _, id := range []string{"whole", "spoiled"} {
 		res, err := h.store.Claim(ctx, claimOf(everonce.Key{Scope: testKey.Scope, ID: id}))
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		for _, name := range []string{"one", "two"} {
-			_, err := h.store.SaveStep(ctx, everonce.SaveStepRequest{
-				ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+			_, err := h.store.SaveStep(ctx, driver.SaveStepRequest{
+				ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: driver.StepRecord{Name: name, State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
 			})
 			noErr(t, err)
 		}
@@ -221,17 +222,17 @@ func testCorruptStep[Tx any](t *testing.T, h *handle[Tx]) {
 			mustExec(t, "UPDATE "+h.schema+".everonce_step SET state = 77 WHERE id = $1 AND name = 'one'", rec.ID[:])
 		}
 	}
-	page, err := h.store.List(ctx, everonce.ListRequest{Steps: true})
+	page, err := h.store.List(ctx, driver.ListRequest{Steps: true})
 	noErr(t, err)
 	if len(page.Records) != 2 {
 		t.Fatalf("%d of 2 records are listed", len(page.Records))
 	}
 	for _, rec := range page.Records {
-		first := everonce.StepDone
+		first := driver.StepDone
 		if rec.Name == "spoiled" {
 			first = 0
 		}
-		if s := rec.Steps; len(s) != 2 || s[0].Name != "one" || s[0].State != first || s[1].Name != "two" || s[1].State != everonce.StepDone {
+		if s := rec.Steps; len(s) != 2 || s[0].Name != "one" || s[0].State != first || s[1].Name != "two" || s[1].State != driver.StepDone {
 			t.Errorf("%s: its steps are listed as %+v", rec.Name, s)
 		}
 	}

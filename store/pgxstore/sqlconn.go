@@ -3,7 +3,7 @@ package pgxstore
 import (
 	"context"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // sqlConn sends the engine's calls one after the other: database/sql cannot pipeline.

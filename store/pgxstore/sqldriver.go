@@ -3,7 +3,7 @@ package pgxstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // sqlDriver reaches the database through database/sql.
@@ -24,7 +24,7 @@ type sqlDriver struct {
 
 func newSQLDriver(db *sql.DB, opts *Options) (*sqlDriver, error) {
 	if db == nil {
-		return nil, fmt.Errorf("%w: the database handle is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: the database handle is nil", driver.ErrInvalidArgument)
 	}
 	shared, err := newDatabase(opts)
 	if err != nil {
@@ -98,7 +98,7 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 
 func (d *sqlDriver) Join(_ context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
 	if tx == nil {
-		return nil, fmt.Errorf("%w: the transaction is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	return &joinedTx[*sql.Tx]{Conn: sqlConn{tx}, tx: tx}, nil
 }
@@ -144,7 +144,7 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 			err = ended
 		}
 		// database/sql calls a connection bad through which nothing can be sent. One that can be rolled back was only busy.
-		if alive := t.rollback() == nil; alive && errors.Is(err, driver.ErrBadConn) {
+		if alive := t.rollback() == nil; alive && errors.Is(err, sqldriver.ErrBadConn) {
 			err = errRowsOpen
 		}
 		return t.limit.reason(beforeCommit(err))

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A primary that has become a standby takes no writes: claims and completions are failures of the store, and what it has is
@@ -30,12 +31,12 @@ func TestAStandbyIsAFailureOfTheStore(t *testing.T) {
 	viaPgx, viaSQL := newPgx(t, s), newSQL(t, s)
 	testReadOnly(t, viaPgx)
 	testReadOnly(t, viaSQL)
-	for what, store := range map[string]everonce.WriteChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
-		if err := store.CheckWrite(ctx); !errors.Is(err, everonce.ErrStore) {
+	for what, store := range map[string]driver.WriteChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
+		if err := store.CheckWrite(ctx); !errors.Is(err, driver.ErrStore) {
 			t.Errorf("%s: CheckWrite: %v, want ErrStore", what, err)
 		}
 	}
-	for what, store := range map[string]everonce.HealthChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
+	for what, store := range map[string]driver.HealthChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
 		h, err := store.Health(ctx)
 		if err != nil || h.Completed != 1 || !strings.Contains(strings.Join(h.Notes, " "), "standby: it takes no writes") {
 			t.Errorf("%s: %+v, %v", what, h, err)
@@ -50,7 +51,7 @@ func TestAStandbyIsAFailureOfTheStore(t *testing.T) {
 			t.Errorf("what it has: %v %q, %v", res.Outcome, res.Value, err)
 		}
 		res, err = everonce.Transact(ctx, receiver, everonce.Key{Scope: "standby", ID: "new"}, func(context.Context, pgx.Tx) (string, error) { return "v", nil }, opts...)
-		if !errors.Is(err, everonce.ErrStore) || errors.Is(err, everonce.ErrOutcomeUnknown) {
+		if !errors.Is(err, driver.ErrStore) || errors.Is(err, everonce.ErrOutcomeUnknown) {
 			t.Errorf("a new key: %v, %v", res.Outcome, err)
 		}
 	}

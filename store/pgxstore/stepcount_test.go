@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A step whose call is repeated while the first is still on its way is one step: what is counted twice does not keep an
@@ -23,9 +24,9 @@ func TestAStepThatIsSentTwiceIsOneStep(t *testing.T) {
 func testStepSentTwice[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	res, err := h.store.Claim(ctx, claimOf(testKey))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
-	stepOf := func(name string) everonce.SaveStepRequest {
-		return everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}}}
+	rec := decided(t, res, err, driver.DecideClaimed).Record
+	stepOf := func(name string) driver.SaveStepRequest {
+		return driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: driver.StepRecord{Name: name, State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}}}
 	}
 	const sent = 3
 	heldUp(t, h, rec.ID, sent, func(int64) {
@@ -33,28 +34,28 @@ func testStepSentTwice[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("a repeated call: %v", err)
 		}
 	})
-	moreSteps(t, h, rec.ID, everonce.MaxSteps-3)
+	moreSteps(t, h, rec.ID, driver.MaxSteps-3)
 	if _, err := h.store.SaveStep(ctx, stepOf("one more")); err != nil {
-		t.Errorf("step %d of %d: %v", everonce.MaxSteps-1, everonce.MaxSteps, err)
+		t.Errorf("step %d of %d: %v", driver.MaxSteps-1, driver.MaxSteps, err)
 	}
-	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	last := stepOf("the last")
-	if err := tx.Commit(ctx, everonce.CommitRequest{SaveStep: &last}); err != nil {
-		t.Errorf("step %d of %d, in a transaction: %v", everonce.MaxSteps, everonce.MaxSteps, err)
+	if err := tx.Commit(ctx, driver.CommitRequest{SaveStep: &last}); err != nil {
+		t.Errorf("step %d of %d, in a transaction: %v", driver.MaxSteps, driver.MaxSteps, err)
 	}
 	for _, name := range []string{"mail", "the last"} {
 		if _, err := h.store.SaveStep(ctx, stepOf(name)); err != nil {
 			t.Errorf("a step of a full record, repeated: %v", err)
 		}
 	}
-	if _, err := h.store.SaveStep(ctx, stepOf("too many")); !errors.Is(err, everonce.ErrTooLarge) {
-		t.Errorf("step %d of %d: %v, want ErrTooLarge", everonce.MaxSteps+1, everonce.MaxSteps, err)
+	if _, err := h.store.SaveStep(ctx, stepOf("too many")); !errors.Is(err, driver.ErrTooLarge) {
+		t.Errorf("step %d of %d: %v, want ErrTooLarge", driver.MaxSteps+1, driver.MaxSteps, err)
 	}
-	got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	got, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
 	noErr(t, err)
-	if n := len(got.Record.Steps); n != everonce.MaxSteps {
-		t.Errorf("the record has %d steps, want %d", n, everonce.MaxSteps)
+	if n := len(got.Record.Steps); n != driver.MaxSteps {
+		t.Errorf("the record has %d steps, want %d", n, driver.MaxSteps)
 	}
 }
 
@@ -71,43 +72,43 @@ func testStepsAtOnce[Tx any](t *testing.T, h *handle[Tx]) {
 		for _, tooHigh := range []int64{0, 1, 5} {
 			key := everonce.Key{Scope: "at once", ID: fmt.Sprint(room, tooHigh)}
 			res, err := h.store.Claim(ctx, claimOf(key))
-			rec := decided(t, res, err, everonce.DecideClaimed).Record
-			moreSteps(t, h, rec.ID, everonce.MaxSteps-room)
+			rec := decided(t, res, err, driver.DecideClaimed).Record
+			moreSteps(t, h, rec.ID, driver.MaxSteps-room)
 			mustExec(t, "UPDATE "+h.record()+" SET steps = steps + $2 WHERE id = $1", rec.ID[:], tooHigh)
 			var saved atomic.Int64
 			heldUp(t, h, rec.ID, 3, func(n int64) {
-				step := everonce.SaveStepRequest{
+				step := driver.SaveStepRequest{
 					ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce,
-					Step: everonce.StepRecord{Name: fmt.Sprint("new", n), State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+					Step: driver.StepRecord{Name: fmt.Sprint("new", n), State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
 				}
 				switch err := save(t, h, step, n == 0); {
 				case err == nil:
 					saved.Add(1)
-				case !errors.Is(err, everonce.ErrTooLarge):
+				case !errors.Is(err, driver.ErrTooLarge):
 					t.Errorf("%s: %v", key.ID, err)
 				}
 			})
 			if n := saved.Load(); n != room {
 				t.Errorf("%s: %d steps were saved, with room for %d", key.ID, n, room)
 			}
-			got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+			got, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
 			noErr(t, err)
-			if n := len(got.Record.Steps); n != everonce.MaxSteps {
-				t.Errorf("%s: the record has %d steps, want %d", key.ID, n, everonce.MaxSteps)
+			if n := len(got.Record.Steps); n != driver.MaxSteps {
+				t.Errorf("%s: the record has %d steps, want %d", key.ID, n, driver.MaxSteps)
 			}
 		}
 	}
 }
 
 // save writes a step, by itself or by a commit, which is made again where the store says that it may be.
-func save[Tx any](t *testing.T, h *handle[Tx], step everonce.SaveStepRequest, inTx bool) error {
+func save[Tx any](t *testing.T, h *handle[Tx], step driver.SaveStepRequest, inTx bool) error {
 	for inTx {
-		tx, _, err := h.store.Begin(t.Context(), everonce.BeginRequest{})
+		tx, _, err := h.store.Begin(t.Context(), driver.BeginRequest{})
 		if err != nil {
 			return err
 		}
-		err = tx.Commit(t.Context(), everonce.CommitRequest{SaveStep: &step})
-		if h.store.ClassifyTx(err) != everonce.TxErrorRetry {
+		err = tx.Commit(t.Context(), driver.CommitRequest{SaveStep: &step})
+		if h.store.ClassifyTx(err) != driver.TxErrorRetry {
 			return err
 		}
 	}
@@ -116,7 +117,7 @@ func save[Tx any](t *testing.T, h *handle[Tx], step everonce.SaveStepRequest, in
 }
 
 // heldUp makes calls that all wait for the record, which somebody else has locked, before the first one goes on.
-func heldUp[Tx any](t *testing.T, h *handle[Tx], id everonce.RecordID, calls int64, call func(n int64)) {
+func heldUp[Tx any](t *testing.T, h *handle[Tx], id driver.RecordID, calls int64, call func(n int64)) {
 	t.Helper()
 	other, err := admin(t).Begin(t.Context())
 	noErr(t, err)
@@ -137,7 +138,7 @@ func heldUp[Tx any](t *testing.T, h *handle[Tx], id everonce.RecordID, calls int
 }
 
 // moreSteps gives a record as many steps, behind the store's back.
-func moreSteps[Tx any](t *testing.T, h *handle[Tx], id everonce.RecordID, n int64) {
+func moreSteps[Tx any](t *testing.T, h *handle[Tx], id driver.RecordID, n int64) {
 	t.Helper()
 	mustExec(t, "INSERT INTO "+h.schema+".everonce_step (id, name, seq, began_at, attempt, state) SELECT $1, 's' || n, n, 1, 1, 2 FROM generate_series(1, $2::int) AS n", id[:], n)
 	mustExec(t, "UPDATE "+h.record()+" SET steps = steps + $2::int WHERE id = $1", id[:], n)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A commit that waits for a synchronous standby is neither seen nor answered before that has it, for as long as it may wait. Where that
@@ -72,7 +73,7 @@ func TestACommitThatWaitsForAStandby(t *testing.T) {
 // transactWithin is one operation whose commit may take so long.
 type transactWithin func(t *testing.T, id string, limit time.Duration) (everonce.Result[string], error)
 
-func commitThatWaits[Tx any](store everonce.TxStore[Tx]) transactWithin {
+func commitThatWaits[Tx any](store driver.TxStore[Tx]) transactWithin {
 	return func(t *testing.T, id string, limit time.Duration) (everonce.Result[string], error) {
 		t.Helper()
 		r, err := everonce.NewTxReceiver(store, &everonce.Options{CompletionLimit: limit})

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -36,21 +37,21 @@ func TestTransactionCommitsBoth(t *testing.T) {
 func testCommitsBoth[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	if n := number(t, "SELECT count(*) FROM "+h.record()); n != 0 || h.effects(t, "charge") != 0 {
 		t.Errorf("%d records and %d effects before the commit", n, h.effects(t, "charge"))
 	}
 	done := completionOf(&rec, "receipt")
-	noErr(t, tx.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+	noErr(t, tx.Commit(ctx, driver.CommitRequest{Complete: &done}))
 	noErr(t, tx.Rollback(ctx)) // does nothing
 	if n := h.effects(t, "charge"); n != 1 {
 		t.Errorf("%d effects", n)
 	}
 	claim = txClaimOf(testKey)
-	tx, res, err = h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	if decided(t, res, err, everonce.DecideReplay); tx != nil {
+	tx, res, err = h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	if decided(t, res, err, driver.DecideReplay); tx != nil {
 		t.Error("a replay left a transaction open")
 	}
 	if got := string(res.Record.Result.Data); got != "receipt" {
@@ -72,33 +73,33 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 	joined, err := h.store.Join(own)
 	noErr(t, err)
 	res, err := joined.Claim(ctx, txClaimOf(testKey))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 
 	duplicates := func(when string) {
 		t.Helper()
 		atOnce(t, "a transactional duplicate "+when, func() {
 			claim := txClaimOf(testKey)
-			_, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-			decided(t, res, err, everonce.DecideInProgress)
+			_, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+			decided(t, res, err, driver.DecideInProgress)
 		})
 		atOnce(t, "a guarded duplicate "+when, func() {
 			res, err := h.store.Claim(ctx, claimOf(testKey))
-			decided(t, res, err, everonce.DecideInProgress)
+			decided(t, res, err, driver.DecideInProgress)
 		})
 		for _, looked := range []bool{false, true} {
 			atOnce(t, "an optimistic duplicate "+when, func() {
 				claim := txClaimOf(testKey)
 				if looked { // then the record is written as one that was seen to be new
-					got, err := h.store.Get(ctx, everonce.GetRequest{ID: claim.ID, Brief: true})
+					got, err := h.store.Get(ctx, driver.GetRequest{ID: claim.ID, Brief: true})
 					if noErr(t, err); got.Found {
 						t.Errorf("the record is there %s", when)
 					}
 				}
-				tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+				tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 				noErr(t, err)
 				noErr(t, h.effect(ctx, tx.Tx(), "optimistic"))
-				done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "late")
-				if err := tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, everonce.ErrConflict) {
+				done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "late")
+				if err := tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 					t.Errorf("optimistic %s, looked: %v: %v, want ErrConflict", when, looked, err)
 				}
 			})
@@ -109,7 +110,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 			join, err := h.store.Join(other)
 			noErr(t, err)
 			res, err := join.Claim(ctx, txClaimOf(testKey))
-			decided(t, res, err, everonce.DecideInProgress)
+			decided(t, res, err, driver.DecideInProgress)
 			noErr(t, h.effect(ctx, other, "survivor")) // the transaction is alive
 			noErr(t, h.commit(ctx, other))
 		})
@@ -119,7 +120,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 	duplicates("after the record")
 	noErr(t, h.commit(ctx, own))
 	res, err = h.store.Claim(ctx, claimOf(testKey))
-	decided(t, res, err, everonce.DecideReplay)
+	decided(t, res, err, driver.DecideReplay)
 	if n := h.effects(t, "optimistic"); n != 0 {
 		t.Errorf("%d effects of transactions that lost", n)
 	}
@@ -137,15 +138,15 @@ func TestRollbackLeavesNothing(t *testing.T) {
 func testRollback[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	decided(t, res, err, everonce.DecideClaimed)
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	decided(t, res, err, driver.DecideClaimed)
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	noErr(t, tx.Rollback(ctx))
 	if n := h.effects(t, "charge"); n != 0 {
 		t.Errorf("%d effects", n)
 	}
 	res, err = h.store.Claim(ctx, claimOf(testKey))
-	decided(t, res, err, everonce.DecideClaimed)
+	decided(t, res, err, driver.DecideClaimed)
 }
 
 // A guarded attempt that lapsed is taken over by a transaction; if it completes in the meantime, the
@@ -160,12 +161,12 @@ func testTakeover[Tx any](t *testing.T, h *handle[Tx]) {
 	for _, late := range []bool{false, true} {
 		key := everonce.Key{Scope: "takeover", ID: map[bool]string{false: "silent", true: "late"}[late]}
 		res, err := h.store.Claim(ctx, claimOf(key))
-		lapsed := decided(t, res, err, everonce.DecideClaimed).Record
+		lapsed := decided(t, res, err, driver.DecideClaimed).Record
 		mustExec(t, "UPDATE "+h.record()+" SET lease_until = claimed_at WHERE id = $1", lapsed.ID[:])
 		claim := txClaimOf(key)
-		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
-		if rec.Attempt != 2 || rec.Token <= lapsed.Token || rec.Previous.State != everonce.StateAbandoned {
+		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, driver.DecideClaimed).Record
+		if rec.Attempt != 2 || rec.Token <= lapsed.Token || rec.Previous.State != driver.StateAbandoned {
 			t.Errorf("taken over as attempt %d with a token of %+d from a state %v", rec.Attempt, rec.Token-lapsed.Token, rec.Previous.State)
 		}
 		noErr(t, h.effect(ctx, tx.Tx(), key.ID))
@@ -174,10 +175,10 @@ func testTakeover[Tx any](t *testing.T, h *handle[Tx]) {
 			noErr(t, err)
 		}
 		done := completionOf(&rec, "transaction")
-		err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
+		err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
 		want, effects, value := error(nil), int64(1), "transaction"
 		if late {
-			want, effects, value = everonce.ErrConflict, 0, "late"
+			want, effects, value = driver.ErrConflict, 0, "late"
 		}
 		if !errors.Is(err, want) {
 			t.Errorf("late: %v: the commit answers %v, want %v", late, err, want)
@@ -186,12 +187,12 @@ func testTakeover[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Errorf("late: %v: %d effects, want %d", late, n, effects)
 		}
 		res, err = h.store.Claim(ctx, claimOf(key))
-		if decided(t, res, err, everonce.DecideReplay); string(res.Record.Result.Data) != value {
+		if decided(t, res, err, driver.DecideReplay); string(res.Record.Result.Data) != value {
 			t.Errorf("late: %v: %q stands", late, res.Record.Result.Data)
 		}
 		if !late {
 			_, err = h.store.Complete(ctx, completionOf(&lapsed, "ghost"))
-			if !errors.Is(err, everonce.ErrLeaseLost) {
+			if !errors.Is(err, driver.ErrLeaseLost) {
 				t.Errorf("the attempt that was taken over completes: %v", err)
 			}
 		}
@@ -207,22 +208,22 @@ func TestStepCommitChecksTheParent(t *testing.T) {
 func testStepCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	res, err := h.store.Claim(ctx, claimOf(testKey))
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
-	step := everonce.SaveStepRequest{
+	rec := decided(t, res, err, driver.DecideClaimed).Record
+	step := driver.SaveStepRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: time.Hour, Lifetime: everonce.ForWeb(),
-		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("r")}},
+		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("r")}},
 	}
-	commit := func(step everonce.SaveStepRequest) error {
-		tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	commit := func(step driver.SaveStepRequest) error {
+		tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 		noErr(t, err)
 		noErr(t, h.effect(ctx, tx.Tx(), "charge"))
-		return tx.Commit(ctx, everonce.CommitRequest{SaveStep: &step})
+		return tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})
 	}
 	noErr(t, commit(step))
-	got, err := h.store.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	got, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
 	noErr(t, err)
 	saved, ok := got.Record.Step("charge")
-	if !ok || saved.State != everonce.StepDone || string(saved.Result.Data) != "r" {
+	if !ok || saved.State != driver.StepDone || string(saved.Result.Data) != "r" {
 		t.Errorf("the step is %+v, %v", saved, ok)
 	}
 	if left := got.Record.LeaseUntil.Sub(got.Now); left < 50*time.Minute {
@@ -231,24 +232,24 @@ func testStepCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	stale := step
 	stale.Step.Name = "other"
 	stale.Token--
-	if err := commit(stale); !errors.Is(err, everonce.ErrLeaseLost) {
+	if err := commit(stale); !errors.Is(err, driver.ErrLeaseLost) {
 		t.Errorf("a step of a lost attempt commits with %v", err)
 	}
 	if n := h.effects(t, "charge"); n != 1 {
 		t.Errorf("%d effects, want 1", n)
 	}
 	known := step
-	known.Step = everonce.StepRecord{Name: "known", State: everonce.StepOpen, Attempt: 1}
+	known.Step = driver.StepRecord{Name: "known", State: driver.StepOpen, Attempt: 1}
 	_, err = h.store.SaveStep(ctx, known)
 	noErr(t, err)
-	for i := range everonce.MaxSteps - 2 {
+	for i := range driver.MaxSteps - 2 {
 		mustExec(t, "INSERT INTO "+h.schema+".everonce_step (id, name, seq, began_at, attempt, state) VALUES ($1, $2, $3, 1, 1, 1)", rec.ID[:], "s"+string(rune('a'+i%26))+strings.Repeat("x", i/26), i)
 	}
-	mustExec(t, "UPDATE "+h.record()+" SET steps = $2 WHERE id = $1", rec.ID[:], everonce.MaxSteps)
-	if err := commit(everonce.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: everonce.StepRecord{Name: "one too many", State: everonce.StepDone, Attempt: 1}}); !errors.Is(err, everonce.ErrTooLarge) {
+	mustExec(t, "UPDATE "+h.record()+" SET steps = $2 WHERE id = $1", rec.ID[:], driver.MaxSteps)
+	if err := commit(driver.SaveStepRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Step: driver.StepRecord{Name: "one too many", State: driver.StepDone, Attempt: 1}}); !errors.Is(err, driver.ErrTooLarge) {
 		t.Errorf("a step too many commits with %v", err)
 	}
-	known.Step.State = everonce.StepDone
+	known.Step.State = driver.StepDone
 	if err := commit(known); err != nil {
 		t.Errorf("a known step of a full record: %v", err)
 	}
@@ -277,34 +278,34 @@ func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationL
 	complete := func(key everonce.Key) {
 		t.Helper()
 		claim := txClaimOf(key)
-		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		done := completionOf(&rec, "first")
-		noErr(t, tx.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+		noErr(t, tx.Commit(ctx, driver.CommitRequest{Complete: &done}))
 	}
 	complete(testKey)
 	joined, err := h.store.Join(own)
 	noErr(t, err)
 	res, err := joined.Claim(ctx, txClaimOf(testKey)) // its snapshot shows no record
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	err = joined.Complete(ctx, completionOf(&rec, "second"))
-	if class := h.store.ClassifyTx(err); class != everonce.TxErrorRetry {
+	if class := h.store.ClassifyTx(err); class != driver.TxErrorRetry {
 		t.Errorf("the completion answers %v, which is of class %d, want TxErrorRetry", err, class)
 	}
 	noErr(t, h.abort(ctx, own))
 
 	// The store's own transaction, which only looks before the other commits.
 	key := everonce.Key{Scope: "serial", ID: "optimistic"}
-	tx, _, err := h.store.Begin(ctx, everonce.BeginRequest{})
+	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
-	if got, err := tx.Get(ctx, everonce.GetRequest{ID: key.RecordID()}); err != nil || got.Found {
+	if got, err := tx.Get(ctx, driver.GetRequest{ID: key.RecordID()}); err != nil || got.Found {
 		t.Fatalf("found %v, %v", got.Found, err)
 	}
 	complete(key)
 	claim := txClaimOf(key)
-	done := completionOf(&everonce.Record{ID: claim.ID, Nonce: claim.Nonce}, "second")
-	err = tx.Commit(ctx, everonce.CommitRequest{Record: &claim, Complete: &done})
-	if class := h.store.ClassifyTx(err); class != everonce.TxErrorRetry && !errors.Is(err, everonce.ErrConflict) {
+	done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "second")
+	err = tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
+	if class := h.store.ClassifyTx(err); class != driver.TxErrorRetry && !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("the commit answers %v, which is of class %d, want TxErrorRetry or ErrConflict", err, class)
 	}
 }
@@ -318,8 +319,8 @@ func TestTransactionTimeout(t *testing.T) {
 func testTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim, Timeout: time.Second})
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim, Timeout: time.Second})
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	statement := ctx
 	if !h.pipes { // database/sql lets a statement run that has a context of its own; the engine's ends with the transaction
@@ -332,11 +333,11 @@ func testTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 			t.Error("a statement outlived its transaction")
 		}
 	})
-	if _, err := tx.Get(ctx, everonce.GetRequest{ID: claim.ID}); !errors.Is(err, everonce.ErrTxTooLong) {
+	if _, err := tx.Get(ctx, driver.GetRequest{ID: claim.ID}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("Get says %v", err)
 	}
 	done := completionOf(&rec, "v")
-	if err := tx.Commit(ctx, everonce.CommitRequest{Complete: &done}); !errors.Is(err, everonce.ErrTxTooLong) {
+	if err := tx.Commit(ctx, driver.CommitRequest{Complete: &done}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("Commit says %v", err)
 	}
 	noErr(t, tx.Rollback(ctx))
@@ -354,16 +355,16 @@ func TestTransactionOutlivesItsBeginning(t *testing.T) {
 func testOutlives[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx, cancel := context.WithCancel(t.Context())
 	claim := txClaimOf(testKey)
-	tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-	rec := decided(t, res, err, everonce.DecideClaimed).Record
+	tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+	rec := decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	cancel()
 	done := completionOf(&rec, "v")
-	noErr(t, tx.Commit(t.Context(), everonce.CommitRequest{Complete: &done}))
+	noErr(t, tx.Commit(t.Context(), driver.CommitRequest{Complete: &done}))
 	if n := h.effects(t, "charge"); n != 1 {
 		t.Errorf("%d effects", n)
 	}
-	if _, _, err := h.store.Begin(ctx, everonce.BeginRequest{}); !errors.Is(err, context.Canceled) {
+	if _, _, err := h.store.Begin(ctx, driver.BeginRequest{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Begin under a context that is over: %v", err)
 	}
 }
@@ -375,8 +376,8 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		t.Parallel()
 		h, ctx := newPgx(t, setup{}), t.Context()
 		claim := txClaimOf(testKey)
-		handle, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		handle, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		tx := handle.Tx()
 		if err := tx.Commit(ctx); err == nil {
 			t.Error("the work committed")
@@ -397,7 +398,7 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		deeper, err := left.Begin(ctx)
 		noErr(t, err)
 		done := completionOf(&rec, "v")
-		noErr(t, handle.Commit(ctx, everonce.CommitRequest{Complete: &done}))
+		noErr(t, handle.Commit(ctx, driver.CommitRequest{Complete: &done}))
 		if h.effects(t, "done") != 1 || h.effects(t, "undone") != 0 {
 			t.Errorf("%d and %d effects, want 1 and 0", h.effects(t, "done"), h.effects(t, "undone"))
 		}
@@ -416,12 +417,12 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		t.Parallel()
 		h, ctx := newSQL(t, setup{}), t.Context()
 		claim := txClaimOf(testKey)
-		handle, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		handle, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		noErr(t, handle.Tx().Commit()) // nothing keeps it from doing so
 		done := completionOf(&rec, "v")
-		err = handle.Commit(ctx, everonce.CommitRequest{Complete: &done})
-		if err == nil || h.store.ClassifyTx(err) != everonce.TxErrorEnded {
+		err = handle.Commit(ctx, driver.CommitRequest{Complete: &done})
+		if err == nil || h.store.ClassifyTx(err) != driver.TxErrorEnded {
 			t.Errorf("the commit of an ended transaction answers %v, of class %d", err, h.store.ClassifyTx(err))
 		}
 	})
@@ -463,16 +464,16 @@ func testRefusedCommit[Tx any](t *testing.T, h *handle[Tx]) {
 	mustExec(t, "CREATE CONSTRAINT TRIGGER raising AFTER INSERT ON "+h.schema+".raising DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "+h.schema+".raising()")
 	for code, insert := range map[string]string{"23503": "child VALUES ('orphan')", "23505": "twice VALUES ('a'), ('a')", "22P02": "raising VALUES ('a')"} {
 		claim := txClaimOf(everonce.Key{Scope: "refused", ID: code})
-		tx, res, err := h.store.Begin(ctx, everonce.BeginRequest{Claim: &claim})
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		noErr(t, h.exec(ctx, tx.Tx(), "INSERT INTO "+h.schema+"."+insert))
 		done := completionOf(&rec, "v")
-		err = tx.Commit(ctx, everonce.CommitRequest{Complete: &done})
+		err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || pgErr.Code != code || h.store.ClassifyTx(err) != everonce.TxErrorOther {
+		if !ok || pgErr.Code != code || h.store.ClassifyTx(err) != driver.TxErrorOther {
 			t.Errorf("%s: the commit answers %v, of class %d", code, err, h.store.ClassifyTx(err))
 		}
 		res, err = h.store.Claim(ctx, claimOf(everonce.Key{Scope: "refused", ID: code}))
-		decided(t, res, err, everonce.DecideClaimed)
+		decided(t, res, err, driver.DecideClaimed)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 var errNo = errors.New("no")
@@ -88,7 +89,7 @@ func testInTxIsEnded[Tx any](t *testing.T, h *handle[Tx]) {
 				continue // told as failed: see the package's doc
 			}
 			unknown(t, text+name, err)
-			if !errors.Is(err, everonce.ErrTxDoomed) || runs != 1 {
+			if !errors.Is(err, driver.ErrTxDoomed) || runs != 1 {
 				t.Errorf("%s%s: %v after %d runs; want doomed, after one", text, name, err, runs)
 			}
 		}
@@ -218,7 +219,7 @@ func testAnothersEnd[Tx any](t *testing.T, h *handle[Tx]) {
 		unknown(t, "inner", err)
 		return "", err
 	})
-	found, errGet := h.store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+	found, errGet := h.store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
 	noErr(t, errGet)
 	if res.Outcome != everonce.Failed || found.Found || h.effects(t, "outer") != 0 {
 		t.Errorf("outer: %v, %v; a record: %v, %d effects; want failed, and nothing", res.Outcome, err, found.Found, h.effects(t, "outer"))

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // overSQL runs a test over database/sql, with pgx's own driver and with one that wraps it.
@@ -135,7 +136,7 @@ func TestTheEndOfItsTimeIsNotTheWorks(t *testing.T) {
 				}
 				return "v", workErr
 			})
-			if n := h.effects(t, key.ID); !errors.Is(err, everonce.ErrTxTooLong) || res.Outcome != everonce.Failed || n != 0 {
+			if n := h.effects(t, key.ID); !errors.Is(err, driver.ErrTxTooLong) || res.Outcome != everonce.Failed || n != 0 {
 				t.Errorf("%s: %v, %v, with %d effects; want failed, too long, with none", then, res.Outcome, err, n)
 			}
 		}
@@ -164,11 +165,11 @@ func testDoTxCommits[Tx any](t *testing.T, h *handle[Tx]) {
 				noErr(t, errors.Join(h.effect(ctx, tx, key.ID), h.commit(ctx, tx)))
 				return "v", workErr
 			})
-			if !errors.Is(err, everonce.ErrTxDoomed) {
+			if !errors.Is(err, driver.ErrTxDoomed) {
 				t.Errorf("%s: %v, want doomed", says, err)
 			}
 		}
-		got, err := h.store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+		got, err := h.store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
 		if noErr(t, err); got.Found {
 			t.Errorf("%s: there is a record, %v", says, got.Record.State)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // ends are texts by which work ends the transaction that it was lent.
@@ -84,7 +85,7 @@ func testEnds[Tx any](t *testing.T, h *handle[Tx]) {
 					t.Skip("not noticed, and told so in the package's comment")
 				}
 				outcome, err := run(key, &runs)
-				if outcome != everonce.Unknown || !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, everonce.ErrTxDoomed) {
+				if outcome != everonce.Unknown || !errors.Is(err, everonce.ErrOutcomeUnknown) || !errors.Is(err, driver.ErrTxDoomed) {
 					t.Errorf("%v, %v; want unknown, doomed", outcome, err)
 				}
 				want := int64(0)
@@ -94,8 +95,8 @@ func testEnds[Tx any](t *testing.T, h *handle[Tx]) {
 				if n := h.effects(t, key.ID); n != want {
 					t.Errorf("%d effects, want %d", n, want)
 				}
-				got, err := h.store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
-				if noErr(t, err); got.Record.State != everonce.StateAbandoned || got.Record.LastError != "tx_ended" {
+				got, err := h.store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
+				if noErr(t, err); got.Record.State != driver.StateAbandoned || got.Record.LastError != "tx_ended" {
 					t.Errorf("the record is %v, %q; want abandoned, tx_ended", got.Record.State, got.Record.LastError)
 				}
 				outcome, err = run(key, &runs)
@@ -144,9 +145,9 @@ func testStepEnds[Tx any](t *testing.T, h *handle[Tx]) {
 					t.Errorf("%v, %v, after %d runs; want unknown, by the step, after one", res.Outcome, err, runs)
 				}
 			}
-			got, err := h.store.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+			got, err := h.store.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
 			noErr(t, err)
-			if step, _ := got.Record.Step("charge"); got.Record.State != everonce.StateAbandoned || got.Record.UnknownStep != "charge" || step.State != everonce.StepOpen {
+			if step, _ := got.Record.Step("charge"); got.Record.State != driver.StateAbandoned || got.Record.UnknownStep != "charge" || step.State != driver.StepOpen {
 				t.Errorf("the record is %v by %q, the step %v; want abandoned by the step, which is open", got.Record.State, got.Record.UnknownStep, step.State)
 			}
 			noErr(t, guarded.Settle(t.Context(), key, everonce.Settlement{Step: "charge", Verdict: everonce.SettleNotDone}))
@@ -181,7 +182,7 @@ func testDoTxEnds[Tx any](t *testing.T, h *handle[Tx]) {
 					noErr(t, errors.Join(h.effect(ctx, own, key.ID), h.exec(ctx, own, text)))
 					return "v", workErr
 				})
-				if !errors.Is(err, everonce.ErrTxDoomed) || res.Outcome != everonce.Unknown && workErr == nil {
+				if !errors.Is(err, driver.ErrTxDoomed) || res.Outcome != everonce.Unknown && workErr == nil {
 					t.Errorf("%v, %v; want unknown, doomed", res.Outcome, err)
 				}
 				_ = h.commit(t.Context(), own) //nolint:errcheck // a caller that does not listen

@@ -3,7 +3,7 @@ package pgxstore_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -12,13 +12,13 @@ import (
 
 // wrapped opens connections of pgx behind a driver of another name, as what traces statements does. They are of a type that nobody else
 // knows, and take no argument that is not database/sql's.
-type wrapped struct{ driver.Connector }
+type wrapped struct{ sqldriver.Connector }
 
-func (w wrapped) Driver() driver.Driver { return w }
+func (w wrapped) Driver() sqldriver.Driver { return w }
 
-func (wrapped) Open(string) (driver.Conn, error) { return nil, driver.ErrSkip }
+func (wrapped) Open(string) (sqldriver.Conn, error) { return nil, sqldriver.ErrSkip }
 
-func (w wrapped) Connect(ctx context.Context) (driver.Conn, error) {
+func (w wrapped) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	conn, err := w.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -28,13 +28,13 @@ func (w wrapped) Connect(ctx context.Context) (driver.Conn, error) {
 
 // pgxConn is what of pgx's connections comes through the wrapping.
 type pgxConn interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
-	driver.Pinger
-	driver.SessionResetter
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ConnPrepareContext
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
+	sqldriver.Pinger
+	sqldriver.SessionResetter
 }
 
 type wrappedConn struct{ pgxConn }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // errAnswer: the server answered what no script of this version does.
@@ -36,7 +37,7 @@ func (a *answer) number(i int) int64 {
 }
 
 // text reads a part that is a record, and returns what follows it.
-func (a *answer) text(id *everonce.RecordID, i int, now time.Time, rec *everonce.Record) (data []byte, err error) {
+func (a *answer) text(id *driver.RecordID, i int, now time.Time, rec *driver.Record) (data []byte, err error) {
 	if len(a.parts) <= i {
 		return nil, errAnswer
 	}
@@ -47,7 +48,7 @@ func (a *answer) text(id *everonce.RecordID, i int, now time.Time, rec *everonce
 }
 
 // saved reads a record, and returns the data of its result, where it is a result that is read.
-func saved(id *everonce.RecordID, msg *rueidis.RedisMessage, rec *everonce.Record) (data []byte, err error) {
+func saved(id *driver.RecordID, msg *rueidis.RedisMessage, rec *driver.Record) (data []byte, err error) {
 	text, err := bytesOf(msg)
 	if err != nil {
 		return nil, err
@@ -66,26 +67,26 @@ func bytesOf(msg *rueidis.RedisMessage) ([]byte, error) {
 
 // missing makes a result that was evicted, or removed by hand, one that was not kept: the operation was done. Of a refusal
 // its code is left: it was not done.
-func missing(rec *everonce.Record) {
-	if rec.Result.Kind == everonce.ResultFailure {
+func missing(rec *driver.Record) {
+	if rec.Result.Kind == driver.ResultFailure {
 		failure := everonce.PermanentError{Code: string(rec.Result.Summary), Truncated: true}
 		if data, err := json.Marshal(failure); err == nil { // of texts and a bool
 			rec.Result.Data = data
 			return
 		}
 	}
-	rec.Result = everonce.SavedResult{Kind: everonce.ResultElided, Codec: rec.Result.Codec, Summary: rec.Result.Summary}
+	rec.Result = driver.SavedResult{Kind: driver.ResultElided, Codec: rec.Result.Codec, Summary: rec.Result.Summary}
 }
 
 // fade takes from a tombstone what a tombstone does not have.
-func fade(rec *everonce.Record, now time.Time) {
-	if rec.StateAt(now) == everonce.StateTombstone {
-		rec.Result = everonce.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
+func fade(rec *driver.Record, now time.Time) {
+	if rec.StateAt(now) == driver.StateTombstone {
+		rec.Result = driver.SavedResult{Kind: rec.Result.Kind, Summary: rec.Result.Summary}
 	}
 }
 
 // steps reads a part that is a hash of steps.
-func (a *answer) steps(i int, rec *everonce.Record) error {
+func (a *answer) steps(i int, rec *driver.Record) error {
 	if len(a.parts) <= i {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -19,7 +19,7 @@ func TestAWatchStopsWhileTheServerIsBusy(t *testing.T) {
 	client, other := p.client(t), p.client(t)
 	s := newStore(t, client, &redisstore.Options{})
 	rec := claimed(t, s, testKey)
-	w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	w, err := s.Watch(t.Context(), driver.WatchRequest{ID: rec.ID})
 	noErr(t, err)
 
 	var slow sync.WaitGroup
@@ -44,7 +44,7 @@ func TestAWatchStopsWhileTheServerIsBusy(t *testing.T) {
 			t.Fatal("the server is not busy any more")
 		}
 	}
-	if _, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}); err == nil {
+	if _, err := s.Watch(t.Context(), driver.WatchRequest{ID: rec.ID}); err == nil {
 		t.Error("a busy server grants a watch")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -16,7 +17,7 @@ const lease = time.Minute
 
 var (
 	testKey = everonce.Key{Scope: "tenant/charge", ID: "order-7"}
-	life    = everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
+	life    = driver.Lifetime{Retention: time.Hour, Remember: time.Hour}
 )
 
 func newStore(t testing.TB, client rueidis.Client, opts *redisstore.Options) *redisstore.Store {
@@ -29,14 +30,14 @@ func newStore(t testing.TB, client rueidis.Client, opts *redisstore.Options) *re
 	return s
 }
 
-func claimOf(key everonce.Key) everonce.ClaimRequest {
-	return everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test", Lease: lease,
-		Fingerprint: everonce.FingerprintOf("a"), Lifetime: life,
+func claimOf(key everonce.Key) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test", Lease: lease,
+		Fingerprint: driver.Fingerprint(everonce.FingerprintOf("a")), Lifetime: life,
 	}
 }
 
-func decided(t testing.TB, res everonce.ClaimResult, err error, want everonce.Decision) everonce.ClaimResult {
+func decided(t testing.TB, res driver.ClaimResult, err error, want driver.Decision) driver.ClaimResult {
 	t.Helper()
 	if err != nil || res.Decision != want {
 		t.Fatalf("the claim says %v, %v; want %v", res.Decision, err, want)
@@ -44,52 +45,52 @@ func decided(t testing.TB, res everonce.ClaimResult, err error, want everonce.De
 	return res
 }
 
-func claimed(t testing.TB, s everonce.Store, key everonce.Key) everonce.Record {
+func claimed(t testing.TB, s driver.Store, key everonce.Key) driver.Record {
 	t.Helper()
 	res, err := s.Claim(t.Context(), claimOf(key))
-	return decided(t, res, err, everonce.DecideClaimed).Record
+	return decided(t, res, err, driver.DecideClaimed).Record
 }
 
-func completionOf(rec *everonce.Record, value string) everonce.CompleteRequest {
-	return everonce.CompleteRequest{
+func completionOf(rec *driver.Record, value string) driver.CompleteRequest {
+	return driver.CompleteRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lifetime: life,
-		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte(value), Summary: []byte("summary")},
+		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte(value), Summary: []byte("summary")},
 	}
 }
 
-func releaseOf(rec *everonce.Record, state everonce.State) everonce.ReleaseRequest {
-	return everonce.ReleaseRequest{
+func releaseOf(rec *driver.Record, state driver.State) driver.ReleaseRequest {
+	return driver.ReleaseRequest{
 		ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Token: rec.Token, Nonce: rec.Nonce, State: state, ErrorClass: "error", Lifetime: life,
 	}
 }
 
-func renewalOf(rec *everonce.Record) everonce.RenewRequest {
-	return everonce.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life}
+func renewalOf(rec *driver.Record) driver.RenewRequest {
+	return driver.RenewRequest{ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life}
 }
 
-func stepOf(rec *everonce.Record, name string) everonce.SaveStepRequest {
-	return everonce.SaveStepRequest{
+func stepOf(rec *driver.Record, name string) driver.SaveStepRequest {
+	return driver.SaveStepRequest{
 		ID: rec.ID, Token: rec.Token, Nonce: rec.Nonce, Lease: lease, Lifetime: life,
-		Step: everonce.StepRecord{Name: name, State: everonce.StepDone, Attempt: rec.Attempt, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
+		Step: driver.StepRecord{Name: name, State: driver.StepDone, Attempt: rec.Attempt, Result: driver.SavedResult{Kind: driver.ResultElided}},
 	}
 }
 
 // everyCall calls what a store has, and returns the errors by name.
-func everyCall(ctx context.Context, s *redisstore.Store, rec *everonce.Record) map[string]error {
+func everyCall(ctx context.Context, s *redisstore.Store, rec *driver.Record) map[string]error {
 	errs := make(map[string]error)
 	_, errs["Claim"] = s.Claim(ctx, claimOf(everonce.Key{Scope: rec.Scope, ID: "another"}))
 	_, errs["Claim of a known key"] = s.Claim(ctx, claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
 	_, errs["Renew"] = s.Renew(ctx, renewalOf(rec))
 	_, errs["SaveStep"] = s.SaveStep(ctx, stepOf(rec, "mail"))
 	_, errs["Complete"] = s.Complete(ctx, completionOf(rec, "v"))
-	_, errs["Release"] = s.Release(ctx, releaseOf(rec, everonce.StateReleased))
-	_, errs["Get"] = s.Get(ctx, everonce.GetRequest{ID: rec.ID})
-	_, errs["List"] = s.List(ctx, everonce.ListRequest{})
-	_, errs["DeleteScope"] = s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: rec.Scope})
+	_, errs["Release"] = s.Release(ctx, releaseOf(rec, driver.StateReleased))
+	_, errs["Get"] = s.Get(ctx, driver.GetRequest{ID: rec.ID})
+	_, errs["List"] = s.List(ctx, driver.ListRequest{})
+	_, errs["DeleteScope"] = s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: rec.Scope})
 	_, errs["Health"] = s.Health(ctx)
 	errs["KeepIdentity"] = s.KeepIdentity(ctx, [32]byte{1})
 	_, _, errs["ReadIdentity"] = s.ReadIdentity(ctx)
-	w, err := s.Watch(ctx, everonce.WatchRequest{ID: rec.ID})
+	w, err := s.Watch(ctx, driver.WatchRequest{ID: rec.ID})
 	if errs["Watch"] = err; err == nil {
 		w.Stop()
 	}
@@ -98,8 +99,8 @@ func everyCall(ctx context.Context, s *redisstore.Store, rec *everonce.Record) m
 
 // refusals are the errors that say more than "nobody knows".
 var refusals = []error{
-	everonce.ErrAttemptEnded, everonce.ErrLeaseLost, everonce.ErrConflict, everonce.ErrTooLarge, everonce.ErrNewerRecord,
-	everonce.ErrIdentity, everonce.ErrSchema,
+	driver.ErrAttemptEnded, driver.ErrLeaseLost, driver.ErrConflict, driver.ErrTooLarge, driver.ErrNewerRecord,
+	driver.ErrIdentity, driver.ErrSchema,
 }
 
 // failures checks that calls failed, and that no failure looks like an answer (rule 7).

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // facts are what a node tells of itself; empty where it does not.
@@ -133,10 +133,10 @@ var (
 func (s *Store) judge(f *facts) error {
 	if f.version != "" {
 		if f.older(leastVersion) {
-			return fmt.Errorf("redisstore: %w: node %s is Redis %s, the least is 7.0", everonce.ErrInvalidArgument, f.addr, f.version)
+			return fmt.Errorf("redisstore: %w: node %s is Redis %s, the least is 7.0", driver.ErrInvalidArgument, f.addr, f.version)
 		}
 		if s.syncLog && f.older(syncLogVersion) {
-			return fmt.Errorf("redisstore: %w: Options.SyncLog needs WAITAOF, which Redis has from 7.2 on; node %s is %s", everonce.ErrInvalidArgument, f.addr, f.version)
+			return fmt.Errorf("redisstore: %w: Options.SyncLog needs WAITAOF, which Redis has from 7.2 on; node %s is %s", driver.ErrInvalidArgument, f.addr, f.version)
 		}
 	}
 	if s.syncLog {
@@ -168,12 +168,12 @@ const leastSyncTimeout = 2 * time.Second
 func (s *Store) judgeLog(f *facts) error {
 	switch {
 	case f.log == "no":
-		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for the append-only file, and node %s has none: set appendonly yes", everonce.ErrInvalidArgument, f.addr)
+		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for the append-only file, and node %s has none: set appendonly yes", driver.ErrInvalidArgument, f.addr)
 	case f.fsync == "no":
-		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for a sync that node %s does not make (appendfsync no): set always or everysec", everonce.ErrInvalidArgument, f.addr)
+		return fmt.Errorf("redisstore: %w: Options.SyncLog waits for a sync that node %s does not make (appendfsync no): set always or everysec", driver.ErrInvalidArgument, f.addr)
 	case f.fsync == "everysec" && s.wait < leastSyncTimeout:
 		return fmt.Errorf("redisstore: %w: Options.WaitTimeout is %v, and node %s syncs its append-only file once a second: with SyncLog the least is %v, or set appendfsync always",
-			everonce.ErrInvalidArgument, s.wait, f.addr, leastSyncTimeout)
+			driver.ErrInvalidArgument, s.wait, f.addr, leastSyncTimeout)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -120,7 +120,7 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 			t.Log("this server has WAITAOF: its refusal was not run")
 			continue
 		}
-		if !errors.Is(err, everonce.ErrInvalidArgument) {
+		if !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", name, err)
 		}
 		if said := opts.Validate(); !opts.SyncLog && (said == nil || said.Error() != err.Error()) { // what a server has, it alone knows
@@ -130,7 +130,7 @@ func TestOptionsThatCanNotBe(t *testing.T) {
 	if err := (*redisstore.Options)(nil).Validate(); err != nil {
 		t.Errorf("no options: %v", err)
 	}
-	if _, err := redisstore.New(t.Context(), nil, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if _, err := redisstore.New(t.Context(), nil, nil); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("without a client: %v", err)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Claim implements [everonce.Store]: one call of the server, and one more if a result is found within a second of its
 // end.
-func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res everonce.ClaimResult, err error) {
+func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	k := s.keys(&req.ID)
 	if s.readFirst && !s.waits() { // a result that is read by itself may be one that nobody else has yet
 		if done, err := s.recall(ctx, &k, &req, &res); done || err != nil {
@@ -23,7 +23,7 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 		return res, tooLong("claim")
 	}
 	f := fresh{
-		nonce: &req.Nonce, state: everonce.StateClaimed, attempt: 1, lease: req.Lease, fingerprint: &req.Fingerprint,
+		nonce: &req.Nonce, state: driver.StateClaimed, attempt: 1, lease: req.Lease, fingerprint: &req.Fingerprint,
 		scope: req.Scope, name: req.Name, owner: req.Owner,
 	}
 	c := call{script: claimScript, keys: k, n: 1} // what is absent costs nothing
@@ -44,11 +44,11 @@ func (s *Store) Claim(ctx context.Context, req everonce.ClaimRequest) (res evero
 	}
 	switch {
 	case err != nil:
-		res = everonce.ClaimResult{}
-	case res.Decision == everonce.DecideEnded:
-		err = everonce.ErrAttemptEnded
-	case res.Decision == everonce.DecideNewer:
-		err = everonce.ErrNewerRecord
+		res = driver.ClaimResult{}
+	case res.Decision == driver.DecideEnded:
+		err = driver.ErrAttemptEnded
+	case res.Decision == driver.DecideNewer:
+		err = driver.ErrNewerRecord
 	}
 	return res, failed("claim", err)
 }
@@ -58,7 +58,7 @@ const byTime = "1"
 
 // sendClaim sends the script and reads its answer. It reports false where the script has found a result, and has not looked
 // at its end, and that is near.
-func (s *Store) sendClaim(ctx context.Context, c *call, req *everonce.ClaimRequest, res *everonce.ClaimResult) (decided bool, err error) {
+func (s *Store) sendClaim(ctx context.Context, c *call, req *driver.ClaimRequest, res *driver.ClaimResult) (decided bool, err error) {
 	sent := time.Now()
 	msg, err := s.write(ctx, c)
 	switch {
@@ -70,7 +70,7 @@ func (s *Store) sendClaim(ctx context.Context, c *call, req *everonce.ClaimReque
 			return true, errAnswer
 		}
 		s.clock.saw(now, sent)
-		res.Decision, res.Now = everonce.DecideClaimed, at(now)
+		res.Decision, res.Now = driver.DecideClaimed, at(now)
 		begun(req, res.Now, &res.Record)
 		return true, nil
 	case msg.IsString():
@@ -81,11 +81,11 @@ func (s *Store) sendClaim(ctx context.Context, c *call, req *everonce.ClaimReque
 }
 
 // begun is the record that a claim of a new key leaves: the script and this agree.
-func begun(req *everonce.ClaimRequest, now time.Time, rec *everonce.Record) {
-	*rec = everonce.Record{
-		ID: req.ID, Scope: req.Scope, Name: req.Name, State: everonce.StateClaimed, Token: everonce.Token(now.UnixMicro()), Nonce: req.Nonce,
+func begun(req *driver.ClaimRequest, now time.Time, rec *driver.Record) {
+	*rec = driver.Record{
+		ID: req.ID, Scope: req.Scope, Name: req.Name, State: driver.StateClaimed, Token: driver.Token(now.UnixMicro()), Nonce: req.Nonce,
 		Owner: req.Owner, Attempt: 1, LeaseUntil: now.Add(req.Lease).Truncate(time.Microsecond), Fingerprint: req.Fingerprint,
-		Format: everonce.FormatVersion, CreatedAt: now, ClaimedAt: now, UpdatedAt: now,
+		Format: driver.FormatVersion, CreatedAt: now, ClaimedAt: now, UpdatedAt: now,
 	}
 	if req.ExpireUnsettled {
 		rec.PurgeAt = now.Add(req.Lifetime.Total()).Truncate(time.Microsecond)
@@ -94,39 +94,39 @@ func begun(req *everonce.ClaimRequest, now time.Time, rec *everonce.Record) {
 
 // replayed reads the answer of a claim that met a result. It does not say the time: that is some 10 % of such a call. It
 // reports whether the result is far from its end.
-func (s *Store) replayed(ctx context.Context, id *everonce.RecordID, msg *rueidis.RedisMessage, res *everonce.ClaimResult) (far bool, err error) {
+func (s *Store) replayed(ctx context.Context, id *driver.RecordID, msg *rueidis.RedisMessage, res *driver.ClaimResult) (far bool, err error) {
 	data, err := saved(id, msg, &res.Record)
 	switch {
 	case err != nil:
 		return true, err
-	case res.Record.State != everonce.StateCompleted:
+	case res.Record.State != driver.StateCompleted:
 		return true, corrupt(id, "its result is of another state")
 	}
-	res.Decision, res.Record.Result.Data = everonce.DecideReplay, data
+	res.Decision, res.Record.Result.Data = driver.DecideReplay, data
 	told, _ := s.tell(ctx) //nolint:errcheck // then it is stale, and nothing is far by it
 	res.Now = told.during(&res.Record)
 	return told.far(&res.Record), nil
 }
 
 // claimed reads the answer of another claim that met a record.
-func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis.RedisMessage, res *everonce.ClaimResult) error {
+func (s *Store) claimed(req *driver.ClaimRequest, sent time.Time, msg *rueidis.RedisMessage, res *driver.ClaimResult) error {
 	a, err := readAnswer(msg, 2)
 	if err != nil {
 		return err
 	}
-	res.Decision, res.Now = everonce.Decision(a.number(0)), at(a.number(1)) //nolint:gosec // the script's own words
+	res.Decision, res.Now = driver.Decision(a.number(0)), at(a.number(1)) //nolint:gosec // the script's own words
 	if a.err != nil {
 		return a.err
 	}
 	s.clock.saw(a.number(1), sent)
-	if res.Decision == everonce.DecideAbsent || res.Decision == everonce.DecideNewer {
-		res.Record = everonce.Record{} // the call before may have found a result
+	if res.Decision == driver.DecideAbsent || res.Decision == driver.DecideNewer {
+		res.Record = driver.Record{} // the call before may have found a result
 		return nil
 	}
 	if _, err := a.text(&req.ID, 2, res.Now, &res.Record); err != nil {
 		return err
 	}
-	if res.Decision == everonce.DecideReplay { // of which there is a record alone: see replayed
+	if res.Decision == driver.DecideReplay { // of which there is a record alone: see replayed
 		missing(&res.Record)
 		return nil
 	}
@@ -134,18 +134,18 @@ func (s *Store) claimed(req *everonce.ClaimRequest, sent time.Time, msg *rueidis
 }
 
 // recall answers a claim by a plain read of the saved result, if there is one.
-func (s *Store) recall(ctx context.Context, k *keys, req *everonce.ClaimRequest, res *everonce.ClaimResult) (done bool, err error) {
+func (s *Store) recall(ctx context.Context, k *keys, req *driver.ClaimRequest, res *driver.ClaimResult) (done bool, err error) {
 	told, err := s.tell(ctx)
 	if err != nil {
 		return false, failed("claim", err)
 	}
 	if done, err = s.look(ctx, k, &req.ID, told, &res.Record, &res.Now); !done || err != nil {
-		*res = everonce.ClaimResult{}
+		*res = driver.ClaimResult{}
 		return false, err
 	}
-	res.Decision = everonce.DecideReplay
+	res.Decision = driver.DecideReplay
 	if req.Fingerprint.Conflicts(res.Record.Fingerprint) {
-		res.Decision = everonce.DecideMismatch
+		res.Decision = driver.DecideMismatch
 	}
 	return true, nil
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // clock estimates the server's time between two of its answers. Nothing is decided by it but whether a result is far
@@ -42,12 +42,12 @@ type reading struct {
 const farMargin = time.Second
 
 // far reports whether a result is so far from its end that the server's time need not be asked.
-func (r reading) far(rec *everonce.Record) bool {
+func (r reading) far(rec *driver.Record) bool {
 	return !r.stale && rec.ResultUntil.UnixMicro() >= r.atMost+farMargin.Microseconds()
 }
 
 // during returns the server's time, as far as it is known, when it had a result.
-func (r reading) during(rec *everonce.Record) time.Time {
+func (r reading) during(rec *driver.Record) time.Time {
 	return at(max(r.passed, rec.UpdatedAt.UnixMicro()))
 }
 

@@ -10,9 +10,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/redisstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // startCluster starts three masters that have a third of the slots each. Nobody takes over from one that is silent, as all are at times
@@ -67,7 +68,7 @@ func TestConformanceCluster(t *testing.T) {
 			t.Errorf("node %d of the cluster has %d of 30 records, %v", i, size, err)
 		}
 	}
-	storetest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), capabilities())
+	drivertest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), capabilities())
 }
 
 // A client that knows nothing of the cluster, and asks the wrong node, is told that it moved: a failure, and no answer.
@@ -80,7 +81,7 @@ func TestMovedIsAFailure(t *testing.T) {
 		res, err := s.Claim(t.Context(), claimOf(everonce.Key{Scope: "moved", ID: strconv.Itoa(i)}))
 		switch {
 		case err == nil:
-			decided(t, res, err, everonce.DecideClaimed)
+			decided(t, res, err, driver.DecideClaimed)
 		case !strings.Contains(err.Error(), "MOVED"):
 			t.Errorf("Claim: %v, want MOVED", err)
 		default:
@@ -135,7 +136,7 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 	fails := func(name string, err error) {
 		t.Helper()
 		failures(t, map[string]error{name: err}, name)
-		if !errors.Is(err, everonce.ErrStore) || errors.Is(err, everonce.ErrCorruptRecord) {
+		if !errors.Is(err, driver.ErrStore) || errors.Is(err, driver.ErrCorruptRecord) {
 			t.Errorf("%s: %v, want ErrStore alone", name, err)
 		}
 		if strings.Contains(err.Error(), "TRYAGAIN") {
@@ -147,10 +148,10 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 		res, err := s.Claim(ctx, claimOf(testKey))
 		if err != nil {
 			fails("Claim", err)
-		} else if got := decided(t, res, nil, everonce.DecideReplay).Record; string(got.Result.Data) != "v" {
+		} else if got := decided(t, res, nil, driver.DecideReplay).Record; string(got.Result.Data) != "v" {
 			t.Errorf("replayed %q, %v", got.Result.Data, got.Result.Kind)
 		}
-		read, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
+		read, err := s.Get(ctx, driver.GetRequest{ID: done.ID})
 		switch {
 		case err != nil:
 			fails("Get", err)
@@ -172,10 +173,10 @@ func testSlotThatMoves(t *testing.T, parts []string) {
 	for deadline := time.Now().Add(time.Minute); ; { // until the client has learnt of it
 		res, err := s.Claim(ctx, claimOf(testKey))
 		if err == nil {
-			decided(t, res, nil, everonce.DecideReplay)
+			decided(t, res, nil, driver.DecideReplay)
 			break
 		}
-		if time.Now().After(deadline) || errors.Is(err, everonce.ErrCorruptRecord) {
+		if time.Now().After(deadline) || errors.Is(err, driver.ErrCorruptRecord) {
 			t.Fatalf("after the move: %v", err)
 		}
 	}
@@ -194,7 +195,7 @@ func TestStepsThatAreMissingInACluster(t *testing.T) {
 	noErr(t, client.Do(t.Context(), client.B().Del().Key(redisstore.KeyOf(s, rec.ID)+":s").Build()).Error())
 	again := claimOf(testKey)
 	again.Nonce = rec.Nonce
-	if _, err := s.Claim(t.Context(), again); !errors.Is(err, everonce.ErrCorruptRecord) {
+	if _, err := s.Claim(t.Context(), again); !errors.Is(err, driver.ErrCorruptRecord) {
 		t.Errorf("Claim: %v, want a corrupt record", err)
 	}
 }
@@ -210,7 +211,7 @@ func TestWritesWaitForReplicasInACluster(t *testing.T) {
 		_, errComplete := s.Complete(t.Context(), completionOf(&rec, "v"))
 		_, errReplay := s.Claim(t.Context(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
 		for what, err := range map[string]error{"claim": errClaim, "completion": errComplete, "replay": errReplay, "identity": s.KeepIdentity(t.Context(), [32]byte{1})} {
-			if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			if !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

@@ -8,40 +8,40 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/redisstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
-func capabilities() storetest.Capabilities {
-	return storetest.Capabilities{
+func capabilities() drivertest.Capabilities {
+	return drivertest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true, ChangeWaiter: true, RemovesByItself: true,
 		MaxResult: redisstore.MaxResult, RefusesLarger: true,
 	}
 }
 
 // factory makes stores beside each other on one server, with a peer that has a connection of its own.
-func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) storetest.Factory {
+func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) drivertest.Factory {
 	t.Helper()
 	return stores(newPrefix(t, client), client, peer, opts)
 }
 
 // clusterFactory makes stores on a cluster that is thrown away.
-func clusterFactory(client, peer rueidis.Client) storetest.Factory {
+func clusterFactory(client, peer rueidis.Client) drivertest.Factory {
 	return stores("", client, peer, redisstore.Options{})
 }
 
-func stores(root string, client, peer rueidis.Client, opts redisstore.Options) storetest.Factory {
+func stores(root string, client, peer rueidis.Client, opts redisstore.Options) drivertest.Factory {
 	var n atomic.Int64
-	return func(t testing.TB) storetest.Harness {
+	return func(t testing.TB) drivertest.Harness {
 		opts := opts
 		opts.Prefix = fmt.Sprintf("%s%d:", root, n.Add(1))
 		store, err := redisstore.New(t.Context(), client, &opts)
 		noErr(t, err)
 		other, err := redisstore.New(t.Context(), peer, &opts)
 		noErr(t, err)
-		put := func(at int, b byte) func(id everonce.RecordID) {
-			return func(id everonce.RecordID) {
+		put := func(at int, b byte) func(id driver.RecordID) {
+			return func(id driver.RecordID) {
 				for _, part := range []string{"", ":v"} { // of the record and of its saved result, where there is one
 					const set = "return redis.call('EXISTS', KEYS[1]) == 1 and redis.call('SETRANGE', KEYS[1], ARGV[1], ARGV[2])"
 					command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+part, strconv.Itoa(at), string([]byte{b}))
@@ -49,11 +49,11 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) s
 			}
 		}
 		const offToken, offFormat, offState, offLease, offAttempt, last = 8, 32, 33, 35, 63, 7 // of 8 bytes
-		return storetest.Harness{Store: store, Peer: other, Newer: put(offFormat, everonce.FormatVersion+1), Damages: map[string]func(everonce.RecordID){
+		return drivertest.Harness{Store: store, Peer: other, Newer: put(offFormat, driver.FormatVersion+1), Damages: map[string]func(driver.RecordID){
 			"its state": put(offState, 77), "its token": put(offToken+last, 0xff), "its attempts": put(offAttempt+3, 0xff),
-		}, DamagedLease: put(offLease+last, 0x7f), UnreadStep: func(id everonce.RecordID, name string) {
+		}, DamagedLease: put(offLease+last, 0x7f), UnreadStep: func(id driver.RecordID, name string) {
 			command(t, client, "HSET", redisstore.KeyOf(store, id)+":s", name, "x")
-		}, UnreadResult: func(id everonce.RecordID, name string, kind int) {
+		}, UnreadResult: func(id driver.RecordID, name string, kind int) {
 			const offKind = 1 + 4 + 2 + 8 + 8 // behind the step's state, attempt, place and times
 			const set = "local s = redis.call('HGET', KEYS[1], ARGV[1]) return redis.call('HSET', KEYS[1], ARGV[1], string.sub(s, 1, ARGV[2]) .. string.char(ARGV[3]) .. string.sub(s, ARGV[2] + 2))"
 			command(t, client, "EVAL", set, "1", redisstore.KeyOf(store, id)+":s", name, strconv.Itoa(offKind), strconv.Itoa(kind))
@@ -64,11 +64,11 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) s
 // TestConformance holds the store to the suite, on the server that the tests share.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{}), capabilities())
+	drivertest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{}), capabilities())
 }
 
 // TestConformanceReadFirst does so for claims that look for a result before they claim.
 func TestConformanceReadFirst(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{ReadFirst: true}), capabilities())
+	drivertest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{ReadFirst: true}), capabilities())
 }

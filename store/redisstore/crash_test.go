@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/redisstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // TestKilledServerKeepsWhatItAcknowledged kills the server with SIGKILL again and again while many callers work, each
@@ -59,7 +60,7 @@ func TestKilledServerKeepsWhatItAcknowledged(t *testing.T) {
 					told[id] = res.Value
 					mu.Unlock()
 					more.Broadcast()
-				case !errors.Is(err, everonce.ErrStore) && !errors.Is(err, everonce.ErrInProgress):
+				case !errors.Is(err, driver.ErrStore) && !errors.Is(err, everonce.ErrInProgress):
 					t.Errorf("%s: %v, %v", id, res.Outcome, err)
 				}
 			}
@@ -115,8 +116,8 @@ func TestConformanceAfterACrash(t *testing.T) {
 	_, err = before.Complete(t.Context(), completionOf(&rec, "receipt"))
 	noErr(t, err)
 	res, err := before.Claim(t.Context(), claimOf(testKey))
-	if got := decided(t, res, err, everonce.DecideReplay).Record; string(got.Result.Data) != "receipt" || got.Token != rec.Token {
+	if got := decided(t, res, err, driver.DecideReplay).Record; string(got.Result.Data) != "receipt" || got.Token != rec.Token {
 		t.Errorf("replayed %q of token %d", got.Result.Data, got.Token)
 	}
-	storetest.Run(t, factory(t, client, peer, redisstore.Options{}), capabilities())
+	drivertest.Run(t, factory(t, client, peer, redisstore.Options{}), capabilities())
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 	"github.com/everonce/everonce/store/redisstore"
-	"github.com/everonce/everonce/store/transition"
 )
 
 // Each byte of a record, damaged: the script judges what stands there as whoever reads it does. What no version has written is taken over by
@@ -17,25 +18,25 @@ func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
 	ctx := t.Context()
-	end := func(rec *everonce.Record, state everonce.State) {
+	end := func(rec *driver.Record, state driver.State) {
 		_, err := s.Release(ctx, releaseOf(rec, state))
 		noErr(t, err)
 	}
 	const stepCount = 61 // of 2 bytes: what is missing of the steps the claim tells apart
 	for name, c := range map[string]struct {
-		take   everonce.TakeOver
+		take   driver.TakeOver
 		expire bool
-		spoil  func(rec *everonce.Record)
+		spoil  func(rec *driver.Record)
 	}{
-		"claimed": {take: everonce.TakeForced, expire: true, spoil: func(*everonce.Record) {}},
-		"lapsed":  {take: everonce.TakeAbandoned, spoil: func(rec *everonce.Record) { backdate(t, client, s, rec.ID, lease) }},
-		"over": {take: everonce.TakeNone, expire: true, spoil: func(rec *everonce.Record) {
-			end(rec, everonce.StateReleased)
+		"claimed": {take: driver.TakeForced, expire: true, spoil: func(*driver.Record) {}},
+		"lapsed":  {take: driver.TakeAbandoned, spoil: func(rec *driver.Record) { backdate(t, client, s, rec.ID, lease) }},
+		"over": {take: driver.TakeNone, expire: true, spoil: func(rec *driver.Record) {
+			end(rec, driver.StateReleased)
 			backdate(t, client, s, rec.ID, life.Total())
 		}},
-		"released":  {take: everonce.TakeNone, spoil: func(rec *everonce.Record) { end(rec, everonce.StateReleased) }},
-		"abandoned": {take: everonce.TakeToSettle, spoil: func(rec *everonce.Record) { end(rec, everonce.StateAbandoned) }},
-		"completed": {take: everonce.TakeNone, spoil: func(rec *everonce.Record) {
+		"released":  {take: driver.TakeNone, spoil: func(rec *driver.Record) { end(rec, driver.StateReleased) }},
+		"abandoned": {take: driver.TakeToSettle, spoil: func(rec *driver.Record) { end(rec, driver.StateAbandoned) }},
+		"completed": {take: driver.TakeNone, spoil: func(rec *driver.Record) {
 			_, err := s.Complete(ctx, completionOf(rec, "v"))
 			noErr(t, err)
 			command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)+":v") // by which most claims are answered
@@ -46,7 +47,7 @@ func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 			req := claimOf(everonce.Key{Scope: "damaged", ID: name})
 			req.ExpireUnsettled = c.expire
 			res, err := s.Claim(ctx, req)
-			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			rec := decided(t, res, err, driver.DecideClaimed).Record
 			c.spoil(&rec)
 			key := redisstore.KeyOf(s, rec.ID)
 			whole, err := command(t, client, "GET", key).ToString()
@@ -59,14 +60,14 @@ func TestADamagedRecordIsJudgedAsItIsRead(t *testing.T) {
 				for _, b := range []byte{whole[i] ^ 1, whole[i] ^ 0x80} {
 					text := whole[:i] + string([]byte{b}) + whole[i+1:]
 					command(t, client, "SET", key, text)
-					req.Nonce, req.Take = everonce.NewNonce(), c.take
+					req.Nonce, req.Take = driver.NewNonce(), c.take
 					res, err := s.Claim(ctx, req)
 					after, readErr := command(t, client, "GET", key).ToString()
 					noErr(t, readErr)
 					rec, unread := redisstore.Decode(req.ID, text)
 					if unread != nil {
 						corrupt++
-						if !errors.Is(err, everonce.ErrCorruptRecord) || after != text {
+						if !errors.Is(err, driver.ErrCorruptRecord) || after != text {
 							t.Errorf("byte %d is %#x: %v, but the claim says %v, %v", i, b, unread, res.Decision, err)
 						}
 						continue
@@ -101,7 +102,7 @@ func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 	ctx := t.Context()
 	const sign = 0x80
 	for what, c := range map[string]struct {
-		ended everonce.State // 0: it runs
+		ended driver.State // 0: it runs
 		at    int
 		flip  byte
 		texts bool // which are not counted by
@@ -109,8 +110,8 @@ func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 		"a live claim with a lease before all others":  {at: 42, flip: sign},
 		"a live claim with a token that is none":       {at: 15, flip: sign},
 		"a live claim with other texts":                {at: 123, flip: 1, texts: true},
-		"released, with a lifetime before all others":  {ended: everonce.StateReleased, at: 58, flip: sign},
-		"abandoned, with a lifetime before all others": {ended: everonce.StateAbandoned, at: 58, flip: sign},
+		"released, with a lifetime before all others":  {ended: driver.StateReleased, at: 58, flip: sign},
+		"abandoned, with a lifetime before all others": {ended: driver.StateAbandoned, at: 58, flip: sign},
 	} {
 		s := newStore(t, client, nil)
 		rec := claimed(t, s, everonce.Key{Scope: "damaged", ID: "1"})
@@ -126,13 +127,13 @@ func TestADamagedRecordIsNeitherForgottenNorCounted(t *testing.T) {
 		if h, err := s.Health(ctx); err != nil || !c.texts && h.Unreadable != 1 || h.Unreadable+h.Claimed+h.Abandoned+h.Released+h.Completed != 1 {
 			t.Errorf("%s: it is counted as %+v, %v", what, h, err)
 		}
-		if res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: rec.Scope}); res.Records != 0 || !errors.Is(err, everonce.ErrCorruptRecord) {
+		if res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: rec.Scope}); res.Records != 0 || !errors.Is(err, driver.ErrCorruptRecord) {
 			t.Errorf("%s: deleted %+v, %v; want ErrCorruptRecord", what, res, err)
 		}
-		for nonce, n := range map[string]everonce.Nonce{"its": rec.Nonce, "another": everonce.NewNonce()} {
-			release := releaseOf(&rec, everonce.StateReleased)
+		for nonce, n := range map[string]driver.Nonce{"its": rec.Nonce, "another": driver.NewNonce()} {
+			release := releaseOf(&rec, driver.StateReleased)
 			release.Token, release.Nonce = 0, n
-			if _, err := s.Release(ctx, release); !errors.Is(err, everonce.ErrCorruptRecord) {
+			if _, err := s.Release(ctx, release); !errors.Is(err, driver.ErrCorruptRecord) {
 				t.Errorf("%s: a release by %s nonce: %v, want ErrCorruptRecord", what, nonce, err)
 			}
 		}

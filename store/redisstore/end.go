@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // MaxResult is the largest result of an operation, and of a step, that a store takes, in bytes. The server holds it
@@ -25,7 +25,7 @@ const (
 )
 
 // Complete implements [everonce.Store]: one call of the server.
-func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res everonce.CompleteResult, err error) {
+func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	r := &req.Result
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {
 		return res, tooLong("complete")
@@ -33,7 +33,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 	c := call{script: completeScript, keys: s.keys(&req.ID)}
 	var stack [256]byte
 	b := appendHolder(stack[:0], req.Token, &req.Nonce)
-	b = append(b, everonce.FormatVersion, byte(everonce.StateCompleted), byte(r.Kind))
+	b = append(b, driver.FormatVersion, byte(driver.StateCompleted), byte(r.Kind))
 	b = appendMicros(b, 0)
 	b = appendMicros(b, req.Lifetime.Retention)
 	b = appendMicros(b, req.Lifetime.Total())
@@ -45,7 +45,7 @@ func (s *Store) Complete(ctx context.Context, req everonce.CompleteRequest) (res
 }
 
 // Release implements [everonce.Store]: one call of the server.
-func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res everonce.ReleaseResult, err error) {
+func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	if len(req.Scope)+len(req.Name)+len(req.ErrorClass)+len(req.Step) > maxTexts {
 		return res, tooLong("release")
 	}
@@ -60,7 +60,7 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 	}
 	life := req.Lifetime.Total()
 	left := fresh{
-		nonce: &req.Nonce, state: everonce.StateReleased, life: life, fingerprint: new(everonce.Fingerprint),
+		nonce: &req.Nonce, state: driver.StateReleased, life: life, fingerprint: new(driver.Fingerprint),
 		scope: req.Scope, name: req.Name, class: req.ErrorClass,
 	}
 	msg, err := s.write(ctx, c.with(token, string(req.Nonce[:]), digit(req.State), string(appendText(nil, req.ErrorClass)), req.Step,
@@ -76,7 +76,7 @@ func (s *Store) Release(ctx context.Context, req everonce.ReleaseRequest) (res e
 }
 
 // Renew implements [everonce.Store]: one call of the server.
-func (s *Store) Renew(ctx context.Context, req everonce.RenewRequest) (res everonce.RenewResult, err error) {
+func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	c := call{script: renewScript, keys: s.keys(&req.ID)}
 	var stack [24]byte
 	b := appendMicros(stack[:0], req.Lease)
@@ -103,23 +103,23 @@ func said(what string, word int64, err error) error {
 	case word == wordDone:
 		return nil
 	case word == wordLost:
-		return failed(what, everonce.ErrLeaseLost)
+		return failed(what, driver.ErrLeaseLost)
 	case word == wordNewer:
-		return failed(what, everonce.ErrNewerRecord)
+		return failed(what, driver.ErrNewerRecord)
 	case word == wordTooMany:
-		return failed(what, fmt.Errorf("%w: an operation has at most %d steps", everonce.ErrTooLarge, everonce.MaxSteps))
+		return failed(what, fmt.Errorf("%w: an operation has at most %d steps", driver.ErrTooLarge, driver.MaxSteps))
 	}
 	return failed(what, errAnswer)
 }
 
 // appendHolder appends token and nonce as they stand in the record: the scripts compare bytes, and make no number of
 // a token.
-func appendHolder(b []byte, token everonce.Token, nonce *everonce.Nonce) []byte {
+func appendHolder(b []byte, token driver.Token, nonce *driver.Nonce) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(token)) //nolint:gosec // positive
 	return append(b, nonce[:]...)
 }
 
-func holder(token everonce.Token, nonce *everonce.Nonce) string {
+func holder(token driver.Token, nonce *driver.Nonce) string {
 	var stack [24]byte
 	return string(appendHolder(stack[:0], token, nonce))
 }

@@ -7,14 +7,14 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // ErrRisk says that the server may lose what it has acknowledged, and that Options.Accept does not allow that.
 var ErrRisk = errors.New("redisstore: the server does not keep what it acknowledges")
 
 // refusals are the answers that are no failure of the store.
-var refusals = [...]error{everonce.ErrLeaseLost, everonce.ErrAttemptEnded, everonce.ErrInvalidKey}
+var refusals = [...]error{driver.ErrLeaseLost, driver.ErrAttemptEnded, driver.ErrInvalidKey}
 
 // failed names the store, the call and the class of an error. A server's text holds no value and no key but a record's
 // hash.
@@ -31,13 +31,13 @@ func failed(what string, err error) error {
 	e, answered := rueidis.IsRedisErr(err)
 	switch {
 	case answered && strings.HasPrefix(e.Error(), "OOM "):
-		class = everonce.ErrStoreFull
+		class = driver.ErrStoreFull
 	case unreadable(err):
-		class = everonce.ErrCorruptRecord
+		class = driver.ErrCorruptRecord
 	default:
-		return fmt.Errorf("%w: redisstore: %s: %w", everonce.ErrStore, what, err)
+		return fmt.Errorf("%w: redisstore: %s: %w", driver.ErrStore, what, err)
 	}
-	return fmt.Errorf("%w: redisstore: %s: %w: %w", everonce.ErrStore, what, class, err)
+	return fmt.Errorf("%w: redisstore: %s: %w: %w", driver.ErrStore, what, class, err)
 }
 
 // isWrongType tells the refusal to read as a text, or as a hash, what is none.
@@ -56,12 +56,12 @@ func unreadable(err error) bool {
 // cluster (see keys).
 func judged(err error) error {
 	if err != nil && (strings.Contains(err.Error(), "STEPS are missing") || strings.Contains(err.Error(), "RECORD is damaged")) {
-		return fmt.Errorf("%w: %w", everonce.ErrCorruptRecord, err)
+		return fmt.Errorf("%w: %w", driver.ErrCorruptRecord, err)
 	}
 	return err
 }
 
 // tooLong refuses what has no place in a record.
 func tooLong(what string) error {
-	return fmt.Errorf("redisstore: %s: %w: a result has at most %d bytes, and a record's texts %d", what, everonce.ErrTooLarge, MaxResult, maxTexts)
+	return fmt.Errorf("redisstore: %s: %w: a result has at most %d bytes, and a record's texts %d", what, driver.ErrTooLarge, MaxResult, maxTexts)
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // ends are how long the server keeps the parts of a record: -1 is without end, -2 is not there.
-func ends(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID) (parts [3]time.Duration) {
+func ends(t *testing.T, client rueidis.Client, s *redisstore.Store, id driver.RecordID) (parts [3]time.Duration) {
 	t.Helper()
 	for i, part := range []string{"", ":v", ":s"} {
 		ms, err := command(t, client, "PTTL", redisstore.KeyOf(s, id)+part).ToInt64()
@@ -38,21 +39,21 @@ func TestEndsByTheServersHand(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
 	ctx := t.Context()
-	life := everonce.Lifetime{Retention: time.Hour, Remember: 2 * time.Hour}
+	life := driver.Lifetime{Retention: time.Hour, Remember: 2 * time.Hour}
 	for name, c := range map[string]struct {
 		expire bool
 		steps  bool
-		end    func(rec *everonce.Record, expire bool) error
+		end    func(rec *driver.Record, expire bool) error
 		want   [3]time.Duration
 	}{
 		"claimed":                       {false, false, nil, [3]time.Duration{never, nought, nought}},
 		"claimed, with a step":          {false, true, nil, [3]time.Duration{never, nought, never}},
 		"claimed, to expire":            {true, true, nil, [3]time.Duration{life.Total(), nought, life.Total()}},
-		"released":                      {false, true, release(s, everonce.StateReleased), [3]time.Duration{life.Total(), nought, life.Total()}},
-		"abandoned":                     {false, true, release(s, everonce.StateAbandoned), [3]time.Duration{never, nought, never}},
-		"abandoned, to expire":          {true, true, release(s, everonce.StateAbandoned), [3]time.Duration{life.Total(), nought, life.Total()}},
-		"completed":                     {false, true, complete(s, everonce.ResultValue), [3]time.Duration{life.Total(), life.Retention, life.Retention}},
-		"completed, elided":             {false, false, complete(s, everonce.ResultElided), [3]time.Duration{life.Total(), nought, nought}},
+		"released":                      {false, true, release(s, driver.StateReleased), [3]time.Duration{life.Total(), nought, life.Total()}},
+		"abandoned":                     {false, true, release(s, driver.StateAbandoned), [3]time.Duration{never, nought, never}},
+		"abandoned, to expire":          {true, true, release(s, driver.StateAbandoned), [3]time.Duration{life.Total(), nought, life.Total()}},
+		"completed":                     {false, true, complete(s, driver.ResultValue), [3]time.Duration{life.Total(), life.Retention, life.Retention}},
+		"completed, elided":             {false, false, complete(s, driver.ResultElided), [3]time.Duration{life.Total(), nought, nought}},
 		"released, and claimed anew":    {false, true, again(s), [3]time.Duration{never, nought, never}},
 		"renewed, to expire":            {true, true, renew(s), [3]time.Duration{life.Total(), nought, life.Total()}},
 		"renewed":                       {false, true, renew(s), [3]time.Duration{never, nought, never}},
@@ -62,7 +63,7 @@ func TestEndsByTheServersHand(t *testing.T) {
 			req := claimOf(everonce.Key{Scope: "ends", ID: name})
 			req.ExpireUnsettled, req.Lifetime = c.expire, life
 			res, err := s.Claim(ctx, req)
-			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			rec := decided(t, res, err, driver.DecideClaimed).Record
 			if c.steps {
 				save := stepOf(&rec, "mail")
 				save.Lifetime = life
@@ -82,10 +83,10 @@ func TestEndsByTheServersHand(t *testing.T) {
 	}
 }
 
-var long = everonce.Lifetime{Retention: time.Hour, Remember: 2 * time.Hour}
+var long = driver.Lifetime{Retention: time.Hour, Remember: 2 * time.Hour}
 
-func release(s *redisstore.Store, state everonce.State) func(*everonce.Record, bool) error {
-	return func(rec *everonce.Record, expire bool) error {
+func release(s *redisstore.Store, state driver.State) func(*driver.Record, bool) error {
+	return func(rec *driver.Record, expire bool) error {
 		req := releaseOf(rec, state)
 		req.ExpireUnsettled, req.Lifetime = expire, long
 		_, err := s.Release(ctx(), req)
@@ -93,11 +94,11 @@ func release(s *redisstore.Store, state everonce.State) func(*everonce.Record, b
 	}
 }
 
-func complete(s *redisstore.Store, kind everonce.ResultKind) func(*everonce.Record, bool) error {
-	return func(rec *everonce.Record, _ bool) error {
+func complete(s *redisstore.Store, kind driver.ResultKind) func(*driver.Record, bool) error {
+	return func(rec *driver.Record, _ bool) error {
 		req := completionOf(rec, "v")
 		req.Lifetime = long
-		if req.Result.Kind = kind; kind == everonce.ResultElided {
+		if req.Result.Kind = kind; kind == driver.ResultElided {
 			req.Result.Data = nil
 		}
 		_, err := s.Complete(ctx(), req)
@@ -105,9 +106,9 @@ func complete(s *redisstore.Store, kind everonce.ResultKind) func(*everonce.Reco
 	}
 }
 
-func again(s *redisstore.Store) func(*everonce.Record, bool) error {
-	return func(rec *everonce.Record, _ bool) error {
-		if err := release(s, everonce.StateReleased)(rec, false); err != nil {
+func again(s *redisstore.Store) func(*driver.Record, bool) error {
+	return func(rec *driver.Record, _ bool) error {
+		if err := release(s, driver.StateReleased)(rec, false); err != nil {
 			return err
 		}
 		_, err := s.Claim(ctx(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
@@ -115,8 +116,8 @@ func again(s *redisstore.Store) func(*everonce.Record, bool) error {
 	}
 }
 
-func renew(s *redisstore.Store) func(*everonce.Record, bool) error {
-	return func(rec *everonce.Record, _ bool) error {
+func renew(s *redisstore.Store) func(*driver.Record, bool) error {
+	return func(rec *driver.Record, _ bool) error {
 		req := renewalOf(rec)
 		req.Lifetime = long
 		_, err := s.Renew(ctx(), req)
@@ -124,8 +125,8 @@ func renew(s *redisstore.Store) func(*everonce.Record, bool) error {
 	}
 }
 
-func step(s *redisstore.Store) func(*everonce.Record, bool) error {
-	return func(rec *everonce.Record, _ bool) error {
+func step(s *redisstore.Store) func(*driver.Record, bool) error {
+	return func(rec *driver.Record, _ bool) error {
 		req := stepOf(rec, "hook")
 		req.Lease = 0
 		_, err := s.SaveStep(ctx(), req)
@@ -143,14 +144,14 @@ func TestPartsThatAreMissing(t *testing.T) {
 		s := newStore(t, client, &redisstore.Options{Prefix: prefix, ReadFirst: readFirst})
 		key := everonce.Key{Scope: "missing", ID: name}
 		rec := claimed(t, s, key)
-		noErr(t, complete(s, everonce.ResultValue)(&rec, false))
+		noErr(t, complete(s, driver.ResultValue)(&rec, false))
 		command(t, client, "DEL", redisstore.KeyOf(s, rec.ID)+":v")
 		res, err := s.Claim(t.Context(), claimOf(key))
-		got := decided(t, res, err, everonce.DecideReplay).Record
-		read, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: readFirst})
+		got := decided(t, res, err, driver.DecideReplay).Record
+		read, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID, Brief: readFirst})
 		noErr(t, err)
-		for _, result := range []everonce.SavedResult{got.Result, read.Record.Result} {
-			if result.Kind != everonce.ResultElided || string(result.Summary) != "summary" || len(result.Data) != 0 {
+		for _, result := range []driver.SavedResult{got.Result, read.Record.Result} {
+			if result.Kind != driver.ResultElided || string(result.Summary) != "summary" || len(result.Data) != 0 {
 				t.Errorf("%s: the result is %v with the summary %q", name, result.Kind, result.Summary)
 			}
 		}
@@ -180,18 +181,18 @@ func TestPartsThatAreMissing(t *testing.T) {
 	// A result whose record is gone goes with the next record, so that no other operation is ever answered by it.
 	key = everonce.Key{Scope: "missing", ID: "record"}
 	rec := claimed(t, s, key)
-	noErr(t, complete(s, everonce.ResultValue)(&rec, false))
+	noErr(t, complete(s, driver.ResultValue)(&rec, false))
 	command(t, client, "DEL", redisstore.KeyOf(s, rec.ID))
 	other := claimOf(key)
-	other.Fingerprint = everonce.FingerprintOf("another")
+	other.Fingerprint = driver.Fingerprint(everonce.FingerprintOf("another"))
 	res, err := s.Claim(t.Context(), other)
-	rec = decided(t, res, err, everonce.DecideClaimed).Record
+	rec = decided(t, res, err, driver.DecideClaimed).Record
 	res, err = s.Claim(t.Context(), claimOf(key))
-	decided(t, res, err, everonce.DecideMismatch)
-	noErr(t, complete(s, everonce.ResultElided)(&rec, false))
-	other.Nonce = everonce.NewNonce()
+	decided(t, res, err, driver.DecideMismatch)
+	noErr(t, complete(s, driver.ResultElided)(&rec, false))
+	other.Nonce = driver.NewNonce()
 	res, err = s.Claim(t.Context(), other)
-	if got := decided(t, res, err, everonce.DecideReplay).Record.Result; got.Kind != everonce.ResultElided || len(got.Data) != 0 {
+	if got := decided(t, res, err, driver.DecideReplay).Record.Result; got.Kind != driver.ResultElided || len(got.Data) != 0 {
 		t.Errorf("an elided result is told as %v, %q", got.Kind, got.Data)
 	}
 }
@@ -202,9 +203,9 @@ func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
-	for how, gone := range map[string]func(id everonce.RecordID){
-		"by hand": func(id everonce.RecordID) { command(t, client, "DEL", redisstore.KeyOf(s, id)) },
-		"by time": func(id everonce.RecordID) { backdate(t, client, s, id, life.Total()) },
+	for how, gone := range map[string]func(id driver.RecordID){
+		"by hand": func(id driver.RecordID) { command(t, client, "DEL", redisstore.KeyOf(s, id)) },
+		"by time": func(id driver.RecordID) { backdate(t, client, s, id, life.Total()) },
 	} {
 		rec := claimed(t, s, everonce.Key{Scope: "refused", ID: how})
 		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
@@ -212,8 +213,8 @@ func TestARefusedClaimLeavesNothingOfTheRecordBefore(t *testing.T) {
 		_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
 		gone(rec.ID)
-		_, err = s.Release(t.Context(), everonce.ReleaseRequest{
-			ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: life,
+		_, err = s.Release(t.Context(), driver.ReleaseRequest{
+			ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: driver.NewNonce(), State: driver.StateReleased, Lifetime: life,
 		})
 		noErr(t, err)
 		if got := ends(t, client, s, rec.ID); got[0] <= life.Total()-time.Minute || got[0] > life.Total()+time.Second || got[1] != nought || got[2] != nought {
@@ -228,15 +229,15 @@ func TestADeletedScopeLeavesNoKeys(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
-	var ids []everonce.RecordID
-	for name, end := range map[string]func(*everonce.Record, bool) error{"abandoned": release(s, everonce.StateAbandoned), "completed": complete(s, everonce.ResultValue)} {
+	var ids []driver.RecordID
+	for name, end := range map[string]func(*driver.Record, bool) error{"abandoned": release(s, driver.StateAbandoned), "completed": complete(s, driver.ResultValue)} {
 		rec := claimed(t, s, everonce.Key{Scope: "tenant", ID: name})
 		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 		noErr(t, err)
 		noErr(t, end(&rec, false))
 		ids = append(ids, rec.ID)
 	}
-	_, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "tenant"})
+	_, err := s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: "tenant"})
 	noErr(t, err)
 	for _, id := range ids {
 		if got := ends(t, client, s, id); got != [3]time.Duration{nought, nought, nought} {
@@ -251,7 +252,7 @@ func TestMaxStepsEndWithTheResult(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
 	rec := claimed(t, s, testKey)
-	for i := range everonce.MaxSteps {
+	for i := range driver.MaxSteps {
 		_, err := s.SaveStep(t.Context(), stepOf(&rec, fmt.Sprint(i)))
 		noErr(t, err)
 	}
@@ -277,11 +278,11 @@ func TestStepsThatAreMissing(t *testing.T) {
 			noErr(t, err)
 		}
 		command(t, client, "HDEL", redisstore.KeyOf(s, rec.ID)+":s", "mail")
-		_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: rec.Nonce, Owner: "test", Lease: lease, Lifetime: life})
-		if !errors.Is(err, everonce.ErrCorruptRecord) {
+		_, err := s.Claim(t.Context(), driver.ClaimRequest{ID: rec.ID, Scope: rec.Scope, Name: rec.Name, Nonce: rec.Nonce, Owner: "test", Lease: lease, Lifetime: life})
+		if !errors.Is(err, driver.ErrCorruptRecord) {
 			t.Errorf("Claim: %v, want a corrupt record", err)
 		}
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 		if err != nil || !got.Found || len(got.Record.Steps) != 1 {
 			t.Errorf("Get: %v with the steps %v, %v", got.Found, got.Record.Steps, err)
 		}
@@ -309,7 +310,7 @@ func TestStepsOfAnotherTypeAreSettled(t *testing.T) {
 	rec := claimed(t, s, key)
 	_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 	noErr(t, err)
-	_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateAbandoned))
+	_, err = s.Release(t.Context(), releaseOf(&rec, driver.StateAbandoned))
 	noErr(t, err)
 	steps := redisstore.KeyOf(s, rec.ID) + ":s"
 	command(t, client, "DEL", steps)
@@ -328,12 +329,12 @@ func TestAClaimThatMissesStepsWritesNothing(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
-	for _, state := range []everonce.State{everonce.StateReleased, everonce.StateAbandoned, everonce.StateClaimed} {
+	for _, state := range []driver.State{driver.StateReleased, driver.StateAbandoned, driver.StateClaimed} {
 		rec := claimed(t, s, everonce.Key{Scope: "missing", ID: state.String()})
 		_, err := s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 		noErr(t, err)
 		again := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
-		if again.Take = everonce.TakeAbandoned; state == everonce.StateClaimed {
+		if again.Take = driver.TakeAbandoned; state == driver.StateClaimed {
 			again.Nonce = rec.Nonce
 		} else {
 			_, err = s.Release(t.Context(), releaseOf(&rec, state))
@@ -343,7 +344,7 @@ func TestAClaimThatMissesStepsWritesNothing(t *testing.T) {
 		command(t, client, "DEL", key+":s")
 		before, err := command(t, client, "GET", key).ToString()
 		noErr(t, err)
-		if _, err := s.Claim(t.Context(), again); !errors.Is(err, everonce.ErrCorruptRecord) {
+		if _, err := s.Claim(t.Context(), again); !errors.Is(err, driver.ErrCorruptRecord) {
 			t.Errorf("%v: Claim: %v, want a corrupt record", state, err)
 		}
 		if after, err := command(t, client, "GET", key).ToString(); err != nil || after != before {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/redisstore"
 )
@@ -40,12 +41,12 @@ func warmUp(t *testing.T, s *redisstore.Store) {
 	noErr(t, err)
 	_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 	noErr(t, err)
-	_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+	_, err = s.Release(t.Context(), releaseOf(&rec, driver.StateReleased))
 	noErr(t, err)
 	rec = claimed(t, s, key)
 	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
-	_, err = s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+	_, err = s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 	noErr(t, err)
 }
 
@@ -68,16 +69,16 @@ func TestLostAnswers(t *testing.T) {
 				noErr(t, call())
 			}
 			req := claimOf(testKey)
-			var res everonce.ClaimResult
+			var res driver.ClaimResult
 			lost("Claim", func() (err error) { res, err = s.Claim(ctx, req); return err })
-			rec := decided(t, res, nil, everonce.DecideClaimed).Record
+			rec := decided(t, res, nil, driver.DecideClaimed).Record
 			if rec.Attempt != 1 || rec.Nonce != req.Nonce {
 				t.Errorf("the repeated claim is attempt %d", rec.Attempt)
 			}
 			lost("Renew", func() error { _, err := s.Renew(ctx, renewalOf(&rec)); return err })
 			lost("SaveStep", func() error { _, err := s.SaveStep(ctx, stepOf(&rec, "mail")); return err })
-			lost("Release", func() error { _, err := s.Release(ctx, releaseOf(&rec, everonce.StateReleased)); return err })
-			if _, err := s.Claim(ctx, req); !errors.Is(err, everonce.ErrAttemptEnded) {
+			lost("Release", func() error { _, err := s.Release(ctx, releaseOf(&rec, driver.StateReleased)); return err })
+			if _, err := s.Claim(ctx, req); !errors.Is(err, driver.ErrAttemptEnded) {
 				t.Errorf("the claim of an attempt that has ended: %v", err)
 			}
 			rec = claimed(t, s, testKey)
@@ -86,7 +87,7 @@ func TestLostAnswers(t *testing.T) {
 			}
 			lost("Complete", func() error { _, err := s.Complete(ctx, completionOf(&rec, "v")); return err })
 			lost("Get", func() error {
-				got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+				got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
 				if err == nil && string(got.Record.Result.Data) != "v" {
 					t.Errorf("read %q", got.Record.Result.Data)
 				}
@@ -109,8 +110,8 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 		_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
 		command(t, client, "SCRIPT", "FLUSH")
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
-		if err != nil || got.Record.State != everonce.StateCompleted {
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
+		if err != nil || got.Record.State != driver.StateCompleted {
 			t.Errorf("%v, %v", got.Record.State, err)
 		}
 	}
@@ -125,27 +126,27 @@ func TestFullServer(t *testing.T) {
 	done := claimed(t, s, everonce.Key{Scope: "full", ID: "done"})
 	_, err := s.Complete(ctx, completionOf(&done, "v"))
 	noErr(t, err)
-	for i, end := range []func(rec *everonce.Record) error{
-		func(rec *everonce.Record) error { _, err := s.Complete(ctx, completionOf(rec, "v")); return err },
-		func(rec *everonce.Record) error {
-			_, err := s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+	for i, end := range []func(rec *driver.Record) error{
+		func(rec *driver.Record) error { _, err := s.Complete(ctx, completionOf(rec, "v")); return err },
+		func(rec *driver.Record) error {
+			_, err := s.Release(ctx, releaseOf(rec, driver.StateReleased))
 			return err
 		},
-		func(rec *everonce.Record) error { _, err := s.Renew(ctx, renewalOf(rec)); return err },
-		func(rec *everonce.Record) error { _, err := s.SaveStep(ctx, stepOf(rec, "mail")); return err },
+		func(rec *driver.Record) error { _, err := s.Renew(ctx, renewalOf(rec)); return err },
+		func(rec *driver.Record) error { _, err := s.SaveStep(ctx, stepOf(rec, "mail")); return err },
 	} {
 		key := everonce.Key{Scope: "full", ID: string(rune('a' + i))}
 		command(t, client, "CONFIG", "SET", "maxmemory", "0")
 		rec := claimed(t, s, key)
 		command(t, client, "CONFIG", "SET", "maxmemory", "1")
 		noErr(t, end(&rec))
-		if _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "full", ID: key.ID + " new"})); !errors.Is(err, everonce.ErrStoreFull) {
+		if _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "full", ID: key.ID + " new"})); !errors.Is(err, driver.ErrStoreFull) {
 			t.Errorf("a new key: %v, want ErrStoreFull", err)
 		}
-		if err := s.CheckWrite(ctx); !errors.Is(err, everonce.ErrStoreFull) {
+		if err := s.CheckWrite(ctx); !errors.Is(err, driver.ErrStoreFull) {
 			t.Errorf("CheckWrite: %v, want ErrStoreFull", err)
 		}
-		got, err := s.Get(ctx, everonce.GetRequest{ID: done.ID})
+		got, err := s.Get(ctx, driver.GetRequest{ID: done.ID})
 		if err != nil || string(got.Record.Result.Data) != "v" {
 			t.Errorf("a known key: %q, %v", got.Record.Result.Data, err)
 		}
@@ -179,10 +180,10 @@ func TestCorruptRecords(t *testing.T) {
 			rec := claimed(t, s, everonce.Key{Scope: "corrupt", ID: name})
 			spoil(redisstore.KeyOf(s, rec.ID))
 			for what, call := range map[string]func() error{
-				"Get":   func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err },
+				"Get":   func() error { _, err := s.Get(ctx, driver.GetRequest{ID: rec.ID}); return err },
 				"Claim": func() error { _, err := s.Claim(ctx, claimOf(everonce.Key{Scope: "corrupt", ID: name})); return err },
 			} {
-				if err := call(); !errors.Is(err, everonce.ErrCorruptRecord) {
+				if err := call(); !errors.Is(err, driver.ErrCorruptRecord) {
 					t.Errorf("%s: %v, want ErrCorruptRecord", what, err)
 				}
 			}
@@ -199,8 +200,8 @@ func TestAResultOfAnotherStateIsCorrupt(t *testing.T) {
 	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
 	noErr(t, err)
 	saved := redisstore.KeyOf(s, rec.ID) + ":v"
-	command(t, client, "SETRANGE", saved, "33", string([]byte{byte(everonce.StateReleased), 0})) // without the kind of a result
-	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrCorruptRecord) {
+	command(t, client, "SETRANGE", saved, "33", string([]byte{byte(driver.StateReleased), 0})) // without the kind of a result
+	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, driver.ErrCorruptRecord) {
 		t.Errorf("%v, want ErrCorruptRecord", err)
 	}
 }
@@ -218,28 +219,28 @@ func TestNewerRecords(t *testing.T) {
 	noErr(t, err)
 	_, errClaim := s.Claim(ctx, claimOf(testKey))
 	_, errComplete := s.Complete(ctx, completionOf(&rec, "v"))
-	_, errRelease := s.Release(ctx, releaseOf(&rec, everonce.StateReleased))
+	_, errRelease := s.Release(ctx, releaseOf(&rec, driver.StateReleased))
 	_, errRenew := s.Renew(ctx, renewalOf(&rec))
 	_, errStep := s.SaveStep(ctx, stepOf(&rec, "mail"))
 	for what, err := range map[string]error{"Claim": errClaim, "Complete": errComplete, "Release": errRelease, "Renew": errRenew, "SaveStep": errStep} {
-		if !errors.Is(err, everonce.ErrNewerRecord) {
+		if !errors.Is(err, driver.ErrNewerRecord) {
 			t.Errorf("%s: %v, want ErrNewerRecord", what, err)
 		}
 	}
-	got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+	got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
 	if err != nil || !got.Found || got.Record.Format != 2 {
 		t.Errorf("Get: %+v, %v", got, err)
 	}
-	deleted, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: testKey.Scope})
-	if !errors.Is(err, everonce.ErrNewerRecord) || deleted.Records != 0 {
+	deleted, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: testKey.Scope})
+	if !errors.Is(err, driver.ErrNewerRecord) || deleted.Records != 0 {
 		t.Errorf("DeleteScope: %+v, %v", deleted, err)
 	}
 	after, err := command(t, client, "GET", key).ToString()
 	if err != nil || after != before {
 		t.Errorf("the record was changed, %v", err)
 	}
-	if n := redisstore.FormatByte(); n != everonce.FormatVersion {
-		t.Errorf("the scripts know format %d, the package %d", n, everonce.FormatVersion)
+	if n := redisstore.FormatByte(); n != driver.FormatVersion {
+		t.Errorf("the scripts know format %d, the package %d", n, driver.FormatVersion)
 	}
 }
 
@@ -254,7 +255,7 @@ func TestNewerRecordsAreListed(t *testing.T) {
 	key := redisstore.KeyOf(s, rec.ID)
 	command(t, client, "SETRANGE", key, "32", "\x02")
 	command(t, client, "HSET", key+":s", "mail", "newer")
-	page, err := s.List(t.Context(), everonce.ListRequest{Steps: true})
+	page, err := s.List(t.Context(), driver.ListRequest{Steps: true})
 	if err != nil || len(page.Records) != 1 || page.Records[0].Format != 2 {
 		t.Errorf("%+v, %v", page.Records, err)
 	}

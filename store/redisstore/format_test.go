@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/formats"
 	"github.com/everonce/everonce/store/redisstore"
 )
@@ -45,7 +45,7 @@ type keyspace struct {
 const noEnd = "never"
 
 // load puts keys where the store has them. One whose end has passed is gone, as on a server that was away.
-func (k keyspace) load(id everonce.RecordID, stored string) {
+func (k keyspace) load(id driver.RecordID, stored string) {
 	k.Helper()
 	for _, key := range k.keys(id) {
 		command(k, k.client, "DEL", key)
@@ -69,7 +69,7 @@ func (k keyspace) load(id everonce.RecordID, stored string) {
 	}
 }
 
-func (k keyspace) dump(id everonce.RecordID, times formats.Times) string {
+func (k keyspace) dump(id driver.RecordID, times formats.Times) string {
 	k.Helper()
 	var b strings.Builder
 	for _, key := range k.keys(id) {
@@ -119,7 +119,7 @@ func fix(b []byte, at int, times formats.Times) {
 }
 
 // keys are all keys that are a record's: they have its ID in them.
-func (k keyspace) keys(id everonce.RecordID) []string {
+func (k keyspace) keys(id driver.RecordID) []string {
 	k.Helper()
 	all, err := command(k, k.client, "KEYS", k.prefix+"*"+base64.RawURLEncoding.EncodeToString(id[:])+"*").AsStrSlice()
 	noErr(k, err)
@@ -148,7 +148,7 @@ func TestFormatOfTheSettingsAndTheWord(t *testing.T) {
 
 	rec := claimed(t, store, testKey)
 	key := prefix + "{" + base64.RawURLEncoding.EncodeToString(rec.ID[:]) + "}"
-	waits, err := store.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	waits, err := store.Watch(t.Context(), driver.WatchRequest{ID: rec.ID})
 	noErr(t, err)
 	t.Cleanup(waits.Stop)
 	if marked, err := command(t, client, "GETRANGE", key, "60", "60").ToString(); marked != "\x01" {

@@ -5,19 +5,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // FuzzDecode reads what may stand under a record's or a step's name: a record that can be decided on and has no more in it than what
 // was read, or ErrCorruptRecord, and never a panic.
 func FuzzDecode(f *testing.F) {
-	var id everonce.RecordID
+	var id driver.RecordID
 	fr := fresh{
-		nonce: new(everonce.Nonce), state: everonce.StateClaimed, attempt: 1, lease: 1, fingerprint: &everonce.Fingerprint{Alg: "parts/1"},
+		nonce: new(driver.Nonce), state: driver.StateClaimed, attempt: 1, lease: 1, fingerprint: &driver.Fingerprint{Alg: "parts/1"},
 		scope: "tenant/charge", name: "order-7", owner: "host:1",
 	}
 	good := append([]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00"), fr.append(nil)...)
-	var rec everonce.Record
+	var rec driver.Record
 	if _, err := decode(&id, string(good), &rec); err != nil || rec.Scope != "tenant/charge" || rec.Name != "order-7" || rec.Owner != "host:1" || rec.Token != 1 {
 		f.Fatalf("%+v, %v", rec, err)
 	}
@@ -33,13 +33,13 @@ func FuzzDecode(f *testing.F) {
 	copy(attempts[63:], "\xff\xff\xff\xff")
 	f.Add(string(attempts))
 	f.Fuzz(func(t *testing.T, s string) {
-		var rec everonce.Record
+		var rec driver.Record
 		switch data, err := decode(&id, s, &rec); {
 		case err != nil:
-			if !errors.Is(err, everonce.ErrCorruptRecord) {
+			if !errors.Is(err, driver.ErrCorruptRecord) {
 				t.Errorf("decode: %v", err)
 			}
-		case rec.Format <= everonce.FormatVersion:
+		case rec.Format <= driver.FormatVersion:
 			decidable(t, &rec)
 			if got := lenFixed + len(rec.Scope) + len(rec.Name) + len(rec.Owner) + len(rec.LastError) + len(rec.Result.Summary) + len(data); got > len(s) {
 				t.Errorf("%d bytes were read of %d", got, len(s))
@@ -47,22 +47,22 @@ func FuzzDecode(f *testing.F) {
 		}
 		switch step, _, err := decodeStep(&id, "step", s); {
 		case err != nil:
-			if !errors.Is(err, everonce.ErrCorruptRecord) {
+			if !errors.Is(err, driver.ErrCorruptRecord) {
 				t.Errorf("decodeStep: %v", err)
 			}
 		case step.Attempt < 0 || !step.Readable() || len(step.Result.Data)+len(step.Result.Summary) > len(s):
 			t.Errorf("a step was read: %+v", step)
 		}
-		var h everonce.Health
+		var h driver.Health
 		add(&h, s)
 		_ = infoOf(s)
 	})
 }
 
 // decidable checks what a claim relies on.
-func decidable(t *testing.T, rec *everonce.Record) {
+func decidable(t *testing.T, rec *driver.Record) {
 	t.Helper()
-	if rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0) || rec.Token <= 0 || rec.Attempt < 0 {
+	if rec.State < driver.StateClaimed || rec.State > driver.StateCompleted || (rec.State == driver.StateCompleted) != (rec.Result.Kind != 0) || rec.Token <= 0 || rec.Attempt < 0 {
 		t.Errorf("what was read is no record: %+v", rec)
 	}
 	for _, at := range []time.Time{rec.LeaseUntil, rec.CreatedAt, rec.ClaimedAt, rec.UpdatedAt, rec.CompletedAt, rec.ResultUntil, rec.PurgeAt, rec.Previous.ClaimedAt} {
@@ -70,8 +70,8 @@ func decidable(t *testing.T, rec *everonce.Record) {
 			t.Errorf("a time is %v: %+v", at, rec)
 		}
 	}
-	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeForced} {
-		if d := everonce.Decide(rec, everonce.ClaimRequest{Nonce: everonce.Nonce{1}, Take: take, Lease: time.Minute}, time.Unix(1_790_000_000, 0)); d < everonce.DecideClaimed {
+	for _, take := range []driver.TakeOver{driver.TakeNone, driver.TakeForced} {
+		if d := driver.Decide(rec, driver.ClaimRequest{Nonce: driver.Nonce{1}, Take: take, Lease: time.Minute}, time.Unix(1_790_000_000, 0)); d < driver.DecideClaimed {
 			t.Errorf("no decision on %+v", rec)
 		}
 	}

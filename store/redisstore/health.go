@@ -5,30 +5,30 @@ import (
 	"encoding/binary"
 	"strconv"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/transition"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
 )
 
-// Health implements [everonce.HealthChecker]. It scans every key of the server and reads the head of every record,
+// Health implements [driver.HealthChecker]. It scans every key of the server and reads the head of every record,
 // and holds 8 bytes of each in memory while it counts.
-func (s *Store) Health(ctx context.Context) (h everonce.Health, err error) {
+func (s *Store) Health(ctx context.Context) (h driver.Health, err error) {
 	if h, err = s.count(ctx); err != nil {
-		return everonce.Health{}, failed("health", err)
+		return driver.Health{}, failed("health", err)
 	}
 	all, err := s.ask(ctx)
 	if err != nil {
-		return everonce.Health{}, failed("health", err)
+		return driver.Health{}, failed("health", err)
 	}
 	h.Notes = s.notes(all)
 	return h, nil
 }
 
-func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
+func (s *Store) count(ctx context.Context) (h driver.Health, err error) {
 	if h.Now, err = s.now(ctx); err != nil {
 		return h, err
 	}
 	seen := make(map[uint64]struct{}) // a scan may tell a key more than once
-	return h, s.scan(ctx, s.pattern("", everonce.KeyHash{}), func(ids []everonce.RecordID) (bool, error) {
+	return h, s.scan(ctx, s.pattern("", driver.KeyHash{}), func(ids []driver.RecordID) (bool, error) {
 		texts, err := s.heads(ctx, ids, "GETRANGE", "0", strconv.Itoa(lenFixed-1))
 		if err != nil {
 			return false, err
@@ -46,9 +46,9 @@ func (s *Store) count(ctx context.Context) (h everonce.Health, err error) {
 }
 
 // add counts a record by its head.
-func add(h *everonce.Health, text string) {
-	var rec everonce.Record
-	if !head(text, &rec) || rec.Format > everonce.FormatVersion || damaged(text, &rec) != "" {
+func add(h *driver.Health, text string) {
+	var rec driver.Record
+	if !head(text, &rec) || rec.Format > driver.FormatVersion || damaged(text, &rec) != "" {
 		h.Unreadable++
 		return
 	}

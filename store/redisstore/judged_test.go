@@ -11,11 +11,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // backdate makes a record one that was written so long ago. The server does not know, and keeps it.
-func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id everonce.RecordID, by time.Duration) {
+func backdate(t *testing.T, client rueidis.Client, s *redisstore.Store, id driver.RecordID, by time.Duration) {
 	t.Helper()
 	for _, part := range []string{"", ":v"} {
 		text, err := command(t, client, "GETRANGE", redisstore.KeyOf(s, id)+part, "0", "7").ToString()
@@ -36,10 +37,10 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
 	ctx := t.Context()
-	claimedLast := func(*everonce.Record) error { return nil }
-	completed := func(rec *everonce.Record) error { _, err := s.Complete(ctx, completionOf(rec, "v")); return err }
-	released := func(rec *everonce.Record) error {
-		_, err := s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+	claimedLast := func(*driver.Record) error { return nil }
+	completed := func(rec *driver.Record) error { _, err := s.Complete(ctx, completionOf(rec, "v")); return err }
+	released := func(rec *driver.Record) error {
+		_, err := s.Release(ctx, releaseOf(rec, driver.StateReleased))
 		return err
 	}
 	is := func(want error) func(t *testing.T, err error) {
@@ -51,23 +52,23 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		before func(rec *everonce.Record) error
-		call   func(rec *everonce.Record) error
+		before func(rec *driver.Record) error
+		call   func(rec *driver.Record) error
 		judge  func(t *testing.T, err error)
 	}{
-		"complete":           {claimedLast, completed, is(everonce.ErrLeaseLost)},
-		"complete, repeated": {completed, completed, is(everonce.ErrLeaseLost)},
-		"renew":              {claimedLast, func(rec *everonce.Record) error { _, err := s.Renew(ctx, renewalOf(rec)); return err }, is(everonce.ErrLeaseLost)},
-		"save step":          {claimedLast, func(rec *everonce.Record) error { _, err := s.SaveStep(ctx, stepOf(rec, "mail")); return err }, is(everonce.ErrLeaseLost)},
-		"release": {claimedLast, func(rec *everonce.Record) error {
-			res, err := s.Release(ctx, releaseOf(rec, everonce.StateReleased))
+		"complete":           {claimedLast, completed, is(driver.ErrLeaseLost)},
+		"complete, repeated": {completed, completed, is(driver.ErrLeaseLost)},
+		"renew":              {claimedLast, func(rec *driver.Record) error { _, err := s.Renew(ctx, renewalOf(rec)); return err }, is(driver.ErrLeaseLost)},
+		"save step":          {claimedLast, func(rec *driver.Record) error { _, err := s.SaveStep(ctx, stepOf(rec, "mail")); return err }, is(driver.ErrLeaseLost)},
+		"release": {claimedLast, func(rec *driver.Record) error {
+			res, err := s.Release(ctx, releaseOf(rec, driver.StateReleased))
 			if err == nil && !res.Superseded {
 				err = errors.New("not superseded")
 			}
 			return err
 		}, is(nil)},
-		"release by nonce": {released, func(rec *everonce.Record) error {
-			req := releaseOf(rec, everonce.StateReleased)
+		"release by nonce": {released, func(rec *driver.Record) error {
+			req := releaseOf(rec, driver.StateReleased)
 			req.Token = 0
 			if _, err := s.Release(ctx, req); err != nil {
 				return err
@@ -76,23 +77,23 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 			again.Nonce = rec.Nonce
 			_, err := s.Claim(ctx, again)
 			return err
-		}, is(everonce.ErrAttemptEnded)},
-		"get": {completed, func(rec *everonce.Record) error {
-			got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID})
+		}, is(driver.ErrAttemptEnded)},
+		"get": {completed, func(rec *driver.Record) error {
+			got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID})
 			if err == nil && got.Found {
 				err = errors.New("found")
 			}
 			return err
 		}, is(nil)},
-		"brief get": {completed, func(rec *everonce.Record) error {
-			got, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID, Brief: true})
+		"brief get": {completed, func(rec *driver.Record) error {
+			got, err := s.Get(ctx, driver.GetRequest{ID: rec.ID, Brief: true})
 			if err == nil && got.Found {
 				err = errors.New("found")
 			}
 			return err
 		}, is(nil)},
-		"list": {completed, func(rec *everonce.Record) error {
-			page, err := s.List(ctx, everonce.ListRequest{Scope: rec.Scope})
+		"list": {completed, func(rec *driver.Record) error {
+			page, err := s.List(ctx, driver.ListRequest{Scope: rec.Scope})
 			for _, r := range page.Records {
 				if r.ID == rec.ID {
 					err = errors.New("listed")
@@ -100,8 +101,8 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 			}
 			return err
 		}, is(nil)},
-		"watch": {claimedLast, func(rec *everonce.Record) error {
-			w, err := s.Watch(ctx, everonce.WatchRequest{ID: rec.ID})
+		"watch": {claimedLast, func(rec *driver.Record) error {
+			w, err := s.Watch(ctx, driver.WatchRequest{ID: rec.ID})
 			if err != nil {
 				return err
 			}
@@ -116,11 +117,11 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 		"claim of a completed key": {completed, claimsAnew(s), is(nil)},
 		"claim of a running key":   {claimedLast, claimsAnew(s), is(nil)},
 		"claim of a released key":  {released, claimsAnew(s), is(nil)},
-		"claim to settle": {claimedLast, func(rec *everonce.Record) error {
+		"claim to settle": {claimedLast, func(rec *driver.Record) error {
 			req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
-			req.Take = everonce.TakeForced
+			req.Take = driver.TakeForced
 			res, err := s.Claim(ctx, req)
-			if err == nil && res.Decision != everonce.DecideAbsent {
+			if err == nil && res.Decision != driver.DecideAbsent {
 				err = errors.New(res.Decision.String())
 			}
 			return err
@@ -130,7 +131,7 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 			req := claimOf(everonce.Key{Scope: "judged", ID: name})
 			req.ExpireUnsettled = true
 			res, err := s.Claim(ctx, req)
-			rec := decided(t, res, err, everonce.DecideClaimed).Record
+			rec := decided(t, res, err, driver.DecideClaimed).Record
 			noErr(t, c.before(&rec))
 			backdate(t, client, s, rec.ID, life.Total())
 			c.judge(t, c.call(&rec))
@@ -139,17 +140,17 @@ func TestTheEndIsJudgedAndNotTheRemoval(t *testing.T) {
 }
 
 // claimsAnew claims a key whose record is over, as a new one.
-func claimsAnew(s *redisstore.Store) func(rec *everonce.Record) error {
-	return func(rec *everonce.Record) error {
+func claimsAnew(s *redisstore.Store) func(rec *driver.Record) error {
+	return func(rec *driver.Record) error {
 		req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
-		req.Fingerprint = everonce.FingerprintOf("another")
+		req.Fingerprint = driver.Fingerprint(everonce.FingerprintOf("another"))
 		res, err := s.Claim(ctx(), req)
 		switch r := &res.Record; {
 		case err != nil:
 			return err
-		case res.Decision != everonce.DecideClaimed:
+		case res.Decision != driver.DecideClaimed:
 			return errors.New(res.Decision.String())
-		case r.Attempt != 1 || r.Token <= rec.Token || r.Token < everonce.Token(res.Now.UnixMicro()) || r.Previous.State != 0 || len(r.Steps) != 0:
+		case r.Attempt != 1 || r.Token <= rec.Token || r.Token < driver.Token(res.Now.UnixMicro()) || r.Previous.State != 0 || len(r.Steps) != 0:
 			return errors.New("it is not a new record")
 		}
 		return nil
@@ -170,11 +171,11 @@ func TestRetentionAndLeaseAreJudged(t *testing.T) {
 		noErr(t, err)
 		backdate(t, client, s, rec.ID, life.Retention)
 		res, err := s.Claim(t.Context(), claimOf(done))
-		if got := decided(t, res, err, everonce.DecideExpired).Record.Result; len(got.Data) != 0 || string(got.Summary) != "summary" {
+		if got := decided(t, res, err, driver.DecideExpired).Record.Result; len(got.Data) != 0 || string(got.Summary) != "summary" {
 			t.Errorf("%s: an expired result is told as %q with the summary %q", name, got.Data, got.Summary)
 		}
 		for _, brief := range []bool{false, true} {
-			got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: brief})
+			got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID, Brief: brief})
 			if err != nil || len(got.Record.Result.Data) != 0 {
 				t.Errorf("%s: an expired result is read as %q, %v", name, got.Record.Result.Data, err)
 			}
@@ -183,7 +184,7 @@ func TestRetentionAndLeaseAreJudged(t *testing.T) {
 		rec = claimed(t, s, running)
 		backdate(t, client, s, rec.ID, lease)
 		res, err = s.Claim(t.Context(), claimOf(running))
-		decided(t, res, err, everonce.DecideAbandoned)
+		decided(t, res, err, driver.DecideAbandoned)
 	}
 }
 
@@ -193,18 +194,18 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
-	until := func(id everonce.RecordID, part string) time.Time {
+	until := func(id driver.RecordID, part string) time.Time {
 		t.Helper()
 		ms, err := command(t, client, "PEXPIRETIME", redisstore.KeyOf(s, id)+part).ToInt64()
 		noErr(t, err)
 		return time.UnixMilli(ms)
 	}
-	judge := func(what string, rec *everonce.Record) {
+	judge := func(what string, rec *driver.Record) {
 		t.Helper()
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 		noErr(t, err)
 		for part, end := range map[string]time.Time{"": got.Record.PurgeAt, ":v": got.Record.ResultUntil, ":s": got.Record.PurgeAt} {
-			if got.Record.State == everonce.StateCompleted && part == ":s" {
+			if got.Record.State == driver.StateCompleted && part == ":s" {
 				end = got.Record.ResultUntil
 			}
 			if end.IsZero() {
@@ -216,10 +217,10 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 		}
 	}
 	for range 20 {
-		req := claimOf(everonce.Key{Scope: "kept", ID: everonce.NewNonce().String()})
+		req := claimOf(everonce.Key{Scope: "kept", ID: driver.NewNonce().String()})
 		req.ExpireUnsettled = true
 		res, err := s.Claim(t.Context(), req)
-		rec := decided(t, res, err, everonce.DecideClaimed).Record
+		rec := decided(t, res, err, driver.DecideClaimed).Record
 		_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 		noErr(t, err)
 		judge("a step", &rec)
@@ -236,12 +237,12 @@ func TestTheServerKeepsUntilTheEnd(t *testing.T) {
 		_, err = s.SaveStep(t.Context(), quiet)
 		noErr(t, err)
 		judge("a step without a renewal", &rec)
-		_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+		_, err = s.Release(t.Context(), releaseOf(&rec, driver.StateReleased))
 		noErr(t, err)
 		judge("a release", &rec)
-		req.Nonce = everonce.NewNonce()
+		req.Nonce = driver.NewNonce()
 		res, err = s.Claim(t.Context(), req)
-		rec = decided(t, res, err, everonce.DecideClaimed).Record
+		rec = decided(t, res, err, driver.DecideClaimed).Record
 		judge("a second claim", &rec)
 		_, err = s.Complete(t.Context(), completionOf(&rec, "v"))
 		noErr(t, err)
@@ -269,7 +270,7 @@ func TestNearItsEndAResultIsAskedAbout(t *testing.T) {
 		command(t, client, "CONFIG", "RESETSTAT")
 		res, err := s.Claim(t.Context(), claimOf(key))
 		noErr(t, err)
-		if d := res.Decision; d != everonce.DecideExpired && left == 0 || d != everonce.DecideReplay && left > time.Second || d != everonce.DecideReplay && d != everonce.DecideExpired {
+		if d := res.Decision; d != driver.DecideExpired && left == 0 || d != driver.DecideReplay && left > time.Second || d != driver.DecideReplay && d != driver.DecideExpired {
 			t.Errorf("%v before its end the claim says %v", left, d)
 		}
 		text, err := command(t, client, "INFO", "commandstats").ToString()
@@ -296,12 +297,12 @@ func TestLeftoverStepsAreNobodys(t *testing.T) {
 	}
 	rec = claimed(t, s, key)
 	open := stepOf(&rec, "mail")
-	open.Step.State, open.Step.Result = everonce.StepOpen, everonce.SavedResult{}
+	open.Step.State, open.Step.Result = driver.StepOpen, driver.SavedResult{}
 	_, err := s.SaveStep(t.Context(), open)
 	noErr(t, err)
-	got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+	got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 	noErr(t, err)
-	if steps := got.Record.Steps; len(steps) != 1 || steps[0].Name != "mail" || steps[0].State != everonce.StepOpen {
+	if steps := got.Record.Steps; len(steps) != 1 || steps[0].Name != "mail" || steps[0].State != driver.StepOpen {
 		t.Errorf("the new record has the steps %+v", steps)
 	}
 }
@@ -319,12 +320,12 @@ func TestLeftoverStepsAreNotListed(t *testing.T) {
 		t.Fatalf("DEL: %d, %v", n, err)
 	}
 	claimed(t, s, key)
-	got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+	got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 	noErr(t, err)
 	if len(got.Record.Steps) != 0 {
 		t.Errorf("the new record is read with the steps of another: %+v", got.Record.Steps)
 	}
-	page, err := s.List(t.Context(), everonce.ListRequest{Steps: true})
+	page, err := s.List(t.Context(), driver.ListRequest{Steps: true})
 	noErr(t, err)
 	if len(page.Records) != 1 || len(page.Records[0].Steps) != 0 {
 		t.Errorf("the new record is listed with the steps of another: %+v", page.Records)
@@ -341,9 +342,9 @@ func TestAbsentIsNoRecord(t *testing.T) {
 	noErr(t, err)
 	backdate(t, client, s, rec.ID, life.Total())
 	req := claimOf(testKey)
-	req.Take = everonce.TakeForced
+	req.Take = driver.TakeForced
 	res, err := s.Claim(t.Context(), req)
-	if got := decided(t, res, err, everonce.DecideAbsent).Record; got.State != 0 || got.ID != (everonce.RecordID{}) || len(got.Result.Data) != 0 {
+	if got := decided(t, res, err, driver.DecideAbsent).Record; got.State != 0 || got.ID != (driver.RecordID{}) || len(got.Result.Data) != 0 {
 		t.Errorf("the absent record is %v, with the result %q", got.State, got.Result.Data)
 	}
 }
@@ -364,7 +365,7 @@ func TestAClaimThatIsAskedAgainIsTheSame(t *testing.T) {
 		req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
 		req.ExpireUnsettled = expire
 		res, err := s.Claim(t.Context(), req)
-		decided(t, res, err, everonce.DecideClaimed)
+		decided(t, res, err, driver.DecideClaimed)
 		parts := ends(t, client, s, req.ID)
 		if got := parts[0]; want < 0 && got != want || want > 0 && (got > want+time.Second || got < want-time.Minute) {
 			t.Errorf("to expire %v: the server keeps the claimed record for %v, want %v", expire, got, want)
@@ -373,6 +374,6 @@ func TestAClaimThatIsAskedAgainIsTheSame(t *testing.T) {
 			t.Errorf("the result before, and its steps, are kept for %v and %v beside the new record", parts[1], parts[2])
 		}
 		res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name}))
-		decided(t, res, err, everonce.DecideInProgress)
+		decided(t, res, err, driver.DecideInProgress)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -47,10 +48,10 @@ func TestAnIdentityThatCanNotBeRead(t *testing.T) {
 	prefix := newPrefix(t, client)
 	store := newStore(t, client, &redisstore.Options{Prefix: prefix})
 	noErr(t, command(t, client, "SET", prefix+"identity", "cut off").Error())
-	if _, bound, err := store.ReadIdentity(t.Context()); !errors.Is(err, everonce.ErrCorruptRecord) || bound {
+	if _, bound, err := store.ReadIdentity(t.Context()); !errors.Is(err, driver.ErrCorruptRecord) || bound {
 		t.Errorf("%v, %v, want a corrupt record", bound, err)
 	}
-	if err := store.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, everonce.ErrIdentity) {
+	if err := store.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, driver.ErrIdentity) {
 		t.Errorf("it is bound anew: %v", err)
 	}
 }

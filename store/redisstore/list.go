@@ -9,22 +9,22 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // defaultPage is the limit of a page that names none.
 const defaultPage = 100
 
-// List implements [everonce.Lister]. There is no index, because every write would pay for it: each page scans every
+// List implements [driver.Lister]. There is no index, because every write would pay for it: each page scans every
 // key of the server (SCAN), and reads the records of the scope. It is for tools, and may take minutes.
-func (s *Store) List(ctx context.Context, req everonce.ListRequest) (res everonce.ListResult, err error) {
+func (s *Store) List(ctx context.Context, req driver.ListRequest) (res driver.ListResult, err error) {
 	if res, err = s.list(ctx, &req); err != nil {
-		return everonce.ListResult{}, failed("list", err)
+		return driver.ListResult{}, failed("list", err)
 	}
 	return res, nil
 }
 
-func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everonce.ListResult, err error) {
+func (s *Store) list(ctx context.Context, req *driver.ListRequest) (res driver.ListResult, err error) {
 	limit := req.Limit
 	if limit <= 0 {
 		limit = defaultPage
@@ -32,15 +32,15 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 	if res.Now, err = s.now(ctx); err != nil {
 		return res, err
 	}
-	wanted := func(rec *everonce.Record) bool {
+	wanted := func(rec *driver.Record) bool {
 		unread := rec.Scope == "" // it may be of this one
 		return (req.Scope == "" || unread || rec.Scope.Within(req.Scope)) && (req.Name == "" || rec.Name == req.Name) && !rec.GoneAt(res.Now) &&
-			(len(req.States) == 0 || rec.State == 0 || rec.Format > everonce.FormatVersion || slices.Contains(req.States, rec.StateAt(res.Now)))
+			(len(req.States) == 0 || rec.State == 0 || rec.Format > driver.FormatVersion || slices.Contains(req.States, rec.StateAt(res.Now)))
 	}
-	err = s.scan(ctx, s.pattern(req.Scope, req.KeyHash), func(ids []everonce.RecordID) (bool, error) {
-		ids = slices.DeleteFunc(ids, func(id everonce.RecordID) bool {
+	err = s.scan(ctx, s.pattern(req.Scope, req.KeyHash), func(ids []driver.RecordID) (bool, error) {
+		ids = slices.DeleteFunc(ids, func(id driver.RecordID) bool {
 			full := len(res.Records) == limit
-			return bytes.Compare(id[:], req.After[:]) <= 0 || req.KeyHash != (everonce.KeyHash{}) && id.Hash() != req.KeyHash || full && bytes.Compare(id[:], res.Records[limit-1].ID[:]) >= 0
+			return bytes.Compare(id[:], req.After[:]) <= 0 || req.KeyHash != (driver.KeyHash{}) && id.Hash() != req.KeyHash || full && bytes.Compare(id[:], res.Records[limit-1].ID[:]) >= 0
 		})
 		if len(ids) == 0 {
 			return true, nil
@@ -53,9 +53,9 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 			if text == nil {
 				continue
 			}
-			var rec everonce.Record
+			var rec driver.Record
 			if _, err := decode(&ids[i], *text, &rec); err != nil { // it must be found to be dealt with
-				rec = everonce.Record{ID: ids[i], Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
+				rec = driver.Record{ID: ids[i], Scope: rec.Scope, Name: rec.Name, Format: rec.Format}
 			}
 			if wanted(&rec) {
 				res.Records = place(res.Records, rec, limit)
@@ -79,8 +79,8 @@ func (s *Store) list(ctx context.Context, req *everonce.ListRequest) (res everon
 }
 
 // place puts a record into a page of the first ones in the order of IDs.
-func place(page []everonce.Record, rec everonce.Record, limit int) []everonce.Record {
-	i, there := slices.BinarySearchFunc(page, rec.ID, func(r everonce.Record, id everonce.RecordID) int { return bytes.Compare(r.ID[:], id[:]) })
+func place(page []driver.Record, rec driver.Record, limit int) []driver.Record {
+	i, there := slices.BinarySearchFunc(page, rec.ID, func(r driver.Record, id driver.RecordID) int { return bytes.Compare(r.ID[:], id[:]) })
 	if there || i == limit {
 		return page
 	}
@@ -91,7 +91,7 @@ func place(page []everonce.Record, rec everonce.Record, limit int) []everonce.Re
 }
 
 // listSteps reads the steps of a page. A record that has none may have those beside it of one that was evicted, or removed by hand.
-func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
+func (s *Store) listSteps(ctx context.Context, res *driver.ListResult) error {
 	all := make(rueidis.Commands, 0, 2*len(res.Records))
 	for i := range res.Records {
 		k := s.keys(&res.Records[i].ID)
@@ -109,14 +109,14 @@ func (s *Store) listSteps(ctx context.Context, res *everonce.ListResult) error {
 		if err != nil && !isWrongType(err) {
 			return err
 		}
-		if err != nil || strings.Trim(count, "\x00") == "" || rec.Format > everonce.FormatVersion {
+		if err != nil || strings.Trim(count, "\x00") == "" || rec.Format > driver.FormatVersion {
 			continue
 		}
 		hash, err := answers[2*i+1].AsStrMap()
 		if err != nil && !isWrongType(err) {
 			return err
 		}
-		if len(hash) == 0 || rec.StateAt(res.Now) == everonce.StateTombstone {
+		if len(hash) == 0 || rec.StateAt(res.Now) == driver.StateTombstone {
 			continue
 		}
 		flat := make([]string, 0, 2*len(hash))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Options are the options of a store. The zero value of each field is its default.
@@ -113,7 +113,7 @@ func (o *Options) settings() (*settings, error) {
 		}
 	}
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("redisstore: %w: Options.%s", everonce.ErrInvalidArgument, fmt.Sprintf(format, args...))
+		return fmt.Errorf("redisstore: %w: Options.%s", driver.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case len(set.prefix) > maxPrefixLen:

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everonce/everonce/store/storetest"
+	"github.com/everonce/everonce/driver/drivertest"
 )
 
 // This process's clock is years behind the server's, and stands still: what a lease, and a lifetime, is measured by is the server's (rule 2).
@@ -20,6 +20,6 @@ func TestTimeIsTheServers(t *testing.T) {
 			noErr(t, err)
 			return time.UnixMicro(parts[0]*1_000_000 + parts[1])
 		}
-		storetest.ServersClock(t, s, server)
+		drivertest.ServersClock(t, s, server)
 	})
 }

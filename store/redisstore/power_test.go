@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -64,9 +65,9 @@ func lossOfPower(t *testing.T, fsync string) (lost int) {
 	s := newStore(t, p.client(t), &redisstore.Options{})
 	for n, end := range written {
 		key := everonce.Key{Scope: "power", ID: strconv.Itoa(n)}
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: key.RecordID()})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: key.RecordID()})
 		noErr(t, err)
-		kept := got.Found && got.Record.State == everonce.StateCompleted
+		kept := got.Found && got.Record.State == driver.StateCompleted
 		if kept && (end > left || lost > 0) || !kept && end <= left && fsync != "everysec" { // which writes late while it syncs
 			t.Fatalf("operation %d, which ended at byte %d of the log: kept %v; %d bytes were synced, and %d operations before it lost", n, end, kept, left, lost)
 		}
@@ -104,9 +105,9 @@ func TestAKillWhileTheDiskIsSlow(t *testing.T) {
 		p.kill(t)
 		noErr(t, os.Remove(filepath.Join(string(notes), "slow")))
 		p.restart(t)
-		got, err := newStore(t, p.client(t), &redisstore.Options{}).Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		got, err := newStore(t, p.client(t), &redisstore.Options{}).Get(t.Context(), driver.GetRequest{ID: rec.ID})
 		noErr(t, err)
-		lost = !got.Found || got.Record.State != everonce.StateCompleted
+		lost = !got.Found || got.Record.State != driver.StateCompleted
 	}
 	if !lost {
 		t.Error("nothing was lost: the documentation says otherwise")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/redisstore"
 )
@@ -44,14 +45,14 @@ func TestPractice(t *testing.T) {
 
 // payments charges at a gateway, out of reach of a transaction.
 type payments struct {
-	store   everonce.Store
+	store   driver.Store
 	policy  everonce.Policy
 	lease   time.Duration
 	gateway *oncetest.Gateway
 }
 
 func paymentKey(kind string, op oncetest.Operation) everonce.Key {
-	return everonce.Key{Scope: everonce.ScopeOf(op.Client, kind), ID: op.Key}
+	return everonce.Key{Scope: driver.ScopeOf(op.Client, kind), ID: op.Key}
 }
 
 func (p *payments) system(tb testing.TB, f *oncetest.Faults) oncetest.System {

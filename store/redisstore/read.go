@@ -6,12 +6,12 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // look reads a saved result without a script. One that is so far from its end that no clock need be asked is a replay; all
 // else a script has to judge.
-func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, told reading, rec *everonce.Record, now *time.Time) (found bool, err error) {
+func (s *Store) look(ctx context.Context, k *keys, id *driver.RecordID, told reading, rec *driver.Record, now *time.Time) (found bool, err error) {
 	if told.stale {
 		return false, nil
 	}
@@ -27,7 +27,7 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, told r
 	if err != nil {
 		return false, failed("read", err)
 	}
-	if rec.Format > everonce.FormatVersion || rec.State != everonce.StateCompleted || !told.far(rec) {
+	if rec.Format > driver.FormatVersion || rec.State != driver.StateCompleted || !told.far(rec) {
 		return false, nil
 	}
 	rec.Result.Data, *now = data, told.during(rec)
@@ -37,7 +37,7 @@ func (s *Store) look(ctx context.Context, k *keys, id *everonce.RecordID, told r
 // Get implements [everonce.Store]: one call of the server. A brief Get is a plain read if there is a result to
 // replay; otherwise it makes a second call. With Replicas or SyncLog it waits as a replay does, because it answers a
 // duplicate.
-func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.GetResult, err error) {
+func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
 	c := call{script: getScript, keys: s.keys(&req.ID)}
 	send := s.run
 	if req.Brief {
@@ -47,25 +47,25 @@ func (s *Store) Get(ctx context.Context, req everonce.GetRequest) (res everonce.
 		res.Found, err = s.look(ctx, &c.keys, &req.ID, s.clock.read(), &res.Record, &res.Now)
 		switch {
 		case err != nil:
-			return everonce.GetResult{}, err
+			return driver.GetResult{}, err
 		case res.Found:
 			return res, nil
 		}
 	}
-	res = everonce.GetResult{}
+	res = driver.GetResult{}
 	sent := time.Now()
 	msg, err := send(ctx, &c)
 	if err != nil {
 		return res, failed("get", err)
 	}
 	if err = s.got(&req.ID, sent, &msg, &res); err != nil {
-		return everonce.GetResult{}, failed("get", err)
+		return driver.GetResult{}, failed("get", err)
 	}
 	return res, nil
 }
 
 // got reads the answer of the script that reads.
-func (s *Store) got(id *everonce.RecordID, sent time.Time, msg *rueidis.RedisMessage, res *everonce.GetResult) error {
+func (s *Store) got(id *driver.RecordID, sent time.Time, msg *rueidis.RedisMessage, res *driver.GetResult) error {
 	a, err := readAnswer(msg, 1)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Store) got(id *everonce.RecordID, sent time.Time, msg *rueidis.RedisMes
 	if err != nil {
 		return err
 	}
-	if res.Record.StateAt(res.Now) == everonce.StateCompleted && res.Record.Format <= everonce.FormatVersion {
+	if res.Record.StateAt(res.Now) == driver.StateCompleted && res.Record.Format <= driver.FormatVersion {
 		if len(a.parts) > 2 && !a.parts[2].IsNil() {
 			res.Record.Result.Data = data
 		} else {

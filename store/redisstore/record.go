@@ -9,11 +9,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// A record is one string, so that a transition reads and writes it in one piece. The scripts know its layout, where
-// offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
+// A record is one string, so that a transition reads and writes it in one piece: the fields of a hash would cost more than
+// the rest of the script. Scripts compare tokens as bytes, because a token as a Lua number would lose digits. The scripts know
+// the layout, where offsets count from 1. Numbers are little-endian, times in microseconds since 1970, lengths of time in microseconds
 // from the latest write:
 //
 //	  0  the latest write; token                                                                   2 × 8 bytes
@@ -43,7 +44,7 @@ const (
 // and some servers run no script that uses what it was not given.
 type keys struct{ record, saved, steps string }
 
-func (s *Store) keys(id *everonce.RecordID) keys {
+func (s *Store) keys(id *driver.RecordID) keys {
 	var stack [2 * (maxPrefixLen + 64)]byte
 	b := append(stack[:0], s.prefix...)
 	b = append(b, '{')
@@ -71,19 +72,19 @@ func appendText[T ~string | ~[]byte](b []byte, s T) []byte {
 
 // fresh is what a client knows of a new record: all from the nonce on.
 type fresh struct {
-	nonce       *everonce.Nonce
-	state       everonce.State
+	nonce       *driver.Nonce
+	state       driver.State
 	attempt     byte
 	lease, life time.Duration
-	fingerprint *everonce.Fingerprint
-	scope       everonce.Scope
+	fingerprint *driver.Fingerprint
+	scope       driver.Scope
 	name, owner string
 	class       string
 }
 
 func (f *fresh) append(b []byte) []byte {
 	b = append(b, f.nonce[:]...)
-	b = append(b, everonce.FormatVersion, byte(f.state), 0)
+	b = append(b, driver.FormatVersion, byte(f.state), 0)
 	b = appendMicros(b, f.lease)
 	b = appendMicros(b, 0)
 	b = appendMicros(b, f.life)
@@ -117,27 +118,27 @@ func number(s string, at int) int64 {
 }
 
 // head reads what tells how a record stands. It reports false where there is not so much.
-func head(s string, rec *everonce.Record) bool {
+func head(s string, rec *driver.Record) bool {
 	if len(s) > offFormat {
 		rec.Format = int(s[offFormat])
 	}
 	if len(s) > offFormat+1 {
-		rec.State = everonce.State(s[offFormat+1])
+		rec.State = driver.State(s[offFormat+1])
 	}
 	if len(s) < lenFixed {
 		return false
 	}
 	updated := number(s, 0)
-	rec.Token = everonce.Token(number(s, 8))
+	rec.Token = driver.Token(number(s, 8))
 	copy(rec.Nonce[:], s[16:])
-	rec.Result.Kind = everonce.ResultKind(s[34])
-	rec.Previous.State = everonce.State(s[59])
+	rec.Result.Kind = driver.ResultKind(s[34])
+	rec.Previous.State = driver.State(s[59])
 	rec.Attempt = int(binary.LittleEndian.Uint32([]byte(s[63:67])))
 	rec.UpdatedAt = at(updated)
 	switch rec.State {
-	case everonce.StateClaimed:
+	case driver.StateClaimed:
 		rec.LeaseUntil = at(updated + number(s, 35))
-	case everonce.StateCompleted:
+	case driver.StateCompleted:
 		rec.CompletedAt, rec.ResultUntil = rec.UpdatedAt, at(updated+number(s, 43))
 	}
 	if life := number(s, 51); life != 0 {
@@ -151,11 +152,11 @@ const exact = 1 << 53
 
 // timely reports whether the times of a record are in their ranges. A lease, and a lifetime, that are over before the latest write has a claim
 // alone: another step of its attempt may be written late.
-func timely(s string, state everonce.State) bool {
+func timely(s string, state driver.State) bool {
 	lease, result, purge := number(s, 35), number(s, 43), number(s, 51)
 	updated, created, claimed, before := number(s, 0), number(s, 67), number(s, 75), number(s, 83)
 	least := int64(0)
-	if state == everonce.StateClaimed {
+	if state == driver.StateClaimed {
 		least = 1 - exact
 	}
 	return updated > 0 && min(created, claimed, before, result) >= 0 && min(lease, purge) >= least &&
@@ -163,13 +164,13 @@ func timely(s string, state everonce.State) bool {
 }
 
 // damaged says what is wrong with a record's head, if anything is.
-func damaged(s string, rec *everonce.Record) string {
+func damaged(s string, rec *driver.Record) string {
 	switch {
-	case rec.State < everonce.StateClaimed || rec.State > everonce.StateCompleted:
+	case rec.State < driver.StateClaimed || rec.State > driver.StateCompleted:
 		return fmt.Sprintf("there is no state %d", rec.State)
-	case rec.Result.Kind > everonce.ResultElided || (rec.State == everonce.StateCompleted) != (rec.Result.Kind != 0):
+	case rec.Result.Kind > driver.ResultElided || (rec.State == driver.StateCompleted) != (rec.Result.Kind != 0):
 		return fmt.Sprintf("state %v with a result of kind %d", rec.State, rec.Result.Kind)
-	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || rec.Previous.State > everonce.StateCompleted || rec.Attempt < 0 || rec.Attempt > math.MaxInt32:
+	case rec.Format < 1 || rec.Token <= 0 || rec.Token >= exact || rec.Previous.State > driver.StateCompleted || rec.Attempt < 0 || rec.Attempt > math.MaxInt32:
 		return "a number is out of its range"
 	case !timely(s, rec.State):
 		return "a time is out of its range"
@@ -179,12 +180,12 @@ func damaged(s string, rec *everonce.Record) string {
 
 // decode reads a record, and returns what follows it: the data of the result, where it is a result that is read. What no version has written
 // is corrupt: the scripts judge it likewise (lua/whole.lua).
-func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string, err error) {
-	*rec = everonce.Record{ID: *id}
+func decode(id *driver.RecordID, s string, rec *driver.Record) (data string, err error) {
+	*rec = driver.Record{ID: *id}
 	whole := head(s, rec)
 	switch {
-	case rec.Format > everonce.FormatVersion: // it is not judged by what this version knows
-		*rec = everonce.Record{ID: *id, Format: rec.Format, State: rec.State}
+	case rec.Format > driver.FormatVersion: // it is not judged by what this version knows
+		*rec = driver.Record{ID: *id, Format: rec.Format, State: rec.State}
 		return "", nil
 	case !whole:
 		return "", corrupt(id, "it is too short")
@@ -193,7 +194,7 @@ func decode(id *everonce.RecordID, s string, rec *everonce.Record) (data string,
 	copy(rec.Fingerprint.Sum[:], s[91:])
 	r := reader{b: s[lenFixed:]}
 	rec.Fingerprint.Alg = r.text()
-	rec.Scope, rec.Name = everonce.Scope(r.text()), r.text()
+	rec.Scope, rec.Name = driver.Scope(r.text()), r.text()
 	rec.Owner, rec.Previous.Owner = r.text(), r.text()
 	low := len(s) - lenFixed - len(r.b)
 	rec.LastError = r.text()
@@ -271,43 +272,43 @@ func (r *reader) summary() []byte {
 }
 
 // decodeStep reads a step, and its place in the order.
-func decodeStep(id *everonce.RecordID, name, s string) (step everonce.StepRecord, place int64, err error) {
+func decodeStep(id *driver.RecordID, name, s string) (step driver.StepRecord, place int64, err error) {
 	r := reader{b: s}
-	step = everonce.StepRecord{Name: name, State: everonce.StepState(r.byte()), Attempt: int(r.number(4))}
+	step = driver.StepRecord{Name: name, State: driver.StepState(r.byte()), Attempt: int(r.number(4))}
 	place = r.number(2)
 	step.BeganAt, step.EndedAt = r.time(), r.time()
-	step.Result = everonce.SavedResult{Kind: everonce.ResultKind(r.byte()), Codec: r.text(), Summary: r.summary()}
+	step.Result = driver.SavedResult{Kind: driver.ResultKind(r.byte()), Codec: r.text(), Summary: r.summary()}
 	if r.short || !step.Readable() || step.Attempt < 0 {
 		return step, 0, corrupt(id, "a step cannot be read")
 	}
-	if step.Result.Kind != 0 && step.Result.Kind != everonce.ResultElided {
+	if step.Result.Kind != 0 && step.Result.Kind != driver.ResultElided {
 		step.Result.Data = []byte(r.b)
 	}
 	return step, place, nil
 }
 
 // decodeSteps reads a hash of steps, into the order of their beginning. Those that cannot be read come last, by their names.
-func decodeSteps(id *everonce.RecordID, hash []string) []everonce.StepRecord {
+func decodeSteps(id *driver.RecordID, hash []string) []driver.StepRecord {
 	type placed struct {
-		step  everonce.StepRecord
+		step  driver.StepRecord
 		place int64
 	}
 	all := make([]placed, 0, len(hash)/2)
 	for i := 0; i+1 < len(hash); i += 2 {
 		step, place, err := decodeStep(id, hash[i], hash[i+1])
 		if err != nil {
-			step, place = everonce.StepRecord{Name: hash[i]}, math.MaxInt64
+			step, place = driver.StepRecord{Name: hash[i]}, math.MaxInt64
 		}
 		all = append(all, placed{step, place})
 	}
 	slices.SortFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
-	steps := make([]everonce.StepRecord, len(all))
+	steps := make([]driver.StepRecord, len(all))
 	for i := range all {
 		steps[i] = all[i].step
 	}
 	return steps
 }
 
-func corrupt(id *everonce.RecordID, what string) error {
-	return fmt.Errorf("%w: key %s: %s", everonce.ErrCorruptRecord, id.Short(), what)
+func corrupt(id *driver.RecordID, what string) error {
+	return fmt.Errorf("%w: key %s: %s", driver.ErrCorruptRecord, id.Short(), what)
 }

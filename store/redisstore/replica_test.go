@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 )
@@ -45,17 +46,17 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	ctx := t.Context()
 
 	there := newStore(t, replica.client(t), &redisstore.Options{}) // reads what the replica has
-	state := func(rec *everonce.Record) everonce.State {
+	state := func(rec *driver.Record) driver.State {
 		t.Helper()
 		text, err := command(t, replica.client(t), "GETRANGE", redisstore.KeyOf(there, rec.ID), "33", "33").ToString()
 		noErr(t, err)
 		if text == "" {
 			return 0
 		}
-		return everonce.State(text[0])
+		return driver.State(text[0])
 	}
 	rec := claimed(t, s, testKey)
-	if got := state(&rec); got != everonce.StateClaimed {
+	if got := state(&rec); got != driver.StateClaimed {
 		t.Errorf("after an acknowledged claim the replica has %v", got)
 	}
 
@@ -68,32 +69,32 @@ func TestWritesWaitForReplicas(t *testing.T) {
 	_, errAgain := hasty.Complete(ctx, completionOf(&rec, "v"))
 	other := claimOf(everonce.Key{Scope: "paused", ID: "release"})
 	_, errOther := hasty.Claim(ctx, other)
-	released := everonce.ReleaseRequest{ID: other.ID, Scope: other.Scope, Name: other.Name, Nonce: other.Nonce, State: everonce.StateReleased, Lifetime: life}
+	released := driver.ReleaseRequest{ID: other.ID, Scope: other.Scope, Name: other.Name, Nonce: other.Nonce, State: driver.StateReleased, Lifetime: life}
 	_, errRelease := hasty.Release(ctx, released)
 	_, errReleaseAgain := hasty.Release(ctx, released)
 	for what, err := range map[string]error{
 		"claim": errClaim, "step": errStep, "renewal": errRenew, "completion": errComplete, "repeated completion": errAgain,
 		"other claim": errOther, "release": errRelease, "repeated release": errReleaseAgain,
 	} {
-		if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		if !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Errorf("a %s that no replica has: %v", what, err)
 		}
 	}
 	noErr(t, replica.goOn())
 	_, err := s.Complete(ctx, completionOf(&rec, "v"))
 	noErr(t, err)
-	if got := state(&rec); got != everonce.StateCompleted {
+	if got := state(&rec); got != driver.StateCompleted {
 		t.Errorf("after an acknowledged completion the replica has %v", got)
 	}
 	res, err := s.Claim(ctx, req)
-	decided(t, res, err, everonce.DecideClaimed)
+	decided(t, res, err, driver.DecideClaimed)
 
 	// The failover: what was acknowledged is there.
 	master.kill(t)
 	command(t, replica.client(t), "REPLICAOF", "NO", "ONE")
 	after := newStore(t, replica.client(t), &redisstore.Options{})
 	res, err = after.Claim(ctx, claimOf(testKey))
-	if got := decided(t, res, err, everonce.DecideReplay).Record; string(got.Result.Data) != "v" {
+	if got := decided(t, res, err, driver.DecideReplay).Record; string(got.Result.Data) != "v" {
 		t.Errorf("after the failover %q is replayed", got.Result.Data)
 	}
 }
@@ -110,16 +111,16 @@ func TestReplaysWaitForReplicas(t *testing.T) {
 		_, errComplete := s.Complete(t.Context(), completionOf(&rec, "v"))
 		_, errReplay := s.Claim(t.Context(), claimOf(testKey))
 		fresh := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond, ReadFirst: first}) // which has written nothing
-		_, errLookup := fresh.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: true})
+		_, errLookup := fresh.Get(t.Context(), driver.GetRequest{ID: rec.ID, Brief: true})
 		for what, err := range map[string]error{"completion": errComplete, "replay": errReplay, "look": errLookup} {
-			if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			if !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 				t.Errorf("read first %v: a %s of what no replica has: %v", first, what, err)
 			}
 		}
 	}
 	noErr(t, replica.goOn())
 	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
-	got, err := patient.Get(t.Context(), everonce.GetRequest{ID: rec.ID, Brief: true})
+	got, err := patient.Get(t.Context(), driver.GetRequest{ID: rec.ID, Brief: true})
 	if err != nil || string(got.Record.Result.Data) != "v" {
 		t.Errorf("what the replica has by now: %q, %v", got.Record.Result.Data, err)
 	}
@@ -145,7 +146,7 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 	_, err := s.Complete(ctx, completionOf(&done, "v"))
 	noErr(t, err)
 	over := claimed(t, s, everonce.Key{Scope: "waits", ID: "released"})
-	released := everonce.ReleaseRequest{ID: over.ID, Token: over.Token, Nonce: over.Nonce, State: everonce.StateReleased, Lifetime: life}
+	released := driver.ReleaseRequest{ID: over.ID, Token: over.Token, Nonce: over.Nonce, State: driver.StateReleased, Lifetime: life}
 	_, err = s.Release(ctx, released)
 	noErr(t, err)
 	whole := func() string {
@@ -160,9 +161,9 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 			return err
 		},
 		"in progress": func() error { _, err := s.Claim(ctx, claimOf(testKey)); return err },
-		"look":        func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: runs.ID, Brief: true}); return err },
+		"look":        func() error { _, err := s.Get(ctx, driver.GetRequest{ID: runs.ID, Brief: true}); return err },
 		"look at a result": func() error {
-			_, err := s.Get(ctx, everonce.GetRequest{ID: done.ID, Brief: true})
+			_, err := s.Get(ctx, driver.GetRequest{ID: done.ID, Brief: true})
 			return err
 		},
 		"repeated completion": func() error { _, err := s.Complete(ctx, completionOf(&done, "v")); return err },
@@ -180,7 +181,7 @@ func TestWhatWaitsWritesSomething(t *testing.T) {
 			t.Errorf("%s: the record has changed", what)
 		}
 	}
-	absent := everonce.GetRequest{ID: everonce.RecordID{1}, Brief: true}
+	absent := driver.GetRequest{ID: driver.RecordID{1}, Brief: true}
 	if got, err := s.Get(ctx, absent); err != nil || got.Found {
 		t.Errorf("a record that is not there: %+v, %v", got, err)
 	}
@@ -197,14 +198,14 @@ func TestTheIdentityWaitsForReplicas(t *testing.T) {
 	noErr(t, replica.pause())
 	s := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: 20 * time.Millisecond})
 	for _, call := range []string{"first", "repeated"} {
-		if err := s.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		if err := s.KeepIdentity(t.Context(), [32]byte{1}); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Errorf("%s: an identity that no replica has: %v", call, err)
 		}
 	}
 	noErr(t, replica.goOn())
 	patient := newStore(t, master.client(t), &redisstore.Options{Replicas: 1, WaitTimeout: time.Minute})
 	noErr(t, patient.KeepIdentity(t.Context(), [32]byte{1}))
-	if err := patient.KeepIdentity(t.Context(), [32]byte{2}); !errors.Is(err, everonce.ErrIdentity) {
+	if err := patient.KeepIdentity(t.Context(), [32]byte{2}); !errors.Is(err, driver.ErrIdentity) {
 		t.Errorf("another identity: %v", err)
 	}
 }
@@ -248,19 +249,19 @@ func TestReadOnlyIsAFailure(t *testing.T) {
 			t.Errorf("%s: %v, want READONLY", call, err)
 		}
 	}
-	if err := s.CheckWrite(t.Context()); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "READONLY") {
+	if err := s.CheckWrite(t.Context()); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("CheckWrite: %v, want ErrStore, and READONLY", err)
 	}
 	r, err := everonce.NewReceiver(s, everonce.Refuse, nil)
 	noErr(t, err)
 	_, err = everonce.Do(t.Context(), r, everonce.Key{Scope: "demoted", ID: "new"}, func(context.Context, *everonce.Attempt) (string, error) { return "", nil })
-	if !errors.Is(err, everonce.ErrStore) || strings.Count(err.Error(), "store failed") != 1 {
+	if !errors.Is(err, driver.ErrStore) || strings.Count(err.Error(), "store failed") != 1 {
 		t.Errorf("Do: %v, want ErrStore, and said once", err)
 	}
 	res, err := s.Claim(t.Context(), claimOf(testKey))
-	decided(t, res, err, everonce.DecideInProgress)
+	decided(t, res, err, driver.DecideInProgress)
 	res, err = s.Claim(t.Context(), claimOf(everonce.Key{Scope: "demoted", ID: "done"}))
-	decided(t, res, err, everonce.DecideReplay)
+	decided(t, res, err, driver.DecideReplay)
 }
 
 // A replica that has taken over what its new master has, without the record, does not make one of its own.

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/redisstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // The rights of docs/reference/stores.md.
@@ -25,9 +25,9 @@ func TestConformanceWithFewRights(t *testing.T) {
 	opt := p.option()
 	opt.Username, opt.Password = "service", "secret"
 	admin, own := p.client(t), stores("everonce:", dial(t, opt), dial(t, opt), redisstore.Options{})
-	storetest.Run(t, func(t testing.TB) storetest.Harness { // each with a prefix of its own, where the service has one
+	drivertest.Run(t, func(t testing.TB) drivertest.Harness { // each with a prefix of its own, where the service has one
 		h := own(t)
-		prefix, _, _ := strings.Cut(redisstore.KeyOf(h.Store.(*redisstore.Store), everonce.RecordID{}), "{") //nolint:errcheck // it is one
+		prefix, _, _ := strings.Cut(redisstore.KeyOf(h.Store.(*redisstore.Store), driver.RecordID{}), "{") //nolint:errcheck // it is one
 		command(t, admin, "ACL", "SETUSER", "service", "&"+prefix+"*")
 		return h
 	}, capabilities())

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/wire"
 	"github.com/everonce/everonce/store/redisstore"
 )
@@ -51,9 +52,9 @@ func TestRoundTrips(t *testing.T) {
 			}
 			c.Of(t, what, want, fn)
 		}
-		claim := func(what string, s *redisstore.Store, key everonce.Key, trips int64, take everonce.TakeOver, want everonce.Decision) everonce.Record {
+		claim := func(what string, s *redisstore.Store, key everonce.Key, trips int64, take driver.TakeOver, want driver.Decision) driver.Record {
 			t.Helper()
-			var res everonce.ClaimResult
+			var res driver.ClaimResult
 			count(what, trips, func() (err error) {
 				req := claimOf(key)
 				req.Take = take
@@ -63,22 +64,22 @@ func TestRoundTrips(t *testing.T) {
 			return decided(t, res, nil, want).Record
 		}
 		key := everonce.Key{Scope: "guarded", ID: id}
-		rec := claim("claim of a new key", s, key, 1, everonce.TakeNone, everonce.DecideClaimed)
-		claim("claim of a running one", s, key, 1, everonce.TakeNone, everonce.DecideInProgress)
+		rec := claim("claim of a new key", s, key, 1, driver.TakeNone, driver.DecideClaimed)
+		claim("claim of a running one", s, key, 1, driver.TakeNone, driver.DecideInProgress)
 		count("renew", 1, func() error { _, err := s.Renew(ctx, renewalOf(&rec)); return err })
 		count("save step", 1, func() error { _, err := s.SaveStep(ctx, stepOf(&rec, "mail")); return err })
-		count("release", 1, func() error { _, err := s.Release(ctx, releaseOf(&rec, everonce.StateReleased)); return err })
-		rec = claim("claim after a release", s, key, 1, everonce.TakeNone, everonce.DecideClaimed)
-		_, err := s.Release(ctx, releaseOf(&rec, everonce.StateAbandoned))
+		count("release", 1, func() error { _, err := s.Release(ctx, releaseOf(&rec, driver.StateReleased)); return err })
+		rec = claim("claim after a release", s, key, 1, driver.TakeNone, driver.DecideClaimed)
+		_, err := s.Release(ctx, releaseOf(&rec, driver.StateAbandoned))
 		noErr(t, err)
-		rec = claim("claim that takes over", s, key, 1, everonce.TakeAbandoned, everonce.DecideClaimed)
-		count("get, with steps", 1, func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID}); return err })
+		rec = claim("claim that takes over", s, key, 1, driver.TakeAbandoned, driver.DecideClaimed)
+		count("get, with steps", 1, func() error { _, err := s.Get(ctx, driver.GetRequest{ID: rec.ID}); return err })
 		count("complete", 1, func() error { _, err := s.Complete(ctx, completionOf(&rec, "v")); return err })
-		claim("replay", s, key, 1, everonce.TakeNone, everonce.DecideReplay)
-		claim("replay, read first", first, key, 1, everonce.TakeNone, everonce.DecideReplay)
-		claim("claim of a new key, read first", first, everonce.Key{Scope: "first", ID: id}, 2, everonce.TakeNone, everonce.DecideClaimed)
-		count("get of a result, brief", 1, func() error { _, err := s.Get(ctx, everonce.GetRequest{ID: rec.ID, Brief: true}); return err })
-		count("purge", 0, func() error { _, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 1}); return err })
+		claim("replay", s, key, 1, driver.TakeNone, driver.DecideReplay)
+		claim("replay, read first", first, key, 1, driver.TakeNone, driver.DecideReplay)
+		claim("claim of a new key, read first", first, everonce.Key{Scope: "first", ID: id}, 2, driver.TakeNone, driver.DecideClaimed)
+		count("get of a result, brief", 1, func() error { _, err := s.Get(ctx, driver.GetRequest{ID: rec.ID, Brief: true}); return err })
+		count("purge", 0, func() error { _, err := s.Purge(ctx, driver.PurgeRequest{Limit: 1}); return err })
 	}
 }
 

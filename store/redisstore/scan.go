@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // scanCount is how many keys of the server one step of a scan looks at.
@@ -17,7 +17,7 @@ const scanCount = "1000"
 
 // scan calls each with the IDs in the names of keys that match a pattern, step by step until it wants no more; an ID may come more than once. It
 // looks at every key that the server, or the cluster, has. Meanwhile it has a connection of its own: each must not ask for another one.
-func (s *Store) scan(ctx context.Context, pattern string, each func(ids []everonce.RecordID) (more bool, err error)) error {
+func (s *Store) scan(ctx context.Context, pattern string, each func(ids []driver.RecordID) (more bool, err error)) error {
 	for _, client := range s.masters(ctx) {
 		more := false
 		// On one connection: behind another one there may be another server, where the cursor would pass over records.
@@ -33,7 +33,7 @@ func (s *Store) scan(ctx context.Context, pattern string, each func(ids []everon
 }
 
 // scanNode is scan on one node. It reports whether each wants more.
-func (s *Store) scanNode(ctx context.Context, node rueidis.DedicatedClient, pattern string, each func(ids []everonce.RecordID) (more bool, err error)) (more bool, err error) {
+func (s *Store) scanNode(ctx context.Context, node rueidis.DedicatedClient, pattern string, each func(ids []driver.RecordID) (more bool, err error)) (more bool, err error) {
 	for cursor := "0"; ; {
 		parts, err := node.Do(ctx, node.B().Arbitrary("SCAN", cursor, "MATCH", pattern, "COUNT", scanCount).Build()).ToArray()
 		if err != nil {
@@ -61,10 +61,10 @@ func (s *Store) scanNode(ctx context.Context, node rueidis.DedicatedClient, patt
 }
 
 // pattern chooses keys by those characters of an ID that stand for a scope's 8 bytes and no others, and for the hash's.
-func (s *Store) pattern(scope everonce.Scope, hash everonce.KeyHash) string {
+func (s *Store) pattern(scope driver.Scope, hash driver.KeyHash) string {
 	const endOfScope, beginOfHash, endOfHash = 10, 11, 21
-	var id everonce.RecordID
-	first := everonce.ScopeRange(scope)
+	var id driver.RecordID
+	first := driver.ScopeRange(scope)
 	copy(id[:], first[:])
 	copy(id[len(first):], hash[:])
 	text := base64.RawURLEncoding.EncodeToString(id[:])
@@ -72,7 +72,7 @@ func (s *Store) pattern(scope everonce.Scope, hash everonce.KeyHash) string {
 	if scope != "" {
 		inScope = text[:endOfScope]
 	}
-	if hash != (everonce.KeyHash{}) {
+	if hash != (driver.KeyHash{}) {
 		rest = "?" + text[beginOfHash:endOfHash] + "*"
 	}
 	return s.prefix + "{" + inScope + rest + "}"
@@ -96,11 +96,11 @@ func (s *Store) masters(ctx context.Context) map[string]rueidis.Client {
 }
 
 // idsOf reads the IDs in the names of keys.
-func (s *Store) idsOf(names []string) []everonce.RecordID {
-	ids := make([]everonce.RecordID, 0, len(names))
+func (s *Store) idsOf(names []string) []driver.RecordID {
+	ids := make([]driver.RecordID, 0, len(names))
 	for _, name := range names {
 		text := strings.TrimSuffix(strings.TrimPrefix(name, s.prefix+"{"), "}")
-		var id everonce.RecordID
+		var id driver.RecordID
 		if len(text) != base64.RawURLEncoding.EncodedLen(len(id)) {
 			continue
 		}
@@ -115,7 +115,7 @@ func (s *Store) idsOf(names []string) []everonce.RecordID {
 const noText = "?"
 
 // heads reads records, or the first bytes of them, in one round trip. One that has gone is nil, and empty where the first bytes are read.
-func (s *Store) heads(ctx context.Context, ids []everonce.RecordID, command ...string) ([]*string, error) {
+func (s *Store) heads(ctx context.Context, ids []driver.RecordID, command ...string) ([]*string, error) {
 	all := make(rueidis.Commands, len(ids))
 	for i := range ids {
 		all[i] = s.client.B().Arbitrary(command[0]).Keys(s.keys(&ids[i]).record).Args(command[1:]...).Build()

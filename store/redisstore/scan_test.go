@@ -8,11 +8,12 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // fill claims n keys of a scope.
-func fill(t *testing.T, client rueidis.Client, s *redisstore.Store, scope everonce.Scope, n int) {
+func fill(t *testing.T, client rueidis.Client, s *redisstore.Store, scope driver.Scope, n int) {
 	t.Helper()
 	template := claimed(t, s, everonce.Key{Scope: scope, ID: "template"})
 	text, err := command(t, client, "GETDEL", redisstore.KeyOf(s, template.ID)).ToString()
@@ -41,12 +42,12 @@ func TestDeleteScopeOnOneConnection(t *testing.T) {
 	for i := range live + ended {
 		rec := claimed(t, s, everonce.Key{Scope: "tenant", ID: strconv.Itoa(i)})
 		if i >= live {
-			_, err := s.Release(t.Context(), releaseOf(&rec, everonce.StateAbandoned))
+			_, err := s.Release(t.Context(), releaseOf(&rec, driver.StateAbandoned))
 			noErr(t, err)
 		}
 	}
 	for deleted := 0; ; {
-		res, err := s.DeleteScope(t.Context(), everonce.DeleteScopeRequest{Scope: "tenant", Limit: 7})
+		res, err := s.DeleteScope(t.Context(), driver.DeleteScopeRequest{Scope: "tenant", Limit: 7})
 		noErr(t, err)
 		deleted += res.Records
 		if res.More {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 const (
@@ -24,10 +24,10 @@ const (
 	wordNotOfVersion = 3
 )
 
-// DeleteScope implements [everonce.ScopeDeleter]. It scans keys of the server, as List does, until it has found Limit records; a Limit of 0 is 1000.
+// DeleteScope implements [driver.ScopeDeleter]. It scans keys of the server, as List does, until it has found Limit records; a Limit of 0 is 1000.
 // While a cluster moves slots from node to node, a record on its way may be missed. Records that cannot be read stay, and so do those of a newer
 // version: they are told of as of the scope if they may be.
-func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest) (res everonce.DeleteScopeResult, err error) {
+func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (res driver.DeleteScopeResult, err error) {
 	if err := req.Scope.Validate(); err != nil {
 		return res, failed("delete scope", err)
 	}
@@ -36,11 +36,11 @@ func (s *Store) DeleteScope(ctx context.Context, req everonce.DeleteScopeRequest
 		limit = defaultBatch
 	}
 	var left scopeLeft
-	tried := make(map[everonce.RecordID]struct{}) // most of them are gone; those that stay are passed over
+	tried := make(map[driver.RecordID]struct{}) // most of them are gone; those that stay are passed over
 	for {
-		var found []everonce.RecordID
+		var found []driver.RecordID
 		want := limit - res.Records
-		err := s.scan(ctx, s.pattern(req.Scope, everonce.KeyHash{}), func(ids []everonce.RecordID) (bool, error) {
+		err := s.scan(ctx, s.pattern(req.Scope, driver.KeyHash{}), func(ids []driver.RecordID) (bool, error) {
 			for _, id := range ids {
 				if _, known := tried[id]; !known && len(found) < want {
 					tried[id] = struct{}{}
@@ -77,7 +77,7 @@ type scopeLeft struct {
 }
 
 // delete removes records that are of the scope and have no live claim: each decides for itself.
-func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce.RecordID, left *scopeLeft) (n int, err error) {
+func (s *Store) delete(ctx context.Context, scope driver.Scope, ids []driver.RecordID, left *scopeLeft) (n int, err error) {
 	var group sync.WaitGroup
 	words, errs := make([]int64, len(ids)), make([]error, len(ids))
 	for i := range ids {
@@ -94,8 +94,8 @@ func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce
 	for i, word := range words {
 		switch {
 		case unreadable(errs[i]):
-			left.unread = fmt.Errorf("%w: %w", everonce.ErrCorruptRecord, errs[i])
-		case errors.Is(errs[i], everonce.ErrCorruptRecord):
+			left.unread = fmt.Errorf("%w: %w", driver.ErrCorruptRecord, errs[i])
+		case errors.Is(errs[i], driver.ErrCorruptRecord):
 			left.unread = errs[i]
 		case errs[i] != nil:
 			err = errs[i]
@@ -104,7 +104,7 @@ func (s *Store) delete(ctx context.Context, scope everonce.Scope, ids []everonce
 		case word == wordLive:
 			left.live = true
 		case word == wordNotOfVersion:
-			left.newer = everonce.ErrNewerRecord
+			left.newer = driver.ErrNewerRecord
 		}
 	}
 	return n, err

@@ -4,11 +4,11 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // SaveStep implements [everonce.Store]: one call of the server.
-func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res everonce.SaveStepResult, err error) {
+func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	r := &req.Step.Result
 	if len(r.Data) > MaxResult || len(r.Codec)+len(r.Summary) > maxTexts {
 		return res, tooLong("save step")
@@ -21,5 +21,5 @@ func (s *Store) SaveStep(ctx context.Context, req everonce.SaveStepRequest) (res
 	b = append(b, r.Data...)
 	return res, s.attempt(ctx, "save step", c.with(holder(req.Token, &req.Nonce), req.Step.Name, digit(req.Step.State),
 		strconv.Itoa(req.Step.Attempt), view(b), micros(req.Lease), micros(req.Lifetime.Total()), micros(max(req.Lifetime.Total(), req.Lease)),
-		strconv.Itoa(everonce.MaxSteps)))
+		strconv.Itoa(driver.MaxSteps)))
 }

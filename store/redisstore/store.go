@@ -6,11 +6,11 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
-// Store keeps records in Redis. It is an [everonce.Store], and also an [everonce.Lister], [everonce.ScopeDeleter],
-// [everonce.HealthChecker], [everonce.IdentityKeeper], [everonce.IdentityReader] and [everonce.ChangeWaiter]. It is safe
+// Store keeps records in Redis. It is an [everonce.Store], and also an [driver.Lister], [driver.ScopeDeleter],
+// [driver.HealthChecker], [driver.IdentityKeeper], [driver.IdentityReader] and [driver.ChangeWaiter]. It is safe
 // for concurrent use.
 type Store struct {
 	client rueidis.Client
@@ -20,14 +20,14 @@ type Store struct {
 }
 
 var (
-	_ everonce.Store          = (*Store)(nil)
-	_ everonce.Lister         = (*Store)(nil)
-	_ everonce.ScopeDeleter   = (*Store)(nil)
-	_ everonce.HealthChecker  = (*Store)(nil)
-	_ everonce.WriteChecker   = (*Store)(nil)
-	_ everonce.IdentityKeeper = (*Store)(nil)
-	_ everonce.IdentityReader = (*Store)(nil)
-	_ everonce.ChangeWaiter   = (*Store)(nil)
+	_ driver.Store          = (*Store)(nil)
+	_ driver.Lister         = (*Store)(nil)
+	_ driver.ScopeDeleter   = (*Store)(nil)
+	_ driver.HealthChecker  = (*Store)(nil)
+	_ driver.WriteChecker   = (*Store)(nil)
+	_ driver.IdentityKeeper = (*Store)(nil)
+	_ driver.IdentityReader = (*Store)(nil)
+	_ driver.ChangeWaiter   = (*Store)(nil)
 )
 
 // New makes a store that uses its server, or cluster, through client, which stays the caller's to close. It asks the
@@ -36,7 +36,7 @@ var (
 // server that cannot be asked.
 func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, error) {
 	if client == nil {
-		return nil, fmt.Errorf("redisstore: %w: the client is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("redisstore: %w: the client is nil", driver.ErrInvalidArgument)
 	}
 	set, err := opts.settings()
 	if err != nil {

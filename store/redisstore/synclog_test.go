@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/redisstore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // needsSyncLog leaves a test out where the server is older than WAITAOF.
@@ -27,7 +28,7 @@ func TestConformanceSyncLog(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
 	needsSyncLog(t, p)
-	storetest.Run(t, factory(t, p.client(t), p.client(t), redisstore.Options{SyncLog: true}), capabilities())
+	drivertest.Run(t, factory(t, p.client(t), p.client(t), redisstore.Options{SyncLog: true}), capabilities())
 }
 
 // What a server without a log, or a replica without its own, answers is not acknowledged; nor is the replay of it.
@@ -46,9 +47,9 @@ func TestSyncLogIsWaitedFor(t *testing.T) {
 	noErr(t, replica.pause())
 	_, errComplete := hasty.Complete(ctx, completionOf(&rec, "v"))
 	_, errReplay := hasty.Claim(ctx, claimOf(testKey))
-	_, errLookup := hasty.Get(ctx, everonce.GetRequest{ID: rec.ID, Brief: true})
+	_, errLookup := hasty.Get(ctx, driver.GetRequest{ID: rec.ID, Brief: true})
 	for what, err := range map[string]error{"completion": errComplete, "replay": errReplay, "look": errLookup} {
-		if !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		if !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Errorf("a %s that no replica has in its log: %v", what, err)
 		}
 	}
@@ -61,10 +62,10 @@ func TestSyncLogIsWaitedFor(t *testing.T) {
 	}
 
 	command(t, client, "CONFIG", "SET", "appendonly", "no")
-	if _, err := alone.Claim(ctx, claimOf(everonce.Key{Scope: "unlogged", ID: "claim"})); !errors.Is(err, everonce.ErrStore) {
+	if _, err := alone.Claim(ctx, claimOf(everonce.Key{Scope: "unlogged", ID: "claim"})); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("a claim that no log has: %v, want ErrStore", err)
 	}
-	if _, err := alone.Claim(ctx, claimOf(testKey)); !errors.Is(err, everonce.ErrStore) {
+	if _, err := alone.Claim(ctx, claimOf(testKey)); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("a replay from a server without a log: %v, want ErrStore", err)
 	}
 }
@@ -87,7 +88,7 @@ func TestSyncLogEverySecond(t *testing.T) {
 	}
 	refused := func(opts redisstore.Options, want string) {
 		t.Helper()
-		if _, err := redisstore.New(ctx, client, &opts); !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
+		if _, err := redisstore.New(ctx, client, &opts); !errors.Is(err, driver.ErrInvalidArgument) || !strings.Contains(err.Error(), want) {
 			t.Errorf("New(%+v): %v, want one that says %q", opts, err, want)
 		}
 	}
@@ -97,7 +98,7 @@ func TestSyncLogEverySecond(t *testing.T) {
 	}
 	command(t, client, "CONFIG", "SET", "appendfsync", "no")
 	refused(redisstore.Options{SyncLog: true}, "appendfsync no")
-	if err := s.Check(ctx); !errors.Is(err, everonce.ErrInvalidArgument) {
+	if err := s.Check(ctx); !errors.Is(err, driver.ErrInvalidArgument) {
 		t.Errorf("Check of a log that is not synced any more: %v", err)
 	}
 	command(t, client, "CONFIG", "SET", "appendfsync", "always")
@@ -118,10 +119,10 @@ func TestAnotherAnswerToWaitAOFIsAFailure(t *testing.T) {
 		args = append([]string{"--rename-command", "WAITAOF", "WAITAOF-of-old"}, args...)
 	}
 	s := newStore(t, startServer(t, args...).client(t), &redisstore.Options{SyncLog: true})
-	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, everonce.ErrStore) {
+	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("Claim: %v, want ErrStore", err)
 	}
-	if err := s.CheckWrite(t.Context()); !errors.Is(err, everonce.ErrStore) {
+	if err := s.CheckWrite(t.Context()); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("CheckWrite: %v, want ErrStore", err)
 	}
 }

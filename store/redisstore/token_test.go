@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -18,18 +19,18 @@ func TestTokensKeepAllDigits(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
 	rec := claimed(t, s, testKey)
-	ahead := everonce.Token(time.Now().Add(24*365*time.Hour).UnixMicro())/1000*1000 + 987
+	ahead := driver.Token(time.Now().Add(24*365*time.Hour).UnixMicro())/1000*1000 + 987
 	command(t, client, "SETRANGE", redisstore.KeyOf(s, rec.ID), "8", word(uint64(ahead)))
 	rec.Token = ahead
-	for i := range everonce.Token(5) {
+	for i := range driver.Token(5) {
 		_, err := s.Renew(t.Context(), renewalOf(&rec))
 		noErr(t, err)
 		_, err = s.SaveStep(t.Context(), stepOf(&rec, "mail"))
 		noErr(t, err)
-		_, err = s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+		_, err = s.Release(t.Context(), releaseOf(&rec, driver.StateReleased))
 		noErr(t, err)
 		rec = claimed(t, s, testKey)
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 		noErr(t, err)
 		if want := ahead + 1 + i; rec.Token != want || got.Record.Token != want {
 			t.Fatalf("the token is %d, and read %d, want %d", rec.Token, got.Record.Token, want)
@@ -57,20 +58,20 @@ func TestTokensGrowOverWhatIsGone(t *testing.T) {
 			return err
 		},
 		"a release of a claim that is on its way": func(key everonce.Key) error {
-			_, err := s.Release(t.Context(), everonce.ReleaseRequest{
-				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), State: everonce.StateReleased, Lifetime: life,
+			_, err := s.Release(t.Context(), driver.ReleaseRequest{
+				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), State: driver.StateReleased, Lifetime: life,
 			})
 			return err
 		},
 	} {
 		key := everonce.Key{Scope: "gone", ID: what}
 		rec := claimed(t, s, key)
-		_, err := s.Release(t.Context(), releaseOf(&rec, everonce.StateReleased))
+		_, err := s.Release(t.Context(), releaseOf(&rec, driver.StateReleased))
 		noErr(t, err)
-		ahead := everonce.Token(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
+		ahead := driver.Token(time.Now().Add(24 * 365 * time.Hour).UnixMicro())
 		command(t, client, "SETRANGE", redisstore.KeyOf(s, rec.ID), "0", word(1)+word(uint64(ahead))) // last written in 1970
 		noErr(t, follow(key))
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: rec.ID})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: rec.ID})
 		if err != nil || !got.Found || got.Record.Token <= ahead {
 			t.Errorf("%s: the token went from %d to %d, %v", what, ahead, got.Record.Token, err)
 		}
@@ -95,10 +96,10 @@ func TestEveryByteIsCompared(t *testing.T) {
 		for _, at := range []int{0, len(rec.Nonce) - 1} {
 			other := rec
 			other.Nonce[at] ^= 1
-			if _, err := s.Renew(t.Context(), renewalOf(&other)); !errors.Is(err, everonce.ErrLeaseLost) {
+			if _, err := s.Renew(t.Context(), renewalOf(&other)); !errors.Is(err, driver.ErrLeaseLost) {
 				t.Errorf("with byte %d of another nonce: %v", at, err)
 			}
-			if _, err := s.Complete(t.Context(), completionOf(&other, "v")); !errors.Is(err, everonce.ErrLeaseLost) {
+			if _, err := s.Complete(t.Context(), completionOf(&other, "v")); !errors.Is(err, driver.ErrLeaseLost) {
 				t.Errorf("with byte %d of another nonce: %v", at, err)
 			}
 		}
@@ -110,7 +111,7 @@ func TestEveryByteIsCompared(t *testing.T) {
 			req := claimOf(everonce.Key{Scope: rec.Scope, ID: rec.Name})
 			req.Fingerprint.Sum[at] ^= 1
 			res, err := s.Claim(t.Context(), req)
-			decided(t, res, err, everonce.DecideMismatch)
+			decided(t, res, err, driver.DecideMismatch)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -16,18 +17,18 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	client := newClient(t, serverURL(t))
 	s := newStore(t, client, nil)
 	ctx := t.Context()
-	scope := everonce.ScopeOf("tenant", "charge")
-	with := func(id string) (everonce.Record, string) {
+	scope := driver.ScopeOf("tenant", "charge")
+	with := func(id string) (driver.Record, string) {
 		rec := claimed(t, s, everonce.Key{Scope: scope, ID: id})
 		for _, step := range []string{"one", "two"} {
 			_, err := s.SaveStep(ctx, stepOf(&rec, step))
 			noErr(t, err)
 		}
-		_, err := s.Release(ctx, releaseOf(&rec, everonce.StateReleased))
+		_, err := s.Release(ctx, releaseOf(&rec, driver.StateReleased))
 		noErr(t, err)
 		return rec, redisstore.KeyOf(s, rec.ID)
 	}
-	want := make(map[everonce.RecordID]string)
+	want := make(map[driver.RecordID]string)
 	add := func(id, listed string, spoil func(key string)) {
 		rec, key := with(id)
 		spoil(key)
@@ -53,7 +54,7 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 		add(id, "none", spoil)
 	}
 
-	page, err := s.List(ctx, everonce.ListRequest{Scope: scope, Steps: true})
+	page, err := s.List(ctx, driver.ListRequest{Scope: scope, Steps: true})
 	noErr(t, err)
 	for _, rec := range page.Records {
 		got := rec.State.String()
@@ -67,8 +68,8 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	if len(page.Records) != len(want) {
 		t.Errorf("%d of %d records are listed", len(page.Records), len(want))
 	}
-	for _, state := range []everonce.State{everonce.StateClaimed, everonce.StateAbandoned, everonce.StateCompleted} {
-		page, err := s.List(ctx, everonce.ListRequest{Scope: scope, States: []everonce.State{state}})
+	for _, state := range []driver.State{driver.StateClaimed, driver.StateAbandoned, driver.StateCompleted} {
+		page, err := s.List(ctx, driver.ListRequest{Scope: scope, States: []driver.State{state}})
 		if err != nil || len(page.Records) != len(lost) {
 			t.Errorf("in the state %v %d records are listed, %v; want the %d of which nobody knows it", state, len(page.Records), err, len(lost))
 		}
@@ -79,11 +80,11 @@ func TestWhatCanNotBeReadHoldsUpNothing(t *testing.T) {
 	}
 	deleted := 0
 	for {
-		res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: scope, Limit: 3})
+		res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: scope, Limit: 3})
 		if deleted += res.Records; res.More && err == nil {
 			continue
 		}
-		if !errors.Is(err, everonce.ErrCorruptRecord) || deleted != readable {
+		if !errors.Is(err, driver.ErrCorruptRecord) || deleted != readable {
 			t.Errorf("%d of %d records are deleted, and then %v; want ErrCorruptRecord", deleted, readable, err)
 		}
 		break
@@ -102,10 +103,10 @@ func TestAStateThatIsNoneIsNotTakenOver(t *testing.T) {
 		command(t, client, "SETRANGE", name, "33", state)
 		before, err := command(t, client, "GET", name).ToString()
 		noErr(t, err)
-		for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeAbandoned, everonce.TakeToSettle, everonce.TakeForced} {
+		for _, take := range []driver.TakeOver{driver.TakeNone, driver.TakeAbandoned, driver.TakeToSettle, driver.TakeForced} {
 			req := claimOf(key)
 			req.Take = take
-			if _, err := s.Claim(t.Context(), req); !errors.Is(err, everonce.ErrCorruptRecord) {
+			if _, err := s.Claim(t.Context(), req); !errors.Is(err, driver.ErrCorruptRecord) {
 				t.Errorf("Claim, take %d, of state %q: %v, want ErrCorruptRecord", take, state, err)
 			}
 		}

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A server that is too old for the scripts, or for an option, is refused by its version.
@@ -16,7 +16,7 @@ func TestServersThatAreTooOld(t *testing.T) {
 		f := &facts{addr: "here", version: version, policy: "noeviction", log: "yes", fsync: "always"}
 		for syncLog, old := range map[bool]bool{false: c.old, true: c.oldForSyncLog} {
 			s := &Store{settings: settings{syncLog: syncLog, wait: defaultSyncTimeout}}
-			if err := s.judge(f); errors.Is(err, everonce.ErrInvalidArgument) != old || !old && err != nil {
+			if err := s.judge(f); errors.Is(err, driver.ErrInvalidArgument) != old || !old && err != nil {
 				t.Errorf("Redis %q, SyncLog %v: %v; want it refused: %v", version, syncLog, err, old)
 			}
 		}

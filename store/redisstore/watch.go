@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // watches are those who wait in this process. One subscription hears of all keys, and stays until the client is closed: to end one
@@ -30,9 +30,9 @@ type ear struct {
 	err  error         // why it never will; read after open
 }
 
-// Watch implements [everonce.ChangeWaiter]. It needs no connection of its own. The record is marked, so that the end of its
+// Watch implements [driver.ChangeWaiter]. It needs no connection of its own. The record is marked, so that the end of its
 // attempt sends word only where somebody waits.
-func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res everonce.WatchResult, err error) {
+func (s *Store) Watch(ctx context.Context, req driver.WatchRequest) (res driver.WatchResult, err error) {
 	keys := s.keys(&req.ID)
 	w, ear := s.watches.join(s.client, keys.record)
 	stop := sync.OnceFunc(func() { s.watches.leave(keys.record, w) })
@@ -53,7 +53,7 @@ func (s *Store) Watch(ctx context.Context, req everonce.WatchRequest) (res evero
 		stop()
 		return res, failed("watch", err)
 	}
-	res = everonce.WatchResult{Ended: w.ended, Stop: stop}
+	res = driver.WatchResult{Ended: w.ended, Stop: stop}
 	if runs == 0 {
 		over := make(chan struct{})
 		close(over)

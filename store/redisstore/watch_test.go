@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -20,15 +21,15 @@ func TestWaitersWithoutChannels(t *testing.T) {
 	opt.Username, opt.Password = "mute", "secret"
 	mute, loud := newStore(t, dial(t, opt), &redisstore.Options{}), newStore(t, p.client(t), &redisstore.Options{})
 	rec := claimed(t, mute, testKey)
-	if _, err := mute.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}); err == nil {
+	if _, err := mute.Watch(t.Context(), driver.WatchRequest{ID: rec.ID}); err == nil {
 		t.Error("a watch without channels is granted")
 	}
 	command(t, p.client(t), "ACL", "SETUSER", "wide", "on", ">secret", "~*", "resetchannels", "&everonce*", "+@all")
 	opt.Username = "wide"
-	if _, err := newStore(t, dial(t, opt), &redisstore.Options{}).Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}); err == nil {
+	if _, err := newStore(t, dial(t, opt), &redisstore.Options{}).Watch(t.Context(), driver.WatchRequest{ID: rec.ID}); err == nil {
 		t.Error("a watch under a wider pattern of channels is granted")
 	}
-	w, err := loud.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID}) // the record is marked: its end sends word
+	w, err := loud.Watch(t.Context(), driver.WatchRequest{ID: rec.ID}) // the record is marked: its end sends word
 	noErr(t, err)
 	defer w.Stop()
 	r, err := everonce.NewReceiver(mute, everonce.Refuse, &everonce.Options{Codec: everonce.Raw()})
@@ -55,7 +56,7 @@ func TestWatchOverARestart(t *testing.T) {
 	client := p.client(t)
 	s := newStore(t, client, &redisstore.Options{})
 	rec := claimed(t, s, testKey)
-	w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	w, err := s.Watch(t.Context(), driver.WatchRequest{ID: rec.ID})
 	noErr(t, err)
 	defer w.Stop()
 	other := claimed(t, s, everonce.Key{Scope: "watch", ID: "other"})
@@ -68,13 +69,13 @@ func TestWatchOverARestart(t *testing.T) {
 	for what, ended := range map[string]func() <-chan struct{}{
 		"who watched before": func() <-chan struct{} { return w.Ended },
 		"who watches a finished attempt": func() <-chan struct{} {
-			again, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+			again, err := s.Watch(t.Context(), driver.WatchRequest{ID: rec.ID})
 			noErr(t, err)
 			t.Cleanup(again.Stop)
 			return again.Ended
 		},
 		"who watches afterwards": func() <-chan struct{} {
-			next, err := s.Watch(t.Context(), everonce.WatchRequest{ID: other.ID})
+			next, err := s.Watch(t.Context(), driver.WatchRequest{ID: other.ID})
 			noErr(t, err)
 			t.Cleanup(next.Stop)
 			_, err = s.Complete(t.Context(), completionOf(&other, "v"))
@@ -98,8 +99,8 @@ func TestStoppedWatchesLeaveNothing(t *testing.T) {
 	s := newStore(t, client, &redisstore.Options{})
 	rec, other := claimed(t, s, testKey), claimed(t, s, everonce.Key{Scope: "watch", ID: "other"})
 	var stops []func()
-	for _, id := range []everonce.RecordID{rec.ID, rec.ID, rec.ID, other.ID} {
-		w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: id})
+	for _, id := range []driver.RecordID{rec.ID, rec.ID, rec.ID, other.ID} {
+		w, err := s.Watch(t.Context(), driver.WatchRequest{ID: id})
 		noErr(t, err)
 		stops = append(stops, w.Stop)
 	}
@@ -130,14 +131,14 @@ func TestWatchWithAClientThatRepeatsNothing(t *testing.T) {
 	client := dial(t, opt)
 	s := newStore(t, client, &redisstore.Options{})
 	rec := claimed(t, s, testKey)
-	w, err := s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	w, err := s.Watch(t.Context(), driver.WatchRequest{ID: rec.ID})
 	noErr(t, err)
 	defer w.Stop()
 	p.kill(t)
 	<-w.Ended
 	p.restart(t)
 	reconnected(t, client)
-	w, err = s.Watch(t.Context(), everonce.WatchRequest{ID: rec.ID})
+	w, err = s.Watch(t.Context(), driver.WatchRequest{ID: rec.ID})
 	noErr(t, err)
 	defer w.Stop()
 	_, err = s.Complete(t.Context(), completionOf(&rec, "v"))

@@ -10,6 +10,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What an operator is told of a file that is in use: a backup as sqlite3's .backup makes it has what was acknowledged, and remembers in the
@@ -43,7 +44,7 @@ func TestABackupOfAFileInUse(t *testing.T) {
 	}
 }
 
-func pay(t *testing.T, store everonce.Store) everonce.Outcome {
+func pay(t *testing.T, store driver.Store) everonce.Outcome {
 	t.Helper()
 	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	noErr(t, err)
@@ -71,8 +72,8 @@ func backUp(t *testing.T, from, to string) {
 	conn, err := db.Conn(t.Context())
 	noErr(t, err)
 	defer conn.Close() //nolint:errcheck // see above
-	noErr(t, conn.Raw(func(driver any) error {
-		b, err := driver.(interface {
+	noErr(t, conn.Raw(func(conn any) error {
+		b, err := conn.(interface {
 			NewBackup(string) (*sqlite.Backup, error)
 		}).NewBackup(to)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -62,16 +63,16 @@ func BenchmarkClaimComplete(b *testing.B) {
 			ctx := context.Background()
 			callersAtOnce(b, func(n int64) {
 				key := everonce.Key{Scope: "bench", ID: fmt.Sprint("order-", n)}
-				claim, err := s.Claim(ctx, everonce.ClaimRequest{
-					ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "bench", Lease: 30 * time.Second,
+				claim, err := s.Claim(ctx, driver.ClaimRequest{
+					ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "bench", Lease: 30 * time.Second,
 				})
-				if err != nil || claim.Decision != everonce.DecideClaimed {
+				if err != nil || claim.Decision != driver.DecideClaimed {
 					b.Errorf("%v, %v", claim.Decision, err)
 					return
 				}
-				if _, err := s.Complete(ctx, everonce.CompleteRequest{
+				if _, err := s.Complete(ctx, driver.CompleteRequest{
 					ID: key.RecordID(), Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lifetime: everonce.ForWeb(),
-					Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")},
+					Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")},
 				}); err != nil {
 					b.Error(err)
 				}

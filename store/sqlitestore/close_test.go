@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A transaction of the application that never ends does not keep the store from closing. What waited for it is not
@@ -47,7 +47,7 @@ func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if res, err := again.Get(t.Context(), everonce.GetRequest{ID: claimOf("a").ID}); err != nil || res.Found {
+	if res, err := again.Get(t.Context(), driver.GetRequest{ID: claimOf("a").ID}); err != nil || res.Found {
 		t.Errorf("the write that was refused: %v, %v", res.Found, err)
 	}
 	if err := s.Close(); !errors.Is(err, errWriterBusy) {
@@ -66,7 +66,7 @@ func TestCloseDuringWork(t *testing.T) {
 		}
 		const writers, closers = 8, 3
 		var work sync.WaitGroup
-		made := make([][]everonce.RecordID, writers)
+		made := make([][]driver.RecordID, writers)
 		begun := make(chan struct{}, writers)
 		for w := range writers {
 			work.Go(func() {
@@ -74,12 +74,12 @@ func TestCloseDuringWork(t *testing.T) {
 					req := claimOf(fmt.Sprint(w, ".", i))
 					res, err := s.Claim(t.Context(), req)
 					if err != nil {
-						if !errors.Is(err, everonce.ErrStore) {
+						if !errors.Is(err, driver.ErrStore) {
 							t.Errorf("Claim: %v", err)
 						}
 						return
 					}
-					if res.Decision != everonce.DecideClaimed {
+					if res.Decision != driver.DecideClaimed {
 						t.Errorf("Claim: %v", res.Decision)
 					}
 					if made[w] = append(made[w], req.ID); i == 0 {
@@ -105,7 +105,7 @@ func TestCloseDuringWork(t *testing.T) {
 		}
 		for _, ids := range made {
 			for _, id := range ids {
-				if res, err := again.Get(t.Context(), everonce.GetRequest{ID: id}); err != nil || !res.Found {
+				if res, err := again.Get(t.Context(), driver.GetRequest{ID: id}); err != nil || !res.Found {
 					t.Errorf("an acknowledged claim: %v, %v", res.Found, err)
 				}
 			}

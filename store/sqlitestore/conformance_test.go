@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/store/sqlitestore"
-	"github.com/everonce/everonce/store/storetest"
 )
 
 // clock is a store's clock that stands still unless a test moves it.
@@ -23,7 +23,7 @@ func (c *clock) now() time.Time {
 func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // harness has two handles on one file, as two processes have, and a clock that is moved.
-func harness(t testing.TB) storetest.Harness {
+func harness(t testing.TB) drivertest.Harness {
 	c := new(clock)
 	path := filepath.Join(t.TempDir(), "records.db")
 	store := open(t, path, sqlitestore.Options{}.WithClock(c.now))
@@ -36,30 +36,30 @@ func harness(t testing.TB) storetest.Harness {
 			t.Errorf("a purge comes to %d records at another time than it has to, %v", wrong, err)
 		}
 	})
-	damage := func(change string) func(everonce.RecordID) {
-		return func(id everonce.RecordID) {
+	damage := func(change string) func(driver.RecordID) {
+		return func(id driver.RecordID) {
 			if _, err := store.DB().Exec("UPDATE everonce_record SET "+change+" WHERE id = ?", id[:]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	return storetest.Harness{
+	return drivertest.Harness{
 		Store:   store,
 		Peer:    open(t, path, sqlitestore.Options{}.WithClock(c.now)),
 		Advance: c.advance,
-		Newer: func(id everonce.RecordID) {
-			if _, err := store.DB().Exec("UPDATE everonce_record SET format = ? WHERE id = ?", everonce.FormatVersion+1, id[:]); err != nil {
+		Newer: func(id driver.RecordID) {
+			if _, err := store.DB().Exec("UPDATE everonce_record SET format = ? WHERE id = ?", driver.FormatVersion+1, id[:]); err != nil {
 				t.Fatal(err)
 			}
 		},
-		Damages:      map[string]func(everonce.RecordID){"its state": damage("state = 77"), "its nonce": damage("nonce = x'00'"), "an earlier time": damage("claimed_at = -1")},
+		Damages:      map[string]func(driver.RecordID){"its state": damage("state = 77"), "its nonce": damage("nonce = x'00'"), "an earlier time": damage("claimed_at = -1")},
 		DamagedLease: damage("lease_until = -1"),
-		UnreadStep: func(id everonce.RecordID, name string) {
+		UnreadStep: func(id driver.RecordID, name string) {
 			if _, err := store.DB().Exec("UPDATE everonce_step SET state = 77 WHERE id = ? AND name = ?", id[:], name); err != nil {
 				t.Fatal(err)
 			}
 		},
-		UnreadResult: func(id everonce.RecordID, name string, kind int) {
+		UnreadResult: func(id driver.RecordID, name string, kind int) {
 			if _, err := store.DB().Exec("UPDATE everonce_step SET result_kind = nullif(?, 0) WHERE id = ? AND name = ?", kind, id[:], name); err != nil {
 				t.Fatal(err)
 			}
@@ -67,18 +67,18 @@ func harness(t testing.TB) storetest.Harness {
 	}
 }
 
-func capabilities() storetest.Capabilities {
-	return storetest.Capabilities{
+func capabilities() drivertest.Capabilities {
+	return drivertest.Capabilities{
 		Lister: true, ScopeDeleter: true, HealthChecker: true, WriteChecker: true, IdentityKeeper: true,
 		MaxResult: 16 << 20, OneWriter: true, TxBatch: true,
 	}
 }
 
-func TestConformance(t *testing.T) { storetest.Run(t, harness, capabilities()) }
+func TestConformance(t *testing.T) { drivertest.Run(t, harness, capabilities()) }
 
 // txHarness adds an application's balances to the file. own is whether it has them by a handle of its own.
-func txHarness(own bool) storetest.TxFactory[*sql.Tx] {
-	return func(t testing.TB) storetest.TxHarness[*sql.Tx] {
+func txHarness(own bool) drivertest.TxFactory[*sql.Tx] {
+	return func(t testing.TB) drivertest.TxHarness[*sql.Tx] {
 		h := harness(t)
 		store, ok := h.Store.(*sqlitestore.Store)
 		if !ok {
@@ -95,7 +95,7 @@ func txHarness(own bool) storetest.TxFactory[*sql.Tx] {
 		if _, err := db.Exec("CREATE TABLE balance (name TEXT PRIMARY KEY, n INTEGER NOT NULL CHECK (n > 0))"); err != nil {
 			t.Fatal(err)
 		}
-		return storetest.TxHarness[*sql.Tx]{
+		return drivertest.TxHarness[*sql.Tx]{
 			Harness: h,
 			Apply: func(ctx context.Context, tx *sql.Tx, name string) error {
 				_, err := tx.ExecContext(ctx, "INSERT INTO balance VALUES (?, 1) ON CONFLICT DO UPDATE SET n = n + 1", name)
@@ -104,12 +104,12 @@ func txHarness(own bool) storetest.TxFactory[*sql.Tx] {
 			Count: func(ctx context.Context, name string) (n int, err error) {
 				return n, db.QueryRowContext(ctx, "SELECT coalesce(sum(n), 0) FROM balance WHERE name = ?", name).Scan(&n)
 			},
-			Begin: func(ctx context.Context) (storetest.CallerTx[*sql.Tx], error) {
+			Begin: func(ctx context.Context) (drivertest.CallerTx[*sql.Tx], error) {
 				tx, err := db.BeginTx(ctx, nil)
 				if err != nil {
-					return storetest.CallerTx[*sql.Tx]{}, err
+					return drivertest.CallerTx[*sql.Tx]{}, err
 				}
-				return storetest.CallerTx[*sql.Tx]{
+				return drivertest.CallerTx[*sql.Tx]{
 					Tx:       tx,
 					Commit:   func(context.Context) error { return tx.Commit() },
 					Rollback: func(context.Context) error { return tx.Rollback() },
@@ -131,8 +131,8 @@ func txHarness(own bool) storetest.TxFactory[*sql.Tx] {
 	}
 }
 
-func TestTransactionConformance(t *testing.T) { storetest.RunTx(t, txHarness(false), capabilities()) }
+func TestTransactionConformance(t *testing.T) { drivertest.RunTx(t, txHarness(false), capabilities()) }
 
 func TestTransactionConformanceOfAnotherHandle(t *testing.T) {
-	storetest.RunTx(t, txHarness(true), capabilities())
+	drivertest.RunTx(t, txHarness(true), capabilities())
 }

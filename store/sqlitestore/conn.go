@@ -2,7 +2,7 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -10,18 +10,18 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // connector opens the connections of [Store.DB]. They wait for their turn as writers in the order of
 // their coming, know when their transaction ends, and notice when SQLite ends it by itself.
 type connector struct {
-	driver.Connector
+	sqldriver.Connector
 	db *database
 }
 
-func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if err := c.db.there(); err != nil {
 		return nil, err
 	}
@@ -41,14 +41,14 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // baseConn is what the driver's connections can do.
 type baseConn interface {
-	driver.Conn
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
-	driver.SessionResetter
-	driver.Validator
-	driver.Pinger
+	sqldriver.Conn
+	sqldriver.ConnBeginTx
+	sqldriver.ConnPrepareContext
+	sqldriver.ExecerContext
+	sqldriver.QueryerContext
+	sqldriver.SessionResetter
+	sqldriver.Validator
+	sqldriver.Pinger
 	sqlite.HookRegisterer
 }
 
@@ -86,8 +86,8 @@ type openTx struct {
 	conn   *conn
 	// limit ends with the time that the transaction may take; nil where it has no bound.
 	limit context.Context
-	keys  []everonce.RecordID // that it has claimed; guarded by keyLocks
-	dead  atomic.Bool         // SQLite has ended it: by itself, or because a statement's text said so
+	keys  []driver.RecordID // that it has claimed; guarded by keyLocks
+	dead  atomic.Bool       // SQLite has ended it: by itself, or because a statement's text said so
 	over  atomic.Bool
 	// lent: everonce began it and will end it; ending is set when it does. Work that commits the
 	// transaction which it was lent would commit its effect without the record.
@@ -110,7 +110,7 @@ type beginning struct {
 
 type beginningKey struct{}
 
-func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver.Tx, error) {
 	if opts.ReadOnly {
 		return c.baseConn.BeginTx(ctx, opts)
 	}
@@ -269,11 +269,11 @@ func (c *conn) changed() bool {
 		return true
 	}
 	defer rows.Close() //nolint:errcheck // it was only read
-	n := make([]driver.Value, 1)
+	n := make([]sqldriver.Value, 1)
 	return rows.Next(n) != nil || n[0] != int64(0)
 }
 
-func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c *conn) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	ctx, _, cancel, err := c.inTx(ctx)
 	defer cancel()
 	if err != nil {
@@ -283,7 +283,7 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	return res, c.judged(err)
 }
 
-func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *conn) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	ctx, tx, cancel, err := c.inTx(ctx)
 	defer cancel()
 	if err != nil {
@@ -296,7 +296,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 	return rows, c.judged(err)
 }
 
-func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+func (c *conn) PrepareContext(ctx context.Context, query string) (sqldriver.Stmt, error) {
 	s, err := c.baseConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -309,15 +309,15 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 }
 
 // Prepare is for callers without a context.
-func (c *conn) Prepare(query string) (driver.Stmt, error) {
+func (c *conn) Prepare(query string) (sqldriver.Stmt, error) {
 	return c.PrepareContext(context.Background(), query)
 }
 
 // baseStmt is what the driver's statements can do.
 type baseStmt interface {
-	driver.Stmt
-	driver.StmtExecContext
-	driver.StmtQueryContext
+	sqldriver.Stmt
+	sqldriver.StmtExecContext
+	sqldriver.StmtQueryContext
 }
 
 // stmt is a prepared statement with the same care.
@@ -326,7 +326,7 @@ type stmt struct {
 	conn *conn
 }
 
-func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+func (s stmt) ExecContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	ctx, _, cancel, err := s.conn.inTx(ctx)
 	defer cancel()
 	if err != nil {
@@ -336,7 +336,7 @@ func (s stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver
 	return res, s.conn.judged(err)
 }
 
-func (s stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+func (s stmt) QueryContext(ctx context.Context, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	ctx, _, cancel, err := s.conn.inTx(ctx)
 	defer cancel()
 	if err != nil {

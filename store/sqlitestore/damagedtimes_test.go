@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A record with a time that no version has written is corrupt, as in the other stores: what is over by it is granted to nobody, purged by nobody,
@@ -30,27 +30,27 @@ func TestADamagedTimeIsNotJudged(t *testing.T) {
 		if _, err := s.DB().Exec("UPDATE everonce_record SET " + damage); err != nil {
 			t.Fatal(err)
 		}
-		if res, err := s.Purge(ctx, everonce.PurgeRequest{}); err != nil || res != (everonce.PurgeResult{}) {
+		if res, err := s.Purge(ctx, driver.PurgeRequest{}); err != nil || res != (driver.PurgeResult{}) {
 			t.Errorf("%s: purged: %+v, %v", what, res, err)
 		}
 		id := claim.Record.ID
-		_, err = s.Get(ctx, everonce.GetRequest{ID: id})
-		wants(t, what+": Get", err, everonce.ErrCorruptRecord, id.Short())
+		_, err = s.Get(ctx, driver.GetRequest{ID: id})
+		wants(t, what+": Get", err, driver.ErrCorruptRecord, id.Short())
 		take := claimOf("a")
-		for take.Take = range everonce.TakeForced + 1 {
+		for take.Take = range driver.TakeForced + 1 {
 			_, err = s.Claim(ctx, take)
-			wants(t, what+": Claim", err, everonce.ErrCorruptRecord, id.Short())
+			wants(t, what+": Claim", err, driver.ErrCorruptRecord, id.Short())
 		}
-		if list, err := s.List(ctx, everonce.ListRequest{}); err != nil || len(list.Records) != 1 {
+		if list, err := s.List(ctx, driver.ListRequest{}); err != nil || len(list.Records) != 1 {
 			t.Errorf("%s: List: %v, %v: it must be found to be dealt with", what, list, err)
 		}
 		if h, err := s.Health(ctx); err != nil || h.Unreadable != 1 {
 			t.Errorf("%s: Health: %+v, %v: it is taken for what it is not", what, h, err)
 		}
-		res, err := s.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: claim.Record.Scope})
+		res, err := s.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: claim.Record.Scope})
 		switch {
 		case strings.Contains(what, "lease"):
-			wants(t, what+": DeleteScope", err, everonce.ErrCorruptRecord, "1 are left")
+			wants(t, what+": DeleteScope", err, driver.ErrCorruptRecord, "1 are left")
 		case err != nil || res.Records == 0 && !res.Live:
 			t.Errorf("%s: DeleteScope: %+v, %v", what, res, err)
 		}

@@ -2,7 +2,7 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,12 +11,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // errTxEnded says that SQLite ended a transaction by itself, after an interrupted write, a full disk, or an error of the disk, or
 // because the text of a statement said so. Nothing of it took hold; the connection refuses statements until it is rolled back.
-var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or by the text of a statement", everonce.ErrTxDoomed)
+var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or by the text of a statement", driver.ErrTxDoomed)
 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
@@ -30,7 +31,7 @@ func classify(err error) sqlstore.ErrorInfo {
 		return sqlstore.ErrorInfo{NotDone: true}
 	case errors.Is(err, errMoved):
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable, NotDone: true}
-	case errors.Is(err, driver.ErrBadConn):
+	case errors.Is(err, sqldriver.ErrBadConn):
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassUnavailable}
 	}
 	var e *sqlite.Error

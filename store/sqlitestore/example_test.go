@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // tempFile is a file in a folder of its own.

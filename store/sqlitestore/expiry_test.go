@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // When a transaction that ran out of time is said to be over, it is: its key and the writer are free.
@@ -26,7 +26,7 @@ func TestAnExpiredTransactionIsOverWhenItSaysSo(t *testing.T) {
 			for limit := time.Millisecond; ; limit *= 2 {
 				var err error
 				c, err = s.db.Begin(ctx, sqlstore.BeginOptions{Timeout: limit, Key: &claim.ID})
-				if errors.Is(err, everonce.ErrTxTooLong) { // it came before even Begin had returned
+				if errors.Is(err, driver.ErrTxTooLong) { // it came before even Begin had returned
 					continue
 				}
 				if err != nil {
@@ -62,7 +62,7 @@ func TestAnExpiredTransactionIsOverWhenItSaysSo(t *testing.T) {
 			if !<-over {
 				t.Error("the call returned before the transaction was over")
 			}
-			if res, err := s.Claim(ctx, claim); err != nil || res.Decision != everonce.DecideClaimed {
+			if res, err := s.Claim(ctx, claim); err != nil || res.Decision != driver.DecideClaimed {
 				t.Errorf("the key afterwards: %v, %v", res.Decision, err)
 			}
 		})

@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"time"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // WithClock sets the store's clock, for tests.

@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // wants checks that an error is of the store, for that reason, and says what to do.
 func wants(t *testing.T, what string, err, reason error, hint string) {
 	t.Helper()
 	switch {
-	case !errors.Is(err, everonce.ErrStore):
+	case !errors.Is(err, driver.ErrStore):
 		t.Errorf("%s: %v, which is not ErrStore", what, err)
 	case reason != nil && !errors.Is(err, reason):
 		t.Errorf("%s: %v, want %v", what, err, reason)
@@ -32,18 +33,18 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	// SQLite would end the name at the zero byte, and open another file than the one that was named.
 	for _, path := range []string{"", ":memory:", "file:x.db", "file::memory:", dir, filepath.Join(dir, "other.db\x00.db")} {
-		if s, err := Open(path, nil); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if s, err := Open(path, nil); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("Open(%q) = %v, %v, want ErrInvalidArgument", path, s, err)
 		}
-		if err := (*Options)(nil).Validate(path); path != dir && !errors.Is(err, everonce.ErrInvalidArgument) {
+		if err := (*Options)(nil).Validate(path); path != dir && !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("Validate of %q: %v, want ErrInvalidArgument", path, err)
 		}
 	}
 	for _, o := range []Options{{TablePrefix: "Drop Table"}, {TablePrefix: "1x"}, {TablePrefix: "sqlite_once_"}, {BusyTimeout: -1}, {Readers: -1}, {GroupLimit: -1}} {
-		if _, err := Open(filepath.Join(dir, "x.db"), &o); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, err := Open(filepath.Join(dir, "x.db"), &o); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("Open with %+v: %v, want ErrInvalidArgument", o, err)
 		}
-		if err := o.Validate("x.db"); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if err := o.Validate("x.db"); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("Validate of %+v: %v, want ErrInvalidArgument", o, err)
 		}
 	}
@@ -87,18 +88,18 @@ func TestAMissingTableSaysWhatToRun(t *testing.T) {
 	ctx := t.Context()
 	for what, call := range map[string]func() error{
 		"Claim":    func() error { _, err := s.Claim(ctx, claimOf("a")); return err },
-		"Get":      func() error { _, err := s.Get(ctx, everonce.GetRequest{}); return err },
-		"Begin":    func() error { _, _, err := s.Begin(ctx, everonce.BeginRequest{}); return err },
+		"Get":      func() error { _, err := s.Get(ctx, driver.GetRequest{}); return err },
+		"Begin":    func() error { _, _, err := s.Begin(ctx, driver.BeginRequest{}); return err },
 		"Health":   func() error { _, err := s.Health(ctx); return err },
 		"Identity": func() error { return s.KeepIdentity(ctx, [32]byte{}) },
 	} {
-		wants(t, what, call(), everonce.ErrSchema, "Store.Schema")
+		wants(t, what, call(), driver.ErrSchema, "Store.Schema")
 	}
 	// A team's own migration tool runs the text.
 	if _, err := s.DB().Exec(s.Schema()); err != nil {
 		t.Fatalf("the schema's text: %v", err)
 	}
-	if res, err := s.Claim(ctx, claimOf("a")); err != nil || res.Decision != everonce.DecideClaimed {
+	if res, err := s.Claim(ctx, claimOf("a")); err != nil || res.Decision != driver.DecideClaimed {
 		t.Errorf("afterwards: %v, %v", res.Decision, err)
 	}
 	// A table that goes away later.
@@ -106,7 +107,7 @@ func TestAMissingTableSaysWhatToRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Claim(ctx, claimOf("b"))
-	wants(t, "a dropped table", err, everonce.ErrSchema, "Store.Schema")
+	wants(t, "a dropped table", err, driver.ErrSchema, "Store.Schema")
 }
 
 func TestANewerSchemaIsRefused(t *testing.T) {
@@ -122,15 +123,15 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(path, nil)
-	wants(t, "Open", err, everonce.ErrSchema, "upgrade")
-	wants(t, "Open", err, everonce.ErrSchema, "the tables are of version 99, this package knows 1")
+	wants(t, "Open", err, driver.ErrSchema, "upgrade")
+	wants(t, "Open", err, driver.ErrSchema, "the tables are of version 99, this package knows 1")
 	s, err = Open(path, &Options{NoMigrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	_, err = s.Claim(t.Context(), claimOf("a"))
-	wants(t, "Claim", err, everonce.ErrSchema, "upgrade")
+	wants(t, "Claim", err, driver.ErrSchema, "upgrade")
 }
 
 // Tables that say nothing of their version, or what nobody can read, are not used: nor is a store bound to what cannot be read.
@@ -150,7 +151,7 @@ func TestSettingsThatCanNotBeRead(t *testing.T) {
 	for _, value := range []string{"secret", "00", strings.Repeat("0", 63)} {
 		set("identity", value)
 		_, bound, err := s.ReadIdentity(t.Context())
-		if !errors.Is(err, everonce.ErrCorruptRecord) || bound || strings.Contains(err.Error(), "secret") {
+		if !errors.Is(err, driver.ErrCorruptRecord) || bound || strings.Contains(err.Error(), "secret") {
 			t.Errorf("the identity %q: %v, %v", value, bound, err)
 		}
 	}
@@ -161,7 +162,7 @@ func TestSettingsThatCanNotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = again.Claim(t.Context(), claimOf("a"))
-		wants(t, "the version "+value, err, everonce.ErrSchema, want)
+		wants(t, "the version "+value, err, driver.ErrSchema, want)
 		if err := again.Close(); err != nil {
 			t.Error(err)
 		}
@@ -180,9 +181,9 @@ func TestAClosedStoreRefuses(t *testing.T) {
 	}
 	_, err := s.Claim(t.Context(), claimOf("b"))
 	wants(t, "Claim", err, nil, "closed")
-	_, err = s.Get(t.Context(), everonce.GetRequest{ID: claimOf("a").ID})
+	_, err = s.Get(t.Context(), driver.GetRequest{ID: claimOf("a").ID})
 	wants(t, "Get", err, nil, "closed")
-	_, _, err = s.Begin(t.Context(), everonce.BeginRequest{Timeout: time.Second})
+	_, _, err = s.Begin(t.Context(), driver.BeginRequest{Timeout: time.Second})
 	wants(t, "Begin", err, nil, "closed")
 }
 
@@ -205,12 +206,12 @@ func TestACorruptRecordIsNotJudged(t *testing.T) {
 		if _, err := s.DB().Exec("UPDATE everonce_record SET " + damage); err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Get(t.Context(), everonce.GetRequest{ID: claim.Record.ID})
-		wants(t, what+": Get", err, everonce.ErrCorruptRecord, claim.Record.ID.Short())
+		_, err = s.Get(t.Context(), driver.GetRequest{ID: claim.Record.ID})
+		wants(t, what+": Get", err, driver.ErrCorruptRecord, claim.Record.ID.Short())
 		_, err = s.Claim(t.Context(), claimOf("a"))
-		wants(t, what+": Claim", err, everonce.ErrCorruptRecord, claim.Record.ID.Short())
-		for state := everonce.StateClaimed; state <= everonce.StateTombstone; state++ { // one whose state is none is in each
-			req := everonce.ListRequest{States: []everonce.State{state}}
+		wants(t, what+": Claim", err, driver.ErrCorruptRecord, claim.Record.ID.Short())
+		for state := driver.StateClaimed; state <= driver.StateTombstone; state++ { // one whose state is none is in each
+			req := driver.ListRequest{States: []driver.State{state}}
 			if damage != "state = 9" {
 				req.States = nil
 			}
@@ -236,16 +237,16 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	if _, err := s.DB().Exec(newer); err != nil {
 		t.Fatal(err)
 	}
-	for _, take := range []everonce.TakeOver{everonce.TakeNone, everonce.TakeForced} {
+	for _, take := range []driver.TakeOver{driver.TakeNone, driver.TakeForced} {
 		req := claimOf("a")
 		req.Take = take
 		_, err = s.Claim(ctx, req)
-		wants(t, "Claim", err, everonce.ErrNewerRecord, "newer")
+		wants(t, "Claim", err, driver.ErrNewerRecord, "newer")
 	}
-	_, err = s.Get(ctx, everonce.GetRequest{ID: claim.Record.ID})
-	wants(t, "Get", err, everonce.ErrNewerRecord, "newer")
-	_, _, err = s.Begin(ctx, everonce.BeginRequest{Claim: &everonce.ClaimRequest{ID: claim.Record.ID, Scope: "test", Name: "a", Nonce: everonce.NewNonce()}})
-	wants(t, "Begin", err, everonce.ErrNewerRecord, "newer")
+	_, err = s.Get(ctx, driver.GetRequest{ID: claim.Record.ID})
+	wants(t, "Get", err, driver.ErrNewerRecord, "newer")
+	_, _, err = s.Begin(ctx, driver.BeginRequest{Claim: &driver.ClaimRequest{ID: claim.Record.ID, Scope: "test", Name: "a", Nonce: driver.NewNonce()}})
+	wants(t, "Begin", err, driver.ErrNewerRecord, "newer")
 	var state int
 	if err := s.DB().QueryRow("SELECT state FROM everonce_record").Scan(&state); err != nil || state != 42 {
 		t.Errorf("the record has become %d, %v", state, err)
@@ -273,13 +274,13 @@ func TestAReadOnlyDatabase(t *testing.T) {
 	s.pragma(t, "query_only = ON")
 	_, err = s.Claim(ctx, claimOf("b"))
 	wants(t, "Claim", err, nil, "takes no writes")
-	complete := everonce.CompleteRequest{
+	complete := driver.CompleteRequest{
 		ID: claim.Record.ID, Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lifetime: everonce.ForWeb(),
-		Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("done")},
+		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")},
 	}
 	_, err = s.Complete(ctx, complete)
 	wants(t, "Complete", err, nil, "takes no writes")
-	if got, err := s.Get(ctx, everonce.GetRequest{ID: claim.Record.ID}); err != nil || got.Record.State != everonce.StateClaimed {
+	if got, err := s.Get(ctx, driver.GetRequest{ID: claim.Record.ID}); err != nil || got.Record.State != driver.StateClaimed {
 		t.Errorf("Get: %+v, %v", got, err)
 	}
 	s.pragma(t, "query_only = OFF")
@@ -302,13 +303,13 @@ func TestAFullDatabase(t *testing.T) {
 			granted++
 		}
 	}
-	wants(t, "Claim", full, everonce.ErrStoreFull, "store full: SQLite: claim: the database has no room")
+	wants(t, "Claim", full, driver.ErrStoreFull, "store full: SQLite: claim: the database has no room")
 	for i := range granted { // what was acknowledged is there
-		if got, err := s.Get(ctx, everonce.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || !got.Found {
+		if got, err := s.Get(ctx, driver.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || !got.Found {
 			t.Fatalf("claim %d of %d: %v, %v", i, granted, got.Found, err)
 		}
 	}
-	if got, err := s.Get(ctx, everonce.GetRequest{ID: claimOf(fmt.Sprint(granted)).ID}); err != nil || got.Found {
+	if got, err := s.Get(ctx, driver.GetRequest{ID: claimOf(fmt.Sprint(granted)).ID}); err != nil || got.Found {
 		t.Errorf("the refused claim: %v, %v", got.Found, err)
 	}
 	s.pragma(t, "max_page_count = 1073741823")
@@ -330,7 +331,7 @@ func TestAWriterOfAnotherProcessIsWaitedForWithinTheLimit(t *testing.T) {
 	}
 	_, err = s.Claim(t.Context(), claimOf("a"))
 	wants(t, "Claim", err, nil, "locked")
-	if s.ClassifyTx(err) != everonce.TxErrorRetry {
+	if s.ClassifyTx(err) != driver.TxErrorRetry {
 		t.Errorf("%v is not to be tried again", err)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -433,7 +434,7 @@ func TestADamagedFile(t *testing.T) {
 	damaged := 0
 	for i := range keys {
 		req := claimOf(fmt.Sprint(i))
-		got, err := s.Get(t.Context(), everonce.GetRequest{ID: req.ID})
+		got, err := s.Get(t.Context(), driver.GetRequest{ID: req.ID})
 		if err == nil && got.Found {
 			continue
 		}

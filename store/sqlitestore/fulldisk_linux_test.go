@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -101,13 +102,13 @@ func testAFullDisk(t *testing.T, dir string) {
 				mu.Lock()
 				defer mu.Unlock()
 				endings[i] = ending{ran, err}
-				if !ran && errors.Is(err, everonce.ErrStoreFull) {
+				if !ran && errors.Is(err, driver.ErrStoreFull) {
 					refused++
 				}
 			})
 		}
 		wg.Wait()
-		full = refused > 0 && errors.Is(s.CheckWrite(ctx), everonce.ErrStoreFull)
+		full = refused > 0 && errors.Is(s.CheckWrite(ctx), driver.ErrStoreFull)
 	}
 	if !full {
 		t.Fatal("the disk did not become full, or CheckWrite does not say so")
@@ -116,7 +117,7 @@ func testAFullDisk(t *testing.T, dir string) {
 		switch {
 		case e.err == nil && e.ran:
 		case errors.Is(e.err, everonce.ErrNotRecorded) && e.ran: // the effect happened; its caller was told so
-		case errors.Is(e.err, everonce.ErrStoreFull) && !e.ran: // nothing ran
+		case errors.Is(e.err, driver.ErrStoreFull) && !e.ran: // nothing ran
 		default:
 			t.Errorf("operation %d: ran %v, %v", i, e.ran, e.err)
 		}
@@ -126,7 +127,7 @@ func testAFullDisk(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	_, err = everonce.Transact(ctx, tr, order("tx"), func(context.Context, *sql.Tx) (string, error) { return strings.Repeat(payload, 100), nil })
-	if !errors.Is(err, everonce.ErrStoreFull) {
+	if !errors.Is(err, driver.ErrStoreFull) {
 		t.Errorf("Transact: %v, want ErrStoreFull", err)
 	}
 

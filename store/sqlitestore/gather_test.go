@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // pausedBefore is how long a transaction waits of which n writes have come since the last one, in the time that has gone by. Where it
@@ -72,7 +73,7 @@ func TestAWriteWaitsForNoOthersWhereThereAreNone(t *testing.T) {
 					all.Go(func() {
 						for n := range c.each {
 							key := everonce.Key{Scope: "gather", ID: fmt.Sprint(i, n)}
-							_, err := s.Claim(t.Context(), everonce.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Lease: time.Hour})
+							_, err := s.Claim(t.Context(), driver.ClaimRequest{ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Lease: time.Hour})
 							if err != nil {
 								t.Error(err)
 							}

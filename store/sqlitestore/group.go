@@ -10,8 +10,8 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // errClosed is the answer of a store that was closed.
@@ -247,7 +247,7 @@ func (g *grouper) close() error {
 	g.mu.Unlock()
 	var err error
 	if g.undone > 0 {
-		err = fmt.Errorf("%w: close: %d writes were not done: %w", everonce.ErrStore, g.undone, errWriterBusy)
+		err = fmt.Errorf("%w: close: %d writes were not done: %w", driver.ErrStore, g.undone, errWriterBusy)
 	}
 	if g.conn != nil {
 		err = errors.Join(err, g.conn.Close())

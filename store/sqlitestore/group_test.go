@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 func openTest(t testing.TB, opts *Options) *Store {
@@ -29,10 +30,10 @@ func openTest(t testing.TB, opts *Options) *Store {
 	return s
 }
 
-func claimOf(id string) everonce.ClaimRequest {
+func claimOf(id string) driver.ClaimRequest {
 	key := everonce.Key{Scope: "test", ID: id}
-	return everonce.ClaimRequest{
-		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "test", Lease: time.Minute,
+	return driver.ClaimRequest{
+		ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "test", Lease: time.Minute,
 	}
 }
 
@@ -58,7 +59,7 @@ func TestWritesAtTheSameTimeShareACommit(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			res, err := s.Claim(context.Background(), claimOf(fmt.Sprint(i)))
-			if err != nil || res.Decision != everonce.DecideClaimed {
+			if err != nil || res.Decision != driver.DecideClaimed {
 				t.Errorf("%v, %v", res.Decision, err)
 			}
 		})
@@ -109,7 +110,7 @@ func TestNothingIsAcknowledgedBeforeTheCommit(t *testing.T) {
 		t.Errorf("%d callers were answered before the commit", got)
 	}
 	for i := range n {
-		if got, err := s.Get(t.Context(), everonce.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || got.Found {
+		if got, err := s.Get(t.Context(), driver.GetRequest{ID: claimOf(fmt.Sprint(i)).ID}); err != nil || got.Found {
 			t.Errorf("claim %d is seen before the commit: %v, %v", i, got.Found, err)
 		}
 	}
@@ -186,7 +187,7 @@ func TestACallerThatGivesUpIsNotWaitedFor(t *testing.T) {
 		t.Error(err)
 	}
 	// It had given up before its turn, so that it was not run.
-	if got, err := s.Get(context.Background(), everonce.GetRequest{ID: claimOf("gone").ID}); err != nil || got.Found {
+	if got, err := s.Get(context.Background(), driver.GetRequest{ID: claimOf("gone").ID}); err != nil || got.Found {
 		t.Errorf("the claim of the one who gave up: %v, %v", got.Found, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Receivers of two secrets have two records for one key: DoTx on a store that is bound to another secret,
@@ -54,7 +55,7 @@ func TestDoTxOnAStoreOfAnotherSecretIsRefused(t *testing.T) {
 				if err := deliver(receiver(opts.bound)); err != nil {
 					t.Errorf("with the secret of the store: %v", err)
 				}
-				if err := deliver(receiver(opts.other)); !errors.Is(err, everonce.ErrIdentity) {
+				if err := deliver(receiver(opts.other)); !errors.Is(err, driver.ErrIdentity) {
 					t.Errorf("with another: %v, want ErrIdentity", err)
 				}
 			}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 type payment struct {
@@ -159,7 +159,7 @@ func TestInsertOnceRefuses(t *testing.T) {
 	} {
 		in := good
 		change(&in)
-		if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); !errors.Is(err, everonce.ErrInvalidArgument) {
+		if _, _, err := sqlitestore.InsertOnce(t.Context(), s.DB(), in, scanPayment); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want ErrInvalidArgument", what, err)
 		}
 	}

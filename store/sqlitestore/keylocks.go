@@ -3,16 +3,16 @@ package sqlitestore
 import (
 	"sync"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // keyLocks are the keys that open transactions of this process have claimed, so that a duplicate is told at
 // once and does not wait for the writer.
 type keyLocks struct {
 	mu   sync.Mutex
-	held map[everonce.RecordID]lockHolder
+	held map[driver.RecordID]lockHolder
 	// untold are the keys of holders whose end nobody tells, to be asked after.
-	untold []everonce.RecordID
+	untold []driver.RecordID
 }
 
 // lockHolder is a transaction. It is compared by identity.
@@ -22,14 +22,14 @@ type lockHolder interface {
 }
 
 // lock gives the key to a holder, and reports false where another has it.
-func (k *keyLocks) lock(id everonce.RecordID, by lockHolder) bool {
+func (k *keyLocks) lock(id driver.RecordID, by lockHolder) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if old, taken := k.held[id]; taken && old != by && !old.ended() {
 		return false
 	}
 	if k.held == nil {
-		k.held = make(map[everonce.RecordID]lockHolder)
+		k.held = make(map[driver.RecordID]lockHolder)
 	}
 	k.held[id] = by
 	return true
@@ -37,7 +37,7 @@ func (k *keyLocks) lock(id everonce.RecordID, by lockHolder) bool {
 
 // lockUntold is lock for a holder whose end nobody tells. It asks after two earlier ones, so that what has ended
 // is forgotten faster than new ones come.
-func (k *keyLocks) lockUntold(id everonce.RecordID, by lockHolder) bool {
+func (k *keyLocks) lockUntold(id driver.RecordID, by lockHolder) bool {
 	if !k.lock(id, by) {
 		return false
 	}
@@ -60,7 +60,7 @@ func (k *keyLocks) lockUntold(id everonce.RecordID, by lockHolder) bool {
 
 // hand gives the key to a transaction, from one that waited to begin too, and reports false where
 // another has it.
-func (k *keyLocks) hand(id everonce.RecordID, to *openTx) bool {
+func (k *keyLocks) hand(id driver.RecordID, to *openTx) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if to.ended() { // and can complete nothing
@@ -71,7 +71,7 @@ func (k *keyLocks) hand(id everonce.RecordID, to *openTx) bool {
 		return false
 	}
 	if k.held == nil {
-		k.held = make(map[everonce.RecordID]lockHolder)
+		k.held = make(map[driver.RecordID]lockHolder)
 	}
 	k.held[id] = to
 	to.keys = append(to.keys, id)
@@ -79,7 +79,7 @@ func (k *keyLocks) hand(id everonce.RecordID, to *openTx) bool {
 }
 
 // locked reports whether a transaction has the key.
-func (k *keyLocks) locked(id everonce.RecordID) bool {
+func (k *keyLocks) locked(id driver.RecordID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	by, taken := k.held[id]
@@ -91,7 +91,7 @@ func (k *keyLocks) locked(id everonce.RecordID) bool {
 }
 
 // release gives a key back.
-func (k *keyLocks) release(id everonce.RecordID, by lockHolder) {
+func (k *keyLocks) release(id driver.RecordID, by lockHolder) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.held[id] == by {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A transaction that could not begin leaves its key to the next one.
@@ -20,20 +20,20 @@ func TestATransactionThatDidNotBeginHoldsNoKey(t *testing.T) {
 	defer cancel()
 	req := claimOf("a")
 	req.Lease = 0
-	if _, _, err := s.Begin(ctx, everonce.BeginRequest{Claim: &req}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, _, err := s.Begin(ctx, driver.BeginRequest{Claim: &req}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Begin while another has the writer: %v", err)
 	}
 	if err := writer.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	h, res, err := s.Begin(t.Context(), everonce.BeginRequest{Claim: &req})
-	if err != nil || res.Decision != everonce.DecideClaimed {
+	h, res, err := s.Begin(t.Context(), driver.BeginRequest{Claim: &req})
+	if err != nil || res.Decision != driver.DecideClaimed {
 		t.Fatalf("Begin after it: %v, %v; want claimed", res.Decision, err)
 	}
 	if err := h.Rollback(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if res, err := s.Claim(t.Context(), claimOf("a")); err != nil || res.Decision != everonce.DecideClaimed {
+	if res, err := s.Claim(t.Context(), claimOf("a")); err != nil || res.Decision != driver.DecideClaimed {
 		t.Errorf("Claim after a rollback: %v, %v; want claimed", res.Decision, err)
 	}
 }

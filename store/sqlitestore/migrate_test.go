@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/leftover"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
@@ -63,7 +63,7 @@ func TestProcessesMigrateAtTheSameTime(t *testing.T) {
 		}
 	}
 	s := open(t, path, &sqlitestore.Options{NoMigrate: true})
-	if _, err := s.Get(t.Context(), everonce.GetRequest{ID: order("1").RecordID()}); err != nil {
+	if _, err := s.Get(t.Context(), driver.GetRequest{ID: order("1").RecordID()}); err != nil {
 		t.Error(err)
 	}
 }
@@ -85,11 +85,11 @@ func TestMigrateAgainDoesNothing(t *testing.T) {
 func TestTwoPrefixesShareAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "shared.db")
 	a, b := open(t, path, &sqlitestore.Options{TablePrefix: "a_"}), open(t, path, &sqlitestore.Options{TablePrefix: "b_"})
-	req := everonce.ClaimRequest{ID: order("1").RecordID(), Scope: "orders", Name: "1", Nonce: everonce.NewNonce(), Owner: "t", Lease: time.Minute}
-	if res, err := a.Claim(t.Context(), req); err != nil || res.Decision != everonce.DecideClaimed {
+	req := driver.ClaimRequest{ID: order("1").RecordID(), Scope: "orders", Name: "1", Nonce: driver.NewNonce(), Owner: "t", Lease: time.Minute}
+	if res, err := a.Claim(t.Context(), req); err != nil || res.Decision != driver.DecideClaimed {
 		t.Fatalf("%v, %v", res.Decision, err)
 	}
-	if got, err := b.Get(t.Context(), everonce.GetRequest{ID: req.ID}); err != nil || got.Found {
+	if got, err := b.Get(t.Context(), driver.GetRequest{ID: req.ID}); err != nil || got.Found {
 		t.Errorf("the other prefix sees it: %v, %v", got.Found, err)
 	}
 }

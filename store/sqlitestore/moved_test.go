@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A store whose file was removed, or replaced, under its hands writes nothing any more: it would be lost, and who opens the file anew
@@ -53,9 +54,9 @@ func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 				_, err := tx.ExecContext(ctx, "INSERT INTO account VALUES (1)")
 				return 1, err
 			}, everonce.Optimistic())
-			_, completeErr := s.Complete(t.Context(), everonce.CompleteRequest{ID: open.Record.ID, Token: open.Record.Token, Nonce: open.Record.Nonce, Result: everonce.SavedResult{Kind: everonce.ResultValue}})
+			_, completeErr := s.Complete(t.Context(), driver.CompleteRequest{ID: open.Record.ID, Token: open.Record.Token, Nonce: open.Record.Nonce, Result: driver.SavedResult{Kind: driver.ResultValue}})
 			for call, err := range map[string]error{"Do": doErr, "Transact": txErr, "Transact, optimistic": optimisticErr, "Complete": completeErr} {
-				if !errors.Is(err, everonce.ErrStore) || !errors.Is(err, errMoved) || !strings.Contains(err.Error(), "the database file was removed or replaced while it was open") {
+				if !errors.Is(err, driver.ErrStore) || !errors.Is(err, errMoved) || !strings.Contains(err.Error(), "the database file was removed or replaced while it was open") {
 					t.Errorf("%s: %v, want %v", call, err, errMoved)
 				}
 			}

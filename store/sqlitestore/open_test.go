@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -29,7 +29,7 @@ func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Sto
 func TestAFolderThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")
-	if s, err := sqlitestore.Open(filepath.Join(folder, "x.db"), nil); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), "there is no folder "+folder) {
+	if s, err := sqlitestore.Open(filepath.Join(folder, "x.db"), nil); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "there is no folder "+folder) {
 		t.Errorf("%v, %v; want ErrStore, and the folder", s, err)
 	}
 }

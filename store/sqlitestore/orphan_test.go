@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -24,7 +25,7 @@ func overGone(t *testing.T, how string) (b *bank, c *clock, r *everonce.Receiver
 	if _, err := b.DB().Exec("CREATE TABLE account (name TEXT PRIMARY KEY, balance INTEGER NOT NULL); INSERT INTO account VALUES ('ann', 100)"); err != nil {
 		t.Fatal(err)
 	}
-	brief := everonce.WithLifetime(everonce.Lifetime{Retention: time.Second})
+	brief := everonce.WithLifetime(driver.Lifetime{Retention: time.Second})
 	r, err := everonce.NewReceiver(b.Store, everonce.Refuse, &everonce.Options{EffectsInSteps: true})
 	if err != nil {
 		t.Fatal(err)
@@ -94,11 +95,11 @@ func TestStepsOfAGoneRecordDoNotSurviveTransact(t *testing.T) {
 			if _, err := everonce.Do(t.Context(), r, order("7"), mails(&n, errDied)); !errors.Is(err, errDied) {
 				t.Errorf("the next operation: %v", err)
 			}
-			got, err := b.Get(t.Context(), everonce.GetRequest{ID: order("7").RecordID()})
+			got, err := b.Get(t.Context(), driver.GetRequest{ID: order("7").RecordID()})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s := got.Record.Steps; len(s) != 1 || s[0].State != everonce.StepOpen {
+			if s := got.Record.Steps; len(s) != 1 || s[0].State != driver.StepOpen {
 				t.Errorf("the steps are %+v, want the one that was begun, open", s)
 			}
 			if _, err := everonce.Do(t.Context(), r, order("7"), mails(&n, nil)); !errors.Is(err, everonce.ErrOutcomeUnknown) {
@@ -117,16 +118,16 @@ func TestStepBegunByADeadProcessOverAGoneRecordIsFound(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			b, c, r := overGone(t, how)
 			ctx, key := t.Context(), order("7")
-			claim, err := b.Claim(ctx, everonce.ClaimRequest{
-				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: everonce.NewNonce(), Owner: "dead:1",
+			claim, err := b.Claim(ctx, driver.ClaimRequest{
+				ID: key.RecordID(), Scope: key.Scope, Name: key.ID, Nonce: driver.NewNonce(), Owner: "dead:1",
 				Lease: time.Minute, Lifetime: everonce.ForWeb(),
 			})
-			if err != nil || claim.Decision != everonce.DecideClaimed {
+			if err != nil || claim.Decision != driver.DecideClaimed {
 				t.Fatalf("%v, %v", claim.Decision, err)
 			}
-			if _, err := b.SaveStep(ctx, everonce.SaveStepRequest{
+			if _, err := b.SaveStep(ctx, driver.SaveStepRequest{
 				ID: key.RecordID(), Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lease: time.Minute, Lifetime: everonce.ForWeb(),
-				Step: everonce.StepRecord{Name: "mail", State: everonce.StepOpen, Attempt: 1},
+				Step: driver.StepRecord{Name: "mail", State: driver.StepOpen, Attempt: 1},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -152,27 +153,27 @@ func TestPurgeUsesOneTime(t *testing.T) {
 			return start.Add(time.Duration(at.Add(tick.Load())) * time.Microsecond)
 		}))
 		ctx, id := t.Context(), order("7").RecordID()
-		life := everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
-		claim, err := s.Claim(ctx, everonce.ClaimRequest{ID: id, Scope: "orders", Name: "7", Nonce: everonce.NewNonce(), Lease: time.Minute, Lifetime: life})
-		if err != nil || claim.Decision != everonce.DecideClaimed {
+		life := driver.Lifetime{Retention: time.Hour, Remember: time.Hour}
+		claim, err := s.Claim(ctx, driver.ClaimRequest{ID: id, Scope: "orders", Name: "7", Nonce: driver.NewNonce(), Lease: time.Minute, Lifetime: life})
+		if err != nil || claim.Decision != driver.DecideClaimed {
 			t.Fatalf("%v, %v", claim.Decision, err)
 		}
 		token, nonce := claim.Record.Token, claim.Record.Nonce
-		if _, err := s.SaveStep(ctx, everonce.SaveStepRequest{
+		if _, err := s.SaveStep(ctx, driver.SaveStepRequest{
 			ID: id, Token: token, Nonce: nonce, Lease: time.Minute, Lifetime: life,
-			Step: everonce.StepRecord{Name: "mail", State: everonce.StepDone, Attempt: 1},
+			Step: driver.StepRecord{Name: "mail", State: driver.StepDone, Attempt: 1},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Complete(ctx, everonce.CompleteRequest{
+		if _, err := s.Complete(ctx, driver.CompleteRequest{
 			ID: id, Token: token, Nonce: nonce, Lifetime: life,
-			Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("v")},
+			Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("v")},
 		}); err != nil {
 			t.Fatal(err)
 		}
 		at.Store(due.Sub(start).Microseconds() - int64(before))
 		tick.Store(1)
-		if _, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 10}); err != nil {
+		if _, err := s.Purge(ctx, driver.PurgeRequest{Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
 		tick.Store(0)
@@ -184,7 +185,7 @@ func TestPurgeUsesOneTime(t *testing.T) {
 			t.Errorf("due %d looks at the clock after the first: the record counts %d steps, and there are %d", before, counted, rows)
 		}
 		at.Store(due.Sub(start).Microseconds())
-		if _, err := s.Purge(ctx, everonce.PurgeRequest{Limit: 10}); err != nil {
+		if _, err := s.Purge(ctx, driver.PurgeRequest{Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.DB().QueryRow("SELECT count(*) FROM everonce_step").Scan(&rows); err != nil || rows != 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // No statement but the count of all records, and the search for an ID in all scopes, looks at every one of them, or sorts what it finds: what looks at many has an index.
@@ -43,15 +43,15 @@ func TestAnIDIsLookedForWhereTheRecordsLie(t *testing.T) {
 		t.Errorf("the plan is\n%s", plan)
 	}
 	for _, look := range []struct {
-		req  everonce.ListRequest
+		req  driver.ListRequest
 		want string
 	}{
-		{everonce.ListRequest{Name: "7"}, "reader:list_name"},
-		{everonce.ListRequest{Name: "7", Scope: "s"}, "reader:list_key"},
-		{everonce.ListRequest{Name: "7", KeyHash: everonce.KeyHash{1}}, "reader:list_key"},
-		{everonce.ListRequest{KeyHash: everonce.KeyHash{1}}, "reader:list_key"},
+		{driver.ListRequest{Name: "7"}, "reader:list_name"},
+		{driver.ListRequest{Name: "7", Scope: "s"}, "reader:list_key"},
+		{driver.ListRequest{Name: "7", KeyHash: driver.KeyHash{1}}, "reader:list_key"},
+		{driver.ListRequest{KeyHash: driver.KeyHash{1}}, "reader:list_key"},
 	} {
-		_, err := s.List(t.Context(), everonce.ListRequest{}) // the first call of a store asks more
+		_, err := s.List(t.Context(), driver.ListRequest{}) // the first call of a store asks more
 		c.take()
 		if err == nil {
 			_, err = s.List(t.Context(), look.req)
@@ -71,19 +71,19 @@ func TestALongReadEndsWithItsContext(t *testing.T) {
 	}
 	for name, read := range map[string]func(context.Context) error{
 		"list": func(ctx context.Context) error {
-			_, err := s.List(ctx, everonce.ListRequest{States: []everonce.State{everonce.StateTombstone}})
+			_, err := s.List(ctx, driver.ListRequest{States: []driver.State{driver.StateTombstone}})
 			return err
 		},
 		"list open": func(ctx context.Context) error {
-			_, err := s.List(ctx, everonce.ListRequest{States: []everonce.State{everonce.StateReleased}})
+			_, err := s.List(ctx, driver.ListRequest{States: []driver.State{driver.StateReleased}})
 			return err
 		},
 		"list key": func(ctx context.Context) error {
-			_, err := s.List(ctx, everonce.ListRequest{KeyHash: everonce.KeyHash{1}})
+			_, err := s.List(ctx, driver.ListRequest{KeyHash: driver.KeyHash{1}})
 			return err
 		},
 		"list name": func(ctx context.Context) error {
-			_, err := s.List(ctx, everonce.ListRequest{Name: "7"})
+			_, err := s.List(ctx, driver.ListRequest{Name: "7"})
 			return err
 		},
 		"health": func(ctx context.Context) error { _, err := s.Health(ctx); return err },
@@ -126,22 +126,22 @@ func planOf(t *testing.T, db *sql.DB, text string) string {
 func TestListOfWhatIsOpen(t *testing.T) {
 	c := &counting{database: openTest(t, nil).db}
 	s := sqlstore.New[*sql.Tx](c)
-	if _, err := s.List(t.Context(), everonce.ListRequest{}); err != nil { // the first call of a store asks more
+	if _, err := s.List(t.Context(), driver.ListRequest{}); err != nil { // the first call of a store asks more
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
-		states []everonce.State
+		states []driver.State
 		want   string
 	}{
 		{nil, "reader:list"},
-		{[]everonce.State{everonce.StateAbandoned}, "reader:list_open"},
-		{[]everonce.State{everonce.StateClaimed, everonce.StateReleased}, "reader:list_open"},
-		{[]everonce.State{everonce.StateAbandoned, everonce.StateCompleted}, "reader:list"},
-		{[]everonce.State{everonce.StateTombstone}, "reader:list"},
-		{[]everonce.State{everonce.StateAbandoned, 0}, "reader:list"}, // what is damaged may be completed
+		{[]driver.State{driver.StateAbandoned}, "reader:list_open"},
+		{[]driver.State{driver.StateClaimed, driver.StateReleased}, "reader:list_open"},
+		{[]driver.State{driver.StateAbandoned, driver.StateCompleted}, "reader:list"},
+		{[]driver.State{driver.StateTombstone}, "reader:list"},
+		{[]driver.State{driver.StateAbandoned, 0}, "reader:list"}, // what is damaged may be completed
 	} {
 		c.take()
-		if _, err := s.List(t.Context(), everonce.ListRequest{States: row.states}); err != nil {
+		if _, err := s.List(t.Context(), driver.ListRequest{States: row.states}); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.take(); got != row.want {

@@ -2,21 +2,21 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // rawConn is one connection below database/sql, with the engine's statements prepared. It is used by one
 // goroutine at a time.
 type rawConn struct {
-	conn     driver.Conn
+	conn     sqldriver.Conn
 	keep     map[*sqlstore.Statement]bool // those worth to stay prepared; shared
 	prepared map[*sqlstore.Statement]*prepared
 	broken   bool // an error of the connection itself: do not use it again
@@ -24,15 +24,15 @@ type rawConn struct {
 
 // prepared is a statement of one connection.
 type prepared struct {
-	stmt  driver.Stmt
-	exec  driver.StmtExecContext
-	query driver.StmtQueryContext
+	stmt  sqldriver.Stmt
+	exec  sqldriver.StmtExecContext
+	query sqldriver.StmtQueryContext
 	order []int // which argument goes to which place; nil where they are the same
-	named []driver.NamedValue
+	named []sqldriver.NamedValue
 	row   valueRow
 }
 
-func newRawConn(c driver.Conn, keep map[*sqlstore.Statement]bool) *rawConn {
+func newRawConn(c sqldriver.Conn, keep map[*sqlstore.Statement]bool) *rawConn {
 	return &rawConn{conn: c, keep: keep, prepared: make(map[*sqlstore.Statement]*prepared, len(keep))}
 }
 
@@ -72,7 +72,7 @@ func (r *rawConn) prepare(ctx context.Context, st *sqlstore.Statement) (*prepare
 		return p, nil
 	}
 	text, order := unnumbered(st.Text)
-	preparer, ok := r.conn.(driver.ConnPrepareContext)
+	preparer, ok := r.conn.(sqldriver.ConnPrepareContext)
 	if !ok {
 		return nil, errDriver(r.conn)
 	}
@@ -81,8 +81,8 @@ func (r *rawConn) prepare(ctx context.Context, st *sqlstore.Statement) (*prepare
 		return nil, err
 	}
 	p := &prepared{stmt: s, order: order}
-	p.exec, ok = s.(driver.StmtExecContext)
-	if p.query, _ = s.(driver.StmtQueryContext); !ok || p.query == nil {
+	p.exec, ok = s.(sqldriver.StmtExecContext)
+	if p.query, _ = s.(sqldriver.StmtQueryContext); !ok || p.query == nil {
 		return nil, errors.Join(errDriver(s), s.Close())
 	}
 	if r.keep[st] {
@@ -124,19 +124,19 @@ func (r *rawConn) send(ctx context.Context, call *sqlstore.Call) error {
 }
 
 func (r *rawConn) noted(err error) error {
-	if errors.Is(err, driver.ErrBadConn) {
+	if errors.Is(err, sqldriver.ErrBadConn) {
 		r.broken = true
 	}
 	return err
 }
 
-func (p *prepared) arguments(args []any) []driver.NamedValue {
+func (p *prepared) arguments(args []any) []sqldriver.NamedValue {
 	n := len(args)
 	if p.order != nil {
 		n = len(p.order)
 	}
 	if cap(p.named) < n {
-		p.named = make([]driver.NamedValue, n)
+		p.named = make([]sqldriver.NamedValue, n)
 	}
 	p.named = p.named[:n]
 	for i := range p.named {
@@ -144,19 +144,19 @@ func (p *prepared) arguments(args []any) []driver.NamedValue {
 		if p.order != nil {
 			at = p.order[i]
 		}
-		p.named[i] = driver.NamedValue{Ordinal: i + 1, Value: args[at]}
+		p.named[i] = sqldriver.NamedValue{Ordinal: i + 1, Value: args[at]}
 	}
 	return p.named
 }
 
 // valueRow is a row of driver values.
-type valueRow struct{ values []driver.Value }
+type valueRow struct{ values []sqldriver.Value }
 
 // each reads all rows of an answer.
-func (v *valueRow) each(rows driver.Rows, call *sqlstore.Call) error {
+func (v *valueRow) each(rows sqldriver.Rows, call *sqlstore.Call) error {
 	call.Affected = 0
 	if n := len(rows.Columns()); len(v.values) != n {
-		v.values = make([]driver.Value, n)
+		v.values = make([]sqldriver.Value, n)
 	}
 	for {
 		if err := rows.Next(v.values); err != nil {
@@ -196,7 +196,7 @@ func (v *valueRow) Scan(dest ...any) error {
 			return fmt.Errorf("sqlitestore: cannot scan into a %T", d)
 		}
 		if !ok && v.values[i] != nil {
-			return fmt.Errorf("%w: column %d holds a %T", everonce.ErrCorruptRecord, i, v.values[i])
+			return fmt.Errorf("%w: column %d holds a %T", driver.ErrCorruptRecord, i, v.values[i])
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // readers are connections that only read: they see what was committed, and wait for no writer.

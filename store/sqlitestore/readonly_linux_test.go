@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -48,12 +48,12 @@ func TestWhatTakesNoWritesIsNotOpened(t *testing.T) {
 		file:                          "the file or its folder takes no writes",
 		filepath.Join(folder, "x.db"): "no file can be made in its folder",
 	} {
-		if s, err := sqlitestore.Open(path, nil); !errors.Is(err, everonce.ErrStore) || !strings.Contains(err.Error(), want) {
+		if s, err := sqlitestore.Open(path, nil); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%s): %v, %v; want ErrStore, and that %s", path, s, err, want)
 		}
 	}
 	reader := open(t, file, &sqlitestore.Options{NoMigrate: true})
-	if _, err := reader.List(t.Context(), everonce.ListRequest{}); err != nil {
+	if _, err := reader.List(t.Context(), driver.ListRequest{}); err != nil {
 		t.Errorf("a listing of a file that may only be read: %v", err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // counting is the driver, writing down the statements that it is asked for.
@@ -73,7 +74,7 @@ func (c *counting) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.T
 	return countingTx{conn, c}, err
 }
 
-func (c *counting) LockKey(tx sqlstore.TxConn[*sql.Tx], id everonce.RecordID) bool {
+func (c *counting) LockKey(tx sqlstore.TxConn[*sql.Tx], id driver.RecordID) bool {
 	return c.database.LockKey(tx.(countingTx).TxConn, id)
 }
 
@@ -210,14 +211,14 @@ func TestLargeResultsSurviveTheRoundTrip(t *testing.T) {
 		for i := range data {
 			data[i] = byte(i * 7)
 		}
-		_, err = s.Complete(ctx, everonce.CompleteRequest{
-			ID: req.ID, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: everonce.Lifetime{Retention: time.Hour},
-			Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: data},
+		_, err = s.Complete(ctx, driver.CompleteRequest{
+			ID: req.ID, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: driver.Lifetime{Retention: time.Hour},
+			Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: data},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Get(ctx, everonce.GetRequest{ID: req.ID})
+		got, err := s.Get(ctx, driver.GetRequest{ID: req.ID})
 		if err != nil || got.Record.Result.Data == nil || !slices.Equal(got.Record.Result.Data, data) {
 			t.Errorf("%d bytes came back as %d, %v", n, len(got.Record.Result.Data), err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A step that the former version of a program ran outside of transactions was left open: its effect may
@@ -28,7 +29,7 @@ func TestStepTxOverAnOpenStep(t *testing.T) {
 			met := false
 			res, err := everonce.Do(t.Context(), r, order("7"), func(ctx context.Context, a *everonce.Attempt) (int, error) {
 				met = true
-				if step := a.Steps()[0]; step.Name != "charge" || step.State != everonce.StepOpen {
+				if step := a.Steps()[0]; step.Name != "charge" || step.State != driver.StepOpen {
 					t.Errorf("the step %q is %v, want charge, open", step.Name, step.State)
 				}
 				return everonce.StepTx(ctx, a, b.tr, "charge", charge(30))

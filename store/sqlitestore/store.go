@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,8 +19,8 @@ import (
 
 	"modernc.org/sqlite"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // Options are the options of [Open]. The zero value of each field is its default.
@@ -106,12 +106,12 @@ func (o *Options) complete(path string) (set Options, err error) {
 	}
 	switch {
 	case path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0):
-		return set, fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", everonce.ErrInvalidArgument, path)
+		return set, fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", driver.ErrInvalidArgument, path)
 	case strings.HasPrefix(set.TablePrefix, "sqlite_"):
-		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", everonce.ErrInvalidArgument, set.TablePrefix)
+		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", driver.ErrInvalidArgument, set.TablePrefix)
 	case set.BusyTimeout < 0 || set.Readers < 0 || set.GroupLimit < 0:
 		return set, fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
-			everonce.ErrInvalidArgument, set.BusyTimeout, set.Readers, set.GroupLimit)
+			driver.ErrInvalidArgument, set.BusyTimeout, set.Readers, set.GroupLimit)
 	}
 	set.BusyTimeout = cmp.Or(set.BusyTimeout, defaultBusyTimeout)
 	set.Readers = cmp.Or(set.Readers, max(defaultReaders, runtime.GOMAXPROCS(0)))
@@ -156,7 +156,7 @@ type database struct {
 func openDatabase(path string, o *Options) (*database, error) {
 	full, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the path %q: %w", everonce.ErrInvalidArgument, path, err)
+		return nil, fmt.Errorf("%w: the path %q: %w", driver.ErrInvalidArgument, path, err)
 	}
 	// A commit after a page was split looks through the whole cache for pages to drop: one four times as large costs more
 	// there than it spares reads of the index.
@@ -169,12 +169,12 @@ func openDatabase(path string, o *Options) (*database, error) {
 	name := "file:" + (&url.URL{Path: full}).EscapedPath() + "?"
 	writing, err := sqlite.NewConnector(name + pragmas.Encode())
 	if err != nil {
-		return nil, fmt.Errorf("%w: the path %q: %w", everonce.ErrInvalidArgument, path, err)
+		return nil, fmt.Errorf("%w: the path %q: %w", driver.ErrInvalidArgument, path, err)
 	}
 	pragmas["_pragma"] = append(pragmas["_pragma"], "query_only(ON)")
 	reading, err := sqlite.NewConnector(name + pragmas.Encode())
 	if err != nil {
-		return nil, fmt.Errorf("%w: the path %q: %w", everonce.ErrInvalidArgument, path, err)
+		return nil, fmt.Errorf("%w: the path %q: %w", driver.ErrInvalidArgument, path, err)
 	}
 	d := &database{path: full, prefix: o.TablePrefix, clock: o.clock, turn: newTurnstile(o.BusyTimeout), open: make(map[int64]*openTx)}
 	d.text = sqlstore.NewStatements(sqlstore.Dialect{
@@ -192,7 +192,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 	d.slow = map[*sqlstore.Statement]bool{d.text.List: true, d.text.ListOpen: true, d.text.ListKey: true, d.text.ListName: true, d.text.Health: true}
 	d.db = sql.OpenDB(connector{writing, d})
 	d.db.SetMaxIdleConns(4)
-	raw := func(c driver.Connector) func() (*rawConn, error) {
+	raw := func(c sqldriver.Connector) func() (*rawConn, error) {
 		return func() (*rawConn, error) {
 			if err := d.there(); err != nil {
 				return nil, err
@@ -213,19 +213,19 @@ func openDatabase(path string, o *Options) (*database, error) {
 // check opens the file, and makes sure of what durability rests on.
 func (d *database) check(ctx context.Context) error {
 	if info, err := os.Stat(d.path); err == nil && info.IsDir() {
-		return fmt.Errorf("%w: %s is a directory", everonce.ErrInvalidArgument, d.path)
+		return fmt.Errorf("%w: %s is a directory", driver.ErrInvalidArgument, d.path)
 	}
 	makePrivate(d.path)
 	var mode string
 	if err := d.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
-		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, d.hint(err), err)
+		return fmt.Errorf("%w: open %s: %s%w", driver.ErrStore, d.path, d.hint(err), err)
 	}
 	if mode != "wal" {
-		return fmt.Errorf("%w: open %s: this file system does not support a write-ahead log (journal mode %q)", everonce.ErrStore, d.path, mode)
+		return fmt.Errorf("%w: open %s: this file system does not support a write-ahead log (journal mode %q)", driver.ErrStore, d.path, mode)
 	}
 	file, err := os.Stat(d.path)
 	if err != nil {
-		return fmt.Errorf("%w: open %s: %w", everonce.ErrStore, d.path, err)
+		return fmt.Errorf("%w: open %s: %w", driver.ErrStore, d.path, err)
 	}
 	d.file = file
 	return nil
@@ -236,7 +236,7 @@ func (d *database) check(ctx context.Context) error {
 func (d *database) takesWrites(ctx context.Context) error {
 	_, err := d.db.ExecContext(ctx, "DELETE FROM "+d.prefix+"meta WHERE 0") //nolint:gosec // the prefix was validated
 	if classify(err).Class == sqlstore.ClassReadOnly {
-		return fmt.Errorf("%w: open %s: %s%w", everonce.ErrStore, d.path, d.hint(err), err)
+		return fmt.Errorf("%w: open %s: %s%w", driver.ErrStore, d.path, d.hint(err), err)
 	}
 	return nil // any other error, as that of a busy writer, is for whoever writes
 }

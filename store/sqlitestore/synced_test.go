@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // What is acknowledged survives a loss of power because each connection that writes syncs the write-ahead log at its commits: the one of the

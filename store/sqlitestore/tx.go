@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +14,8 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/store/sqlstore"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // txConn is a transaction as the engine sees it.
@@ -60,7 +60,7 @@ func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 	b := &beginning{entered: true, lent: true, ctx: ctx}
 	stop := func() {}
 	if opts.Timeout > 0 {
-		b.limit, stop = context.WithTimeoutCause(context.Background(), opts.Timeout, everonce.ErrTxTooLong)
+		b.limit, stop = context.WithTimeoutCause(context.Background(), opts.Timeout, driver.ErrTxTooLong)
 	}
 	// The transaction must not end with the context of the request: database/sql would roll it back.
 	tx, err := d.db.BeginTx(context.WithValue(context.WithoutCancel(ctx), beginningKey{}, b), nil)
@@ -77,7 +77,7 @@ func (d *database) begin(ctx context.Context, opts sqlstore.BeginOptions, first 
 		rolledBack := make(chan struct{})
 		stopTimer := context.AfterFunc(b.limit, func() {
 			defer close(rolledBack)
-			if errors.Is(context.Cause(b.limit), everonce.ErrTxTooLong) {
+			if errors.Is(context.Cause(b.limit), driver.ErrTxTooLong) {
 				c.expired.Store(true)
 				_ = tx.Rollback() //nolint:errcheck // it may have just ended, which is as good
 			}
@@ -108,7 +108,7 @@ type serialRow struct {
 func (*serialRow) Columns() []string { return []string{"everonce_transaction"} }
 func (*serialRow) Close() error      { return nil }
 
-func (r *serialRow) Next(dest []driver.Value) error {
+func (r *serialRow) Next(dest []sqldriver.Value) error {
 	if r.read {
 		return io.EOF
 	}
@@ -123,7 +123,7 @@ func (r *serialRow) Next(dest []driver.Value) error {
 // Join wraps a transaction of the caller's: see [sqlstore.Driver].
 func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.Tx], error) {
 	if tx == nil {
-		return nil, fmt.Errorf("%w: the transaction is nil", everonce.ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	var serial int64
 	if err := tx.QueryRowContext(ctx, whichTransaction).Scan(&serial); err != nil {
@@ -142,7 +142,7 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.T
 func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 	var file string
 	if err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
-		return fmt.Errorf("%w: it is not a transaction on SQLite: %w", everonce.ErrOtherStore, err)
+		return fmt.Errorf("%w: it is not a transaction on SQLite: %w", driver.ErrOtherStore, err)
 	}
 	theirs, err := os.Stat(file)
 	if err == nil {
@@ -151,14 +151,14 @@ func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is on another database file than this store", everonce.ErrOtherStore)
+	return fmt.Errorf("%w: it is on another database file than this store", driver.ErrOtherStore)
 }
 
 // Locked reports whether a transaction of this process has claimed the key: see [sqlstore.KeyLocker].
-func (d *database) Locked(id everonce.RecordID) bool { return d.locks.locked(id) }
+func (d *database) Locked(id driver.RecordID) bool { return d.locks.locked(id) }
 
 // LockKey locks a key until a transaction ends: see [sqlstore.KeyLocker].
-func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id everonce.RecordID) bool {
+func (d *database) LockKey(c sqlstore.TxConn[*sql.Tx], id driver.RecordID) bool {
 	t, ok := c.(*txConn)
 	if !ok {
 		return false
@@ -208,7 +208,7 @@ func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
 // tooLong tells what the end of the transaction's time looks like from inside.
 func (c *txConn) tooLong(err error) error {
 	if err != nil && c.expired.Load() {
-		return fmt.Errorf("%w: it held the only writer of this database: %w", everonce.ErrTxTooLong, err)
+		return fmt.Errorf("%w: it held the only writer of this database: %w", driver.ErrTxTooLong, err)
 	}
 	return err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"database/sql/driver"
+	sqldriver "database/sql/driver"
 	"errors"
 	"path/filepath"
 	"sync"
@@ -14,6 +14,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -88,7 +89,7 @@ func TestTransactRollsBackWhatFailed(t *testing.T) {
 	if _, err := everonce.Transact(t.Context(), b.tr, order("8"), charge(101)); err == nil {
 		t.Fatal("a violated CHECK is no error")
 	}
-	if got, err := b.Get(t.Context(), everonce.GetRequest{ID: order("8").RecordID()}); err != nil || got.Found {
+	if got, err := b.Get(t.Context(), driver.GetRequest{ID: order("8").RecordID()}); err != nil || got.Found {
 		t.Errorf("what was rolled back has left a record: %+v, %v", got, err)
 	}
 	res, err := everonce.Transact(t.Context(), b.tr, order("8"), charge(100))
@@ -220,7 +221,7 @@ func TestATransactionIsBoundByTheShortestLease(t *testing.T) {
 		}
 		return left, nil // and the work does not even notice
 	})
-	if !errors.Is(err, everonce.ErrTxTooLong) || res.Outcome != everonce.Failed {
+	if !errors.Is(err, driver.ErrTxTooLong) || res.Outcome != everonce.Failed {
 		t.Errorf("%+v, %v, want ErrTxTooLong", res, err)
 	}
 	b.balance(100)
@@ -252,7 +253,7 @@ func TestATransactionThatSQLiteEndedCommitsNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	x := "x_" + rand.Text() // a function of the connections that are opened from now on, by which the insert tells that it has begun
-	sqlite.MustRegisterScalarFunction(x, 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+	sqlite.MustRegisterScalarFunction(x, 0, func(*sqlite.FunctionContext, []sqldriver.Value) (sqldriver.Value, error) {
 		interrupt()
 		return "x", nil
 	})
@@ -272,7 +273,7 @@ func TestATransactionThatSQLiteEndedCommitsNothing(t *testing.T) {
 	if _, err := tx.Exec("INSERT INTO account VALUES ('bob', 1)"); err == nil {
 		t.Error("a statement was run after the transaction had ended")
 	}
-	if _, err := everonce.DoTx(t.Context(), tx, b.tr, order("17"), func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, everonce.ErrTxDoomed) {
+	if _, err := everonce.DoTx(t.Context(), tx, b.tr, order("17"), func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, driver.ErrTxDoomed) {
 		t.Errorf("DoTx in it: %v, want ErrTxDoomed", err)
 	}
 	if err := tx.Commit(); err == nil {
@@ -302,7 +303,7 @@ func TestAConflictClauseThatRollsBack(t *testing.T) {
 		t.Error("the operation is said to be done")
 	}
 	b.balance(100)
-	if got, err := b.Get(t.Context(), everonce.GetRequest{ID: order("18").RecordID()}); err != nil || got.Found {
+	if got, err := b.Get(t.Context(), driver.GetRequest{ID: order("18").RecordID()}); err != nil || got.Found {
 		t.Errorf("a record without its effect: %+v, %v", got, err)
 	}
 }
@@ -405,7 +406,7 @@ func TestJoinRefusesAnotherDatabase(t *testing.T) {
 			t.Error("the work ran")
 			return 0, nil
 		})
-		if !errors.Is(err, everonce.ErrOtherStore) {
+		if !errors.Is(err, driver.ErrOtherStore) {
 			t.Errorf("%s: %v, want ErrOtherStore", name, err)
 		}
 		if err := tx.Rollback(); err != nil {
@@ -424,7 +425,7 @@ func TestTwoStoresOnOneFileAreTwo(t *testing.T) {
 	_, err = everonce.Do(t.Context(), r, order("1"), func(ctx context.Context, a *everonce.Attempt) (int, error) {
 		return everonce.StepTx(ctx, a, b.tr, "charge", charge(30))
 	}, everonce.EffectsInSteps())
-	if !errors.Is(err, everonce.ErrOtherStore) {
+	if !errors.Is(err, driver.ErrOtherStore) {
 		t.Errorf("%v, want ErrOtherStore", err)
 	}
 	b.balance(100)
@@ -457,8 +458,8 @@ func TestStepTxCommitsWithItsStep(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	b.balance(70)
-	got, err := b.Get(ctx, everonce.GetRequest{ID: order("20").RecordID()})
-	if err != nil || len(got.Record.Steps) != 1 || got.Record.Steps[0].State != everonce.StepDone {
+	got, err := b.Get(ctx, driver.GetRequest{ID: order("20").RecordID()})
+	if err != nil || len(got.Record.Steps) != 1 || got.Record.Steps[0].State != driver.StepDone {
 		t.Errorf("%+v, %v", got.Record.Steps, err)
 	}
 }
@@ -466,31 +467,31 @@ func TestStepTxCommitsWithItsStep(t *testing.T) {
 func TestStepTxOfALostAttemptRollsBack(t *testing.T) {
 	b := newBank(t, nil)
 	ctx := t.Context()
-	claim := func(take everonce.TakeOver) everonce.ClaimResult {
-		res, err := b.Claim(ctx, everonce.ClaimRequest{ID: order("21").RecordID(), Scope: "orders", Name: "21", Nonce: everonce.NewNonce(), Owner: "t", Lease: time.Minute, Take: take})
-		if err != nil || res.Decision != everonce.DecideClaimed {
+	claim := func(take driver.TakeOver) driver.ClaimResult {
+		res, err := b.Claim(ctx, driver.ClaimRequest{ID: order("21").RecordID(), Scope: "orders", Name: "21", Nonce: driver.NewNonce(), Owner: "t", Lease: time.Minute, Take: take})
+		if err != nil || res.Decision != driver.DecideClaimed {
 			t.Fatalf("%v, %v", res.Decision, err)
 		}
 		return res
 	}
-	old := claim(everonce.TakeNone)
-	claim(everonce.TakeForced)
-	h, _, err := b.Begin(ctx, everonce.BeginRequest{Timeout: time.Second})
+	old := claim(driver.TakeNone)
+	claim(driver.TakeForced)
+	h, _, err := b.Begin(ctx, driver.BeginRequest{Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := charge(30)(ctx, h.Tx()); err != nil {
 		t.Fatal(err)
 	}
-	err = h.Commit(ctx, everonce.CommitRequest{SaveStep: &everonce.SaveStepRequest{
+	err = h.Commit(ctx, driver.CommitRequest{SaveStep: &driver.SaveStepRequest{
 		ID: old.Record.ID, Token: old.Record.Token, Nonce: old.Record.Nonce, Lease: time.Minute,
-		Step: everonce.StepRecord{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("x")}},
+		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("x")}},
 	}})
-	if !errors.Is(err, everonce.ErrLeaseLost) {
+	if !errors.Is(err, driver.ErrLeaseLost) {
 		t.Errorf("%v, want ErrLeaseLost", err)
 	}
 	b.balance(100)
-	if got, err := b.Get(ctx, everonce.GetRequest{ID: old.Record.ID}); err != nil || len(got.Record.Steps) != 0 {
+	if got, err := b.Get(ctx, driver.GetRequest{ID: old.Record.ID}); err != nil || len(got.Record.Steps) != 0 {
 		t.Errorf("%+v, %v", got.Record.Steps, err)
 	}
 }

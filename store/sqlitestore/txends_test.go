@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Work cannot end the transaction that it was lent by the text of a statement either, as of a script. What is rolled back so is not
@@ -68,7 +69,7 @@ func TestDoTxInATransactionThatHasEnded(t *testing.T) {
 			t.Errorf("%s: the work ran", name)
 			return 1, nil
 		})
-		if !errors.Is(err, everonce.ErrTxDoomed) || res.Outcome != everonce.Failed {
+		if !errors.Is(err, driver.ErrTxDoomed) || res.Outcome != everonce.Failed {
 			t.Errorf("%s: %v, %v; want failed, ErrTxDoomed", name, res.Outcome, err)
 		}
 	}

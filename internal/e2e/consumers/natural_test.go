@@ -7,11 +7,11 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/pgxstore"
 	"github.com/everonce/everonce/store/sqlitestore"
-	"github.com/everonce/everonce/store/sqlstore"
 )
 
 // shelf is a database with a unique constraint on the shipment itself.

@@ -9,11 +9,12 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
 // redisConsumer is a consumer whose records are in Redis, under a prefix, and what state a record has.
-func redisConsumer(t *testing.T, client rueidis.Client, prefix string, handle func() error) (*consume.Consumer, func(everonce.Key) everonce.State) {
+func redisConsumer(t *testing.T, client rueidis.Client, prefix string, handle func() error) (*consume.Consumer, func(everonce.Key) driver.State) {
 	t.Helper()
 	store, err := redisstore.New(t.Context(), client, &redisstore.Options{Prefix: prefix})
 	noErr(t, err)
@@ -24,8 +25,8 @@ func redisConsumer(t *testing.T, client rueidis.Client, prefix string, handle fu
 		Handle: func(context.Context, *consume.Message, order) error { return handle() },
 	})
 	noErr(t, err)
-	return c, func(key everonce.Key) everonce.State {
-		res, err := store.Get(t.Context(), everonce.GetRequest{ID: recv.RecordID(key)})
+	return c, func(key everonce.Key) driver.State {
+		res, err := store.Get(t.Context(), driver.GetRequest{ID: recv.RecordID(key)})
 		noErr(t, err)
 		return res.Record.State
 	}
@@ -68,17 +69,17 @@ func TestPracticeRedisStatesProcessingAndCompleted(t *testing.T) {
 	for _, attempt := range []struct {
 		err  error
 		want consume.Disposition
-		then everonce.State
+		then driver.State
 	}{
-		{everonce.NotDone(errors.New("the carrier is closed")), consume.Retry, everonce.StateReleased},
-		{nil, consume.Ack, everonce.StateCompleted},
+		{everonce.NotDone(errors.New("the carrier is closed")), consume.Retry, driver.StateReleased},
+		{nil, consume.Ack, driver.StateCompleted},
 	} {
 		go func() { verdicts <- c.Handle(context.WithoutCancel(t.Context()), m) }()
 		<-begun
 		if v := other.Handle(t.Context(), m); v.Disposition != consume.Later || v.Outcome != everonce.InProgress {
 			t.Errorf("while it was processed elsewhere: %v, %v", v.Outcome, v.Disposition)
 		}
-		if s := state(key); s != everonce.StateClaimed {
+		if s := state(key); s != driver.StateClaimed {
 			t.Errorf("while it is processed: %v", s)
 		}
 		if all, ending := keys(t, client, prefix); len(all) == 0 || ending != 0 {

@@ -12,13 +12,14 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/mongostore"
 )
 
 // ledger is a database that holds the records, and the application's own table of shipments.
 type ledger[Tx any] struct {
-	store  everonce.TxStore[Tx]
+	store  driver.TxStore[Tx]
 	insert func(ctx context.Context, tx Tx, name string) error
 	count  func(ctx context.Context, name string) (int, error)
 }
@@ -30,10 +31,10 @@ func (l ledger[Tx]) consumer(change func(*everonce.Options)) build {
 
 // asItIs is consumer on the store as it is, with the optional powers of its transactions, and without its faults.
 func (l ledger[Tx]) asItIs() build {
-	return l.over(nil, func(s everonce.TxStore[Tx], _ oncetest.Plan) everonce.TxStore[Tx] { return s })
+	return l.over(nil, func(s driver.TxStore[Tx], _ oncetest.Plan) driver.TxStore[Tx] { return s })
 }
 
-func (l ledger[Tx]) over(change func(*everonce.Options), wrap func(everonce.TxStore[Tx], oncetest.Plan) everonce.TxStore[Tx]) build {
+func (l ledger[Tx]) over(change func(*everonce.Options), wrap func(driver.TxStore[Tx], oncetest.Plan) driver.TxStore[Tx]) build {
 	return func(tb testing.TB, plan oncetest.Plan, effect func(context.Context, string, func() error) error) *shipping {
 		tb.Helper()
 		opts := &everonce.Options{TxRetries: 4}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 )
 
@@ -13,12 +14,12 @@ import (
 const httpAlg = "http/"
 
 // isRequest reports whether a record is of a request of HTTP: its result is an answer then.
-func isRequest(rec *everonce.Record) bool {
+func isRequest(rec *driver.Record) bool {
 	return strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 }
 
 // asAnswer writes the answer that a result holds in a way that can be read. Headers are data as the body is: without data it is the status.
-func (r *Result) asAnswer(res *everonce.SavedResult, withData bool) {
+func (r *Result) asAnswer(res *driver.SavedResult, withData bool) {
 	var head, whole httponce.Answer
 	if head.UnmarshalBinary(res.Summary) == nil {
 		r.Summary, head.Elided = strconv.Itoa(head.Status), true
@@ -30,9 +31,9 @@ func (r *Result) asAnswer(res *everonce.SavedResult, withData bool) {
 	switch {
 	case whole.UnmarshalBinary(res.Data) == nil:
 		r.JSON, r.Data = answerJSON(whole, head), nil
-	case res.Kind == everonce.ResultElided && head.Status != 0:
+	case res.Kind == driver.ResultElided && head.Status != 0:
 		r.JSON = answerJSON(head, head)
-	case res.Kind == everonce.ResultFailure && json.Unmarshal(res.Data, &failure) == nil && whole.UnmarshalBinary(failure.Detail) == nil:
+	case res.Kind == driver.ResultFailure && json.Unmarshal(res.Data, &failure) == nil && whole.UnmarshalBinary(failure.Detail) == nil:
 		head = httponce.Answer{Status: whole.Status, Elided: true}
 		r.JSON = []byte(`{"code":` + strconv.Quote(failure.Code) + `,"answer":` + string(answerJSON(whole, head)) + `}`)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Explanation says what became of an operation, and what its next delivery would get.
@@ -38,7 +39,7 @@ type Answer struct {
 const Depends = "depends"
 
 // Explain explains a record at a time of the store's.
-func Explain(rec *everonce.Record, now time.Time) Explanation {
+func Explain(rec *driver.Record, now time.Time) Explanation {
 	x := &explainer{Explanation: Explanation{Record: rec.ID.String(), Key: rec.ID.Short(), State: rec.StateAt(now).String()}, rec: rec, now: now}
 	x.story()
 	x.next()
@@ -48,7 +49,7 @@ func Explain(rec *everonce.Record, now time.Time) Explanation {
 
 type explainer struct {
 	Explanation
-	rec *everonce.Record
+	rec *driver.Record
 	now time.Time
 }
 
@@ -109,25 +110,25 @@ func (x *explainer) because() string {
 func (x *explainer) story() {
 	r := x.rec
 	switch p := r.Previous; p.State {
-	case everonce.StateAbandoned:
+	case driver.StateAbandoned:
 		x.tell("Attempt %d took over from an attempt by %s, claimed %s, whose outcome was unknown.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
-	case everonce.StateClaimed:
+	case driver.StateClaimed:
 		x.tell("Attempt %d took over by force from an attempt by %s, claimed %s.", r.Attempt, text(p.Owner), x.at(p.ClaimedAt))
-	case everonce.StateReleased:
+	case driver.StateReleased:
 		x.tell("Attempt %d followed one that was released.", r.Attempt)
 	}
 	switch r.State {
-	case everonce.StateCompleted:
+	case driver.StateCompleted:
 		x.tell("Attempt %d, by %s, completed it %s.", r.Attempt, text(r.Owner), x.at(r.CompletedAt))
-		if r.Result.Kind == everonce.ResultFailure { // of the operation: its steps may have done something all the same
+		if r.Result.Kind == driver.ResultFailure { // of the operation: its steps may have done something all the same
 			x.tookHold()
 		}
 		for i := range r.Steps {
-			if s := &r.Steps[i]; s.State == everonce.StepOpen || !s.Readable() {
+			if s := &r.Steps[i]; s.State == driver.StepOpen || !s.Readable() {
 				x.tell("The step %q was not seen to end, and the operation was completed without it: nobody knows whether it took hold.", text(s.Name))
 			}
 		}
-	case everonce.StateReleased:
+	case driver.StateReleased:
 		x.tell("Attempt %d, by %s, ended %s, and the key was released%s.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 		switch {
 		case !nothingTookHold[r.LastError]:
@@ -136,14 +137,14 @@ func (x *explainer) story() {
 			x.tell("That is said of attempt %d alone: if the policy is reexecute, an earlier one may have failed, and nobody knows whether the effect happened.", r.Attempt)
 		}
 		x.tookHold()
-	case everonce.StateClaimed:
+	case driver.StateClaimed:
 		x.tell("Attempt %d was claimed by %s %s.", r.Attempt, text(r.Owner), x.at(r.ClaimedAt))
-		if r.StateAt(x.now) == everonce.StateAbandoned {
+		if r.StateAt(x.now) == driver.StateAbandoned {
 			x.tell("Its lease ran out %s: the process died, or could not reach the store. Nobody knows whether the effect happened.", x.at(r.LeaseUntil))
 		} else {
 			x.tell("It holds its lease until %s, or longer if it renews it.", x.at(r.LeaseUntil))
 		}
-	case everonce.StateAbandoned:
+	case driver.StateAbandoned:
 		x.tell("Attempt %d, by %s, ended %s with its outcome unknown%s. Nobody knows whether the effect happened.", r.Attempt, text(r.Owner), x.at(r.UpdatedAt), x.because())
 	}
 	if r.UnknownStep != "" {
@@ -154,32 +155,32 @@ func (x *explainer) story() {
 // next tells what the next delivery gets. What it is depends on the policy only where a claim that may
 // take over is decided otherwise than one that may not.
 func (x *explainer) next() {
-	ask := everonce.ClaimRequest{Nonce: everonce.NewNonce()}
-	careful := everonce.Decide(x.rec, ask, x.now)
-	ask.Take = everonce.TakeAbandoned
-	bold := everonce.Decide(x.rec, ask, x.now)
+	ask := driver.ClaimRequest{Nonce: driver.NewNonce()}
+	careful := driver.Decide(x.rec, ask, x.now)
+	ask.Take = driver.TakeAbandoned
+	bold := driver.Decide(x.rec, ask, x.now)
 	switch careful {
-	case everonce.DecideReplay:
+	case driver.DecideReplay:
 		x.replay()
-	case everonce.DecideExpired:
+	case driver.DecideExpired:
 		what := "it was done"
-		if res := &x.rec.Result; res.Kind == everonce.ResultFailure {
+		if res := &x.rec.Result; res.Kind == driver.ResultFailure {
 			what = fmt.Sprintf("it was refused for good (%s)", text(string(res.Summary)))
 		}
 		x.always(everonce.Expired, "%s, and the retention of its result ended %s; the work does not run", what, x.at(x.rec.ResultUntil))
-	case everonce.DecideInProgress:
+	case driver.DecideInProgress:
 		x.always(everonce.InProgress, "attempt %d is running; the delivery is told to come back, or waits if the receiver has a Wait", x.rec.Attempt)
-	case everonce.DecideClaimed:
+	case driver.DecideClaimed:
 		if x.rec.GoneAt(x.now) {
 			x.always(everonce.Executed, "the record expired %s, so the key counts as new", x.at(x.rec.PurgeAt))
 			return
 		}
 		x.always(everonce.Executed, "the last attempt was released, so the work runs, as attempt %d", x.rec.Attempt+1)
 		x.steps()
-	case everonce.DecideAbandoned:
-		x.abandoned(bold == everonce.DecideClaimed)
-	case everonce.DecideNewer:
-		x.always(everonce.StoreFailed, "the record has format %d, and this version knows only formats up to %d: it cannot say more", x.rec.Format, everonce.FormatVersion)
+	case driver.DecideAbandoned:
+		x.abandoned(bold == driver.DecideClaimed)
+	case driver.DecideNewer:
+		x.always(everonce.StoreFailed, "the record has format %d, and this version knows only formats up to %d: it cannot say more", x.rec.Format, driver.FormatVersion)
 	default:
 		x.always(everonce.StoreFailed, "the record decides %q", careful)
 	}
@@ -192,9 +193,9 @@ func (x *explainer) replay() {
 		until = "until " + x.at(x.rec.ResultUntil)
 	}
 	switch res.Kind {
-	case everonce.ResultFailure:
+	case driver.ResultFailure:
 		x.always(everonce.Rejected, "it was refused for good (%s), and gets the same failure again, %s", text(string(res.Summary)), until)
-	case everonce.ResultElided:
+	case driver.ResultElided:
 		x.always(everonce.Elided, "it was done, and its result was not kept; it is not done again")
 	default:
 		x.always(everonce.Replayed, "it was done, and gets the saved result (%d bytes of %s), %s", len(res.Data), text(res.Codec), until)
@@ -226,7 +227,7 @@ func (x *explainer) settle() string {
 func (x *explainer) tookHold() {
 	var done []string
 	for i := range x.rec.Steps {
-		if s := &x.rec.Steps[i]; s.State == everonce.StepDone {
+		if s := &x.rec.Steps[i]; s.State == driver.StepDone {
 			done = append(done, text(s.Name))
 		}
 	}
@@ -243,9 +244,9 @@ func (x *explainer) steps() {
 		switch {
 		case !s.Readable():
 			a.Outcome, a.Why = everonce.Unknown.String(), "how it ended cannot be read: whatever its policy, it does not run, and the operation is unknown until somebody settles the step"
-		case s.State == everonce.StepDone:
+		case s.State == driver.StepDone:
 			a.Outcome, a.Why = everonce.Replayed.String(), fmt.Sprintf("attempt %d finished it %s; it does not run again: its saved result is used", s.Attempt, x.at(s.EndedAt))
-		case s.State == everonce.StepOpen:
+		case s.State == driver.StepOpen:
 			a.Outcome, a.Why = Depends, fmt.Sprintf("attempt %d began it %s, and it was not seen to end: depending on the step's policy it is run again (reexecute), refused (refuse) or asked about (reconcile)", s.Attempt, x.at(s.BeganAt))
 		default:
 			a.Outcome, a.Why = everonce.Executed.String(), fmt.Sprintf("nothing of it took hold in attempt %d; it runs", s.Attempt)
@@ -263,7 +264,7 @@ func (x *explainer) notes() {
 	case r.GoneAt(x.now):
 	case !r.PurgeAt.IsZero():
 		x.note("The record may be removed from %s on; after that the key is new.", x.at(r.PurgeAt))
-	case r.State != everonce.StateCompleted:
+	case r.State != driver.StateCompleted:
 		x.note("The record does not expire before it is settled or completed.")
 	}
 }

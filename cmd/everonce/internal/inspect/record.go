@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Record is a record as it is written in JSON. Times are the store's.
@@ -20,7 +21,7 @@ type Record struct {
 	ID      string         `json:"id"`
 	State   string         `json:"state"`
 	Attempt int            `json:"attempt"`
-	Token   everonce.Token `json:"token"`
+	Token   driver.Token   `json:"token"`
 	Owner   string         `json:"owner"`
 	// UnknownStep is the step whose unknown outcome made it abandoned.
 	UnknownStep string       `json:"unknown_step,omitempty"`
@@ -77,11 +78,11 @@ type Step struct {
 const Unreadable = "unreadable"
 
 // IsUnreadable reports whether this version can tell the state of a record that was listed: not if it is damaged, or of a newer version.
-func IsUnreadable(rec *everonce.Record) bool {
-	return rec.Format > everonce.FormatVersion || rec.State < everonce.StateClaimed || rec.State > everonce.StateTombstone
+func IsUnreadable(rec *driver.Record) bool {
+	return rec.Format > driver.FormatVersion || rec.State < driver.StateClaimed || rec.State > driver.StateTombstone
 }
 
-func stateOf(rec *everonce.Record, now time.Time) string {
+func stateOf(rec *driver.Record, now time.Time) string {
 	if IsUnreadable(rec) {
 		return Unreadable
 	}
@@ -89,7 +90,7 @@ func stateOf(rec *everonce.Record, now time.Time) string {
 }
 
 // Of returns a record as it is written at a time of the store's. withData adds the data of results.
-func Of(rec *everonce.Record, now time.Time, withData bool) Record {
+func Of(rec *driver.Record, now time.Time, withData bool) Record {
 	r := Record{
 		Record: rec.ID.String(), Key: rec.ID.Short(), Scope: rec.Scope, ID: rec.Name,
 		State: stateOf(rec, now), Attempt: rec.Attempt, Token: rec.Token, Owner: rec.Owner,
@@ -125,7 +126,7 @@ func writable(t time.Time) time.Time {
 	return t
 }
 
-func resultOf(res *everonce.SavedResult, withData bool) *Result {
+func resultOf(res *driver.SavedResult, withData bool) *Result {
 	if res.Kind == 0 {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // text is a name that somebody else chose, as a terminal may show it.
@@ -115,7 +115,7 @@ func resultText(r *Result) string {
 		return ""
 	}
 	s := r.Kind
-	if r.Kind != everonce.ResultElided.String() && r.Bytes != nil {
+	if r.Kind != driver.ResultElided.String() && r.Bytes != nil {
 		s += fmt.Sprintf(", %d bytes of %s", *r.Bytes, text(r.Codec))
 	}
 	if r.Summary != "" {
@@ -149,7 +149,7 @@ func prefixed(prefix, s string) string {
 
 // stateText is the name of a state, as a sentence goes on with it.
 func stateText(state string) string {
-	if state == everonce.StateTombstone.String() {
+	if state == driver.StateTombstone.String() {
 		return "completed, and its result has expired (" + state + ")"
 	}
 	return state

@@ -9,17 +9,17 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // What somebody else wrote reaches a terminal as text, and as no command of the terminal's: a summary and a result may hold any bytes.
 func TestNothingCommandsTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, evil := range []string{"\x1b[2J", "\x9b2J", "a\xc2\x9b2J", "a\u202eb", "a\nb"} {
-		done := everonce.Record{State: everonce.StateCompleted, Scope: "s", Name: "i", Owner: evil}
-		done.Result = everonce.SavedResult{Kind: everonce.ResultValue, Codec: "json", Data: []byte(`"` + evil + `"`), Summary: []byte(evil)}
-		left := everonce.Record{State: everonce.StateAbandoned, Format: everonce.FormatVersion, Steps: []everonce.StepRecord{{Name: evil, State: everonce.StepOpen, Attempt: 1}}}
-		for _, rec := range []everonce.Record{done, left} {
+		done := driver.Record{State: driver.StateCompleted, Scope: "s", Name: "i", Owner: evil}
+		done.Result = driver.SavedResult{Kind: driver.ResultValue, Codec: "json", Data: []byte(`"` + evil + `"`), Summary: []byte(evil)}
+		left := driver.Record{State: driver.StateAbandoned, Format: driver.FormatVersion, Steps: []driver.StepRecord{{Name: evil, State: driver.StepOpen, Attempt: 1}}}
+		for _, rec := range []driver.Record{done, left} {
 			r := Of(&rec, time.Time{}, true)
 			x := Explain(&rec, time.Time{})
 			for what, write := range map[string]func(*strings.Builder) error{
@@ -45,10 +45,10 @@ func TestNothingCommandsTheTerminal(t *testing.T) {
 // What becomes of each step when the operation runs again is told by how the step was left.
 func TestAnExplanationTellsOfTheSteps(t *testing.T) {
 	t.Parallel()
-	rec := everonce.Record{State: everonce.StateAbandoned, Format: everonce.FormatVersion, Attempt: 2, Steps: []everonce.StepRecord{
-		{Name: "charge", State: everonce.StepDone, Attempt: 1, Result: everonce.SavedResult{Kind: everonce.ResultElided}},
-		{Name: "mail", State: everonce.StepOpen, Attempt: 2},
-		{Name: "stock", State: everonce.StepNotDone, Attempt: 2},
+	rec := driver.Record{State: driver.StateAbandoned, Format: driver.FormatVersion, Attempt: 2, Steps: []driver.StepRecord{
+		{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
+		{Name: "mail", State: driver.StepOpen, Attempt: 2},
+		{Name: "stock", State: driver.StepNotDone, Attempt: 2},
 		{Name: "damaged", Attempt: 2},
 	}}
 	x := Explain(&rec, time.Time{})
@@ -77,7 +77,7 @@ func TestASuggestedCommandNamesTheStep(t *testing.T) {
 		"it's":               `--step 'it'\''s',`,
 		"a\u202eb":           `--step '"a\u202eb"',`,
 	} {
-		rec := everonce.Record{State: everonce.StateAbandoned, UnknownStep: step, Format: everonce.FormatVersion}
+		rec := driver.Record{State: driver.StateAbandoned, UnknownStep: step, Format: driver.FormatVersion}
 		x := Explain(&rec, time.Time{})
 		if notes := strings.Join(x.Notes, "\n"); !strings.Contains(notes, want) {
 			t.Errorf("%q: %s; want %s", step, notes, want)
@@ -88,7 +88,7 @@ func TestASuggestedCommandNamesTheStep(t *testing.T) {
 // A result that is not UTF-8 is no JSON, which the output would not be any more.
 func TestDataThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
-	rec := everonce.Record{State: everonce.StateCompleted, Result: everonce.SavedResult{Kind: everonce.ResultValue, Codec: "raw", Data: []byte("\"\xff\"")}}
+	rec := driver.Record{State: driver.StateCompleted, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("\"\xff\"")}}
 	out, err := json.Marshal(Of(&rec, time.Time{}, true))
 	if err != nil || !utf8.Valid(out) || !strings.Contains(string(out), `"data":"Iv8i"`) {
 		t.Errorf("%q, %v", out, err)
@@ -100,9 +100,9 @@ func TestATimeThatCanNotBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, us := range []int64{math.MinInt64, math.MaxInt64, -1, 253402300800000000} {
 		at := time.UnixMicro(us).UTC()
-		rec := everonce.Record{
-			State: everonce.StateClaimed, CreatedAt: at, ClaimedAt: at, UpdatedAt: at, LeaseUntil: at, CompletedAt: at, ResultUntil: at, PurgeAt: at,
-			Previous: everonce.Previous{State: everonce.StateReleased, ClaimedAt: at}, Steps: []everonce.StepRecord{{Name: "mail", BeganAt: at, EndedAt: at}},
+		rec := driver.Record{
+			State: driver.StateClaimed, CreatedAt: at, ClaimedAt: at, UpdatedAt: at, LeaseUntil: at, CompletedAt: at, ResultUntil: at, PurgeAt: at,
+			Previous: driver.Previous{State: driver.StateReleased, ClaimedAt: at}, Steps: []driver.StepRecord{{Name: "mail", BeganAt: at, EndedAt: at}},
 		}
 		r := Of(&rec, time.Time{}, true)
 		if out, err := json.Marshal(r); err != nil || strings.Contains(string(out), "created_at") != (us == -1) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 
 // census counts the store's records again and again until ctx ends.
 func (s *Server) census(ctx context.Context) {
-	checker, ok := everonce.PowerOf[everonce.HealthChecker](s.store)
+	checker, ok := driver.PowerOf[driver.HealthChecker](s.store)
 	if !ok {
 		return
 	}
@@ -37,7 +37,7 @@ func (s *Server) census(ctx context.Context) {
 }
 
 // count shows what the store has. After a count that failed nothing is shown: an old figure would keep an alert quiet.
-func (s *Server) count(ctx context.Context, checker everonce.HealthChecker) {
+func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
 	one, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
 	h, err := checker.Health(one)

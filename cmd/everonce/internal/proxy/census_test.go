@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/driver"
 )
 
 // largeStore has so many records that it takes a while to count them.
@@ -24,14 +24,14 @@ type largeStore struct {
 	spent  time.Duration
 }
 
-func (s *largeStore) Health(ctx context.Context) (everonce.Health, error) {
+func (s *largeStore) Health(ctx context.Context) (driver.Health, error) {
 	began := time.Now()
 	defer func() { s.counts++; s.spent += time.Since(began) }()
 	select {
 	case <-time.After(s.takes):
-		return everonce.Health{Abandoned: 5, Notes: s.notes}, s.err
+		return driver.Health{Abandoned: 5, Notes: s.notes}, s.err
 	case <-ctx.Done():
-		return everonce.Health{}, ctx.Err()
+		return driver.Health{}, ctx.Err()
 	}
 }
 

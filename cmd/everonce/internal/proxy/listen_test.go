@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
@@ -117,7 +118,7 @@ func TestCloseLeavesNothingOpen(t *testing.T) {
 				t.Errorf("%s: a listener is open: %v", name, err)
 			}
 		}
-		if _, err := s.store.Get(t.Context(), everonce.GetRequest{ID: probe}); err == nil {
+		if _, err := s.store.Get(t.Context(), driver.GetRequest{ID: probe}); err == nil {
 			t.Errorf("%s: the store is open", name)
 		}
 	}

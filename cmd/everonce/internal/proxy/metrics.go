@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 )
 
@@ -175,7 +176,7 @@ func (m *metrics) uncounted() {
 }
 
 // counted shows the records of a store.
-func (m *metrics) counted(h everonce.Health) {
+func (m *metrics) counted(h driver.Health) {
 	for state, n := range map[string]int64{"claimed": h.Claimed, "abandoned": h.Abandoned, "released": h.Released, "completed": h.Completed, "unreadable": h.Unreadable} {
 		m.records.WithLabelValues(state).Set(float64(n))
 	}

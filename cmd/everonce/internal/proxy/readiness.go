@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // readiness tells whether requests should come here.
@@ -78,10 +79,10 @@ func (s *readiness) check(ctx context.Context) error {
 
 // ask reads, and tries a write now and then, and after one that was not taken each time. said is what the store says.
 func (s *readiness) ask(ctx context.Context) (why, said error) {
-	if _, err := s.store.Get(ctx, everonce.GetRequest{ID: probe, Brief: true}); err != nil {
+	if _, err := s.store.Get(ctx, driver.GetRequest{ID: probe, Brief: true}); err != nil {
 		return errUnreachable, err
 	}
-	store, ok := everonce.PowerOf[everonce.WriteChecker](s.store)
+	store, ok := driver.PowerOf[driver.WriteChecker](s.store)
 	if !ok || s.why == nil && !s.written.IsZero() && time.Since(s.written) < writeEvery {
 		return nil, nil
 	}

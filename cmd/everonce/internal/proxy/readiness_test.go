@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -23,8 +24,8 @@ var discard = slog.New(slog.DiscardHandler)
 // downStore cannot be reached.
 type downStore struct{ *memstore.Store }
 
-func (downStore) Get(context.Context, everonce.GetRequest) (everonce.GetResult, error) {
-	return everonce.GetResult{}, fmt.Errorf("%w: postgres://proxy:hunter2@db", everonce.ErrStore)
+func (downStore) Get(context.Context, driver.GetRequest) (driver.GetResult, error) {
+	return driver.GetResult{}, fmt.Errorf("%w: postgres://proxy:hunter2@db", everonce.ErrStore)
 }
 
 func TestReadiness(t *testing.T) {
@@ -149,7 +150,7 @@ type farStore struct {
 	reads int
 }
 
-func (f *farStore) Get(ctx context.Context, r everonce.GetRequest) (everonce.GetResult, error) {
+func (f *farStore) Get(ctx context.Context, r driver.GetRequest) (driver.GetResult, error) {
 	f.reads++
 	time.Sleep(time.Second) // in a synctest bubble
 	return f.Store.Get(ctx, r)
@@ -204,9 +205,9 @@ func TestReadinessSeesTheDrain(t *testing.T) {
 // hungStore does not answer.
 type hungStore struct{ *memstore.Store }
 
-func (hungStore) Get(ctx context.Context, _ everonce.GetRequest) (everonce.GetResult, error) {
+func (hungStore) Get(ctx context.Context, _ driver.GetRequest) (driver.GetResult, error) {
 	<-ctx.Done()
-	return everonce.GetResult{}, ctx.Err()
+	return driver.GetResult{}, ctx.Err()
 }
 
 // A store that does not answer is one that cannot be reached, and whoever asks is told so in time.

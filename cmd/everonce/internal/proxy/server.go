@@ -19,7 +19,9 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/config"
 	"github.com/everonce/everonce/cmd/everonce/internal/proxy/principal"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/proxy"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -92,7 +94,7 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	handler, err := httponce.Proxy(upstream, opts)
+	handler, err := proxy.New(upstream, opts)
 	if err != nil {
 		return nil, nil, invalidArgument(err)
 	}
@@ -128,9 +130,9 @@ func (s *Server) prepare() (http.Handler, *certificate, error) {
 }
 
 // upstreamOptions returns what the handler is told.
-func (s *Server) upstreamOptions(upstream *url.URL) (opts *httponce.ProxyOptions, err error) {
+func (s *Server) upstreamOptions(upstream *url.URL) (opts *proxy.Options, err error) {
 	c := s.conf
-	opts = &httponce.ProxyOptions{
+	opts = &proxy.Options{
 		KeyHeader: c.KeyHeader, DownstreamKey: c.UpstreamKey == config.KeyDownstream, UpstreamHost: c.UpstreamHost, TrustForwarded: c.TrustForwarded,
 		ConnectTimeout: c.UpstreamConnect, IdleTimeout: c.UpstreamIdle, MaxIdle: c.UpstreamMaxIdle, ProblemBase: c.ProblemBase, Log: s.log,
 	}
@@ -181,7 +183,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 	if err != nil {
 		return nil, err
 	}
-	if err := recv.Ready(ctx); errors.Is(err, everonce.ErrIdentity) {
+	if err := recv.Ready(ctx); errors.Is(err, driver.ErrIdentity) {
 		return nil, invalid("identity-secret-file: the store was bound to another secret, or to none, by its first start: give that one")
 	} else if err != nil {
 		return nil, err
@@ -291,7 +293,7 @@ func (s *Server) openStore(ctx context.Context) error {
 func (s *Server) tellEmpty(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	if page, err := s.store.List(ctx, everonce.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
+	if page, err := s.store.List(ctx, driver.ListRequest{Limit: 1}); err == nil && len(page.Records) == 0 {
 		s.log.Warn("the store has no records. If this is not its first start, it is another store than before: what is repeated now is done AGAIN")
 	}
 }

@@ -216,12 +216,12 @@ func TestProxyRefusesToStart(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "proxy.db")
 	cert, key := writePair(t, t.TempDir(), "proxy")
 	for want, args := range map[string][]string{
-		"upstream":     {"--upstream=localhost:9000"},
-		"no URL":       {"--upstream=http://user:hunter2@host:port"},
-		"holds a user": {"--upstream=http://user:hunter2@host"},
-		"loopback":     {"--admin=0.0.0.0:9464"},
-		"admin: ":      {"--admin=nine"},
-		"listen: ":     {"--listen=8080"},
+		"upstream":   {"--upstream=localhost:9000"},
+		"no URL":     {"--upstream=http://user:hunter2@host:port"},
+		"has a user": {"--upstream=http://user:hunter2@host"},
+		"loopback":   {"--admin=0.0.0.0:9464"},
+		"admin: ":    {"--admin=nine"},
+		"listen: ":   {"--listen=8080"},
 		"listen: \"127.0.0.1:99999\" is not an address":  {"--listen=127.0.0.1:99999"},
 		"admin: \"127.0.0.1:99999\" is not an address":   {"--admin=127.0.0.1:99999"},
 		"admin: it is where the proxy listens":           {"--listen=:9464", "--admin=127.0.0.1:9464"},

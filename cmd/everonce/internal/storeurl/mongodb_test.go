@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 )
 
@@ -36,7 +37,7 @@ func TestMongoDB(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := opened.List(t.Context(), everonce.ListRequest{}); err != nil {
+	if _, err := opened.List(t.Context(), driver.ListRequest{}); err != nil {
 		t.Error(err)
 	}
 	if err := opened.Close(); err != nil {

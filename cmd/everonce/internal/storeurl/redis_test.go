@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/testserver"
 	"github.com/everonce/everonce/store/redisstore"
 )
@@ -28,7 +29,7 @@ func TestRedis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if page, err := s.List(t.Context(), everonce.ListRequest{}); err != nil || len(page.Records) != 0 {
+		if page, err := s.List(t.Context(), driver.ListRequest{}); err != nil || len(page.Records) != 0 {
 			t.Errorf("%d records, %v", len(page.Records), err)
 		}
 		if err := s.Close(); err != nil {

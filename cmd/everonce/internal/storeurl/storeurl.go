@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // ErrURL: the URL names no store.
@@ -27,7 +28,7 @@ type Options struct {
 // Store is an open store.
 type Store interface {
 	everonce.Store
-	everonce.Lister
+	driver.Lister
 	// Close closes it.
 	Close() error
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // A store that is created is there, and opens for tools; what creates nothing says so.
@@ -23,7 +24,7 @@ func TestCreate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Get(t.Context(), everonce.GetRequest{ID: everonce.Key{Scope: "s", ID: "i"}.RecordID()}); err != nil {
+		if _, err := s.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: "s", ID: "i"}.RecordID()}); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 		if err := s.Close(); err != nil {

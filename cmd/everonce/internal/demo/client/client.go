@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
-	"github.com/everonce/everonce/httponce"
+	"github.com/everonce/everonce/httponce/client"
 )
 
 // How the client waits.
@@ -49,7 +49,7 @@ type Counts struct {
 // New returns a client of the service at a base URL, that sends width payments at a time.
 func New(url string, width int) (*Client, error) {
 	// Without keep-alive: see package network.
-	t, err := httponce.NewTransport(&http.Transport{DisableKeepAlives: true}, &httponce.TransportOptions{
+	t, err := client.NewTransport(&http.Transport{DisableKeepAlives: true}, &client.Options{
 		MaxAttempts: math.MaxInt32, MaxElapsed: -1, AttemptTimeout: patience, // it never gives up: the run has a limit
 		Backoff: pause, MaxBackoff: maxPause,
 		RetryIf: func(res *http.Response, _ error, retry bool) bool {
@@ -123,7 +123,7 @@ func (c *Client) payOne(ctx context.Context, p payment.Payment) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	req, err := http.NewRequestWithContext(httponce.WithKey(ctx, p.Key), http.MethodPost, c.url+"/payments", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(client.WithKey(ctx, p.Key), http.MethodPost, c.url+"/payments", bytes.NewReader(body))
 	if err != nil {
 		return false, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 )
 
@@ -25,7 +26,7 @@ const grace = 500 * time.Millisecond
 
 // Store is what the service keeps its records in, together with its books.
 type Store interface {
-	everonce.TxStore[*sql.Tx]
+	driver.TxStore[*sql.Tx]
 	Close() error
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/gateway"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/service"
+	"github.com/everonce/everonce/driver"
 )
 
 // Mails settles every unknown mail of the service's own records, at path. The order that a payment's key
@@ -24,7 +25,7 @@ func Mails(ctx context.Context, path string, gw *gateway.Client, ledger string, 
 	if err != nil {
 		return done, err
 	}
-	err = abandoned(ctx, path, func(store everonce.Store, rec *everonce.Record) error {
+	err = abandoned(ctx, path, func(store everonce.Store, rec *driver.Record) error {
 		if rec.UnknownStep != service.StepMail {
 			return nil
 		}
@@ -33,7 +34,7 @@ func Mails(ctx context.Context, path string, gw *gateway.Client, ledger string, 
 	return done, err
 }
 
-func settleMail(ctx context.Context, store everonce.Store, rec *everonce.Record, mail string, done *Settled) error {
+func settleMail(ctx context.Context, store everonce.Store, rec *driver.Record, mail string, done *Settled) error {
 	s := everonce.Settlement{Step: service.StepMail, Verdict: everonce.SettleNotDone, By: operator}
 	if mail != "" {
 		encoded, err := json.Marshal(mail)

@@ -9,6 +9,7 @@ import (
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/gateway"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/payment"
 	"github.com/everonce/everonce/cmd/everonce/internal/demo/service"
+	"github.com/everonce/everonce/driver"
 )
 
 // Upstream is a service that knows nothing of keys, as its operator sees it.
@@ -47,7 +48,7 @@ func Payments(ctx context.Context, path string, up Upstream, of func(key string)
 	if err != nil {
 		return done, err
 	}
-	err = abandoned(ctx, path, func(store everonce.Store, rec *everonce.Record) error {
+	err = abandoned(ctx, path, func(store everonce.Store, rec *driver.Record) error {
 		p := of(rec.Name)
 		s := everonce.Settlement{Verdict: everonce.SettleNotDone, By: operator}
 		half := false

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -31,13 +32,13 @@ func (s Settled) Plus(more Settled) Settled {
 const operator = "demo operator"
 
 // abandoned calls settle for every abandoned record of the store at path.
-func abandoned(ctx context.Context, path string, settle func(store everonce.Store, rec *everonce.Record) error) error {
+func abandoned(ctx context.Context, path string, settle func(store everonce.Store, rec *driver.Record) error) error {
 	store, err := sqlitestore.Open(path, &sqlitestore.Options{NoMigrate: true})
 	if err != nil {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // what was settled is durable
-	list := everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}}
+	list := driver.ListRequest{States: []driver.State{driver.StateAbandoned}}
 	for {
 		page, err := store.List(ctx, list)
 		if err != nil {

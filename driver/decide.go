@@ -1,0 +1,48 @@
+package driver
+
+import "time"
+
+// Decide decides on a claim, given the record (nil if there is none), the request, and the store's time. Stores
+// decide natively where they must; the conformance suite compares them with this function.
+//
+// DecideClaimed covers a new record, a further attempt, and the repeated claim of a running attempt, which is
+// recognised because the record has the request's nonce.
+func Decide(rec *Record, req ClaimRequest, now time.Time) Decision {
+	settle := req.Take >= TakeToSettle
+	if rec == nil || rec.GoneAt(now) {
+		if settle {
+			return DecideAbsent
+		}
+		return DecideClaimed
+	}
+	if rec.Format > FormatVersion {
+		return DecideNewer
+	}
+	if req.Fingerprint.Conflicts(rec.Fingerprint) {
+		return DecideMismatch
+	}
+	own := rec.Nonce == req.Nonce
+	switch state := rec.StateAt(now); {
+	case state == StateCompleted:
+		return DecideReplay
+	case state == StateTombstone:
+		return DecideExpired
+	case rec.State == StateClaimed && own:
+		return DecideClaimed
+	case own:
+		return DecideEnded
+	case state == StateReleased:
+		if settle {
+			return DecideReleased
+		}
+		return DecideClaimed
+	case state == StateClaimed:
+		if req.Take == TakeForced {
+			return DecideClaimed
+		}
+		return DecideInProgress
+	case settle || req.Take == TakeAbandoned && rec.UnknownStep == "":
+		return DecideClaimed
+	}
+	return DecideAbandoned
+}

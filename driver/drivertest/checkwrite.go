@@ -1,0 +1,39 @@
+package drivertest
+
+import (
+	"sync"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// A write that was only tried is no record: it is not listed, not counted, and not purged; nor is anything that is there touched by
+// it, however many try at once.
+func checkWrites(e *env) {
+	s := e.s.(driver.WriteChecker)
+	a := e.claimed(claimReq(e.key()))
+	before := e.look(a.req.ID).Record
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { e.is("CheckWrite", s.CheckWrite(e.ctx), nil) })
+	}
+	wg.Wait()
+	if err := s.CheckWrite(ended(e.ctx)); err != nil {
+		e.failure("CheckWrite", err)
+	}
+	e.is("CheckWrite, again", s.CheckWrite(e.ctx), nil)
+	if e.caps.Lister {
+		if recs := e.listed(driver.ListRequest{}); len(recs) != 1 {
+			e.Errorf("%d records are listed afterwards, want 1", len(recs))
+		}
+	}
+	if h, ok := driver.PowerOf[driver.HealthChecker](e.s); ok {
+		if got, err := h.Health(e.ctx); err != nil || got.Claimed != 1 || got.Abandoned+got.Released+got.Completed+got.Unreadable != 0 {
+			e.Errorf("afterwards there are %+v, %v; want one claim", got, err)
+		}
+	}
+	if res, err := e.s.Purge(e.ctx, driver.PurgeRequest{}); err != nil || res.Records+res.Results != 0 {
+		e.Errorf("a purge afterwards: %+v, %v", res, err)
+	}
+	e.same("the record", e.look(a.req.ID).Record, before)
+	a.completed("done")
+}

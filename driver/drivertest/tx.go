@@ -1,0 +1,219 @@
+package drivertest
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+)
+
+// TxFactory makes a store with transactions for one test, as [Factory] does.
+type TxFactory[Tx any] func(t testing.TB) TxHarness[Tx]
+
+// TxHarness is a transactional store under test, and an application's data in the same database.
+type TxHarness[Tx any] struct {
+	// Harness holds the store, which implements everonce.TxStore[Tx]. If its Peer does too, the Peer begins
+	// transactions as another process does, and Apply gets those too.
+	Harness
+	// Apply has an effect of that name through the transaction, of the kind that counts twice if it is done twice: it
+	// adds a row, or adds to a balance. It needs no check of its own.
+	Apply func(ctx context.Context, tx Tx, name string) error
+	// Count returns how often the effect of that name has been committed.
+	Count func(ctx context.Context, name string) (int, error)
+	// Begin begins a transaction of the application's own, in the way that the store requires.
+	Begin func(ctx context.Context) (CallerTx[Tx], error)
+	// End ends the transaction by other means than its handle's own, as work can by the text of a statement: it commits or
+	// rolls back, and then begins another in its place, if it is to be so again. A store may refuse that.
+	End func(ctx context.Context, tx Tx, commits, again bool) error
+	// Spoil runs a statement in the transaction that the database refuses, such as one that violates a constraint,
+	// and returns the error.
+	Spoil func(ctx context.Context, tx Tx) error
+}
+
+// CallerTx is a transaction of the application's own.
+type CallerTx[Tx any] struct {
+	Tx               Tx
+	Commit, Rollback func(ctx context.Context) error
+}
+
+// RunTx tests what a store with transactions must keep beyond [Run], which it does not repeat.
+func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
+	t.Helper()
+	caps = caps.withDefaults()
+	made := func(t testing.TB) Harness {
+		h := factory(t)
+		if _, ok := h.Store.(driver.TxStore[Tx]); !ok {
+			t.Fatalf("drivertest: the store is no everonce.TxStore of that transaction type")
+		}
+		h.Harness.tx = h
+		return h.Harness
+	}
+	checks := allTxChecks[Tx]()
+	runChecks(t, made, caps, checks)
+	runBugs(t, made, caps, checks, txBugs[Tx]())
+}
+
+func allTxChecks[Tx any]() []check {
+	return slices.Concat(txChecks[Tx](), txBatchChecks[Tx](), txEngineChecks[Tx](), txCrashChecks[Tx](), txBatchEngineChecks[Tx]())
+}
+
+// txEnv is a check's world with transactions.
+type txEnv[Tx any] struct {
+	*env
+	app TxHarness[Tx]
+	txs driver.TxStore[Tx]
+}
+
+// process returns the world as one of two processes has it: as this one, where the peer has no such transactions, or
+// would wait for those of the store.
+func (e *txEnv[Tx]) process(i int) *txEnv[Tx] {
+	txs, ok := e.h.Peer.(driver.TxStore[Tx])
+	if i%2 == 0 || !ok || e.caps.OneWriter {
+		return e
+	}
+	c := *e
+	c.env, c.txs = e.to(e.reporter, e.h.Peer), txs
+	return &c
+}
+
+// inTx makes a check of one that needs transactions.
+func inTx[Tx any](run func(e *txEnv[Tx])) func(e *env) {
+	return func(e *env) {
+		app, ok := e.h.tx.(TxHarness[Tx])
+		if !ok {
+			e.Fatalf("drivertest: the harness has no transactions")
+		}
+		txs, ok := e.s.(driver.TxStore[Tx])
+		if !ok {
+			e.Fatalf("drivertest: the store has no transactions")
+		}
+		run(&txEnv[Tx]{env: e, app: app, txs: txs})
+	}
+}
+
+// txClaimReq is a claim as it is made inside a transaction: without a lease.
+func txClaimReq(k everonce.Key) *driver.ClaimRequest {
+	req := claimReq(k)
+	req.Lease = 0
+	return &req
+}
+
+// open is a transaction that has claimed a key.
+type open[Tx any] struct {
+	driver.TxHandle[Tx]
+	e   *txEnv[Tx]
+	req driver.ClaimRequest
+	res driver.ClaimResult
+}
+
+// begin begins a transaction; it claims, and must be granted the key, if there is a request.
+func (e *txEnv[Tx]) begin(req *driver.ClaimRequest) *open[Tx] {
+	e.Helper()
+	h, res, err := e.txs.Begin(e.ctx, driver.BeginRequest{Claim: req, Timeout: hung})
+	if err != nil {
+		e.Fatalf("Begin: %v", err)
+	}
+	if h != nil { // what a check that fails leaves open would hold up the cleaning
+		e.after(func() { _ = h.Rollback(context.Background()) }) //nolint:errcheck // after a commit it does nothing
+	}
+	o := &open[Tx]{TxHandle: h, e: e, res: res}
+	if req != nil {
+		o.req = *req
+		if res.Decision != driver.DecideClaimed {
+			e.Fatalf("Begin: %v, want claimed", res.Decision)
+		}
+	}
+	if h == nil {
+		e.Fatalf("Begin: no handle")
+	}
+	return o
+}
+
+// told begins a transaction whose claim must not be granted.
+func (e *txEnv[Tx]) told(req *driver.ClaimRequest, want driver.Decision) driver.ClaimResult {
+	e.Helper()
+	h, res, err := e.txs.Begin(e.ctx, driver.BeginRequest{Claim: req, Timeout: hung})
+	if err != nil {
+		e.Fatalf("Begin: %v", err)
+	}
+	if h != nil {
+		_ = h.Rollback(e.ctx) //nolint:errcheck // it is an error already
+		e.Fatalf("Begin: %v, with a handle", res.Decision)
+	}
+	if res.Decision != want {
+		e.Fatalf("Begin: %v, want %v", res.Decision, want)
+	}
+	return res
+}
+
+func (o *open[Tx]) apply(name string) {
+	o.e.Helper()
+	if err := o.e.app.Apply(o.e.ctx, o.Tx(), name); err != nil {
+		o.e.Fatalf("the application's write: %v", err)
+	}
+}
+
+func (o *open[Tx]) completion(data string) *driver.CompleteRequest {
+	return &driver.CompleteRequest{ID: o.req.ID, Token: o.res.Record.Token, Nonce: o.req.Nonce, Result: value(data), Lifetime: o.req.Lifetime}
+}
+
+func (o *open[Tx]) commit(req driver.CommitRequest) {
+	o.e.Helper()
+	if err := o.Commit(o.e.ctx, req); err != nil {
+		o.e.Fatalf("Commit: %v", err)
+	}
+}
+
+func (o *open[Tx]) rollback() {
+	o.e.Helper()
+	if err := o.Rollback(o.e.ctx); err != nil {
+		o.e.Fatalf("Rollback: %v", err)
+	}
+}
+
+// counted fails unless the effect took hold so often.
+func (e *txEnv[Tx]) counted(name string, want int) {
+	e.Helper()
+	if got := e.count(name); got != want {
+		e.Errorf("the effect took hold %d times, want %d", got, want)
+	}
+}
+
+func (e *txEnv[Tx]) count(name string) int {
+	e.Helper()
+	n, err := e.app.Count(e.ctx, name)
+	if err != nil {
+		e.Fatalf("Count: %v", err)
+	}
+	return n
+}
+
+// own begins a transaction of the application's.
+func (e *txEnv[Tx]) own() CallerTx[Tx] {
+	e.Helper()
+	tx, err := e.app.Begin(e.ctx)
+	if err != nil {
+		e.Fatalf("the application's Begin: %v", err)
+	}
+	e.after(func() { _ = tx.Rollback(context.Background()) }) //nolint:errcheck // it has ended, unless the check has failed
+	return tx
+}
+
+func (e *txEnv[Tx]) join(tx CallerTx[Tx]) driver.TxHandle[Tx] {
+	e.Helper()
+	h, err := e.txs.Join(tx.Tx)
+	if err != nil {
+		e.Fatalf("Join: %v", err)
+	}
+	return h
+}
+
+// ok fails unless there is no error.
+func (e *env) ok(what string, err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v", what, err)
+	}
+}

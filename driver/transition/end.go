@@ -1,0 +1,107 @@
+package transition
+
+import (
+	"time"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// Complete saves the result of the attempt that holds the record. It refuses with [everonce.ErrLeaseLost] if another
+// attempt holds it, or none. A repeated completion changes nothing.
+func Complete(rec *driver.Record, req driver.CompleteRequest, now time.Time) (next *driver.Record, err error) {
+	if rec != nil && rec.State == driver.StateCompleted && rec.Token == req.Token && rec.Nonce == req.Nonce && rec.Format <= driver.FormatVersion {
+		return nil, nil
+	}
+	if err := held(rec, req.Token, req.Nonce); err != nil {
+		return nil, err
+	}
+	next = copyOf(rec)
+	complete(next, &req, now)
+	return next, nil
+}
+
+func complete(rec *driver.Record, req *driver.CompleteRequest, now time.Time) {
+	rec.State = driver.StateCompleted
+	rec.Result = req.Result
+	rec.UnknownStep = ""
+	rec.LeaseUntil = time.Time{}
+	rec.UpdatedAt = now
+	rec.CompletedAt = now
+	rec.ResultUntil = now.Add(req.Lifetime.Retention)
+	rec.PurgeAt = now.Add(req.Lifetime.Total())
+}
+
+// Record makes a completed record without a preceding claim, for the method of that name of [driver.TxHandle]. It
+// refuses with [driver.ErrConflict] if there is a record that is neither released nor gone, or one that the claim's
+// request could not have been granted.
+func Record(rec *driver.Record, claim driver.ClaimRequest, done driver.CompleteRequest, now time.Time) (next *driver.Record, err error) {
+	if rec != nil && !rec.GoneAt(now) && rec.State != driver.StateReleased {
+		return nil, driver.ErrConflict
+	}
+	next, res, err := Claim(rec, claim, now)
+	if err != nil || res.Decision != driver.DecideClaimed {
+		return nil, driver.ErrConflict
+	}
+	complete(next, &done, now)
+	return next, nil
+}
+
+// Release ends an attempt without a result. With a token it ends that attempt. Without one it ends the claim with
+// that nonce, and if there is no record it leaves a released one, so that a delayed packet of the claim is refused.
+// It reports a record that it may not touch as superseded. The only error is [driver.ErrNewerRecord], for a record
+// of a newer version.
+func Release(rec *driver.Record, req driver.ReleaseRequest, now time.Time) (next *driver.Record, res driver.ReleaseResult, err error) {
+	if rec != nil && rec.Format > driver.FormatVersion && !rec.GoneAt(now) {
+		return nil, res, driver.ErrNewerRecord
+	}
+	byNonce := req.Token == 0
+	own := rec != nil && rec.Nonce == req.Nonce && (byNonce || rec.Token == req.Token)
+	switch {
+	case own && rec.State == driver.StateClaimed:
+		next = copyOf(rec)
+		release(next, &req, now)
+	case own && rec.State != driver.StateCompleted: // repeated
+	case byNonce && (rec == nil || rec.GoneAt(now)):
+		next = refusing(rec, &req, now)
+	case byNonce && rec.State == driver.StateReleased:
+		next = copyOf(rec)
+		next.Nonce = req.Nonce // the late packet of this claim is refused; the one before has ended long since
+	default:
+		res.Superseded = true
+	}
+	return next, res, nil
+}
+
+func release(rec *driver.Record, req *driver.ReleaseRequest, now time.Time) {
+	tookOver := rec.Previous.State == driver.StateAbandoned || rec.Previous.State == driver.StateClaimed
+	putBack := req.Token == 0 && tookOver // nobody has settled what the claim found
+	rec.State = req.State
+	if putBack {
+		rec.State = driver.StateAbandoned
+	}
+	if !putBack || req.Step != "" {
+		rec.UnknownStep = req.Step
+	}
+	rec.LastError = req.ErrorClass
+	rec.LeaseUntil = time.Time{}
+	rec.UpdatedAt = now
+	rec.PurgeAt = time.Time{}
+	if rec.State == driver.StateReleased || req.ExpireUnsettled {
+		rec.PurgeAt = now.Add(req.Lifetime.Total())
+	}
+}
+
+// refusing returns a released record, in place of one that is gone or was never there, that knows the nonce of a claim which did not
+// arrive yet.
+func refusing(gone *driver.Record, req *driver.ReleaseRequest, now time.Time) *driver.Record {
+	var last driver.Token
+	if gone != nil {
+		last = gone.Token
+	}
+	return &driver.Record{
+		ID: req.ID, Scope: req.Scope, Name: req.Name,
+		State: driver.StateReleased, Token: nextToken(last, now), Nonce: req.Nonce,
+		LastError: req.ErrorClass, Format: driver.FormatVersion,
+		CreatedAt: now, UpdatedAt: now, PurgeAt: now.Add(req.Lifetime.Total()),
+	}
+}

@@ -1,0 +1,25 @@
+package transition
+
+import (
+	"github.com/everonce/everonce/driver"
+)
+
+// Count adds a record to what a store's Health counts at the time h.Now. One that is gone does not count.
+func Count(h *driver.Health, rec *driver.Record) {
+	if rec.GoneAt(h.Now) {
+		return
+	}
+	switch rec.StateAt(h.Now) {
+	case driver.StateClaimed:
+		h.Claimed++
+	case driver.StateReleased:
+		h.Released++
+	case driver.StateCompleted, driver.StateTombstone:
+		h.Completed++
+	case driver.StateAbandoned:
+		h.Abandoned++
+		if h.OldestAbandoned.IsZero() || rec.UpdatedAt.Before(h.OldestAbandoned) {
+			h.OldestAbandoned = rec.UpdatedAt
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// attempt is one attempt of an operation: a request under its own time limit, and its result.
+type attempt struct {
+	out    *http.Request
+	resp   *http.Response
+	err    error // without resp: there was no answer; with it: the answer was cut off
+	unsent bool  // err came before anything was sent
+
+	parent context.Context
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+func (t *Transport) attempt(req *http.Request, op *operation, n int) *attempt {
+	a := &attempt{parent: req.Context()}
+	a.ctx, a.cancel = context.WithCancelCause(req.Context())
+	late := &limitError{"Options.AttemptTimeout", t.set.AttemptTimeout}
+	limit := t.set.AttemptTimeout
+	if left := t.left(op, time.Now()); limit < 0 || left < limit {
+		late, limit = &limitError{"Options.MaxElapsed", t.set.MaxElapsed}, left
+	}
+	a.timer = time.AfterFunc(limit, func() { a.cancel(late) })
+
+	body, err := bodyFor(req, n)
+	if err != nil {
+		a.err, a.unsent = err, true
+		return a
+	}
+	a.out = req.WithContext(a.ctx)
+	a.out.Header = t.withKey(req.Header, op.values)
+	a.out.Body = body
+	a.resp, err = t.base.RoundTrip(a.out) //nolint:bodyclose // hand gives it to the caller, drop closes it
+	if err == nil && a.resp == nil {
+		err = errNoAnswer
+	}
+	if err != nil {
+		a.resp, a.err = nil, a.told(err)
+		if errors.Is(a.err, net.ErrClosed) {
+			a.err = cmp.Or(bodyLength(req), a.err)
+		}
+	}
+	return a
+}
+
+// sent returns how many attempts were made, this one being the n-th.
+func (a *attempt) sent(n int) int {
+	if a.unsent {
+		return n - 1
+	}
+	return n
+}
+
+func (a *attempt) status() int {
+	if a.resp == nil {
+		return 0
+	}
+	return a.resp.StatusCode
+}
+
+// told returns the reason for an error of the base if that is the end of a context.
+func (a *attempt) told(err error) error {
+	if err == nil {
+		return nil
+	}
+	if a.parent.Err() != nil {
+		return endOf(a.parent)
+	}
+	var late *limitError
+	if errors.As(context.Cause(a.ctx), &late) {
+		return late
+	}
+	return err
+}
+
+// hand returns the answer to the caller; the attempt ends with its body.
+func (a *attempt) hand(ctx context.Context, op *operation) *http.Response {
+	a.timer.Stop()
+	op.mark(ctx, a.resp, a.out)
+	body := a.resp.Body
+	if body == nil || body == http.NoBody {
+		a.release()
+		return a.resp
+	}
+	if read, ok := body.(*answerBody); ok {
+		if read.rest == nil {
+			a.release()
+		}
+		return a.resp
+	}
+	if both, ok := body.(io.ReadWriteCloser); ok && a.resp.StatusCode == http.StatusSwitchingProtocols {
+		a.resp.Body = &upgraded{both, a.release}
+		return a.resp
+	}
+	a.resp.Body = &answerBody{head: bytes.NewReader(nil), rest: body, done: a.release}
+	return a.resp
+}
+
+func (a *attempt) release() {
+	a.timer.Stop()
+	a.cancel(nil)
+}

@@ -1,0 +1,190 @@
+package enginetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/store/memstore"
+)
+
+type round struct {
+	at  time.Time
+	res everonce.PurgeResult
+	err error
+}
+
+func TestJanitorRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		life := everonce.Lifetime{Retention: time.Hour, Remember: time.Hour}
+		r := newReceiver(t, s, everonce.Refuse, &everonce.Options{Lifetime: life})
+		const records = 25
+		for i := range records {
+			do(t, r, keyOf(strconv.Itoa(i)), returns("v", nil), everonce.Executed, nil)
+		}
+		leaveUnknown(t, r, keyOf("unknown"))
+		ctx, cancel := context.WithCancel(context.Background())
+		var rounds []round
+		done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{
+			Every: 10 * time.Minute, Batch: 10, Rest: time.Second,
+			Report: func(res everonce.PurgeResult, err error) { rounds = append(rounds, round{time.Now(), res, err}) },
+		})
+		checkErr(t, err, nil)
+		start := time.Now()
+		time.Sleep(3 * time.Hour)
+		cancel()
+		<-done
+		var sum everonce.PurgeResult
+		for i, r := range rounds {
+			checkErr(t, r.err, nil)
+			sum.Results += r.res.Results
+			sum.Records += r.res.Records
+			if i == 0 {
+				checkEqual(t, "the first round is at once", r.at, start)
+				continue
+			}
+			if pause := r.at.Sub(rounds[i-1].at); pause < 5*time.Minute || pause > 15*time.Minute+5*time.Second {
+				t.Errorf("%v between two rounds, want 10 minutes and half of it more or less", pause)
+			}
+		}
+		checkEqual(t, "results", sum.Results, records)
+		checkEqual(t, "records", sum.Records, records)
+		if len(rounds) < 12 || len(rounds) > 36 {
+			t.Errorf("%d rounds in 3 hours", len(rounds))
+		}
+		for _, req := range requests[driver.PurgeRequest](&s.faults, "Purge") {
+			checkEqual(t, "Limit", req.Limit, 10)
+		}
+		if n := s.count("Purge"); n < len(rounds)+4 {
+			t.Errorf("%d batches in %d rounds: 25 records in batches of 10, twice", n, len(rounds))
+		}
+		checkEqual(t, "the unknown one", s.record(t, keyOf("unknown")).State, driver.StateAbandoned)
+
+		purges := s.count("Purge")
+		time.Sleep(time.Hour)
+		checkEqual(t, "batches after the end", s.count("Purge"), purges)
+	})
+}
+
+func TestJanitorSurvivesAFailingStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		s.on("Purge", 1, refuse(errNet))
+		s.on("Purge", 2, hang)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		reports := make(chan round, 3)
+		_, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{
+			Timeout: time.Second,
+			Report: func(res everonce.PurgeResult, err error) {
+				select {
+				case reports <- round{res: res, err: err}:
+				default:
+				}
+			},
+		})
+		checkErr(t, err, nil)
+		first, second, third := <-reports, <-reports, <-reports
+		checkErr(t, first.err, errNet)
+		checkErr(t, first.err, everonce.ErrStore)
+		checkErr(t, second.err, context.DeadlineExceeded)
+		checkErr(t, third.err, nil)
+	})
+}
+
+// What fails is told once, in a line: a log that holds the text of the error is one of lines.
+func TestTheJanitorTellsAFailureOnce(t *testing.T) {
+	for _, failure := range []error{errNet, fmt.Errorf("%w: SQLite: purge: no room", everonce.ErrStore)} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newFaultStore()
+			s.on("Purge", 1, refuse(failure))
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			reports := make(chan error, 1)
+			_, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{Report: func(_ everonce.PurgeResult, err error) {
+				select {
+				case reports <- err:
+				default:
+				}
+			}})
+			checkErr(t, err, nil)
+			got := <-reports
+			checkErr(t, got, everonce.ErrStore)
+			if text := got.Error(); strings.Contains(text, "\n") || strings.Count(text, everonce.ErrStore.Error()) != 1 {
+				t.Errorf("the text is %q", text)
+			}
+		})
+	}
+}
+
+// Told to stop in the middle of a batch or of a pause it stops, and does not report that as a failure.
+func TestJanitorStops(t *testing.T) {
+	for name, do := range map[string]behaviour{"in a batch": hang, "between rounds": func(_ context.Context, call func() error) error { return call() }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				s.on("Purge", 0, do)
+				ctx, cancel := context.WithCancel(context.Background())
+				var reported error
+				done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{
+					Timeout: time.Hour, Report: func(_ everonce.PurgeResult, err error) { reported = err },
+				})
+				checkErr(t, err, nil)
+				synctest.Wait()
+				start := time.Now()
+				cancel()
+				<-done
+				checkEqual(t, "it took", time.Since(start), time.Duration(0))
+				checkErr(t, reported, nil)
+			})
+		})
+	}
+}
+
+// Whoever is told decides nothing: a panic of Report ends neither the process nor the janitor.
+func TestAPanicOfReportChangesNothing(t *testing.T) {
+	var logs bytes.Buffer
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logs, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		ctx, cancel := context.WithCancel(context.Background())
+		done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{Every: time.Minute, Report: func(everonce.PurgeResult, error) { panic("no report") }})
+		checkErr(t, err, nil)
+		time.Sleep(10*time.Minute + time.Second)
+		if n := s.count("Purge"); n < 7 {
+			t.Errorf("%d rounds in 10 minutes", n)
+		}
+		cancel()
+		<-done
+	})
+	if text := logs.String(); !strings.Contains(text, "the janitor's Report panicked") || !strings.Contains(text, "no report") || !strings.Contains(text, "janitor_test.go") {
+		t.Errorf("logged: %s, want what panicked, with what, and where", text)
+	}
+}
+
+func TestJanitorOptionsAreValidated(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, o := range []everonce.JanitorOptions{{Every: -1}, {Batch: -1}, {Rest: -1}, {Timeout: -1}} {
+		_, err := everonce.StartJanitor(ctx, memstore.New(nil), &o)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+	}
+	for _, s := range []everonce.Store{nil, (*memstore.Store)(nil)} {
+		_, err := everonce.StartJanitor(ctx, s, nil)
+		checkErr(t, err, everonce.ErrInvalidArgument)
+	}
+	done, err := everonce.StartJanitor(ctx, memstore.New(nil), nil)
+	checkErr(t, err, nil)
+	cancel()
+	<-done
+}

@@ -1,0 +1,162 @@
+package enginetest
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+)
+
+// leaveClaimed has a store that goes away as it writes a claim, and is not there to take it back either.
+func leaveClaimed(t *testing.T, s *faultStore, r *everonce.Receiver, key everonce.Key) {
+	t.Helper()
+	s.on("Claim", 0, lose(errNet))
+	s.on("Release", 0, refuse(errNet))
+	do(t, r, key, never(t), everonce.StoreFailed, errNet)
+	checkEqual(t, "state", s.record(t, key).State, driver.StateClaimed)
+}
+
+// A store that goes away in the middle of a claim leaves nothing unknown, however long it is away: no work was called. The receiver takes the
+// claims back: those of a key before it is claimed again, and those of others behind the first claim that is answered again.
+func TestWhatCouldNotBeTakenBackIsTakenBackLater(t *testing.T) {
+	for name, away := range map[string]time.Duration{"within the lease": time.Second, "after it": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFaultStore()
+				r := newReceiver(t, s, everonce.Refuse, nil)
+				leaveClaimed(t, s, r, keyOf("x"))
+				leaveClaimed(t, s, r, keyOf("y"))
+				time.Sleep(away)
+				s.heal()
+				do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+				do(t, r, keyOf("z"), returns("v", nil), everonce.Executed, nil)
+				checkEqual(t, "state", s.record(t, keyOf("y")).State, driver.StateReleased)
+				releases := s.count("Release")
+				do(t, r, keyOf("y"), returns("v", nil), everonce.Executed, nil)
+				checkEqual(t, "releases of what is taken back", s.count("Release"), releases)
+			})
+		})
+	}
+}
+
+// As long as the store is away, a key that was left is asked about once in a call, and not claimed.
+func TestWhatWasLeftIsTakenBackBeforeItIsClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("x"))
+		claims, releases := s.count("Claim"), s.count("Release")
+		do(t, r, keyOf("x"), never(t), everonce.StoreFailed, errNet)
+		checkEqual(t, "claims", s.count("Claim"), claims)
+		checkEqual(t, "releases", s.count("Release"), releases+1)
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	})
+}
+
+// What another attempt has taken over is not touched by that.
+func TestWhatWasLeftAndTakenOverIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r, other := newReceiver(t, s, everonce.Reexecute, nil), newReceiver(t, s.under, everonce.Reexecute, nil)
+		leaveClaimed(t, s, r, keyOf("x"))
+		time.Sleep(time.Hour)
+		do(t, other, keyOf("x"), returns("theirs", nil), everonce.Executed, nil)
+		s.heal()
+		res, _ := do(t, r, keyOf("x"), never(t), everonce.Replayed, nil)
+		checkEqual(t, "value", res.Value, "theirs")
+	})
+}
+
+// A receiver remembers the first thousand, which are those that were under way.
+func TestWhatIsLeftIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		for i := range 1001 {
+			leaveClaimed(t, s, r, keyOf(strconv.Itoa(i)))
+		}
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		for range 1000/16 + 1 {
+			do(t, r, keyOf("x"), never(t), everonce.Replayed, nil)
+		}
+		for i, want := range map[int]driver.State{0: driver.StateReleased, 999: driver.StateReleased, 1000: driver.StateClaimed} {
+			checkEqual(t, "state of "+strconv.Itoa(i), s.record(t, keyOf(strconv.Itoa(i))).State, want)
+		}
+	})
+}
+
+// Several callers of one key may each have left a claim, and nobody knows which of them holds it: all are taken back.
+func TestWhatSeveralHaveLeftOfOneKeyIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("x"))
+		s.on("Release", 0, func(context.Context, func() error) error {
+			time.Sleep(time.Second)
+			return errNet
+		})
+		var both sync.WaitGroup
+		for range 2 { // the first asks for what was left; the second comes meanwhile
+			both.Go(func() { do(t, r, keyOf("x"), never(t), everonce.StoreFailed, errNet) })
+			time.Sleep(time.Millisecond)
+		}
+		both.Wait()
+		time.Sleep(time.Hour)
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	})
+}
+
+// Until the store has answered, nobody meets what was left: who comes meanwhile takes it back too.
+func TestWhatIsBeingTakenBackIsNotMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("x"))
+		time.Sleep(time.Hour)
+		s.heal()
+		s.on("Release", 2, deaf(time.Second))
+		var first sync.WaitGroup
+		first.Go(func() { do(t, r, keyOf("x"), never(t), everonce.Replayed, nil) })
+		synctest.Wait()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		first.Wait()
+	})
+}
+
+// A store that is full says so of one packet. What was sent before it may have been written, and what was left is taken back when there is room again.
+func TestAFullStoreLeavesNothingClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		s.on("Claim", 0, refuse(everonce.ErrStoreFull))
+		s.on("Claim", 1, lose(errNet))
+		s.on("Release", 0, refuse(everonce.ErrStoreFull))
+		for range 2 {
+			do(t, r, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrStoreFull)
+		}
+		time.Sleep(time.Hour)
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+	})
+}
+
+// Others' claims are taken back before a lease begins to run: a store that hangs over them costs no call its own.
+func TestWhatOthersHaveLeftCostsNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFaultStore()
+		r := newReceiver(t, s, everonce.Refuse, nil)
+		leaveClaimed(t, s, r, keyOf("y"))
+		s.heal()
+		do(t, r, keyOf("x"), returns("v", nil), everonce.Executed, nil)
+		s.on("Release", 0, deaf(time.Hour))
+		do(t, r, keyOf("z"), returns("v", nil), everonce.Executed, nil, everonce.WithLease(3*time.Second))
+	})
+}

@@ -1,0 +1,34 @@
+package sqlstore
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// absences remembers the keys that a look for a replay has lately found no row of. What then records such
+// a key may take the cheaper way, which writes over nothing: if a row has come since, that is a conflict,
+// and the next look sees it. It is a hint, which may be lost and is used once.
+type absences struct{ slots [1 << 10]atomic.Uint64 }
+
+// slot returns the place of a key, and what stands there for it.
+func (a *absences) slot(id *driver.RecordID) (*atomic.Uint64, uint64) {
+	n := binary.LittleEndian.Uint64(id[8:16]) // of the hash
+	return &a.slots[n%uint64(len(a.slots))], n | 1
+}
+
+func (a *absences) note(id *driver.RecordID, absent bool) {
+	slot, mine := a.slot(id)
+	if absent {
+		slot.Store(mine)
+	} else {
+		slot.CompareAndSwap(mine, 0)
+	}
+}
+
+// take reports whether the key was absent, and forgets it.
+func (a *absences) take(id *driver.RecordID) bool {
+	slot, mine := a.slot(id)
+	return slot.CompareAndSwap(mine, 0)
+}

@@ -1,0 +1,186 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+)
+
+var _ driver.TxBatch = (*txHandle[any])(nil)
+
+// ClaimAll claims many keys inside the transaction. It writes nothing.
+func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
+	all = make([]driver.ClaimResult, len(reqs))
+	if h.store.text.ReadLockedAll == nil {
+		for i, req := range reqs {
+			if all[i], err = h.Claim(ctx, req); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	read := readMany{rows: make([]*row, len(reqs))}
+	ids := make([]byte, 0, len(reqs)*len(driver.RecordID{}))
+	for i := range reqs {
+		ids = append(ids, reqs[i].ID[:]...)
+	}
+	err = h.conn.Send(ctx, h.store.call(h.store.text.ReadLockedAll, ids, int64(len(reqs))).each(read.scan))
+	if err == nil {
+		err = h.readStepsOf(ctx, read.rows)
+	}
+	if err != nil {
+		return nil, h.failed("claim", err)
+	}
+	if h.claims == nil {
+		h.claims = make(map[driver.RecordID]*txClaim, len(reqs))
+	}
+	claims := make([]txClaim, len(reqs))
+	for i := range reqs {
+		w := read.rows[i]
+		if w == nil {
+			w = &row{now: read.now, locked: true, tx: read.tx}
+		}
+		if all[i], err = h.grant(&reqs[i], w, &claims[i]); err != nil {
+			return nil, h.failed("claim", err)
+		}
+		h.store.hits.count(all[i].Decision != driver.DecideClaimed)
+	}
+	return all, nil
+}
+
+// each sets what is done with the rows of a call's answer.
+func (c *Call) each(fn func(Row) error) *Call {
+	c.Each = fn
+	return c
+}
+
+// readMany is the answer of ReadLockedAll: nil for a key that was locked and has no record.
+type readMany struct {
+	now  time.Time
+	tx   int64
+	rows []*row
+}
+
+func (m *readMany) scan(r Row) error {
+	w := new(row)
+	if err := w.scan(r); err != nil {
+		return err
+	}
+	m.now, m.tx = w.now, w.tx
+	if w.place > 0 && w.place <= int64(len(m.rows)) {
+		m.rows[w.place-1] = w
+	}
+	return nil
+}
+
+// readStepsOf reads the steps of those records that have some.
+func (h *txHandle[Tx]) readStepsOf(ctx context.Context, rows []*row) error {
+	var calls []*Call
+	for _, w := range rows {
+		if w != nil && w.stepped() {
+			calls = append(calls, h.store.readSteps(&w.rec))
+		}
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	return h.conn.Send(ctx, calls...)
+}
+
+// CommitAll writes the results of many claims of this transaction as the last statements, and commits.
+func (h *txHandle[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
+	if !h.own {
+		return errNotOurs("commit")
+	}
+	last, err := h.finishCalls(reqs)
+	if err != nil {
+		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+		return err
+	}
+	err = h.conn.Commit(ctx, last...)
+	if errors.Is(err, ErrNothingWritten) {
+		return driver.ErrConflict
+	}
+	return h.failed("commit", err)
+}
+
+// finishCalls writes what is new and alike by one statement, and the rest one by one.
+func (h *txHandle[Tx]) finishCalls(reqs []driver.CompleteRequest) ([]*Call, error) {
+	var last []*Call
+	var alike finishMany
+	for i := range reqs {
+		req := &reqs[i]
+		claim, ok := h.claims[req.ID]
+		switch {
+		case !ok || claim.token != req.Token || claim.req.Nonce != req.Nonce:
+			return nil, driver.ErrConflict
+		case h.store.text.FinishAll != nil && alike.add(claim, req):
+		default:
+			last = append(last, h.store.finishCall(claim, req))
+			if claim.rev != 0 {
+				last = append(last, h.store.orphans(req.ID))
+			}
+		}
+	}
+	switch len(alike.done) {
+	case 0:
+	case 1:
+		last = append(last, h.store.finishCall(alike.claims[0], alike.done[0]))
+	default:
+		call := alike.call(h.store.text.FinishAll)
+		call.Args = h.store.inTx(call.Args, alike.claims[0].tx)
+		last = append(last, call)
+	}
+	return last, nil
+}
+
+// finishMany are claims of keys that had no record, whose results differ in nothing but what each has for itself.
+type finishMany struct {
+	claims []*txClaim
+	done   []*driver.CompleteRequest
+}
+
+func (m *finishMany) add(claim *txClaim, done *driver.CompleteRequest) bool {
+	if claim.rev != 0 {
+		return false
+	}
+	if len(m.done) > 0 {
+		first, like := &m.claims[0].req, m.done[0]
+		if req := &claim.req; req.Scope != first.Scope || req.Owner != first.Owner || req.Fingerprint.Alg != first.Fingerprint.Alg ||
+			done.Result.Kind != like.Result.Kind || done.Result.Codec != like.Result.Codec || done.Lifetime != like.Lifetime {
+			return false
+		}
+	}
+	m.claims, m.done = append(m.claims, claim), append(m.done, done)
+	return true
+}
+
+func (m *finishMany) call(st *Statement) *Call {
+	n := len(m.done)
+	var names, tokens, data, summaries array
+	var sums any
+	ids, nonces := make([]byte, 0, n*32), make([]byte, 0, n*16)
+	if !m.claims[0].req.Fingerprint.IsZero() {
+		packed := make([]byte, 0, n*32)
+		for _, claim := range m.claims {
+			packed = append(packed, claim.req.Fingerprint.Sum[:]...)
+		}
+		sums = packed
+	}
+	for i, claim := range m.claims {
+		ids, nonces = append(ids, claim.req.ID[:]...), append(nonces, claim.req.Nonce[:]...)
+		names.text(claim.req.Name)
+		tokens.number(int64(claim.token))
+		data.bytes(m.done[i].Result.Data)
+		summaries.bytes(m.done[i].Result.Summary)
+	}
+	req, like := &m.claims[0].req, m.done[0]
+	return &Call{Statement: st, Must: true, AtLeast: int64(n), Args: []any{
+		ids, int64(n), string(req.Scope), names.arg(), tokens.arg(), nonces, req.Owner,
+		text(req.Fingerprint.Alg), sums, int64(driver.FormatVersion),
+		int64(like.Result.Kind), text(like.Result.Codec), data.arg(), summaries.arg(),
+		like.Lifetime.Retention.Microseconds(), like.Lifetime.Total().Microseconds(),
+	}}
+}

@@ -1,0 +1,377 @@
+package sqlstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// Dialect is what differs between the texts of [NewStatements].
+type Dialect struct {
+	// Record, Step and Meta are the tables, quoted and qualified.
+	Record, Step, Meta string
+	// Placeholder returns the text of the n-th argument (from 1): "$1::bytea".
+	Placeholder func(n int, kind ArgKind) string
+	// Now is an expression for the database's clock in microseconds, which is evaluated once in a FROM clause. It is
+	// empty if the time is the last argument: [Traits.Clock].
+	Now string
+	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
+	// false if another transaction has it. It is nil if the database needs none.
+	TryLock func(id string) string
+	// Tx is an expression that numbers a transaction, above 0, unlike any other of the same session. It is empty if the
+	// driver notices by itself that the work has ended the transaction that it was lent.
+	Tx string
+	// SameTx returns an expression that is true in the transaction that a number names, and raises an error in any
+	// other: [ClassTxEnded]. A number of 0 names them all, and -1 those that the driver has marked ([TxMarker]). It is
+	// nil if Tx is empty; it needs Now.
+	SameTx func(n string) string
+	// Greatest is the function for the larger of two numbers: "greatest", "max".
+	Greatest string
+	// OneStatement says that each transition is one atomic statement (writable common table expressions), so that it
+	// needs no transaction around it.
+	OneStatement bool
+	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
+	SkipLocked string
+	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series. Without them, batches are
+	// single statements.
+	Arrays bool
+	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
+	// time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
+	RowID, RowIDType string
+}
+
+// ArgKind is the type of an argument.
+type ArgKind uint8
+
+// The kinds.
+const (
+	ArgInt ArgKind = iota
+	ArgText
+	ArgBytes
+)
+
+// NewStatements returns the texts for a dialect that has INSERT … ON CONFLICT … RETURNING, as PostgreSQL and SQLite
+// have. A driver of another database starts from them, or has its own.
+func NewStatements(d Dialect) *Statements {
+	w := writer{d}
+	s := &Statements{
+		Read:        w.read("read", ""),
+		ReadSteps:   w.rows("read_steps", 1, "SELECT "+StepColumns+" FROM {step} WHERE id = {1b} ORDER BY seq, name"),
+		Swap:        w.swap(),
+		Insert:      w.insert(),
+		Complete:    w.complete(),
+		Release:     w.release(),
+		Renew:       w.renew(),
+		DropOrphans: w.dropOrphans(),
+		SameTx:      d.SameTx != nil,
+	}
+	s.Finish, s.FinishNew = w.finish()
+	if d.Arrays {
+		s.ReadLockedAll, s.FinishAll = w.readLockedAll(), w.finishAll()
+	}
+	if d.Now != "" {
+		s.Brief = w.brief()
+	}
+	if d.Now == "" && d.TryLock == nil {
+		s.Probe = w.rows("probe", 1, "SELECT 1 FROM {record} WHERE id = {1b}")
+	}
+	s.ReadLocked = s.Read
+	if d.TryLock != nil {
+		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, ArgBytes)))
+	}
+	if d.OneStatement {
+		from, args := w.fromSame(13)
+		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(),
+			w.saveStep("save_step", 13, w.from(), stepKept+") SELECT 1 FROM touched"),
+			w.saveStep("save_step_once", args, from, stepOnce+" RETURNING 1) SELECT 1 FROM written")
+	} else {
+		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep("put_step", stepKept)
+		s.PutStepOnce = w.putStep("put_step_once", stepOnce)
+		s.DropSteps = w.exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
+	}
+	w.maintenance(s)
+	w.meta(s)
+	return s
+}
+
+// writer expands templates: {1i}, {2t}, {3b} are arguments (a number, a text, bytes), {now} the store's
+// time, {record}, {step} and {meta} the tables.
+type writer struct{ Dialect }
+
+func (w writer) arg(n int, kind ArgKind) string { return w.Placeholder(n, kind) }
+
+func (w writer) exec(name string, args int, text string) *Statement {
+	return &Statement{Name: name, Text: w.expand(text, args)}
+}
+
+func (w writer) rows(name string, args int, text string) *Statement {
+	return &Statement{Name: name, Text: w.expand(text, args), Rows: true}
+}
+
+var templateKinds = map[byte]ArgKind{'i': ArgInt, 't': ArgText, 'b': ArgBytes}
+
+func (w writer) expand(text string, args int) string {
+	now := w.arg(args+1, ArgInt)
+	if w.Now != "" {
+		now = "(SELECT now FROM clock)"
+		if strings.Contains(text, "{now}") && !strings.Contains(text, "clock AS") {
+			text = w.clock("") + text
+		}
+	}
+	text = strings.NewReplacer("{record}", w.Record, "{step}", w.Step, "{meta}", w.Meta, "{now}", now,
+		"{greatest}", w.Greatest, "{gone}", goneAt(now)).Replace(text)
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		inner, after, _ := strings.Cut(rest, "}")
+		kind, ok := templateKinds[inner[len(inner)-1]]
+		n, err := strconv.Atoi(inner[:len(inner)-1])
+		if !ok || err != nil || n < 1 || n > args {
+			panic(fmt.Sprintf("sqlstore: bad argument {%s} of %d in a statement's template", inner, args))
+		}
+		b.WriteString(w.arg(n, kind))
+		text = after
+	}
+}
+
+// timed writes a time in the place of {now}, where one is at hand: a sub-select for each costs a database
+// more than the statement itself.
+func timed(text, now string) string {
+	return strings.NewReplacer("{now}", now, "{gone}", goneAt(now)).Replace(text)
+}
+
+// from is the database's clock as a table of one row, read once.
+func (w writer) from() string { return "(SELECT " + w.Now + " AS now) AS clock" }
+
+// fromSame is from for a statement of so many arguments, and one more, by whose transaction it raises an error in any other. It
+// returns how many they are.
+func (w writer) fromSame(args int) (from string, all int) {
+	if w.SameTx == nil {
+		return w.from(), args
+	}
+	return "(SELECT " + w.Now + " AS now WHERE " + w.SameTx(w.arg(args+1, ArgInt)) + " OFFSET 0) AS clock", args + 1
+}
+
+// lockedBy is the answer to whether a key could be locked: the number of the transaction, below 0 if it could not.
+func (w writer) lockedBy(could string) string {
+	tx := w.Tx
+	if tx == "" {
+		tx = "1"
+	}
+	return "CASE WHEN " + could + " THEN " + tx + " ELSE -" + tx + " END"
+}
+
+// update changes the record if the condition holds. It is one statement, or a part of a larger one.
+func (w writer) update(set, where string) string { return w.updateFrom(w.from(), set, where) }
+
+func (w writer) updateFrom(from, set, where string) string {
+	if w.Now == "" {
+		return "UPDATE {record} AS r SET " + set + " WHERE " + where
+	}
+	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + from + " WHERE " + timed(where, "clock.now")
+}
+
+// clock opens the common table expressions with the one that reads the database's clock, once.
+func (w writer) clock(more string) string {
+	return "WITH clock AS MATERIALIZED (SELECT " + w.Now + " AS now" + more + ") "
+}
+
+// answer is the row of Read and Claim.
+func (w writer) read(name, lock string) *Statement {
+	if w.Now == "" { // the caller knows the time; no row is no record
+		return w.rows(name, 1, "SELECT {now}, 1, 0, "+RecordColumns+" FROM {record} WHERE id = {1b}")
+	}
+	locked := "1"
+	if lock != "" {
+		locked = w.lockedBy("clock.locked")
+		lock = ", " + lock + " AS locked"
+	}
+	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualifiedColumns+
+		" FROM (SELECT "+w.Now+" AS now"+lock+") AS clock LEFT JOIN {record} AS r ON r.id = {1b}")
+}
+
+const claimColumns = "id, scope, name, state, token, nonce, owner, attempt, lease_until, fp_alg, fp_sum, format, " +
+	"created_at, claimed_at, updated_at, purge_at, due_at, steps, rev"
+
+func claimValues(now string) string {
+	return strings.ReplaceAll("{1b}, {2t}, {3t}, 1, NOW, {4b}, {5t}, 1, NOW + {6i}, {7t}, {8b}, {9i}, NOW, NOW, NOW, NOW + {10i}, NOW + {11i}, 0, 1", "NOW", now)
+}
+
+func (w writer) claim() *Statement {
+	return w.exec("claim", 11, "INSERT INTO {record} ("+claimColumns+") VALUES ("+claimValues("{now}")+") ON CONFLICT (id) DO NOTHING")
+}
+
+func (w writer) claimOrRead() *Statement {
+	lock, where := "", ""
+	locked := "1"
+	if w.TryLock != nil {
+		lock, where = ", "+w.TryLock(w.arg(1, ArgBytes))+" AS locked", " WHERE clock.locked"
+		locked = "CASE WHEN clock.locked THEN 1 ELSE 0 END"
+	}
+	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
+		", inserted AS (INSERT INTO {record} ("+claimColumns+") SELECT "+claimValues("clock.now")+
+		" FROM clock"+where+" ON CONFLICT (id) DO NOTHING RETURNING 1) "+
+		"SELECT clock.now, "+locked+", (SELECT count(*) FROM inserted), "+qualifiedColumns+
+		" FROM clock LEFT JOIN {record} AS r ON r.id = {1b}")
+}
+
+// swapArgs are the arguments of SwapColumns from the n-th on.
+func (w writer) swapArgs(n int) []string {
+	args := make([]string, len(swapKinds))
+	for i, kind := range swapKinds {
+		args[i] = w.arg(n+i, kind)
+	}
+	return args
+}
+
+func (w writer) swap() *Statement {
+	var set strings.Builder
+	args := w.swapArgs(3)
+	for i, column := range strings.Split(SwapColumns, ", ") {
+		set.WriteString(column + " = " + args[i] + ", ")
+	}
+	text := "UPDATE {record} SET " + set.String() + "rev = rev + 1 WHERE id = {1b} AND rev = {2i}"
+	if w.TryLock != nil {
+		text += " AND " + w.TryLock(w.arg(1, ArgBytes))
+	}
+	if !w.OneStatement {
+		return w.exec("swap", len(args)+2, text)
+	}
+	return w.rows("swap", len(args)+2, "WITH swapped AS ("+text+" RETURNING id, steps), "+
+		"dropped AS (DELETE FROM {step} AS s USING swapped WHERE s.id = swapped.id AND swapped.steps = 0) "+
+		"SELECT 1 FROM swapped")
+}
+
+func (w writer) insert() *Statement {
+	args := w.swapArgs(4)
+	return w.exec("insert", len(args)+3, "INSERT INTO {record} (id, scope, name, "+SwapColumns+", rev) VALUES ({1b}, {2t}, {3t}, "+
+		strings.Join(args, ", ")+", 1) ON CONFLICT (id) DO NOTHING")
+}
+
+// held is true of the record of the attempt with that token and nonce, unless a newer version has written it
+// since.
+var held = "r.id = {1b} AND r.token = {2i} AND r.nonce = {3b} AND r.state = 1 AND r.format <= " + strconv.Itoa(driver.FormatVersion)
+
+func (w writer) complete() *Statement {
+	return w.exec("complete", 9, w.update("state = 4, lease_until = NULL, unknown_step = NULL, "+
+		"result_kind = {4i}, result_codec = {5t}, result_data = {6b}, result_summary = {7b}, "+
+		"updated_at = {now}, completed_at = {now}, result_until = {now} + {8i}, purge_at = {now} + {9i}, "+
+		"due_at = {now} + CASE WHEN {5t} IS NULL AND {6b} IS NULL AND r.steps = 0 THEN {9i} ELSE {8i} END, rev = r.rev + 1", held))
+}
+
+func (w writer) release() *Statement {
+	return w.exec("release", 7, w.update("state = {4i}, lease_until = NULL, last_error = {5t}, unknown_step = {6t}, "+
+		"updated_at = {now}, purge_at = {now} + {7i}, due_at = {now} + {7i}, rev = r.rev + 1", held))
+}
+
+// renewed sets what a renewal does, by the lease, the total lifetime and the time until due.
+const renewed = "updated_at = {now}, lease_until = {now} + {4i}, " +
+	"purge_at = CASE WHEN r.purge_at IS NULL THEN NULL ELSE {now} + {5i} END, " +
+	"due_at = CASE WHEN r.purge_at IS NULL THEN NULL ELSE {now} + {6i} END, rev = r.rev + 1"
+
+func (w writer) renew() *Statement {
+	return w.exec("renew", 6, w.update(renewed, held))
+}
+
+// touched is renewed for the write of a step, which may come without a lease.
+const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.lease_until), " +
+	"purge_at = CASE WHEN r.purge_at IS NULL OR {4i} IS NULL THEN r.purge_at ELSE {now} + {5i} END, " +
+	"due_at = CASE WHEN r.purge_at IS NULL OR {4i} IS NULL THEN r.due_at ELSE {now} + {6i} END, " +
+	"steps = r.steps + CASE WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}) THEN 0 ELSE 1 END, " +
+	"rev = r.rev + 1"
+
+func (w writer) touch(from string) string {
+	// The record's own count of its steps is cheap, and may be too high: a call whose repetition comes while it still runs counts twice.
+	// To count the steps themselves is right only if nobody has written the record since the statement's snapshot.
+	limit := " < " + strconv.Itoa(driver.MaxSteps)
+	return w.updateFrom(from, touched, held+" AND (r.steps"+limit+
+		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t})"+
+		" OR (SELECT count(*) FROM {step} AS s WHERE s.id = {1b})"+limit+" AND r.rev = (SELECT rev FROM {record} WHERE id = {1b}))")
+}
+
+func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touch(w.from())) }
+
+const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
+
+// stepKept keeps a step that stands ([transition.StepStands]) as it is: one that can be read, and is done, or has ended in the
+// attempt that comes late to open it.
+const stepKept = stepOver + "NOT (s.state = 2 AND coalesce(s.result_kind, 0) BETWEEN 1 AND 3 OR " +
+	"s.state = 3 AND coalesce(s.result_kind, 0) = 0 AND s.attempt = excluded.attempt AND excluded.state = 1)"
+
+// stepOnce writes over what is known not to have taken hold yet, and nothing else: with the step commits its effect. One that
+// this very attempt has ended as not done was told so to the work.
+const stepOnce = stepOver + "coalesce(s.result_kind, 0) = 0 AND (s.state = 1 OR s.state = 3 AND s.attempt < excluded.attempt)"
+
+const stepOver = " ON CONFLICT (id, name) DO UPDATE SET state = excluded.state, attempt = excluded.attempt, " +
+	"result_kind = excluded.result_kind, result_codec = excluded.result_codec, result_data = excluded.result_data, " +
+	"result_summary = excluded.result_summary, ended_at = excluded.ended_at WHERE "
+
+func (w writer) putStep(name, over string) *Statement {
+	return w.exec(name, 8, stepInsert+
+		"SELECT {1b}, rev, {2t}, {3i}, {4i}, {5i}, {6t}, {7b}, {8b}, {now}, CASE WHEN {3i} = 1 THEN NULL ELSE {now} END FROM {record} WHERE id = {1b}"+over)
+}
+
+// saveStep writes a step of the attempt that holds the record, as what follows the insert says.
+func (w writer) saveStep(name string, args int, from, over string) *Statement {
+	return w.rows(name, args, "WITH touched AS ("+w.touch(from)+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
+		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, t.now, CASE WHEN {8i} = 1 THEN NULL ELSE t.now END FROM touched AS t"+over)
+}
+
+// dropOrphans removes the steps of a record that was gone when it was written anew.
+func (w writer) dropOrphans() *Statement {
+	return w.exec("drop_orphans", 1, "DELETE FROM {step} WHERE id = {1b} AND NOT EXISTS (SELECT 1 FROM {record} AS r WHERE r.id = {1b} AND r.steps > 0)")
+}
+
+// finishColumns are what a completed record is written with, and finishValues the values, but for where they come from.
+const (
+	finishColumns = "id, scope, name, state, token, nonce, owner, attempt, fp_alg, fp_sum, format, result_kind, result_codec, result_data, result_summary, " +
+		"created_at, claimed_at, updated_at, completed_at, result_until, purge_at, due_at, steps, rev"
+	finishValues = "{1b}, {3t}, {4t}, 4, CASE WHEN {5i} > 0 THEN {5i} ELSE {now} END, {6b}, {7t}, 1, {8t}, {9b}, {10i}, {11i}, {12t}, {13b}, {14b}, " +
+		"{now}, {now}, {now}, {now}, {now} + {15i}, {now} + {16i}, " +
+		"{now} + CASE WHEN {12t} IS NULL AND {13b} IS NULL THEN {16i} ELSE {15i} END, 0, 1"
+)
+
+func (w writer) finish() (full, fresh *Statement) {
+	where := "r.rev = {2i} OR " + readable + " AND ({gone} AND r.steps = 0 OR r.state = 2 AND r.nonce <> excluded.nonce AND r.format <= {10i} AND " +
+		"CASE WHEN r.fp_alg = excluded.fp_alg AND r.fp_sum <> excluded.fp_sum THEN 1 ELSE 0 END = 0)"
+	assigned := []string{"state = 4, token = {greatest}(excluded.token, r.token + 1), lease_until = NULL, unknown_step = NULL, " +
+		"attempt = CASE WHEN {gone} THEN 1 ELSE r.attempt + 1 END, " +
+		"fp_alg = CASE WHEN {gone} THEN excluded.fp_alg ELSE coalesce(excluded.fp_alg, r.fp_alg) END, " +
+		"fp_sum = CASE WHEN {gone} THEN excluded.fp_sum ELSE coalesce(excluded.fp_sum, r.fp_sum) END, " +
+		"prev_state = CASE WHEN {gone} THEN NULL WHEN r.state = 1 AND r.lease_until <= {now} THEN 3 ELSE r.state END, " +
+		"prev_owner = CASE WHEN {gone} THEN NULL ELSE r.owner END, " +
+		"prev_claimed = CASE WHEN {gone} THEN NULL ELSE r.claimed_at END, " +
+		"last_error = CASE WHEN {gone} OR r.state = 1 THEN NULL ELSE r.last_error END, " +
+		"created_at = CASE WHEN {gone} THEN excluded.created_at ELSE r.created_at END, " +
+		"due_at = CASE WHEN {gone} THEN excluded.due_at WHEN r.steps > 0 THEN excluded.result_until ELSE excluded.due_at END, " +
+		"steps = CASE WHEN {gone} THEN 0 ELSE r.steps END, rev = r.rev + 1"}
+	for _, same := range strings.Fields("nonce owner format result_kind result_codec result_data result_summary claimed_at updated_at completed_at result_until purge_at") {
+		assigned = append(assigned, same+" = excluded."+same)
+	}
+	set := strings.Join(assigned, ", ")
+	from, args := w.fromSame(16)
+	source := "VALUES (" + finishValues + ")"
+	if w.Now != "" {
+		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + from
+		set, where = timed(set, "excluded.updated_at"), timed(where, "excluded.updated_at")
+	}
+	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
+		source += " WHERE " + w.TryLock(w.arg(1, ArgBytes))
+	}
+	full = w.rows("finish", args, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
+	if w.Now != "" { // to have an update at hand costs as much as the insert
+		where = "{2i} = 0"
+		if w.TryLock != nil {
+			where += " AND " + w.TryLock(w.arg(1, ArgBytes))
+		}
+		fresh = w.rows("finish_new", args, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+from+
+			" WHERE "+where+" ON CONFLICT (id) DO NOTHING RETURNING 1")
+	}
+	return full, fresh
+}

@@ -1,0 +1,206 @@
+package sqlstore
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// Insert is a row of an application's own table that a unique constraint allows once. The names are SQL as they are:
+// letters, digits and "_", dots in Table, or in double quotes.
+type Insert struct {
+	Table   string
+	Columns []string
+	Values  []any // of the Columns, in their order
+	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it is. None of
+	// the values may be NULL, because for a unique constraint NULL is no duplicate of NULL. The database refuses
+	// columns that no unique constraint or index covers.
+	Key []string
+	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is SQL as it is.
+	Where string
+	// Returning are the columns to be read back, of the new row or of the existing one.
+	Returning []string
+}
+
+// ErrInvisible says that an insert met a row with its key that cannot be read: either it is of a transaction that
+// this one's snapshot does not see (run the whole transaction again), or it comes and goes.
+var ErrInvisible = errors.New("sqlstore: the row with this key cannot be read")
+
+// insertTries bounds how often a row that was in the way and is gone is inserted again.
+const insertTries = 3
+
+// InsertOnce is what the functions of that name in the SQL modules do, through c. It inserts the row and returns what
+// was inserted, or returns the existing row with the same key, and reports which. Every other error is returned,
+// including the violation of another constraint, unless there is a row with this key: a true retry repeats the
+// primary key too, and the database may name that first.
+//
+// inTx says that c is in a transaction. After an error, including one of scan, that transaction is alive and as it
+// was before. Without a transaction the row may be there if scan has failed.
+func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
+	insert, read, err := in.calls()
+	if err != nil {
+		return row, false, err
+	}
+	var found T
+	rows := 0
+	each := func(r Row) (err error) {
+		if rows++; rows > 1 {
+			return fmt.Errorf("%w: more than one row has this key", driver.ErrInvalidArgument)
+		}
+		found, err = scan(r)
+		return err
+	}
+	insert.Each, read.Each = each, each
+	once := func(undo func() error) (inserted bool, err error) {
+		for range insertTries {
+			rows = 0
+			failure := c.Send(ctx, insert)
+			if failure == nil && rows > 0 {
+				return true, nil
+			}
+			if failure != nil && (classify(failure).Class != ClassUnique || undo() != nil) {
+				return false, failure
+			}
+			rows = 0
+			switch err := c.Send(ctx, read); {
+			case err != nil:
+				return false, fmt.Errorf("read it: %w", err)
+			case rows > 0:
+				return false, nil
+			case failure != nil: // of another constraint, and not by this row
+				return false, failure
+			}
+		}
+		return false, ErrInvisible
+	}
+	if inTx {
+		inserted, err = behindSavepoint(ctx, c, once)
+	} else {
+		inserted, err = once(func() error { return nil })
+	}
+	if err != nil {
+		return row, false, fmt.Errorf("insert into %s: %w", in.Table, err)
+	}
+	return found, inserted, nil
+}
+
+var (
+	savepointInsert  = &Statement{Name: "savepoint", Text: "SAVEPOINT everonce_insert"}
+	rollbackToInsert = &Statement{Name: "savepoint", Text: "ROLLBACK TO SAVEPOINT everonce_insert"}
+	releaseInsert    = &Statement{Name: "savepoint", Text: "RELEASE SAVEPOINT everonce_insert"}
+)
+
+// undoTimeout bounds the way back to a savepoint.
+const undoTimeout = 10 * time.Second
+
+// behindSavepoint runs op behind a savepoint, which undo goes back to. The statements go one by one: of two that are sent together
+// the second may be done though the first has not told what it should.
+func behindSavepoint(ctx context.Context, c Conn, op func(undo func() error) (bool, error)) (inserted bool, err error) {
+	if err := c.Send(ctx, &Call{Statement: savepointInsert}); err != nil {
+		return false, err
+	}
+	past := func(st *Statement) error { // the end of the caller's context
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		return c.Send(ctx, &Call{Statement: st})
+	}
+	undo := func() error { return past(rollbackToInsert) }
+	inserted, err = op(undo)
+	var lost error
+	if err != nil {
+		lost = undo()
+	}
+	if lost == nil {
+		lost = past(releaseInsert)
+	}
+	if lost != nil {
+		return false, fmt.Errorf("the transaction is lost: %w", errors.Join(err, lost))
+	}
+	return inserted, err
+}
+
+var (
+	columnName = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")$`)
+	tableName  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")(\.([A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+"))*$`)
+)
+
+// calls are the insert, and the read by key.
+func (in *Insert) calls() (insert, read *Call, err error) {
+	bad := func(format string, args ...any) (*Call, *Call, error) {
+		return nil, nil, fmt.Errorf("%w: Insert: %s", driver.ErrInvalidArgument, fmt.Sprintf(format, args...))
+	}
+	if !tableName.MatchString(in.Table) {
+		return bad("%q is no name of a table", in.Table)
+	}
+	if len(in.Columns) == 0 || len(in.Values) != len(in.Columns) || len(in.Key) == 0 || len(in.Returning) == 0 {
+		return bad("%d columns, %d values, %d columns of the key, %d to return: none may be missing, and every column needs a value",
+			len(in.Columns), len(in.Values), len(in.Key), len(in.Returning))
+	}
+	at := make(map[string]int, len(in.Columns))
+	places := make([]string, len(in.Columns))
+	for i, name := range in.Columns {
+		if !columnName.MatchString(name) {
+			return bad("%q is no name of a column", name)
+		}
+		at[name] = i
+		places[i] = "$" + strconv.Itoa(i+1)
+	}
+	for _, name := range in.Returning {
+		if !columnName.MatchString(name) {
+			return bad("%q is no name of a column", name)
+		}
+	}
+	same := make([]string, len(in.Key))
+	key := make([]any, len(in.Key))
+	for i, name := range in.Key {
+		n, ok := at[name]
+		if !ok {
+			return bad("the column %q of the key has no value", name)
+		}
+		if isNull(in.Values[n]) {
+			return bad("the column %q of the key is NULL, which is the same as no other: every insert of it would be a first one", name)
+		}
+		same[i], key[i] = name+" = $"+strconv.Itoa(i+1), in.Values[n]
+	}
+	where, only := "", ""
+	if in.Where != "" {
+		where, only = " WHERE "+in.Where, " AND ("+in.Where+")"
+	}
+	returning := strings.Join(in.Returning, ", ")
+	insert = &Call{Args: in.Values, Statement: &Statement{
+		Name: "insert_once", Rows: true,
+		Text: "INSERT INTO " + in.Table + " (" + strings.Join(in.Columns, ", ") + ") VALUES (" + strings.Join(places, ", ") +
+			") ON CONFLICT (" + strings.Join(in.Key, ", ") + ")" + where + " DO NOTHING RETURNING " + returning,
+	}}
+	read = &Call{Args: key, Statement: &Statement{
+		Name: "insert_once_read", Rows: true,
+		Text: "SELECT " + returning + " FROM " + in.Table + " WHERE " + strings.Join(same, " AND ") + only,
+	}}
+	return insert, read, nil
+}
+
+// isNull reports whether a value is NULL to the database.
+func isNull(v any) bool {
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if r.IsNil() {
+			return true
+		}
+	}
+	valuer, ok := v.(sqldriver.Valuer)
+	if !ok {
+		return false
+	}
+	got, err := valuer.Value()
+	return got == nil && err == nil // an error is told when the value is sent
+}

@@ -1,0 +1,105 @@
+package sqlstore
+
+import (
+	"context"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// defaultPurgeLimit is the batch of a purge that names none.
+const defaultPurgeLimit = 1000
+
+// place is one in the order in which records are due: that of the record with this address, or behind all that were due by then.
+type place struct {
+	due int64
+	row any // text, or nil
+}
+
+// Purge removes what is no longer kept: see [everonce.Store].
+//
+// If the purge before it left more, it goes on from where that had got to. So a database that keeps what was deleted, for a transaction that may still
+// read it, does not walk over all of it in every batch; and what may not be removed, being damaged or a newer version's, is passed over once in a
+// round, however much there is of it.
+func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
+	var res driver.PurgeResult // read only if the write returns nil
+	var reached place
+	limit := int64(req.Limit)
+	if limit <= 0 {
+		limit = defaultPurgeLimit
+	}
+	var from place
+	if p := s.purged.Load(); p != nil {
+		from = *p
+	}
+	err := s.write(ctx, "purge", func(ctx context.Context, c Conn) (err error) {
+		res, reached = driver.PurgeResult{}, from
+		left, err := s.purgeFrom(ctx, c, &reached, limit, &res)
+		if err == nil && left > 0 {
+			reached = from
+			res.More, err = s.passOver(ctx, c, &reached, left)
+		}
+		if err != nil || res.More || from == (place{}) {
+			return err
+		}
+		reached = place{} // what was locked by others is still there
+		_, err = s.purgeFrom(ctx, c, &reached, left, &res)
+		return err
+	})
+	if err != nil {
+		return driver.PurgeResult{}, err
+	}
+	if !res.More {
+		reached = place{}
+	}
+	s.purged.Store(&reached)
+	return res, nil
+}
+
+// purgeFrom purges what is to be purged of the next records that are due, up to limit, and returns how many of them may be left. It moves from to when the
+// last of what it removed was due, if the database tells.
+func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit int64, res *driver.PurgeResult) (left int64, err error) {
+	reached := *from
+	due := func(r Row) error {
+		var at int64
+		err := r.Scan(&at)
+		if at--; at > reached.due { // there may be others that are due at the same time
+			reached = place{due: at}
+		}
+		return err
+	}
+	now := s.now(nil) // one time for the steps and the results of the same records
+	records := s.call(s.text.PurgeRecords, limit, from.due, from.row).each(due)
+	if err = c.Send(ctx, records); err != nil {
+		return 0, err
+	}
+	res.Records += int(records.Affected)
+	if left = limit - records.Affected; left > 0 {
+		if s.text.PurgeSteps != nil {
+			if err = c.Send(ctx, &Call{Statement: s.text.PurgeSteps, Args: append([]any{left, from.due, from.row}, now...)}); err != nil {
+				return 0, err
+			}
+		}
+		results := (&Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).each(due)
+		if err = c.Send(ctx, results); err != nil {
+			return 0, err
+		}
+		res.Results += int(results.Affected)
+		left -= results.Affected
+	}
+	res.More, *from = left <= 0, reached
+	return left, nil
+}
+
+// passOver moves from behind the n records there that were looked at and stay, if there are so many: then others may follow.
+func (s *Store[Tx]) passOver(ctx context.Context, c Conn, from *place, n int64) (more bool, err error) {
+	next := *from
+	passed := s.call(s.text.PurgePassed, n-1, from.due, from.row).each(func(r Row) error {
+		var row string
+		err := r.Scan(&next.due, &row)
+		next.row, more = row, true
+		return err
+	})
+	err = c.Send(ctx, passed)
+	*from = next
+	return more, err
+}

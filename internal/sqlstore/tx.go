@@ -1,0 +1,362 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/driver/transition"
+)
+
+// Begin begins a transaction, and claims in it if asked: see [driver.TxStore].
+func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
+	var none driver.ClaimResult
+	if err := s.ready(ctx); err != nil {
+		return nil, none, err
+	}
+	opts := BeginOptions{Timeout: s.lease.bound(s.traits.OneWriter, req.Timeout)}
+	if req.Claim == nil {
+		c, err := s.driver.Begin(ctx, opts)
+		if err != nil {
+			return nil, none, s.failed("begin", err)
+		}
+		return s.handle(c, true), none, nil
+	}
+	opts.Key = &req.Claim.ID
+	if s.lookFirst(&req.Claim.ID) {
+		if done, res, err := s.look(ctx, req.Claim); done || err != nil {
+			return nil, res, s.failed("begin", err)
+		}
+	}
+	var w row
+	first := s.firstRead(s.text.ReadLocked, &req.Claim.ID, &w)
+	c, err := s.driver.Begin(ctx, opts, first)
+	switch {
+	case errors.Is(err, ErrKeyLocked):
+		return nil, s.inProgress(), nil
+	case err != nil:
+		return nil, none, s.failed("begin", err)
+	}
+	h := s.handle(c, true)
+	res, err := h.granted(ctx, req.Claim, first, &w)
+	s.hits.count(err == nil && res.Decision != driver.DecideClaimed)
+	if err != nil || res.Decision != driver.DecideClaimed {
+		_ = c.Rollback(ctx) //nolint:errcheck // nothing was written
+		return nil, res, s.failed("begin", err)
+	}
+	return h, res, nil
+}
+
+// inProgress is the answer where a transaction of this process has the key.
+func (s *Store[Tx]) inProgress() driver.ClaimResult {
+	res := driver.ClaimResult{Decision: driver.DecideInProgress}
+	if s.traits.Clock != nil {
+		res.Now = s.traits.Clock()
+	}
+	return res
+}
+
+// joinTimeout bounds what Join asks of the transaction.
+const joinTimeout = 10 * time.Second
+
+// Join wraps a transaction of the caller: see [driver.TxStore].
+func (s *Store[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
+	defer cancel()
+	c, err := s.driver.Join(ctx, tx)
+	if err != nil {
+		return nil, s.failed("join", err)
+	}
+	return s.handle(c, false), nil
+}
+
+// ClassifyTx tells what an error means for its transaction: see [driver.TxStore].
+func (s *Store[Tx]) ClassifyTx(err error) driver.TxErrorClass {
+	switch {
+	case err == nil:
+		return driver.TxErrorOther
+	case errors.Is(err, ErrCommitLost):
+		return driver.TxErrorCommitLost
+	case errors.Is(err, errBusyKey):
+		return driver.TxErrorRetry
+	}
+	switch s.driver.Classify(err).Class {
+	case ClassRetry:
+		return driver.TxErrorRetry
+	case ClassTxEnded:
+		return driver.TxErrorEnded
+	}
+	return driver.TxErrorOther
+}
+
+func (s *Store[Tx]) handle(c TxConn[Tx], own bool) *txHandle[Tx] {
+	return &txHandle[Tx]{store: s, conn: c, own: own}
+}
+
+// txHandle is one transaction, begun here or the caller's.
+type txHandle[Tx any] struct {
+	store *Store[Tx]
+	conn  TxConn[Tx]
+	own   bool
+	// claims are what this handle has claimed and not completed.
+	claims map[driver.RecordID]*txClaim
+}
+
+// txClaim is a claim that has written nothing yet.
+type txClaim struct {
+	req   driver.ClaimRequest
+	token driver.Token
+	rev   int64 // of the record that the claim found; 0 if there was none
+	tx    int64 // the number of the transaction in which it was made: [Dialect.SameTx]
+}
+
+func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
+
+// marked is the number of a transaction in which nothing was claimed, for [Dialect.SameTx].
+func (h *txHandle[Tx]) marked() int64 {
+	if m, ok := h.conn.(TxMarker); ok && m.Marked() {
+		return -1
+	}
+	return 0
+}
+
+// granted decides a claim on what was read under the key's lock, and remembers it.
+func (h *txHandle[Tx]) granted(ctx context.Context, req *driver.ClaimRequest, first *Call, w *row) (res driver.ClaimResult, err error) {
+	if err = h.store.readOn(ctx, h.conn, first, &req.ID, w); err != nil {
+		return res, err
+	}
+	return h.grant(req, w, new(txClaim))
+}
+
+// grant decides a claim on a whole record, and remembers it in claim.
+func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (res driver.ClaimResult, err error) {
+	s := h.store
+	rec, err := w.record()
+	if err != nil {
+		return res, err
+	}
+	if _, err = s.judge(rec, w, req, &res); err != nil || res.Decision != driver.DecideClaimed {
+		return res, err
+	}
+	if old, ok := h.claims[req.ID]; ok && old.req.Nonce != req.Nonce || s.locks != nil && !s.locks.LockKey(h.conn, req.ID) {
+		return driver.ClaimResult{Decision: driver.DecideInProgress, Now: res.Now}, nil
+	}
+	if h.claims == nil {
+		h.claims = make(map[driver.RecordID]*txClaim, 1)
+	}
+	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev, tx: w.tx}
+	h.claims[req.ID] = claim
+	return res, nil
+}
+
+// Claim claims inside the transaction. It writes nothing.
+func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driver.ClaimResult, error) {
+	var w row
+	first := h.store.firstRead(h.store.text.ReadLocked, &req.ID, &w)
+	if err := h.conn.Send(ctx, first); err != nil {
+		return driver.ClaimResult{}, h.failed("claim", err)
+	}
+	res, err := h.granted(ctx, &req, first, &w)
+	return res, h.failed("claim", err)
+}
+
+// Complete writes the result inside the transaction.
+func (h *txHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
+	call := h.completeCall(&req)
+	if err := h.conn.Send(ctx, call); err != nil {
+		return h.failed("complete", err)
+	}
+	if call.Affected == 0 {
+		return driver.ErrConflict
+	}
+	defer delete(h.claims, req.ID)
+	return h.failed("complete", h.dropOrphans(ctx, req.ID))
+}
+
+// dropOrphans removes what is left of an operation that was gone by time when this transaction claimed
+// its key.
+func (h *txHandle[Tx]) dropOrphans(ctx context.Context, id driver.RecordID) error {
+	if claim, ok := h.claims[id]; !ok || claim.rev == 0 {
+		return nil
+	}
+	return h.conn.Send(ctx, h.store.orphans(id))
+}
+
+func (s *Store[Tx]) orphans(id driver.RecordID) *Call {
+	return &Call{Statement: s.text.DropOrphans, Args: []any{id[:]}}
+}
+
+// Record writes a completed record without a claim before it.
+func (h *txHandle[Tx]) Record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
+	over := &txClaim{req: claim, tx: h.marked()}
+	if old, ok := h.claims[claim.ID]; ok && old.req.Nonce == claim.Nonce && old.req.Take == driver.TakeNone {
+		over.rev, over.tx = old.rev, old.tx // released or gone: as it was claimed, a record that is gone may have steps
+	}
+	call := h.store.finishCall(over, &complete)
+	if err := h.conn.Send(ctx, call); err != nil {
+		return h.failed("record", err)
+	}
+	if call.Affected == 0 {
+		return driver.ErrConflict
+	}
+	defer delete(h.claims, claim.ID)
+	return h.failed("record", h.dropOrphans(ctx, claim.ID))
+}
+
+// completeCall completes what this handle has claimed, or else an attempt of the guarded mode.
+func (h *txHandle[Tx]) completeCall(req *driver.CompleteRequest) *Call {
+	claim, ok := h.claims[req.ID]
+	if ok && claim.token == req.Token && claim.req.Nonce == req.Nonce {
+		return h.store.finishCall(claim, req)
+	}
+	return h.store.completeCall(req)
+}
+
+func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *Call {
+	req := &claim.req
+	st := s.text.Finish
+	if s.text.FinishNew != nil && claim.rev == 0 && (claim.token != 0 || s.absent.take(&req.ID)) {
+		st = s.text.FinishNew
+	}
+	call := s.call(st, req.ID[:], claim.rev, string(req.Scope), req.Name, int64(claim.token), req.Nonce[:], req.Owner,
+		text(req.Fingerprint.Alg), sumOf(&req.Fingerprint), int64(driver.FormatVersion),
+		int64(done.Result.Kind), text(done.Result.Codec), blob(done.Result.Data), blob(done.Result.Summary),
+		done.Lifetime.Retention.Microseconds(), done.Lifetime.Total().Microseconds())
+	call.Args = s.inTx(call.Args, claim.tx)
+	call.Must = true
+	return call
+}
+
+// inTx adds the transaction's number to the arguments of a statement that takes it.
+func (s *Store[Tx]) inTx(args []any, tx int64) []any {
+	if s.text.SameTx {
+		args = append(args, tx)
+	}
+	return args
+}
+
+// Get reads inside the transaction.
+func (h *txHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
+	res, err := h.store.get(ctx, h.conn, req)
+	return res, h.failed("get", err)
+}
+
+// Renew checks and locks the token inside the transaction, and renews the lease.
+func (h *txHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) error {
+	h.store.lease.see(req.Lease)
+	return h.failed("renew", h.store.renew(ctx, h.conn, &req))
+}
+
+// savepoint runs a statement on a savepoint, whose name everonce chose.
+func (h *txHandle[Tx]) savepoint(ctx context.Context, verb, name string) error {
+	if err := ValidateName("savepoint", name); err != nil {
+		return err
+	}
+	return h.failed(verb, h.conn.Send(ctx, &Call{Statement: &Statement{Name: "savepoint", Text: verb + " " + name}}))
+}
+
+func (h *txHandle[Tx]) Savepoint(ctx context.Context, name string) error {
+	return h.savepoint(ctx, "SAVEPOINT", name)
+}
+
+func (h *txHandle[Tx]) RollbackTo(ctx context.Context, name string) error {
+	return h.savepoint(ctx, "ROLLBACK TO SAVEPOINT", name)
+}
+
+func (h *txHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error {
+	return h.savepoint(ctx, "RELEASE SAVEPOINT", name)
+}
+
+// Commit does what the request asks as the last statements, and commits.
+func (h *txHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
+	if !h.own {
+		return errNotOurs("commit")
+	}
+	var last []*Call
+	switch {
+	case req.Record != nil && req.Complete != nil:
+		last = append(last, h.store.finishCall(&txClaim{req: *req.Record, tx: h.marked()}, req.Complete))
+	case req.Complete != nil:
+		call := h.completeCall(req.Complete)
+		if call.Must {
+			last = append(last, call)
+			if claim, ok := h.claims[req.Complete.ID]; ok && claim.rev != 0 {
+				last = append(last, h.store.orphans(req.Complete.ID))
+			}
+			break
+		}
+		if err := h.Complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
+			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
+			return err
+		}
+	case req.Record != nil:
+		_ = h.conn.Rollback(ctx) //nolint:errcheck // the argument is what is wrong
+		return fmt.Errorf("%w: CommitRequest.Record without Complete", driver.ErrInvalidArgument)
+	}
+	var step *Call
+	if req.SaveStep != nil {
+		h.store.lease.see(req.SaveStep.Lease)
+		save := cmp.Or(h.store.text.SaveStepOnce, h.store.text.SaveStep)
+		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
+		if save == h.store.text.SaveStepOnce {
+			steps[0].Args = h.store.inTx(steps[0].Args, h.marked())
+		}
+		step = steps[0]
+		for _, call := range steps { // both must write: a step that stands has been told
+			call.Must = true
+		}
+		last = append(last, steps...)
+	}
+	err := h.conn.Commit(ctx, last...)
+	if errors.Is(err, ErrNothingWritten) {
+		if step != nil && (last[0] == step || last[0].Affected > 0) {
+			return h.store.whyNoStep(ctx, req.SaveStep)
+		}
+		return driver.ErrConflict
+	}
+	return h.failed("commit", err)
+}
+
+// whyNoStep tells a lost lease from a full record, and from one that cannot be judged, after the
+// transaction was rolled back.
+func (s *Store[Tx]) whyNoStep(ctx context.Context, req *driver.SaveStepRequest) error {
+	var w row
+	if s.load(ctx, reader[Tx]{s.driver}, &req.ID, &w) != nil || !w.found {
+		return driver.ErrLeaseLost
+	}
+	if w.err != nil {
+		return s.failed("save step", w.err)
+	}
+	switch _, err := transition.SaveStep(&w.rec, *req, w.now); {
+	case errors.Is(err, driver.ErrTooLarge):
+		return err
+	case errors.Is(err, driver.ErrNewerRecord):
+		return s.failed("save step", err)
+	case err == nil && !slices.ContainsFunc(w.rec.Steps, func(have driver.StepRecord) bool { return have.Name == req.Step.Name }):
+		return s.failed("save step", errBusyKey) // others wrote steps beside it: the transaction may be run again
+	}
+	return driver.ErrLeaseLost
+}
+
+// Rollback ends the transaction.
+func (h *txHandle[Tx]) Rollback(ctx context.Context) error {
+	if !h.own {
+		return errNotOurs("rollback")
+	}
+	return h.failed("rollback", h.conn.Rollback(ctx))
+}
+
+func errNotOurs(what string) error {
+	return fmt.Errorf("%w: %s of a transaction that the caller began", driver.ErrInvalidArgument, what)
+}
+
+func (h *txHandle[Tx]) failed(what string, err error) error {
+	if errors.Is(err, ErrNothingWritten) {
+		return driver.ErrConflict
+	}
+	return h.store.failed(what, err)
+}
