@@ -56,6 +56,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 			o.end(res.Outcome, err)
 		}()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -124,6 +125,7 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	defer func() {
 		if !returned { // a panic or Goexit, which goes on
 			left, _ := dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
+			j.warn(ctx, left.Outcome, res.Attempt, errUnwound)
 			if j.ev != nil {
 				j.ev.Outcome, j.ev.Err = left.Outcome, errUnwound
 			}

@@ -69,6 +69,7 @@ type core struct {
 	identity identity
 	hub      hub
 	left     leftClaims
+	warnings warnings
 }
 
 func (r *core) init(store Store, opts *Options) error {

@@ -43,6 +43,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -203,6 +204,7 @@ func (r *transaction[T, Tx]) unwound(ctx context.Context, ended bool) {
 		o = Unknown
 		_, _ = r.ended(ctx, errUnwound) //nolint:errcheck // the panic is what is told
 	}
+	r.warn(ctx, o, r.ran, errUnwound)
 	if r.ev != nil {
 		r.ev.Outcome, r.ev.Err = o, errUnwound
 	}
