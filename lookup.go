@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
@@ -72,7 +73,7 @@ func (op *operation) get(ctx context.Context) (driver.GetResult, error) {
 		if got, err = op.store.Get(ctx, driver.GetRequest{ID: op.id, Brief: true}); err == nil || isFinal(err) || try == claimTries {
 			return got, err
 		}
-		if pause(ctx, backoff(try)) != nil {
+		if retry.Pause(ctx, retry.Backoff(try)) != nil {
 			return got, err
 		}
 		op.repeated()

@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
@@ -67,7 +68,7 @@ type core struct {
 	watcher  driver.ChangeWaiter
 	quick    bool // nothing but its key tells one call without options from another
 	identity identity
-	hub      hub
+	hub      waiting.Hub
 	left     leftClaims
 	warnings warnings
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // errTwoStores is for who has made a store for each receiver: on one database they are two all the same.
@@ -94,7 +95,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		case try > s.a.set.TxRetries:
 			s.outcome = Failed
 			return zero, s.fail(Failed, ErrStore, err)
-		case pause(waitCtx, backoff(try)) != nil:
+		case retry.Pause(waitCtx, retry.Backoff(try)) != nil:
 			return zero, s.callerGone(ctx, err)
 		}
 		if s.ev != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/client"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/mongostore"
 	"github.com/everonce/everonce/store/pgxstore"
@@ -36,7 +37,7 @@ var optionTables = []struct {
 	options         any
 }{
 	{"everonce.Options", ".", everonce.Options{}},
-	{"everonce.JanitorOptions", ".", everonce.JanitorOptions{}},
+	{"janitor.Options", ".", janitor.Options{}},
 	{"memstore.Options", "store/memstore", memstore.Options{}},
 	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
