@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/everonce/everonce/internal/panics"
 )
 
 const (
@@ -57,7 +59,7 @@ func (op *operation) warn(ctx context.Context, o Outcome, attempt int, err error
 
 func (op *operation) logWarning(ctx context.Context, o Outcome, attempt int, err error) {
 	key := op.id.Short()
-	defer contain(ctx, "logger", slog.String("key", key))
+	defer panics.Log(ctx, "logger", slog.String("key", key))
 	log := op.set.Log
 	if log == nil {
 		log = slog.Default()
