@@ -83,6 +83,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -308,11 +309,13 @@ func (a *Attempt) unwound(asking bool) {
 		state = driver.StateReleased
 	}
 	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses
+	outcome := Unknown
+	if state == driver.StateReleased {
+		outcome = Failed
+	}
+	a.warn(&a.ctx, outcome, a.number, errUnwound)
 	if a.ev != nil {
-		a.ev.Outcome, a.ev.Err = Unknown, errUnwound
-		if state == driver.StateReleased {
-			a.ev.Outcome = Failed
-		}
+		a.ev.Outcome, a.ev.Err = outcome, errUnwound
 	}
 }
 

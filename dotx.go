@@ -58,6 +58,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 			o.end(res.Outcome, err)
 		}()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}

@@ -70,6 +70,7 @@ type core struct {
 	identity identity
 	hub      waiting.Hub
 	left     leftClaims
+	warnings warnings
 }
 
 func (r *core) init(store Store, opts *Options) error {
