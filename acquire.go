@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
@@ -44,18 +45,21 @@ func (op *operation) takesOver() bool {
 // before the claim was first sent.
 func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
 	req := op.claimRequest()
-	w := waiter{op: op, nonce: req.Nonce, limit: op.call.wait}
-	defer w.leave()
+	w := op.waiter(req.Nonce)
+	defer w.Leave()
 	for {
 		if started, err = op.claim(ctx, &req, claim); err != nil {
-			w.failed(ctx, err)
+			if !isFinal(err) {
+				w.Failed(ctx)
+			}
 			return started, err
 		}
 		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
-			w.tell(claim)
+			op.waits = false
+			w.Tell(claim)
 			return started, nil
 		}
-		again, err := w.wait(ctx, claim)
+		again, err := op.wait(ctx, &w, claim)
 		switch {
 		case err != nil:
 			if op.resent { // one of its claims may have come late, and nobody else would know
@@ -66,6 +70,27 @@ func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (st
 			return started, nil
 		}
 	}
+}
+
+// waiter returns what the operation waits with, should it have to.
+func (op *operation) waiter(n driver.Nonce) waiting.Waiter {
+	w := waiting.Waiter{
+		Hub: &op.hub, ID: op.id, Nonce: n, Limit: op.call.wait, Watcher: op.watcher, Timeout: op.set.StoreTimeout, Fingerprint: op.fingerprint,
+	}
+	if op.takesOver() {
+		w.Take = driver.TakeAbandoned
+	}
+	return w
+}
+
+// wait is [waiting.Waiter.Wait], observed.
+func (op *operation) wait(ctx context.Context, w *waiting.Waiter, claim *driver.ClaimResult) (again bool, err error) {
+	op.waits, w.Resent = true, op.resent
+	again, err = w.Wait(ctx, claim)
+	if op.ev != nil {
+		op.ev.Waited = w.Waited()
+	}
+	return again, err
 }
 
 // claimTries is how often a claim is sent, with the same nonce, before its failure surfaces.
@@ -98,7 +123,7 @@ func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim 
 			}
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
-		if try == claimTries || pause(ctx, backoff(try)) != nil {
+		if try == claimTries || retry.Pause(ctx, retry.Backoff(try)) != nil {
 			op.retract(ctx, req)
 			return started, op.storeFailed(ctx, err)
 		}
@@ -150,7 +175,7 @@ func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
 // nothing was written.
 func isFinal(err error) bool {
 	for _, s := range [...]error{
-		ErrSchema, ErrNewerRecord, ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, ErrIdentity, ErrAttemptEnded,
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
 		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
 	} {
 		if errors.Is(err, s) {
@@ -158,28 +183,6 @@ func isFinal(err error) bool {
 		}
 	}
 	return false
-}
-
-// backoff returns the pause before the try after the nth, with jitter: about 10 ms, doubled up to 1 s.
-func backoff(n int) time.Duration {
-	return jittered(min(10*time.Millisecond<<min(n-1, 7), time.Second))
-}
-
-// jittered returns a pause of half of d to one and a half, so that what failed or waits together does not come back together.
-func jittered(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // jitter
-}
-
-// pause waits, or returns the context's cause.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.

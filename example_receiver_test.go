@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -19,7 +20,7 @@ func ExampleReceiver_Ready() {
 			panic(err)
 		}
 		err = r.Ready(ctx)
-		fmt.Println(err == nil, errors.Is(err, everonce.ErrIdentity))
+		fmt.Println(err == nil, errors.Is(err, driver.ErrIdentity))
 	}
 	// Output:
 	// true false

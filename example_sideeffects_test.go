@@ -21,9 +21,9 @@ func (e *Effects) End(_ context.Context, ev everonce.Event) {
 		return
 	}
 	switch {
-	case ev.Kind == everonce.OpDo && ev.Scope == "orders":
+	case ev.Kind == "do" && ev.Scope == "orders":
 		e.charges.Add(1)
-	case ev.Kind == everonce.OpDo && ev.Scope == "analytics":
+	case ev.Kind == "do" && ev.Scope == "analytics":
 		e.events.Add(1)
 	case ev.Step == "mail":
 		e.mails.Add(1)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/panics"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // JanitorOptions are the options of a janitor. The zero value of each field is its default.
@@ -62,7 +64,7 @@ func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-cha
 		for {
 			total, err := o.round(ctx, store)
 			o.report(ctx, total, err)
-			if pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
+			if retry.Pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
 				return
 			}
 		}
@@ -74,7 +76,7 @@ func (o *JanitorOptions) report(ctx context.Context, total PurgeResult, err erro
 	if o.Report == nil {
 		return
 	}
-	defer contain(ctx, "janitor's Report", slog.Int("records", total.Records))
+	defer panics.Log(ctx, "janitor's Report", slog.Int("records", total.Records))
 	o.Report(total, err)
 }
 
@@ -95,7 +97,7 @@ func (o *JanitorOptions) round(ctx context.Context, store Store) (total PurgeRes
 			}
 			return total, err
 		}
-		if !res.More || pause(ctx, o.Rest) != nil {
+		if !res.More || retry.Pause(ctx, o.Rest) != nil {
 			return total, nil
 		}
 	}

@@ -83,7 +83,7 @@ func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	}
 	r.left.remove(req)
 	if err == nil && !res.Superseded {
-		r.hub.wake(req.ID)
+		r.hub.Wake(req.ID)
 	}
 	return err
 }

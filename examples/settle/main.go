@@ -46,7 +46,7 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 				settled++
 			case errors.Is(err, everonce.ErrNotUnknown), errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 				// somebody else was faster, or is at it
-			case errors.Is(err, everonce.ErrCorruptRecord), errors.Is(err, everonce.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
+			case errors.Is(err, driver.ErrCorruptRecord), errors.Is(err, driver.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
 				// it cannot be read here; "everonce keys list" shows it
 			default:
 				return settled, err

@@ -37,6 +37,7 @@ var mayImport = []struct {
 	{"cmd", everything},
 	{"examples", everything},
 	{"internal/sqlstore", []string{"driver"}},
+	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
 	{"internal/probe", nil},
 	{"internal/sketches", []string{"driver"}},
 	{"internal", everything},

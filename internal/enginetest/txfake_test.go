@@ -201,7 +201,7 @@ func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
 			s.identity = &check
 		}
 		if *s.identity != check {
-			return everonce.ErrIdentity
+			return driver.ErrIdentity
 		}
 		return nil
 	})
