@@ -16,7 +16,8 @@ test: ## what CI runs: format, lint, all tests with the race detector; the time 
 	@scripts/test
 
 .PHONY: test-all
-test-all: test fuzz soak latest newer ## the whole, in hours: long fuzzing, long runs of kills, the latest dependencies, newer servers (root)
+test-all: export EVERONCE_TEST_WHOLE = 1
+test-all: test fuzz soak latest newer ## the whole, in hours: all generated cases, long fuzzing, long runs of kills, the latest dependencies, newer servers (root)
 
 .PHONY: fuzz
 fuzz: ## explore with each fuzz test, for half a minute to two; `make test` runs their seeds
