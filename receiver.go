@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/probe"
 	"github.com/everonce/everonce/internal/waiting"
 )
 
@@ -255,4 +256,12 @@ func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
 		e.KeyHash = op.id.Short()
 	}
 	return e
+}
+
+// The tests of the engine see what a receiver still holds.
+func init() {
+	probe.Receiver = func(r any) probe.Held {
+		callers, keys := r.(AnyReceiver).receiver().hub.Held()
+		return probe.Held{Callers: callers, Keys: keys}
+	}
 }
