@@ -49,7 +49,7 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpDoTx, "")
+		o := op.observe(ctx, opDoTx, "")
 		ctx = o.ctx
 		defer func() {
 			o.ev.Provisional = res.Provisional

@@ -65,14 +65,8 @@ var (
 	ErrStore = driver.ErrStore
 	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
 	ErrSchema = driver.ErrSchema
-	// ErrNewerRecord: the record was written by a newer version of everonce. Upgrade this process.
-	ErrNewerRecord = driver.ErrNewerRecord
-	// ErrCorruptRecord: the record cannot be read, or no version has written it so.
-	ErrCorruptRecord = driver.ErrCorruptRecord
 	// ErrStoreFull: the store has no room for another record.
 	ErrStoreFull = driver.ErrStoreFull
-	// ErrIdentity: the store was set up with another identity secret.
-	ErrIdentity = driver.ErrIdentity
 )
 
 // ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.

@@ -16,6 +16,7 @@ var mayImport = []struct {
 	{"driver/transition", []string{"driver"}},
 	{"driver", nil},
 	{"store", []string{"internal/sqlstore", "driver"}}, // never another store
+	{"janitor", []string{"driver", "internal/retry", "internal/panics"}},
 	{"oncetest", []string{"driver", "store/memstore", "consume"}},
 
 	// The patterns and transports take a receiver, never a store.
@@ -37,12 +38,13 @@ var mayImport = []struct {
 	{"cmd", everything},
 	{"examples", everything},
 	{"internal/sqlstore", []string{"driver"}},
+	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
 	{"internal/probe", nil},
 	{"internal/sketches", []string{"driver"}},
 	{"internal", everything},
 }
 
-var everything = []string{"driver", "store", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "internal"}
+var everything = []string{"driver", "store", "janitor", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "internal"}
 
 func TestDirectionOfImports(t *testing.T) {
 	for path, p := range ours(t) {

@@ -183,7 +183,7 @@ func (s *Server) protect(ctx context.Context, handler http.Handler) (http.Handle
 	if err != nil {
 		return nil, err
 	}
-	if err := recv.Ready(ctx); errors.Is(err, everonce.ErrIdentity) {
+	if err := recv.Ready(ctx); errors.Is(err, driver.ErrIdentity) {
 		return nil, invalid("identity-secret-file: the store was bound to another secret, or to none, by its first start: give that one")
 	} else if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package everonce
+// Package waiting makes the callers that wait for the same record in one process ask the store by turns.
+package waiting
 
 import (
 	"sync"
@@ -6,13 +7,14 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
-// hub is who waits in this receiver, by the record. It says who asks the store, and when; what the store says, decides.
-type hub struct {
+// Hub tracks the waiters of one receiver by record ID. The zero value is ready.
+type Hub struct {
 	waiting atomic.Int64
 	mu      sync.Mutex
-	crowds  map[RecordID]*crowd
+	crowds  map[driver.RecordID]*crowd
 }
 
 // crowd is the callers that wait for the same record. They ask the store by turns, one for all, so that what waiting costs the store does
@@ -49,7 +51,7 @@ const (
 
 // join makes a caller one of the record's crowd. The hub is locked. Who makes a new crowd asks at once, since an end between its claim and now
 // has woken nobody. One that is there is woken by such an end, or has not asked for the first time yet.
-func (h *hub) join(id RecordID) *crowd {
+func (h *Hub) join(id driver.RecordID) *crowd {
 	c := h.crowds[id]
 	if c == nil {
 		c = &crowd{turn: make(chan struct{}, 1), over: make(chan struct{})}
@@ -57,7 +59,7 @@ func (h *hub) join(id RecordID) *crowd {
 		c.due = time.Now().Add(pollMost)
 		c.give()
 		if h.crowds == nil {
-			h.crowds = make(map[RecordID]*crowd)
+			h.crowds = make(map[driver.RecordID]*crowd)
 		}
 		h.crowds[id] = c
 	}
@@ -70,7 +72,7 @@ func (h *hub) join(id RecordID) *crowd {
 }
 
 // leave takes a caller out of its crowd. The hub is locked.
-func (h *hub) leave(id RecordID, c *crowd) {
+func (h *Hub) leave(id driver.RecordID, c *crowd) {
 	h.waiting.Add(-1)
 	if c.waiters--; c.waiters == 0 {
 		h.dissolve(id, c)
@@ -78,7 +80,7 @@ func (h *hub) leave(id RecordID, c *crowd) {
 }
 
 // dissolve ends a crowd. The hub is locked.
-func (h *hub) dissolve(id RecordID, c *crowd) {
+func (h *Hub) dissolve(id driver.RecordID, c *crowd) {
 	if c.gone {
 		return
 	}
@@ -87,8 +89,8 @@ func (h *hub) dissolve(id RecordID, c *crowd) {
 	c.timer.Stop()
 }
 
-// wake tells who waits that the record has changed, durably.
-func (h *hub) wake(id RecordID) {
+// Wake makes the waiters of a record ask the store again: the record has changed, durably.
+func (h *Hub) Wake(id driver.RecordID) {
 	if h.waiting.Load() == 0 {
 		return
 	}
@@ -99,8 +101,15 @@ func (h *hub) wake(id RecordID) {
 	}
 }
 
+// Held returns how many callers wait, and for how many records.
+func (h *Hub) Held() (callers, keys int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return int(h.waiting.Load()), len(h.crowds)
+}
+
 // pauseOver gives a turn, and begins the next pause.
-func (h *hub) pauseOver(c *crowd) {
+func (h *Hub) pauseOver(c *crowd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c.give()
@@ -108,7 +117,7 @@ func (h *hub) pauseOver(c *crowd) {
 }
 
 // answer tells all who wait what an ask has met.
-func (h *hub) answer(id RecordID, c *crowd, ask int, claim *driver.ClaimResult) {
+func (h *Hub) answer(id driver.RecordID, c *crowd, ask int, claim *driver.ClaimResult) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.gone {
@@ -135,7 +144,7 @@ func (c *crowd) wordCame() {
 		c.told = true
 		c.wake()
 	} else {
-		c.within(jittered(c.hush))
+		c.within(retry.Jitter(c.hush))
 		c.hush = min(2*c.hush, pollMost)
 	}
 	c.heard = now
@@ -173,12 +182,12 @@ func (c *crowd) give() {
 // hurry begins with short pauses again.
 func (c *crowd) hurry() {
 	c.pause = 2 * pollFirst
-	c.within(jittered(pollFirst))
+	c.within(retry.Jitter(pollFirst))
 }
 
 // rest begins a pause. They grow.
 func (c *crowd) rest() {
-	c.arm(jittered(c.pause))
+	c.arm(retry.Jitter(c.pause))
 	c.pause = min(2*c.pause, pollMost)
 }
 

@@ -1,4 +1,4 @@
-package everonce
+package retry
 
 import (
 	"testing"
@@ -11,14 +11,14 @@ func TestBackoff(t *testing.T) {
 		middle := min(10*time.Millisecond<<min(n-1, 20), time.Second)
 		draws := map[time.Duration]bool{}
 		for range 20 {
-			d := backoff(n)
+			d := Backoff(n)
 			draws[d] = true
 			if d < middle/2 || d >= middle/2+middle {
 				t.Fatalf("%v before try %d, want about %v", d, n+1, middle)
 			}
 		}
 		if len(draws) == 1 {
-			t.Errorf("all pauses before try %d are %v", n+1, backoff(n))
+			t.Errorf("all pauses before try %d are %v", n+1, Backoff(n))
 		}
 	}
 }

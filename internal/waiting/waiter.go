@@ -1,4 +1,4 @@
-package everonce
+package waiting
 
 import (
 	"context"
@@ -6,32 +6,38 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/panics"
 )
 
-// waiter is one call that waits for a running attempt, within its own limit.
-type waiter struct {
-	op       *operation
-	nonce    driver.Nonce // of its claims
-	limit    time.Duration
+// Waiter is one call that waits for a running attempt, within its own limit. Hub, ID, Nonce and Limit are required.
+// It is not safe for concurrent use.
+type Waiter struct {
+	Hub     *Hub
+	ID      driver.RecordID
+	Nonce   driver.Nonce // of the call's claims
+	Limit   time.Duration
+	Resent  bool                // a claim of the call was sent more than once, and may come late
+	Watcher driver.ChangeWaiter // nil where the store is none
+	Timeout time.Duration       // of a watch
+	// Fingerprint and Take are those of the call's claims.
+	Fingerprint driver.Fingerprint
+	Take        driver.TakeOver
+
 	started  time.Time
 	crowd    *crowd
 	joined   int             // how many times the crowd had asked when this call joined it
 	ask      int             // which of the crowd's asks is this call's; 0 without a turn
-	late     chan struct{}   // told when a claim of this call that came late holds the record; nil unless one was sent again
-	watching bool            // this call sees to the store's word
-	ended    <-chan struct{} // the word; nil if none is promised
+	late     chan struct{}   // receives when a late claim of this call holds the record; nil unless one was sent again
+	watching bool            // this call sees to the store's notification
+	ended    <-chan struct{} // the notification; nil if none is promised
 }
 
-// wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
+// Wait follows a claim that met a running attempt. It returns true when this call is to claim again, and false when what claim says
 // now is the answer: that the attempt runs on, because the time is up, or what another caller's claim has met.
-func (w *waiter) wait(ctx context.Context, claim *driver.ClaimResult) (again bool, err error) {
+func (w *Waiter) Wait(ctx context.Context, claim *driver.ClaimResult) (again bool, err error) {
 	if w.started.IsZero() {
 		w.started = time.Now()
 	}
-	if w.op.ev != nil {
-		defer func() { w.op.ev.Waited = time.Since(w.started) }()
-	}
-	w.op.waits = true
 	w.join(claim)
 	left := w.left()
 	if left <= 0 {
@@ -61,64 +67,68 @@ func (w *waiter) wait(ctx context.Context, claim *driver.ClaimResult) (again boo
 	}
 }
 
-func (w *waiter) left() time.Duration { return w.limit - time.Since(w.started) }
+// Waited returns how long the call has waited.
+func (w *Waiter) Waited() time.Duration {
+	if w.started.IsZero() {
+		return 0
+	}
+	return time.Since(w.started)
+}
+
+func (w *Waiter) left() time.Duration { return w.Limit - time.Since(w.started) }
 
 // join makes this call one of the crowd, or ends its turn there: the attempt that claim met runs on.
-func (w *waiter) join(claim *driver.ClaimResult) {
-	h := &w.op.hub
+func (w *Waiter) join(claim *driver.ClaimResult) {
+	h := w.Hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.crowd == nil {
-		w.crowd = h.join(w.op.id)
+		w.crowd = h.join(w.ID)
 		w.joined = w.crowd.asks
 	}
 	w.ask = 0
-	if w.op.resent && w.late == nil {
+	if w.Resent && w.late == nil {
 		late := make(chan struct{}, 1) // by this name alone it leaves the call: by w's the operation would leave with it, for the heap
-		w.crowd.expect(w.nonce, late)
+		w.crowd.expect(w.Nonce, late)
 		w.late = late
 	}
 	w.crowd.met(claim)
 }
 
 // take begins this call's turn: its next claim is one for all.
-func (w *waiter) take() {
-	w.op.hub.mu.Lock()
-	defer w.op.hub.mu.Unlock()
+func (w *Waiter) take() {
+	w.Hub.mu.Lock()
+	defer w.Hub.mu.Unlock()
 	w.crowd.asks++
 	w.ask = w.crowd.asks
 }
 
-// tell ends a turn by what its claim has met, and tells the others if it concerns them too. Who got the record waits no more, and the others wait
+// Tell ends a turn by what its claim has met, and tells the others if it concerns them too. Who got the record waits no more, and the others wait
 // for it.
-func (w *waiter) tell(claim *driver.ClaimResult) {
-	w.op.waits = false
+func (w *Waiter) Tell(claim *driver.ClaimResult) {
 	if w.ask == 0 {
 		return
 	}
 	switch claim.Decision {
 	case driver.DecideReplay, driver.DecideExpired, driver.DecideAbandoned:
-		w.op.hub.answer(w.op.id, w.crowd, w.ask, claim)
+		w.Hub.answer(w.ID, w.crowd, w.ask, claim)
 		w.ask = 0
 	case driver.DecideClaimed:
 		w.ask = 0
 	}
-	w.leave()
+	w.Leave()
 }
 
 // answered reports whether what another call's claim has met answers this one too, which is what claim says then. It does if that claim
 // was begun after this call had joined, so that it has met nothing that was over before; and if this call's own claim, met by the same
 // record at the same time, would have changed nothing.
-func (w *waiter) answered(claim *driver.ClaimResult) bool {
+func (w *Waiter) answered(claim *driver.ClaimResult) bool {
 	c := w.crowd
-	w.leave()
+	w.Leave()
 	if c.read <= w.joined {
 		return false
 	}
-	own := driver.ClaimRequest{Nonce: w.nonce, Fingerprint: w.op.fingerprint} // a claim of its own whose packet came late may have the record
-	if w.op.takesOver() {
-		own.Take = driver.TakeAbandoned
-	}
+	own := driver.ClaimRequest{Nonce: w.Nonce, Fingerprint: w.Fingerprint, Take: w.Take} // a claim of its own whose packet came late may have the record
 	switch d := driver.Decide(&c.answer.Record, own, c.answer.Now); d {
 	case driver.DecideReplay, driver.DecideExpired, driver.DecideAbandoned, driver.DecideMismatch:
 		*claim = *c.answer
@@ -128,24 +138,24 @@ func (w *waiter) answered(claim *driver.ClaimResult) bool {
 	return false
 }
 
-// failed ends a turn whose claim has failed. While a store is away the next turn comes after the pause, so that few of those who wait are told
+// Failed ends a turn whose claim has failed. While a store is away the next turn comes after the pause, so that few of those who wait are told
 // of a short failure.
-func (w *waiter) failed(ctx context.Context, err error) {
-	if w.crowd == nil || ctx.Err() != nil || isFinal(err) {
+func (w *Waiter) Failed(ctx context.Context) {
+	if w.crowd == nil || ctx.Err() != nil {
 		return
 	}
-	w.op.hub.mu.Lock()
-	defer w.op.hub.mu.Unlock()
+	w.Hub.mu.Lock()
+	defer w.Hub.mu.Unlock()
 	w.unwatch()
 	w.ask = 0
 }
 
-// leave takes this call out of the crowd. If it had the turn, and so has brought no answer, or saw to the store's word, another has to ask.
-func (w *waiter) leave() {
+// Leave takes this call out of the crowd. If it had the turn, and so has brought no answer, or saw to the store's word, another has to ask.
+func (w *Waiter) Leave() {
 	if w.crowd == nil {
 		return
 	}
-	h := &w.op.hub
+	h := w.Hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -156,23 +166,23 @@ func (w *waiter) leave() {
 	}
 	w.unwatch()
 	if w.late != nil {
-		delete(w.crowd.resent, w.nonce)
+		delete(w.crowd.resent, w.Nonce)
 		w.late = nil
 	}
-	h.leave(w.op.id, w.crowd)
+	h.leave(w.ID, w.crowd)
 	w.crowd, w.ask = nil, 0
 }
 
 // watch asks the store for word, unless another caller has done so. Where it is promised the store is seldom asked besides.
-func (w *waiter) watch(ctx context.Context) {
-	if w.op.watcher == nil || !w.watches() {
+func (w *Waiter) watch(ctx context.Context) {
+	if w.Watcher == nil || !w.watches() {
 		return
 	}
-	one, cancel := context.WithTimeout(ctx, min(w.op.set.StoreTimeout, w.left(), pollMost))
+	one, cancel := context.WithTimeout(ctx, min(w.Timeout, w.left(), pollMost))
 	defer cancel()
-	res, err := w.op.watcher.Watch(one, driver.WatchRequest{ID: w.op.id})
-	w.op.hub.mu.Lock()
-	defer w.op.hub.mu.Unlock()
+	res, err := w.Watcher.Watch(one, driver.WatchRequest{ID: w.ID})
+	w.Hub.mu.Lock()
+	defer w.Hub.mu.Unlock()
 	if err != nil {
 		w.unwatch()
 		if ctx.Err() == nil && w.left() > 0 { // or it was cut short for this call alone
@@ -187,9 +197,9 @@ func (w *waiter) watch(ctx context.Context) {
 
 // watches reports whether it is for this call to ask for word. Where word has just come there is nearly always an answer: who asks for that alone
 // has it sooner, and if the attempt of another has begun instead, the next turn sees to its word.
-func (w *waiter) watches() bool {
-	w.op.hub.mu.Lock()
-	defer w.op.hub.mu.Unlock()
+func (w *Waiter) watches() bool {
+	w.Hub.mu.Lock()
+	defer w.Hub.mu.Unlock()
 	if w.crowd.told {
 		w.crowd.told = false
 		return false
@@ -202,23 +212,23 @@ func (w *waiter) watches() bool {
 }
 
 // wordCame has the crowd ask.
-func (w *waiter) wordCame() {
-	w.op.hub.mu.Lock()
-	defer w.op.hub.mu.Unlock()
+func (w *Waiter) wordCame() {
+	w.Hub.mu.Lock()
+	defer w.Hub.mu.Unlock()
 	w.unwatch()
 	w.crowd.wordCame()
 }
 
 // unwatch leaves the store's word to whoever has the next turn. The watch ends beside this call: by now that may have got the record,
 // whose lease runs. The hub is locked.
-func (w *waiter) unwatch() {
+func (w *Waiter) unwatch() {
 	if !w.watching {
 		return
 	}
 	if stop := w.crowd.stop; stop != nil {
-		id := w.op.id
+		id := w.ID
 		go func() {
-			defer contain(context.Background(), "store's watch", slog.String("key", id.Short()))
+			defer panics.Log(context.Background(), "store's watch", slog.String("key", id.Short()))
 			stop()
 		}()
 	}

@@ -1,4 +1,4 @@
-package everonce
+package waiting
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 // A pause that is over just when the last of a crowd goes begins no other, which would go on for as long as the process.
 func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := new(hub)
+		h := new(Hub)
 		h.mu.Lock()
-		c := h.join(RecordID{1})
-		h.leave(RecordID{1}, c)
+		c := h.join(driver.RecordID{1})
+		h.leave(driver.RecordID{1}, c)
 		h.mu.Unlock()
 		h.pauseOver(c) // it was waiting for the lock
 		if c.timer.Stop() {
@@ -25,19 +25,19 @@ func TestPauseThatEndsAsTheCrowdGoes(t *testing.T) {
 // Of those whose claims were sent again, and who have gone, nothing stays with the others, who may wait for long.
 func TestNoncesGoWithTheirCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := new(core)
-		wait := func() *waiter {
-			w := &waiter{op: &operation{core: r, id: RecordID{1}, resent: true}, nonce: driver.NewNonce()}
+		h := new(Hub)
+		wait := func() *Waiter {
+			w := &Waiter{Hub: h, ID: driver.RecordID{1}, Nonce: driver.NewNonce(), Resent: true}
 			w.join(new(driver.ClaimResult))
 			return w
 		}
 		stays := wait()
 		for range 100 {
-			wait().leave()
+			wait().Leave()
 		}
 		if n := len(stays.crowd.resent); n != 1 {
 			t.Errorf("the nonces of %d are kept, of one that waits", n)
 		}
-		stays.leave()
+		stays.Leave()
 	})
 }

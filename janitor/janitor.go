@@ -1,4 +1,5 @@
-package everonce
+// Package janitor removes from a store what is no longer kept.
+package janitor
 
 import (
 	"context"
@@ -6,13 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"reflect"
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/panics"
+	"github.com/everonce/everonce/internal/retry"
 )
 
-// JanitorOptions are the options of a janitor. The zero value of each field is its default.
-type JanitorOptions struct {
+// Options are the options of a janitor. The zero value of each field is its default.
+type Options struct {
 	// Every is the longest pause between two rounds; each pause is a random part of it, at least half. Default 1
 	// minute.
 	Every time.Duration
@@ -25,24 +29,27 @@ type JanitorOptions struct {
 	Timeout time.Duration
 	// Report is called after every round with its counts, and with the error that ended it early, if any. If it
 	// panics, that is logged ([slog.Default]) and changes nothing else.
-	Report func(PurgeResult, error)
+	Report func(Result, error)
 }
 
-// StartJanitor removes, from now on until ctx ends, results whose retention is over and records that are no longer
+// Result counts what a round has removed.
+type Result = driver.PurgeResult
+
+// Start removes, from now on until ctx ends, results whose retention is over and records that are no longer
 // remembered. Several processes may run a janitor on the same store. The channel is closed when the janitor has
-// stopped. The error wraps [ErrInvalidArgument].
+// stopped. The error wraps [driver.ErrInvalidArgument].
 //
 // A round that fails is tried again with the next one: nothing but space depends on it.
-func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-chan struct{}, error) {
-	var o JanitorOptions
+func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struct{}, error) {
+	var o Options
 	if opts != nil {
 		o = *opts
 	}
-	if isNil(store) {
-		return nil, fmt.Errorf("%w: the store is nil", ErrInvalidArgument)
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the store is nil", driver.ErrInvalidArgument)
 	}
 	if o.Every < 0 || o.Batch < 0 || o.Rest < 0 || o.Timeout < 0 {
-		return nil, fmt.Errorf("%w: JanitorOptions has a negative value", ErrInvalidArgument)
+		return nil, fmt.Errorf("%w: janitor.Options has a negative value", driver.ErrInvalidArgument)
 	}
 	if o.Every == 0 {
 		o.Every = time.Minute
@@ -62,7 +69,7 @@ func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-cha
 		for {
 			total, err := o.round(ctx, store)
 			o.report(ctx, total, err)
-			if pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
+			if retry.Pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
 				return
 			}
 		}
@@ -70,16 +77,16 @@ func StartJanitor(ctx context.Context, store Store, opts *JanitorOptions) (<-cha
 	return done, nil
 }
 
-func (o *JanitorOptions) report(ctx context.Context, total PurgeResult, err error) {
+func (o *Options) report(ctx context.Context, total Result, err error) {
 	if o.Report == nil {
 		return
 	}
-	defer contain(ctx, "janitor's Report", slog.Int("records", total.Records))
+	defer panics.Log(ctx, "janitor's Report", slog.Int("records", total.Records))
 	o.Report(total, err)
 }
 
 // round purges batch by batch until nothing is left.
-func (o *JanitorOptions) round(ctx context.Context, store Store) (total PurgeResult, err error) {
+func (o *Options) round(ctx context.Context, store driver.Store) (total Result, err error) {
 	for {
 		one, cancel := context.WithTimeout(ctx, o.Timeout)
 		res, err := store.Purge(one, driver.PurgeRequest{Limit: o.Batch})
@@ -90,12 +97,12 @@ func (o *JanitorOptions) round(ctx context.Context, store Store) (total PurgeRes
 			switch {
 			case ctx.Err() != nil:
 				err = nil // told to stop
-			case !errors.Is(err, ErrStore): // as of a store of somebody else's
-				err = fmt.Errorf("%w: %w", ErrStore, err)
+			case !errors.Is(err, driver.ErrStore): // as of a store of somebody else's
+				err = fmt.Errorf("%w: %w", driver.ErrStore, err)
 			}
 			return total, err
 		}
-		if !res.More || pause(ctx, o.Rest) != nil {
+		if !res.More || retry.Pause(ctx, o.Rest) != nil {
 			return total, nil
 		}
 	}

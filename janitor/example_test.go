@@ -1,24 +1,24 @@
-package everonce_test
+package janitor_test
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 // A janitor removes what is remembered no longer, until its context ends.
-func ExampleStartJanitor() {
+func ExampleStart() {
 	store := memstore.New(nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
 	round := make(chan struct{}, 1)
-	done, err := everonce.StartJanitor(ctx, store, &everonce.JanitorOptions{
+	done, err := janitor.Start(ctx, store, &janitor.Options{
 		Every: 10 * time.Minute,
-		Report: func(res everonce.PurgeResult, err error) {
+		Report: func(res janitor.Result, err error) {
 			fmt.Println("removed", res.Records, "records and", res.Results, "results:", err)
 			select {
 			case round <- struct{}{}:

@@ -1,4 +1,4 @@
-package everonce
+package waiting
 
 import (
 	"testing"
@@ -11,8 +11,8 @@ import (
 // who came later would wait for themselves, each with its own claims.
 func TestWhoGoesLateLeavesTheNextCrowdAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no pause is over meanwhile, which would be beside these calls
-		var h hub
-		id := RecordID{1}
+		var h Hub
+		id := driver.RecordID{1}
 		told := h.join(id)
 		h.answer(id, told, 1, &driver.ClaimResult{Decision: driver.DecideReplay})
 		next := h.join(id)

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
@@ -44,18 +48,21 @@ func (op *operation) takesOver() bool {
 // before the claim was first sent.
 func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
 	req := op.claimRequest()
-	w := waiter{op: op, nonce: req.Nonce, limit: op.call.wait}
-	defer w.leave()
+	w := op.waiter(req.Nonce)
+	defer w.Leave()
 	for {
 		if started, err = op.claim(ctx, &req, claim); err != nil {
-			w.failed(ctx, err)
+			if !isFinal(err) {
+				w.Failed(ctx)
+			}
 			return started, err
 		}
 		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
-			w.tell(claim)
+			op.waits = false
+			w.Tell(claim)
 			return started, nil
 		}
-		again, err := w.wait(ctx, claim)
+		again, err := op.wait(ctx, &w, claim)
 		switch {
 		case err != nil:
 			if op.resent { // one of its claims may have come late, and nobody else would know
@@ -66,6 +73,27 @@ func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (st
 			return started, nil
 		}
 	}
+}
+
+// waiter returns what the operation waits with, should it have to.
+func (op *operation) waiter(n driver.Nonce) waiting.Waiter {
+	w := waiting.Waiter{
+		Hub: &op.hub, ID: op.id, Nonce: n, Limit: op.call.wait, Watcher: op.watcher, Timeout: op.set.StoreTimeout, Fingerprint: op.fingerprint,
+	}
+	if op.takesOver() {
+		w.Take = driver.TakeAbandoned
+	}
+	return w
+}
+
+// wait is [waiting.Waiter.Wait], observed.
+func (op *operation) wait(ctx context.Context, w *waiting.Waiter, claim *driver.ClaimResult) (again bool, err error) {
+	op.waits, w.Resent = true, op.resent
+	again, err = w.Wait(ctx, claim)
+	if op.ev != nil {
+		op.ev.Waited = w.Waited()
+	}
+	return again, err
 }
 
 // claimTries is how often a claim is sent, with the same nonce, before its failure surfaces.
@@ -98,7 +126,7 @@ func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim 
 			}
 			return started, op.fail(StoreFailed, ErrStore, err)
 		}
-		if try == claimTries || pause(ctx, backoff(try)) != nil {
+		if try == claimTries || retry.Pause(ctx, retry.Backoff(try)) != nil {
 			op.retract(ctx, req)
 			return started, op.storeFailed(ctx, err)
 		}
@@ -150,7 +178,7 @@ func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
 // nothing was written.
 func isFinal(err error) bool {
 	for _, s := range [...]error{
-		ErrSchema, ErrNewerRecord, ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, ErrIdentity, ErrAttemptEnded,
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
 		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
 	} {
 		if errors.Is(err, s) {
@@ -158,28 +186,6 @@ func isFinal(err error) bool {
 		}
 	}
 	return false
-}
-
-// backoff returns the pause before the try after the nth, with jitter: about 10 ms, doubled up to 1 s.
-func backoff(n int) time.Duration {
-	return jittered(min(10*time.Millisecond<<min(n-1, 7), time.Second))
-}
-
-// jittered returns a pause of half of d to one and a half, so that what failed or waits together does not come back together.
-func jittered(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // jitter
-}
-
-// pause waits, or returns the context's cause.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.
@@ -214,4 +220,102 @@ func (op *operation) unknown(step, toSettle string, cause error) *Error {
 		e.RetryAfter = op.set.RetryAfter
 	}
 	return e
+}
+
+const (
+	// maxLeft is how many claims a receiver remembers that it could not take back. Those that were under way when the store went are the first.
+	maxLeft = 1000
+	// leftAtOnce is how many of them one call takes back for others.
+	leftAtOnce = 16
+)
+
+// leftClaims are claims that may have been written, of attempts that never were, and that the store was not there to take back. Nobody
+// else would know: their leases would lapse, and they would be unknown. Each is here until the store has answered.
+type leftClaims struct {
+	count atomic.Int32
+	here  atomic.Bool // the store has answered since
+	going atomic.Bool // somebody takes some back for others
+	mu    sync.Mutex
+	all   []driver.ReleaseRequest // the oldest first
+}
+
+func (l *leftClaims) add(req *driver.ReleaseRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.here.Store(false)
+	if len(l.all) < maxLeft && l.index(req) < 0 {
+		l.all = append(l.all, *req)
+		l.count.Store(int32(len(l.all))) //nolint:gosec // bounded
+	}
+}
+
+func (l *leftClaims) remove(req *driver.ReleaseRequest) {
+	if l.count.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := l.index(req); i >= 0 {
+		l.all = slices.Delete(l.all, i, i+1)
+		l.count.Store(int32(len(l.all))) //nolint:gosec // bounded
+	}
+}
+
+func (l *leftClaims) index(req *driver.ReleaseRequest) int {
+	return slices.IndexFunc(l.all, func(r driver.ReleaseRequest) bool { return r.Nonce == req.Nonce })
+}
+
+// of returns those of a key: several callers may each have left one, and only the store knows which of them it has.
+func (l *leftClaims) of(id *RecordID) (reqs []driver.ReleaseRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.all {
+		if l.all[i].ID == *id {
+			reqs = append(reqs, l.all[i])
+		}
+	}
+	return reqs
+}
+
+func (l *leftClaims) oldest(n int) []driver.ReleaseRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all[:min(n, len(l.all))])
+}
+
+// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing took hold. A claim that
+// the store cannot release now is left for later.
+func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
+	defer cancel()
+	res, err := r.store.Release(ctx, *req)
+	if err != nil && (!isFinal(err) || errors.Is(err, ErrStoreFull)) {
+		r.left.add(req)
+		return err
+	}
+	r.left.remove(req)
+	if err == nil && !res.Superseded {
+		r.hub.Wake(req.ID)
+	}
+	return err
+}
+
+// takeBackLeft takes back what was left of a key, which would be found claimed, by nobody; and, once the store answers again, some of what else was
+// left. It comes before a claim: a lease that runs cannot wait for others' keys.
+func (r *core) takeBackLeft(ctx context.Context, id *RecordID) error {
+	for _, req := range r.left.of(id) {
+		if err := r.takeBack(ctx, &req); err != nil {
+			return err
+		}
+	}
+	if !r.left.here.Load() || !r.left.going.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer r.left.going.Store(false)
+	for _, req := range r.left.oldest(leftAtOnce) {
+		if r.takeBack(ctx, &req) != nil { // it is left for later
+			break
+		}
+	}
+	return nil
 }

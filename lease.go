@@ -3,6 +3,7 @@ package everonce
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/everonce/everonce/driver"
@@ -15,10 +16,21 @@ var processStart = time.Now()
 // which an operation in memory would notice.
 func monotonicNow() time.Time { return processStart.Add(time.Since(processStart)) }
 
+// heartbeat is the renewal of an attempt's lease.
+type heartbeat struct {
+	mu       sync.Mutex
+	stopped  bool
+	lost     bool
+	renewal  *time.Timer // calls renew
+	expiry   *time.Timer // the local deadline; made at the first beat
+	sent     time.Time   // before the claim, or the latest write that renewed it, was sent
+	detached *workContext
+}
+
 // startBeat arms the first renewal, a third of the lease after the claim was sent.
 func (a *Attempt) startBeat(started time.Time) {
 	a.beat.sent = started
-	a.pulse.schedule(a, started.Add(a.call.lease/3))
+	a.beat.renewal = time.AfterFunc(time.Until(started.Add(a.call.lease/3)), a.renew)
 }
 
 func (a *Attempt) stopBeat() {
@@ -26,7 +38,7 @@ func (a *Attempt) stopBeat() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stopped = true
-	a.pulse.cancel(a)
+	b.renewal.Stop()
 	if b.expiry != nil {
 		b.expiry.Stop()
 	}
@@ -73,14 +85,14 @@ func (a *Attempt) renew() {
 	switch {
 	case b.stopped || b.lost:
 	case err == nil:
-		a.pulse.schedule(a, b.sent.Add(a.call.lease/3))
+		b.renewal.Reset(time.Until(b.sent.Add(a.call.lease / 3)))
 	case errors.Is(err, ErrLeaseLost):
 		a.lose()
 	default: // again soon: the local deadline is what ends it
 		if a.ev != nil {
 			a.ev.RenewFailures++
 		}
-		a.pulse.schedule(a, time.Now().Add(a.call.lease/12))
+		b.renewal.Reset(a.call.lease / 12)
 	}
 }
 
