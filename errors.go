@@ -67,6 +67,10 @@ var (
 	ErrSchema = driver.ErrSchema
 	// ErrStoreFull: the store has no room for another record.
 	ErrStoreFull = driver.ErrStoreFull
+	// ErrNewerRecord: a newer version of everonce wrote the record. Upgrade this process.
+	ErrNewerRecord = driver.ErrNewerRecord
+	// ErrCorruptRecord: the record cannot be read.
+	ErrCorruptRecord = driver.ErrCorruptRecord
 )
 
 // ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.

@@ -47,10 +47,8 @@ func (v *verdict) sendsOwn() bool {
 }
 
 // lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt
-// before it. A handler that has ended its transaction by itself is such an attempt too: its repetition does not find out.
-func (v *verdict) lostCommit() bool {
-	return v.tx && v.res.Attempt != 0 && !errors.Is(v.err, everonce.ErrTxDoomed)
-}
+// before it.
+func (v *verdict) lostCommit() bool { return v.tx && v.res.Attempt != 0 }
 
 // statusError is the error of an attempt whose answer is not to be saved.
 type statusError int
@@ -154,9 +152,6 @@ func (x *exchange) logVerdict(v *verdict) {
 			text, say = "httponce: Reconcile could not settle an unknown outcome", x.log.WarnContext
 		case v.own != nil: // each repetition that is refused after this is not news
 			text, say = "httponce: the outcome is unknown: the policy decides about the next request with this key", x.log.WarnContext
-			if v.tx {
-				text = "httponce: the handler ended the transaction itself: the outcome is unknown until it is settled"
-			}
 		default:
 			return
 		}

@@ -241,7 +241,6 @@ func (c *outcomeCase) run(t *testing.T) {
 var loggedAt = map[string]string{
 	"answered, but NOT RECORDED": "ERROR", "the store failed": "ERROR", "not done": "ERROR", "the answer to a commit was lost": "ERROR",
 	"the attempt lost its lease": "WARN", "the outcome is unknown": "WARN", "the key could not be released": "WARN",
-	"the handler ended the transaction": "WARN",
 }
 
 // problemTold is the problem that the event of an answer names: what the application refused is its own answer.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,8 +46,7 @@ func TestSettleAllLeavesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// TestSettleAllPassesOverWhatCanNotBeRead: a record that is listed by what can be read of it does not keep the others unknown,
-// and is named in the error.
+// TestSettleAllPassesOverWhatCanNotBeRead: a record that is listed by what can be read of it does not keep the others unknown.
 func TestSettleAllPassesOverWhatCanNotBeRead(t *testing.T) {
 	for what, set := range map[string]string{"state": "state = 9", "nonce": "nonce = x'00'", "format": "format = format + 1"} {
 		ctx, file := t.Context(), filepath.Join(t.TempDir(), "shop.db")
@@ -65,9 +63,8 @@ func TestSettleAllPassesOverWhatCanNotBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unreadable := everonce.Key{Scope: everonce.ScopeOf("shop-1", "charge"), ID: "order-1"}.RecordID().Short()
-		if n, err := settleAll(ctx, store, receiver, everonce.ScopeOf("shop-1", "charge"), nil, 0); n != 1 || err == nil || !strings.Contains(err.Error(), unreadable) {
-			t.Errorf("%s: settled %d (%v), want 1, and an error about %s", what, n, err, unreadable)
+		if n, err := settleAll(ctx, store, receiver, everonce.ScopeOf("shop-1", "charge"), nil, 0); n != 1 || err != nil {
+			t.Errorf("%s: settled %d (%v), want 1", what, n, err)
 		}
 	}
 }

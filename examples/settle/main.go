@@ -21,12 +21,12 @@ import (
 // ledger counts as not done when nothing has happened to it for so long that its charge cannot arrive there any more:
 // late is longer than a lease and the gateway's own timeout together.
 func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string, late time.Duration) (int, error) {
-	settled, unsettled := 0, []error{}
+	settled := 0
 	list := everonce.ListRequest{Scope: within, States: []everonce.State{everonce.StateAbandoned}}
 	for {
 		page, err := store.List(ctx, list)
 		if err != nil {
-			return settled, errors.Join(append(unsettled, err)...)
+			return settled, err
 		}
 		for _, rec := range page.Records {
 			s := everonce.Settlement{Verdict: everonce.SettleNotDone, Token: rec.Token, By: "nightly settlement"}
@@ -45,12 +45,14 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 				settled++
 			case errors.Is(err, everonce.ErrNotUnknown), errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 				// somebody else was faster, or is at it
-			default: // it cannot be read here, say: the others are settled all the same
-				unsettled = append(unsettled, fmt.Errorf("record %s: %w", rec.ID.Short(), err))
+			case errors.Is(err, everonce.ErrCorruptRecord), errors.Is(err, everonce.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
+				// it cannot be read here; "everonce keys list" shows it
+			default:
+				return settled, err
 			}
 		}
 		if page.Next == (everonce.RecordID{}) {
-			return settled, errors.Join(unsettled...)
+			return settled, nil
 		}
 		list.After = page.Next
 	}

@@ -84,11 +84,8 @@ func (s *Store[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	case errors.Is(err, errBusyKey):
 		return driver.TxErrorRetry
 	}
-	switch s.driver.Classify(err).Class {
-	case ClassRetry:
+	if s.driver.Classify(err).Class == ClassRetry {
 		return driver.TxErrorRetry
-	case ClassTxEnded:
-		return driver.TxErrorEnded
 	}
 	return driver.TxErrorOther
 }

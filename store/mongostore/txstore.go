@@ -153,8 +153,6 @@ func (s *TxStore) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
 	case errors.Is(err, errCommitLost), labelled(err, labelUnknown):
 		return driver.TxErrorCommitLost
-	case errors.Is(err, errTxEnded):
-		return driver.TxErrorEnded
 	case errors.Is(err, driver.ErrTxTooLong):
 		return driver.TxErrorOther
 	case labelled(err, labelTransient), hasCode(err, codeWriteConflict), hasCode(err, codeNoTx):

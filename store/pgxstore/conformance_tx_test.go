@@ -58,13 +58,6 @@ func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
 				}
 				return drivertest.CallerTx[pgx.Tx]{Tx: tx, Commit: tx.Commit, Rollback: tx.Rollback}, nil
 			},
-			End: func(ctx context.Context, tx pgx.Tx, commits, again bool) error {
-				text := map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commits]
-				if again {
-					text += "; BEGIN"
-				}
-				return exec(ctx, tx, text)
-			},
 			Spoil: func(ctx context.Context, tx pgx.Tx) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
 			},
@@ -108,13 +101,6 @@ func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
 					Commit:   func(context.Context) error { return tx.Commit() },
 					Rollback: func(context.Context) error { return tx.Rollback() },
 				}, nil
-			},
-			End: func(ctx context.Context, tx *sql.Tx, commits, again bool) error {
-				text := map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commits]
-				if again {
-					text += "; BEGIN"
-				}
-				return exec(ctx, tx, text)
 			},
 			Spoil: func(ctx context.Context, tx *sql.Tx) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
