@@ -129,7 +129,7 @@ func (a *Attempt) end() {
 	a.stopBeat()
 	a.closeSteps()
 	a.ctx.end(ErrAttemptEnded)
-	a.hub.wake(a.id)
+	a.hub.Wake(a.id)
 }
 
 // detached returns a context for the attempt's own writes: it has the values of the caller's and not its end.

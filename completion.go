@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // encode makes a saved result of a value. What cannot be kept is elided: the reason is told.
@@ -162,16 +163,11 @@ func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Con
 	}
 	all, cancel := a.detached(limit)
 	defer cancel()
-	return a.persistOn(all, ev, err, write)
-}
-
-// persistOn repeats a write that has come to err, until it is done or refused for good, or until ctx ends.
-func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write func(context.Context) error) error {
-	for try := 1; err != nil && !isRefusal(err) && pause(ctx, backoff(try)) == nil; try++ {
+	for try := 1; err != nil && !isRefusal(err) && retry.Pause(all, retry.Backoff(try)) == nil; try++ {
 		if ev != nil {
 			ev.Retries++
 		}
-		one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+		one, cancel := context.WithTimeout(all, a.set.StoreTimeout)
 		err = write(one)
 		cancel()
 	}
@@ -181,5 +177,5 @@ func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write 
 // isRefusal reports whether a write's error is the store's last word.
 func isRefusal(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, driver.ErrTooLarge) ||
-		errors.Is(err, ErrNewerRecord) || errors.Is(err, ErrCorruptRecord)
+		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }

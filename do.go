@@ -79,10 +79,11 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpDo, "")
+		o := op.observe(ctx, opDo, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -308,11 +309,13 @@ func (a *Attempt) unwound(asking bool) {
 		state = driver.StateReleased
 	}
 	_ = a.release(state, classUnwound, step) //nolint:errcheck // the panic goes on; what is not written lapses
+	outcome := Unknown
+	if state == driver.StateReleased {
+		outcome = Failed
+	}
+	a.warn(&a.ctx, outcome, a.number, errUnwound)
 	if a.ev != nil {
-		a.ev.Outcome, a.ev.Err = Unknown, errUnwound
-		if state == driver.StateReleased {
-			a.ev.Outcome = Failed
-		}
+		a.ev.Outcome, a.ev.Err = outcome, errUnwound
 	}
 }
 
@@ -326,7 +329,6 @@ const (
 	classCanceled = "canceled"     // context.Canceled is
 	classLease    = "lease_lost"   // ErrLeaseLost is
 	classStep     = "step_unknown" // ErrOutcomeUnknown is, or a step of it was refused as unknown
-	classTxEnded  = "tx_ended"     // the work has ended the transaction that it was lent
 	classUnwound  = "panic"        // the work panicked, or exited its goroutine
 	classClaim    = "claim"        // the claim was taken back, and the work was not called
 	classSettle   = "settle"       // a settlement could not be finished, and the record was put back

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
@@ -21,8 +23,9 @@ import (
 //   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
 //   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
 //     again with the same key to find out.
-//   - [ErrOutcomeUnknown] and [ErrTxDoomed]: the work has ended the transaction by itself, by the text of a statement, say.
-//     It must not: whether its effect was committed is unknown, and stays so until it is settled.
+//
+// The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
+// without the record.
 //
 // The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, WithWait,
 // WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
@@ -39,10 +42,11 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpTransact, "")
+		o := op.observe(ctx, opTransact, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
@@ -59,7 +63,7 @@ type transaction[T, Tx any] struct {
 	t          *TxReceiver[Tx]
 	work       func(context.Context, Tx) (T, error)
 	summarize  func(T) []byte
-	waiter     waiter
+	waiter     waiting.Waiter
 	nonce      driver.Nonce
 	optimistic bool
 
@@ -80,11 +84,11 @@ func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	r.nonce = driver.NewNonce()
-	r.waiter = waiter{op: &r.operation, nonce: r.nonce, limit: r.call.wait}
-	defer r.waiter.leave()
+	r.waiter = r.operation.waiter(r.nonce)
+	defer r.waiter.Leave()
 	defer func() { // after a panic of the work too
 		if r.held {
-			r.hub.wake(r.id)
+			r.hub.Wake(r.id)
 		}
 	}()
 	for {
@@ -99,7 +103,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 		if r.retries++; r.retries > r.set.TxRetries {
 			return r.giveUp(again.cause)
 		}
-		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
+		if retry.Pause(r.outliving(ctx), retry.Backoff(r.retries)) != nil {
 			return r.notBegun(r.callerGone(ctx, again.cause))
 		}
 		r.repeated()
@@ -145,9 +149,14 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if !late && claim.Decision != driver.DecideClaimed {
 		return r.answered(ctx, &claim)
 	}
-	r.waiter.tell(&claim)
+	r.waits = false
+	r.waiter.Tell(&claim)
 	r.held = true
-	defer tx.close(ctx, func(ended bool) { r.unwound(ctx, ended) })
+	defer func() {
+		if tx.close(ctx) && r.ev != nil { // a panic or Goexit of the work, which goes on
+			r.ev.Outcome, r.ev.Err = Failed, errUnwound
+		}
+	}()
 
 	number := max(claim.Record.Attempt, 1)
 	if r.ev != nil {
@@ -164,10 +173,9 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
-		var lost error
-		value, lost, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
+		value, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
 		if err != nil {
-			return r.undone(ctx, err, lost)
+			return r.undone(err)
 		}
 		var elided string
 		saved, elided = encode(r.core, r.call, value, r.summarize)
@@ -184,7 +192,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		commit.Record = &claimed
 	}
 	if err := tx.commit(ctx, commit); err != nil {
-		return r.uncommitted(ctx, err, value)
+		return r.uncommitted(err, value)
 	}
 	return r.committed(value, number)
 }
@@ -194,18 +202,6 @@ func (r *transaction[T, Tx]) notBegun(err error) (Result[T], error) {
 	res, err := failed[T](err)
 	res.Attempt = r.ran
 	return res, err
-}
-
-// unwound is the end of a transaction whose work panicked, or left its goroutine, which goes on.
-func (r *transaction[T, Tx]) unwound(ctx context.Context, ended bool) {
-	o := Failed
-	if ended {
-		o = Unknown
-		_, _ = r.ended(ctx, errUnwound) //nolint:errcheck // the panic is what is told
-	}
-	if r.ev != nil {
-		r.ev.Outcome, r.ev.Err = o, errUnwound
-	}
 }
 
 func (r *transaction[T, Tx]) begin(ctx context.Context, req driver.BeginRequest) (*lent[Tx], driver.ClaimResult, error) {
@@ -221,7 +217,9 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req driver.BeginRequest)
 	case again:
 		return nil, claim, &errAgain{err}
 	}
-	r.waiter.failed(caller, err)
+	if !isFinal(err) {
+		r.waiter.Failed(caller)
+	}
 	return nil, claim, r.fail(StoreFailed, ErrStore, err)
 }
 
@@ -230,7 +228,9 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	got, err := r.get(ctx)
 	switch {
 	case err != nil:
-		r.waiter.failed(ctx, err)
+		if !isFinal(err) {
+			r.waiter.Failed(ctx)
+		}
 		res, err = r.notBegun(r.storeFailed(ctx, err))
 		return false, res, err
 	case !got.Found:
@@ -256,10 +256,10 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 		}
 	}
 	if claim.Decision == driver.DecideNewer {
-		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, ErrNewerRecord)
+		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
 	if claim.Decision == driver.DecideInProgress && r.call.wait > 0 {
-		again, err := r.waiter.wait(ctx, claim)
+		again, err := r.wait(ctx, &r.waiter, claim)
 		if err != nil {
 			return r.notBegun(r.callerGone(ctx, nil))
 		}
@@ -267,15 +267,13 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 			return Result[T]{}, &errAgain{}
 		}
 	}
-	r.waiter.tell(claim)
+	r.waits = false
+	r.waiter.Tell(claim)
 	return settled[T](&r.operation, claim)
 }
 
 // undone is the end of a transaction whose work failed and which was rolled back.
-func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Result[T], error) {
-	if hasEnded(r.t.txs, err, lost) {
-		return r.ended(ctx, errors.Join(err, lost))
-	}
+func (r *transaction[T, Tx]) undone(err error) (Result[T], error) {
 	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == driver.TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
 	}
@@ -284,7 +282,7 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 		r.optimistic = false
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
-	if errors.Is(err, ErrTxTooLong) || errors.Is(lost, ErrTxTooLong) {
+	if errors.Is(err, ErrTxTooLong) {
 		return r.failed(ErrTxTooLong, err)
 	}
 	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.bordered(err)
@@ -296,7 +294,7 @@ func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
 }
 
 // uncommitted is the end of a transaction whose commit failed.
-func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T) (Result[T], error) {
+func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) {
 	switch {
 	case errors.Is(err, driver.ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
@@ -318,17 +316,8 @@ func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T
 	case driver.TxErrorCommitLost:
 		r.lost, r.lostErr = &value, err
 		return Result[T]{}, &errAgain{err}
-	case driver.TxErrorEnded:
-		return r.ended(ctx, err)
 	}
 	return r.failed(ErrStore, err)
-}
-
-// ended is the end of a transaction that the work has ended.
-func (r *transaction[T, Tx]) ended(ctx context.Context, cause error) (Result[T], error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.CompletionLimit)
-	defer cancel()
-	return Result[T]{Outcome: Unknown, Attempt: r.ran}, r.endedByWork(ctx, cause)
 }
 
 func (r *transaction[T, Tx]) committed(value T, number int) (Result[T], error) {

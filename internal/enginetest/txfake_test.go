@@ -20,7 +20,6 @@ var (
 	errDeadlock   = errors.New("deadlock: the transaction was rolled back")
 	errChanged    = errors.New("could not serialize: a row has changed")
 	errCommitLost = errors.New("commit: connection reset by peer")
-	errTxEnded    = errors.New("not the transaction that was begun")
 	errTxDone     = errors.New("the transaction has ended")
 	errTxAborted  = errors.New("the transaction is aborted until it is rolled back to a savepoint")
 	errConstraint = errors.New("constraint violated")
@@ -175,7 +174,7 @@ func (s *mapStore) Get(ctx context.Context, req driver.GetRequest) (res driver.G
 	})
 }
 
-func (s *mapStore) Purge(ctx context.Context, req driver.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *mapStore) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	return res, s.run(ctx, "Purge", req, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -201,7 +200,7 @@ func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
 			s.identity = &check
 		}
 		if *s.identity != check {
-			return everonce.ErrIdentity
+			return driver.ErrIdentity
 		}
 		return nil
 	})
@@ -209,8 +208,6 @@ func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
 
 func (s *mapStore) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
-	case errors.Is(err, errTxEnded):
-		return driver.TxErrorEnded
 	case errors.Is(err, errDeadlock), errors.Is(err, errChanged):
 		return driver.TxErrorRetry
 	case errors.Is(err, errCommitLost):
