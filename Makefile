@@ -8,7 +8,7 @@ help: ## this list
 
 .PHONY: demo
 demo: ## kill a payment service in mid-work, and charge once all the same
-	@go run ./cmd/everonce demo
+	@go run ./demo/main
 
 .PHONY: test
 test: ## what CI runs: format, vet, lint, all tests with the race detector; the time of each layer

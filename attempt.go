@@ -2,7 +2,6 @@ package everonce
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -130,22 +129,10 @@ func (a *Attempt) end() {
 	a.stopBeat()
 	a.closeSteps()
 	a.ctx.end(ErrAttemptEnded)
-	a.hub.wake(a.id)
+	a.hub.Wake(a.id)
 }
 
 // detached returns a context for the attempt's own writes: it has the values of the caller's and not its end.
 func (a *Attempt) detached(limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(&a.ctx), limit)
-}
-
-// heartbeat is the renewal of an attempt's lease. Nothing of it runs before the first beat.
-type heartbeat struct {
-	mu       sync.Mutex
-	stopped  bool
-	lost     bool
-	index    int32         // in the pulse, or notDue
-	due      time.Duration // when it is to beat, since processStart; the pulse's
-	expiry   *time.Timer   // the local deadline; made at the first beat
-	sent     time.Time     // before the claim, or the latest write that renewed it, was sent
-	detached *workContext
 }

@@ -34,7 +34,7 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // TransactBatch is [Transact] for many operations at once, in one transaction: one statement claims all keys, the
 // work does what has to be done, and one statement, sent with the commit, writes all records. The results are in the
 // order of the items, each with an outcome and an error of its own. An error of the call itself means that nothing
-// ran: it wraps [ErrInvalidArgument] or [ErrIdentity], or is a failure of the store at its first use.
+// ran: it wraps [ErrInvalidArgument] or [driver.ErrIdentity], or is a failure of the store at its first use.
 //
 // An operation that fails does not fail its neighbours. The work runs for all at once, without savepoints. If it or
 // the commit fails, everything is rolled back, and the work is run again for parts: for the failing item alone if
@@ -174,7 +174,7 @@ func (b *batch[T, Tx]) observe(ctx context.Context) []observation {
 		if b.results[i].Outcome != 0 { // a wrong key is nobody's operation
 			continue
 		}
-		observations[i] = b.ops[i].observe(ctx, OpTransact, "")
+		observations[i] = b.ops[i].observe(ctx, opTransact, "")
 		observations[i].ev.Outcome, observations[i].ev.Err = Failed, errUnwound // if the work does not return
 	}
 	return observations

@@ -1,8 +1,11 @@
 package everonce
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Codec turns results into bytes and back. It is used concurrently.
@@ -86,4 +89,66 @@ func codecFor(name string, own Codec, ownName string) (Codec, bool) {
 		return rawCodec{}, true
 	}
 	return nil, false
+}
+
+// JSON returns the default codec, which uses encoding/json. A json.RawMessage is kept byte for byte.
+//
+// A duplicate gets what encoding/json reads back, which can be less than what was saved: unexported fields, fields
+// that share one name, and fields beside an embedded type that has a MarshalJSON, such as time.Time, are lost, and in
+// an interface an int becomes a float64 and a struct a map[string]any. Test each type of result with
+// oncetest.RoundTrip.
+//
+// A result is elided if encoding/json cannot encode it, if it is a non-zero struct without any exported field, or if
+// it has text that is not UTF-8. The JSON escape \ufffd, written by a MarshalJSON, counts as such a text.
+func JSON() Codec { return jsonCodec{} }
+
+type jsonCodec struct{}
+
+func (jsonCodec) Name() string { return "json" }
+
+// Marshal copies a RawMessage, which encoding/json would compact and escape.
+func (jsonCodec) Marshal(v any) ([]byte, error) {
+	if raw, ok := v.(json.RawMessage); ok && json.Valid(raw) {
+		return bytes.Clone(raw), nil
+	}
+	return marshalJSON(v)
+}
+
+func (jsonCodec) Unmarshal(data []byte, v any) error {
+	if raw, ok := v.(*json.RawMessage); ok && raw != nil && json.Valid(data) {
+		*raw = bytes.Clone(data)
+		return nil
+	}
+	return json.Unmarshal(data, v)
+}
+
+// marshalJSON is json.Marshal, but fails where different values of any type have the same JSON: a struct without
+// exported fields, which is always {}, and text that is not UTF-8.
+func marshalJSON(v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	switch {
+	case err != nil:
+		return nil, err
+	case string(data) == "{}" && exportsNothing(v):
+		return nil, fmt.Errorf("a %T has no exported fields, and so no JSON", v)
+	case hasReplaced(data):
+		return nil, fmt.Errorf("a %T has text that is not UTF-8, which JSON would change", v)
+	}
+	return data, nil
+}
+
+// exportsNothing reports whether v is a non-zero struct, or a pointer to one, that has no exported field and no MarshalJSON.
+func exportsNothing(v any) bool {
+	if _, ok := v.(json.Marshaler); ok {
+		return false
+	}
+	s := reflect.Indirect(reflect.ValueOf(v))
+	return s.Kind() == reflect.Struct && !s.IsZero() && !slices.ContainsFunc(reflect.VisibleFields(s.Type()), reflect.StructField.IsExported)
+}
+
+// hasReplaced reports whether encoding/json replaced bytes that are not UTF-8. It writes \ufffd for them, and the
+// character U+FFFD as it is.
+func hasReplaced(data []byte) bool {
+	escape := []byte(`\ufffd`)
+	return bytes.Contains(data, escape) && bytes.Contains(bytes.ReplaceAll(data, []byte(`\\`), nil), escape)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // encode makes a saved result of a value. What cannot be kept is elided: the reason is told.
@@ -162,7 +163,7 @@ func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Con
 	}
 	all, cancel := a.detached(limit)
 	defer cancel()
-	for try := 1; err != nil && !isRefusal(err) && pause(all, backoff(try)) == nil; try++ {
+	for try := 1; err != nil && !isRefusal(err) && retry.Pause(all, retry.Backoff(try)) == nil; try++ {
 		if ev != nil {
 			ev.Retries++
 		}
@@ -176,5 +177,5 @@ func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Con
 // isRefusal reports whether a write's error is the store's last word.
 func isRefusal(err error) bool {
 	return errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrAttemptEnded) || errors.Is(err, driver.ErrTooLarge) ||
-		errors.Is(err, ErrNewerRecord) || errors.Is(err, ErrCorruptRecord)
+		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }

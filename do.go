@@ -79,7 +79,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpDo, "")
+		o := op.observe(ctx, opDo, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}

@@ -31,7 +31,7 @@
 // # Where to read
 //
 // Applications: [Do], [Transact], [TransactBatch], [DoTx], [Step], [StepTx], [Policy], [Options], [Lifetime], [Outcome], the errors,
-// [Receiver.Settle], [StartJanitor], [LogObserver], [JoinObservers].
+// [Receiver.Settle], [LogObserver], [JoinObservers].
 //
 // Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle], [PowerOf].
 //

@@ -156,3 +156,118 @@ func ExampleStepTx() {
 	// replayed <nil>
 	// alice has -30
 }
+
+// An import rarely meets a duplicate, and never two at once: it looks first and inserts the record
+// with the commit. A duplicate is answered by the look alone, and no transaction is begun.
+func ExampleOptimistic() {
+	ctx := context.Background()
+	db := openDB()
+	t, err := everonce.NewTxReceiver(db, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	for _, line := range []string{"line-1", "line-2", "line-1"} {
+		key := everonce.Key{Scope: everonce.ScopeOf("import", "2026-03"), ID: line}
+		res, err := everonce.Transact(ctx, t, key, func(_ context.Context, tx *Tx) (int, error) {
+			return tx.Inc("alice", 100)
+		}, everonce.Optimistic())
+		fmt.Println(res.Outcome, res.Value, err)
+	}
+	fmt.Println("alice has", db.Count("alice"))
+	// Output:
+	// executed 100 <nil>
+	// executed 200 <nil>
+	// replayed 100 <nil>
+	// alice has 200
+}
+
+// Many operations commit together, and one that fails does not fail the others.
+func ExampleTransactBatch() {
+	ctx := context.Background()
+	db := openDB()
+	t, err := everonce.NewTxReceiver(db, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	transfers := []string{"transfer-1", "transfer-2", "forged", "transfer-1"}
+	items := make([]everonce.BatchItem, len(transfers))
+	for i, id := range transfers {
+		items[i].Key = everonce.Key{Scope: "deposits", ID: id}
+	}
+	results, err := everonce.TransactBatch(ctx, t, items, everonce.EachItem(func(_ context.Context, tx *Tx, i int) (int, error) {
+		if transfers[i] == "forged" {
+			return 0, everonce.Permanent("forged", errors.New("the signature is wrong"), nil)
+		}
+		return tx.Inc("alice", 100)
+	}))
+	if err != nil {
+		panic(err)
+	}
+	for i, res := range results {
+		fmt.Println(transfers[i], res.Outcome, res.Value, res.Err)
+	}
+	fmt.Println("alice has", db.Count("alice"))
+	// Output:
+	// transfer-1 executed 100 <nil>
+	// transfer-2 executed 200 <nil>
+	// forged rejected 0 forged: the signature is wrong
+	// transfer-1 replayed 100 <nil>
+	// alice has 200
+}
+
+// Where the database can do the work of all operations by one statement, that is one round trip.
+func ExampleBatchWork() {
+	ctx := context.Background()
+	db := openDB()
+	t, err := everonce.NewTxReceiver(db, nil)
+	if err != nil {
+		panic(err)
+	}
+
+	amounts := []int{100, 20, 3}
+	items := make([]everonce.BatchItem, len(amounts))
+	for i := range items {
+		items[i].Key = everonce.Key{Scope: "deposits", ID: fmt.Sprintf("transfer-%d", i)}
+	}
+	deposit := func(_ context.Context, tx *Tx, todo []int) ([]struct{}, error) {
+		sum := 0
+		for _, i := range todo {
+			sum += amounts[i]
+		}
+		_, err := tx.Inc("alice", sum)
+		return make([]struct{}, len(todo)), err
+	}
+	for range 2 {
+		results, err := everonce.TransactBatch(ctx, t, items, deposit)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(results[0].Outcome, results[1].Outcome, results[2].Outcome)
+	}
+	fmt.Println("alice has", db.Count("alice"))
+	// Output:
+	// executed executed executed
+	// replayed replayed replayed
+	// alice has 123
+}
+
+// The work is written for one operation, and the batch knows which one failed.
+func ExampleEachItem() {
+	db := openDB()
+	t, err := everonce.NewTxReceiver(db, nil)
+	if err != nil {
+		panic(err)
+	}
+	items := []everonce.BatchItem{
+		{Key: everonce.Key{Scope: "deposits", ID: "a"}}, {Key: everonce.Key{Scope: "deposits", ID: "b"}},
+	}
+	work := everonce.EachItem(func(_ context.Context, tx *Tx, i int) (string, error) {
+		_, err := tx.Inc("alice", 1)
+		return items[i].Key.ID + " is done", err
+	})
+	results, err := everonce.TransactBatch(context.Background(), t, items, work)
+	fmt.Println(results[0].Value, "·", results[1].Value, err)
+	// Output: a is done · b is done <nil>
+}

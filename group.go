@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // groupRetries is how often a group of several operations is run again as a whole. After that it is run in
@@ -51,7 +52,7 @@ func (g *group[T, Tx]) loop(ctx context.Context) [][]int {
 			return nil
 		case g.retries > limit:
 			return split(g.part, nil)
-		case pause(waitCtx, backoff(g.retries)) != nil:
+		case retry.Pause(waitCtx, retry.Backoff(g.retries)) != nil:
 			g.callerGone(ctx, again.cause)
 			return nil
 		}
@@ -190,7 +191,7 @@ func (g *group[T, Tx]) notBegun(ctx context.Context, again bool, err error) erro
 	case ctx.Err() != nil:
 		g.callerGone(ctx, err)
 		return nil
-	case errors.Is(err, ErrCorruptRecord), errors.Is(err, ErrNewerRecord): // one of them
+	case errors.Is(err, driver.ErrCorruptRecord), errors.Is(err, driver.ErrNewerRecord): // one of them
 		return &errSplit{err}
 	case again:
 		return &errAgain{err}
@@ -257,5 +258,5 @@ func (g *group[T, Tx]) uncommitted(err error, values []T) error {
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {
 	g.answer(i, Result[T]{Value: value, Outcome: Executed, Attempt: max(attempt, 1)}, nil)
-	g.t.hub.wake(g.ops[i].id)
+	g.t.hub.Wake(g.ops[i].id)
 }

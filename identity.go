@@ -42,7 +42,7 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 	case err != nil || !bound:
 		return false, err
 	case check != id.check:
-		return true, ErrIdentity
+		return true, driver.ErrIdentity
 	}
 	id.done.Store(true)
 	return true, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // InTx runs work in one transaction that everonce begins and commits, without a key. It is for several [DoTx] that
@@ -33,7 +34,7 @@ func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context
 		if try > t.set.TxRetries {
 			return &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
 		}
-		if pause(ctx, backoff(try)) != nil {
+		if retry.Pause(ctx, retry.Backoff(try)) != nil {
 			return op.callerGone(ctx, err)
 		}
 	}

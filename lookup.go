@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
@@ -14,7 +15,7 @@ import (
 // has ended.
 //
 // Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
-// [ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
+// [driver.ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
 // Do has, because the RetryAfter of an unknown outcome depends on them: WithPolicy, EffectsInSteps.
 func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
 	if isNil(r) {
@@ -58,7 +59,7 @@ func (op *operation) peek(ctx context.Context) (driver.ClaimResult, error) {
 	case driver.DecideClaimed:
 		claim.Decision = driver.DecideReleased
 	case driver.DecideNewer:
-		return driver.ClaimResult{}, op.fail(StoreFailed, ErrStore, ErrNewerRecord)
+		return driver.ClaimResult{}, op.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
 	return claim, nil
 }
@@ -72,7 +73,7 @@ func (op *operation) get(ctx context.Context) (driver.GetResult, error) {
 		if got, err = op.store.Get(ctx, driver.GetRequest{ID: op.id, Brief: true}); err == nil || isFinal(err) || try == claimTries {
 			return got, err
 		}
-		if pause(ctx, backoff(try)) != nil {
+		if retry.Pause(ctx, retry.Backoff(try)) != nil {
 			return got, err
 		}
 		op.repeated()

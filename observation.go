@@ -3,8 +3,9 @@ package everonce
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"time"
+
+	"github.com/everonce/everonce/internal/panics"
 )
 
 // observation is that of one operation, step or settlement, from Start to End.
@@ -16,14 +17,14 @@ type observation struct {
 }
 
 // observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
-func (op *operation) observe(ctx context.Context, kind OpKind, step string) observation {
+func (op *operation) observe(ctx context.Context, kind string, step string) observation {
 	o := op.newObservation(ctx, kind, step)
 	op.ev = o.ev
 	return o
 }
 
 // newObservation starts one in the operation, with an event of its own.
-func (op *operation) newObservation(ctx context.Context, kind OpKind, step string) observation {
+func (op *operation) newObservation(ctx context.Context, kind string, step string) observation {
 	o := observation{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
 		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
@@ -44,7 +45,7 @@ func (o *observation) end(outcome Outcome, err error) {
 // tellStart tells an observer of a start, and returns the context from there on.
 func tellStart(ctx context.Context, o Observer, op Op) (from context.Context) {
 	from = ctx
-	defer contain(ctx, "observer", slog.String("key", op.KeyHash))
+	defer panics.Log(ctx, "observer", slog.String("key", op.KeyHash))
 	if its := o.Start(ctx, op); its != nil {
 		from = its
 	}
@@ -52,17 +53,6 @@ func tellStart(ctx context.Context, o Observer, op Op) (from context.Context) {
 }
 
 func tellEnd(ctx context.Context, o Observer, ev Event) {
-	defer contain(ctx, "observer", slog.String("key", ev.KeyHash))
+	defer panics.Log(ctx, "observer", slog.String("key", ev.KeyHash))
 	o.End(ctx, ev)
-}
-
-// contain is deferred around what the application is told by: a panic there is logged and ends. In the work of an operation it would end
-// the attempt, behind it cost the caller the result, and in a goroutine of this package's end the process.
-func contain(ctx context.Context, who string, about slog.Attr) {
-	p := recover()
-	if p == nil {
-		return
-	}
-	defer func() { _ = recover() }() //nolint:errcheck // it may be the log that panics
-	slog.LogAttrs(ctx, slog.LevelError, "everonce: the "+who+" panicked", about, slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }

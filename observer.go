@@ -19,41 +19,20 @@ type Observer interface {
 	End(ctx context.Context, ev Event)
 }
 
-// OpKind says what kind of call is observed.
-type OpKind uint8
-
-// The kinds.
+// The kinds of calls.
 const (
-	OpDo OpKind = iota + 1
-	OpTransact
-	OpDoTx
-	OpStep
-	OpStepTx
-	OpSettle
+	opDo       = "do"
+	opTransact = "transact"
+	opDoTx     = "do_tx"
+	opStep     = "step"
+	opStepTx   = "step_tx"
+	opSettle   = "settle"
 )
-
-// String returns the kind's name.
-func (k OpKind) String() string {
-	switch k {
-	case OpDo:
-		return "do"
-	case OpTransact:
-		return "transact"
-	case OpDoTx:
-		return "do_tx"
-	case OpStep:
-		return "step"
-	case OpStepTx:
-		return "step_tx"
-	case OpSettle:
-		return "settle"
-	}
-	return "none"
-}
 
 // Op is what an [Observer] is told at the start of a call.
 type Op struct {
-	Kind OpKind
+	// Kind is the kind of call: "do", "transact", "do_tx", "step", "step_tx" or "settle".
+	Kind string
 	// KeyHash is [RecordID.Short]; the observer never gets the key itself.
 	KeyHash string
 	Scope   Scope

@@ -46,7 +46,7 @@ type Options struct {
 	// Observer is told of every operation. Default none.
 	Observer Observer
 	// IdentitySecret keys the record IDs and downstream keys, so that whoever can guess a key cannot guess them. It
-	// is set once per store and never changed: the store refuses another one with [ErrIdentity]. At least 16 bytes;
+	// is set once per store and never changed: the store refuses another one with [driver.ErrIdentity]. At least 16 bytes;
 	// an empty one that is not nil is refused too. Default none.
 	IdentitySecret []byte
 

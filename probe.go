@@ -4,11 +4,7 @@ import "github.com/everonce/everonce/internal/probe"
 
 func init() {
 	probe.Receiver = func(r any) probe.Held {
-		c := r.(AnyReceiver).receiver()
-		c.hub.mu.Lock()
-		defer c.hub.mu.Unlock()
-		c.pulse.mu.Lock()
-		defer c.pulse.mu.Unlock()
-		return probe.Held{Callers: int(c.hub.waiting.Load()), Keys: len(c.hub.crowds), Leases: len(c.pulse.due)}
+		callers, keys := r.(AnyReceiver).receiver().hub.Held()
+		return probe.Held{Callers: callers, Keys: keys}
 	}
 }

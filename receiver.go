@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
@@ -67,8 +68,7 @@ type core struct {
 	watcher  driver.ChangeWaiter
 	quick    bool // nothing but its key tells one call without options from another
 	identity identity
-	hub      hub
-	pulse    pulse
+	hub      waiting.Hub
 	left     leftClaims
 }
 
@@ -180,7 +180,7 @@ func (r *core) prepare(ctx context.Context, key Key, id RecordID, opts []CallOpt
 }
 
 // Ready binds the store to the identity secret, or to having none, as the first Do or Transact does by itself. Call it
-// at start-up, to learn of a wrong secret ([ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
+// at start-up, to learn of a wrong secret ([driver.ErrIdentity]) or missing tables ([ErrSchema]) there, and before the first
 // DoTx or Lookup on a store that nobody has used yet. Every error wraps [ErrStore].
 func (r *Receiver) Ready(ctx context.Context) error { return r.bind(ctx) }
 
@@ -204,7 +204,7 @@ func (op *operation) compared(ctx context.Context) error {
 	case err != nil:
 		return op.storeFailed(ctx, err)
 	case !bound && len(op.set.IdentitySecret) > 0:
-		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", ErrIdentity))
+		return op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: the store is not bound to a secret yet: call Ready first", driver.ErrIdentity))
 	}
 	return nil
 }

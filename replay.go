@@ -69,5 +69,5 @@ func replay[T any](op *operation, saved *driver.SavedResult) (v T, o Outcome, er
 		e.Summary, e.Kind = bytes.Clone(saved.Summary), saved.Kind
 		return v, Elided, e
 	}
-	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", ErrCorruptRecord))
+	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", driver.ErrCorruptRecord))
 }

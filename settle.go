@@ -77,9 +77,9 @@ func (r *Receiver) Settle(ctx context.Context, key Key, s Settlement) error {
 	if err := s.encode(r.set); err != nil {
 		return op.fail(Invalid, err, nil)
 	}
-	defer op.hub.wake(op.id)
+	defer op.hub.Wake(op.id)
 	if op.set.Observer != nil {
-		o := op.observe(ctx, OpSettle, s.Step)
+		o := op.observe(ctx, opSettle, s.Step)
 		err = Settle(o.ctx, r.store, op.id, s)
 		o.end(s.outcome(err), err)
 		return err

@@ -62,7 +62,7 @@ func (o logObserver) End(ctx context.Context, ev Event) {
 	if ev.Err != nil {
 		attrs = append(attrs, slog.String("error", ev.Err.Error()))
 	}
-	o.log.LogAttrs(ctx, level, "everonce "+ev.Kind.String(), attrs...)
+	o.log.LogAttrs(ctx, level, "everonce "+ev.Kind, attrs...)
 }
 
 func logLevel(ev Event) slog.Level {

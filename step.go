@@ -30,7 +30,7 @@ import (
 // Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs a WithReconcile of
 // its own, or another policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
-	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, OpStep)
+	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, opStep)
 	var zero T
 	if err != nil {
 		return zero, err
@@ -126,7 +126,7 @@ func (s *stepRun) callerGone(ctx context.Context, said error) error {
 // done reports whether an earlier attempt has finished the step: its result is the answer.
 func (s *stepRun) done() bool { return s.recorded.State == driver.StepDone && s.recorded.Readable() }
 
-var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", ErrCorruptRecord)
+var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", driver.ErrCorruptRecord)
 
 // unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
 func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }
@@ -186,14 +186,14 @@ type stepRun struct {
 	recorded driver.StepRecord
 	outcome  Outcome
 	ev       *Event
-	kind     OpKind
+	kind     string
 	elide    bool // the store has refused the result by its size
 	observed observation
 	finished bool
 }
 
 // beginStep checks a step's call and reserves its name.
-func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts []CallOption, allowed optionSet, kind OpKind) (*stepRun, error) {
+func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts []CallOption, allowed optionSet, kind string) (*stepRun, error) {
 	if a == nil || nilFunc {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the attempt or the step's function is nil", ErrInvalidArgument)}
 	}
@@ -326,7 +326,7 @@ func (s *stepRun) unwound() {
 		return
 	}
 	o := Unknown
-	if s.kind == OpStepTx || s.call.policy == Reexecute {
+	if s.kind == opStepTx || s.call.policy == Reexecute {
 		o = Failed
 	}
 	_ = s.finish(o, errUnwound) //nolint:errcheck // it is what was passed; the panic goes on

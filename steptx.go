@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // errTwoStores is for who has made a store for each receiver: on one database they are two all the same.
@@ -21,7 +22,7 @@ var errTwoStores = errors.New("the operation's receiver and the step's were made
 // fn must not end the transaction: see [Transact]. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
-	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, OpStepTx)
+	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, opStepTx)
 	if err != nil {
 		return zero, err
 	}
@@ -93,7 +94,7 @@ func stepTx[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], fn fu
 		case try > s.a.set.TxRetries:
 			s.outcome = Failed
 			return zero, s.fail(Failed, ErrStore, err)
-		case pause(waitCtx, backoff(try)) != nil:
+		case retry.Pause(waitCtx, retry.Backoff(try)) != nil:
 			return zero, s.callerGone(ctx, err)
 		}
 		if s.ev != nil {

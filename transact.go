@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
 )
 
 // Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
@@ -40,7 +42,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		return invalid[T](err)
 	}
 	if op.observed() {
-		o := op.observe(ctx, OpTransact, "")
+		o := op.observe(ctx, opTransact, "")
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
@@ -60,7 +62,7 @@ type transaction[T, Tx any] struct {
 	t          *TxReceiver[Tx]
 	work       func(context.Context, Tx) (T, error)
 	summarize  func(T) []byte
-	waiter     waiter
+	waiter     waiting.Waiter
 	nonce      driver.Nonce
 	optimistic bool
 
@@ -81,11 +83,11 @@ func (e *errAgain) Unwrap() error { return e.cause }
 
 func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 	r.nonce = driver.NewNonce()
-	r.waiter = waiter{op: &r.operation, nonce: r.nonce, limit: r.call.wait}
-	defer r.waiter.leave()
+	r.waiter = r.operation.waiter(r.nonce)
+	defer r.waiter.Leave()
 	defer func() { // after a panic of the work too
 		if r.held {
-			r.hub.wake(r.id)
+			r.hub.Wake(r.id)
 		}
 	}()
 	for {
@@ -100,7 +102,7 @@ func (r *transaction[T, Tx]) loop(ctx context.Context) (Result[T], error) {
 		if r.retries++; r.retries > r.set.TxRetries {
 			return r.giveUp(again.cause)
 		}
-		if pause(r.outliving(ctx), backoff(r.retries)) != nil {
+		if retry.Pause(r.outliving(ctx), retry.Backoff(r.retries)) != nil {
 			return r.notBegun(r.callerGone(ctx, again.cause))
 		}
 		r.repeated()
@@ -146,7 +148,8 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	if !late && claim.Decision != driver.DecideClaimed {
 		return r.answered(ctx, &claim)
 	}
-	r.waiter.tell(&claim)
+	r.waits = false
+	r.waiter.Tell(&claim)
 	r.held = true
 	defer func() {
 		if tx.close(ctx) && r.ev != nil { // a panic or Goexit of the work, which goes on
@@ -213,7 +216,9 @@ func (r *transaction[T, Tx]) begin(ctx context.Context, req driver.BeginRequest)
 	case again:
 		return nil, claim, &errAgain{err}
 	}
-	r.waiter.failed(caller, err)
+	if !isFinal(err) {
+		r.waiter.Failed(caller)
+	}
 	return nil, claim, r.fail(StoreFailed, ErrStore, err)
 }
 
@@ -222,7 +227,9 @@ func (r *transaction[T, Tx]) look(ctx context.Context) (found bool, res Result[T
 	got, err := r.get(ctx)
 	switch {
 	case err != nil:
-		r.waiter.failed(ctx, err)
+		if !isFinal(err) {
+			r.waiter.Failed(ctx)
+		}
 		res, err = r.notBegun(r.storeFailed(ctx, err))
 		return false, res, err
 	case !got.Found:
@@ -248,10 +255,10 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 		}
 	}
 	if claim.Decision == driver.DecideNewer {
-		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, ErrNewerRecord)
+		return Result[T]{Outcome: StoreFailed}, r.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
 	}
 	if claim.Decision == driver.DecideInProgress && r.call.wait > 0 {
-		again, err := r.waiter.wait(ctx, claim)
+		again, err := r.wait(ctx, &r.waiter, claim)
 		if err != nil {
 			return r.notBegun(r.callerGone(ctx, nil))
 		}
@@ -259,7 +266,8 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 			return Result[T]{}, &errAgain{}
 		}
 	}
-	r.waiter.tell(claim)
+	r.waits = false
+	r.waiter.Tell(claim)
 	return settled[T](&r.operation, claim)
 }
 

@@ -256,9 +256,9 @@ func (c *Consumer) dispose(ctx context.Context, m *Message, hash string, o evero
 		switch {
 		case isValue(err): // that somebody has settled it by, say: a message has no result, and it was done
 			v.Outcome, v.Disposition, v.Err = everonce.Replayed, Ack, nil
-		case errors.Is(err, everonce.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
+		case errors.Is(err, driver.ErrCorruptRecord) || errors.Is(err, everonce.ErrUndecodable):
 			return c.bury(m, hash, o, BadRecord, err)
-		case errors.Is(err, everonce.ErrNewerRecord): // for a program that is being rolled out
+		case errors.Is(err, driver.ErrNewerRecord): // for a program that is being rolled out
 			v.Disposition, v.After = Later, c.retry.Max
 		default:
 			v.Disposition = Keep

@@ -312,7 +312,7 @@ func TestStoreErrorIsKeptInHand(t *testing.T) {
 // A record that cannot be read is not mended by another delivery, and must not hold up what is behind it.
 func TestCorruptRecordIsADeadLetter(t *testing.T) {
 	r := rigged(t, done, nil)
-	r.store.claim = everonce.ErrCorruptRecord
+	r.store.claim = driver.ErrCorruptRecord
 	r.wantsLetter(first(), everonce.StoreFailed, consume.BadRecord)
 }
 
@@ -336,7 +336,7 @@ func TestARefusalThatCanNotBeReadIsADeadLetter(t *testing.T) {
 // A record of a newer version is for a program that is being rolled out.
 func TestNewerRecordComesLaterWithoutCounting(t *testing.T) {
 	r := rigged(t, done, nil)
-	r.store.claim = everonce.ErrNewerRecord
+	r.store.claim = driver.ErrNewerRecord
 	m := first()
 	m.Retries = 1000
 	if v := r.wants(m, everonce.StoreFailed, consume.Later); v.After != 10*time.Minute {

@@ -14,6 +14,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -452,7 +453,7 @@ func TestPracticeHourlyCleanup(t *testing.T) {
 		store := memstore.New(nil)
 		c := serving(t, store, done)
 		ctx, stop := context.WithCancel(t.Context())
-		stopped, err := everonce.StartJanitor(ctx, store, &everonce.JanitorOptions{Every: time.Hour})
+		stopped, err := janitor.Start(ctx, store, &janitor.Options{Every: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

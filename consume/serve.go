@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Workers say how [Consumer.Serve] works. The zero value of each field is its default.
@@ -91,7 +92,7 @@ func (w *Workers) checked() (Workers, error) {
 // down are left when ctx ends, and not before: the adapter closes its channel, and the broker delivers them again.
 //
 // If the store cannot be reached, Serve waits for it. If waiting would not make the store usable, Serve returns an
-// error before it takes anything: it wraps [everonce.ErrSchema] or [everonce.ErrIdentity]. Any other error wraps
+// error before it takes anything: it wraps [everonce.ErrSchema] or [driver.ErrIdentity]. Any other error wraps
 // [everonce.ErrInvalidArgument].
 func (c *Consumer) Serve(ctx context.Context, in <-chan Delivery, workers *Workers) error {
 	w, err := c.workers(workers)
@@ -120,7 +121,7 @@ func (c *Consumer) usable(ctx context.Context) error {
 	if c.ready == nil {
 		return nil
 	}
-	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrIdentity) {
+	if err := c.ready(ctx); errors.Is(err, everonce.ErrSchema) || errors.Is(err, driver.ErrIdentity) {
 		return fmt.Errorf("consume: the consumer %q cannot begin: %w", c.name, err)
 	}
 	return nil

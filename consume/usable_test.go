@@ -13,6 +13,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -32,7 +33,7 @@ func (s *boundStore) KeepIdentity(context.Context, [32]byte) error {
 // A store without its tables, or that is bound to another identity secret, cannot be waited for: the consumer says so at its
 // start, and takes nothing.
 func TestAStoreThatNoWaitingMendsIsTold(t *testing.T) {
-	for _, why := range []error{everonce.ErrSchema, everonce.ErrIdentity} {
+	for _, why := range []error{everonce.ErrSchema, driver.ErrIdentity} {
 		store := &boundStore{Store: memstore.New(nil)}
 		answer := fmt.Errorf("%w: %w: run Migrate", everonce.ErrStore, why)
 		store.answer.Store(&answer)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 func (x *exchange) failOpen(next http.Handler, cause error) {
@@ -24,7 +25,7 @@ func (v *verdict) storeIsDown() bool {
 	if v.res.Outcome != everonce.StoreFailed || v.own != nil || v.met {
 		return false
 	}
-	for _, other := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord, everonce.ErrIdentity, everonce.ErrSchema} {
+	for _, other := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord, driver.ErrIdentity, everonce.ErrSchema} {
 		if errors.Is(v.err, other) {
 			return false
 		}

@@ -176,8 +176,8 @@ func (s wrongStore) Claim(context.Context, driver.ClaimRequest) (driver.ClaimRes
 func TestNothingFailsOpenWhereTheStoreAnswers(t *testing.T) {
 	const unreadable = "record-unreadable"
 	for wrong, problem := range map[error]string{
-		everonce.ErrIdentity: "store-unavailable", everonce.ErrSchema: "store-unavailable",
-		everonce.ErrCorruptRecord: unreadable, everonce.ErrNewerRecord: unreadable, everonce.ErrUndecodable: unreadable,
+		driver.ErrIdentity: "store-unavailable", everonce.ErrSchema: "store-unavailable",
+		driver.ErrCorruptRecord: unreadable, driver.ErrNewerRecord: unreadable, everonce.ErrUndecodable: unreadable,
 	} {
 		recv, err := everonce.NewReceiver(wrongStore{memstore.New(nil), wrong}, everonce.Refuse, nil)
 		if err != nil {

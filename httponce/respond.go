@@ -204,7 +204,7 @@ func (x *exchange) unknown(v *verdict, e *everonce.Error) {
 func (x *exchange) storeFailed(err error) { x.problem(problemOfStore(err), x.retryAfter) }
 
 func problemOfStore(err error) wire.Problem {
-	for _, unreadable := range [...]error{everonce.ErrUndecodable, everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
+	for _, unreadable := range [...]error{everonce.ErrUndecodable, driver.ErrCorruptRecord, driver.ErrNewerRecord} {
 		if errors.Is(err, unreadable) {
 			return wire.Unreadable
 		}

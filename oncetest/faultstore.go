@@ -72,6 +72,6 @@ func (s *faultStore) Get(ctx context.Context, req driver.GetRequest) (driver.Get
 	return faulty(ctx, s.n, OpGet, s.store.Get, req)
 }
 
-func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (everonce.PurgeResult, error) {
+func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
 	return faulty(ctx, s.n, OpPurge, s.store.Purge, req)
 }

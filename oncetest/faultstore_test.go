@@ -100,7 +100,7 @@ func (c *called) Get(context.Context, driver.GetRequest) (r driver.GetResult, er
 	return r, c.saw("get")
 }
 
-func (c *called) Purge(context.Context, driver.PurgeRequest) (r everonce.PurgeResult, err error) {
+func (c *called) Purge(context.Context, driver.PurgeRequest) (r driver.PurgeResult, err error) {
 	return r, c.saw("purge")
 }
 

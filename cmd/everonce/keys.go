@@ -179,8 +179,8 @@ func (d *address) byKey(ctx context.Context, store storeurl.Store) (everonce.Rec
 		return everonce.RecordID{}, err
 	}
 	// By another secret it would be another record, and "there is none" an answer to another question.
-	if _, err := everonce.Lookup[struct{}](ctx, r, d.key()); errors.Is(err, everonce.ErrIdentity) {
-		return everonce.RecordID{}, fmt.Errorf("%w: %s", everonce.ErrIdentity, d.otherSecret())
+	if _, err := everonce.Lookup[struct{}](ctx, r, d.key()); errors.Is(err, driver.ErrIdentity) {
+		return everonce.RecordID{}, fmt.Errorf("%w: %s", driver.ErrIdentity, d.otherSecret())
 	}
 	return r.RecordID(d.key()), nil
 }

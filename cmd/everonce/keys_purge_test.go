@@ -16,13 +16,13 @@ type batches struct {
 	fails       error
 }
 
-func (b *batches) Purge(_ context.Context, r driver.PurgeRequest) (everonce.PurgeResult, error) {
+func (b *batches) Purge(_ context.Context, r driver.PurgeRequest) (driver.PurgeResult, error) {
 	if b.left == 0 {
-		return everonce.PurgeResult{}, b.fails
+		return driver.PurgeResult{}, b.fails
 	}
 	b.left--
 	b.limit = r.Limit
-	return everonce.PurgeResult{Results: 2, Records: 3, More: b.left > 0 || b.fails != nil}, nil
+	return driver.PurgeResult{Results: 2, Records: 3, More: b.left > 0 || b.fails != nil}, nil
 }
 
 // It removes one batch after the other until there is nothing more, each as large as was said, and a failure is none of "all is gone".

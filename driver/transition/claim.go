@@ -7,7 +7,7 @@ import (
 )
 
 // Claim answers a claim: it returns what [driver.Decide] decides, and the record that follows from it. It refuses
-// with [everonce.ErrAttemptEnded] and [everonce.ErrNewerRecord].
+// with [everonce.ErrAttemptEnded] and [driver.ErrNewerRecord].
 //
 // A claim that finds its own nonce is the same claim again: its lease is renewed and nothing else changes. Otherwise
 // the token grows, and if there was a record its creation, scope, name, steps and unknown step are kept; so is its

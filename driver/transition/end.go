@@ -48,7 +48,7 @@ func Record(rec *driver.Record, claim driver.ClaimRequest, done driver.CompleteR
 
 // Release ends an attempt without a result. With a token it ends that attempt. Without one it ends the claim with
 // that nonce, and if there is no record it leaves a released one, so that a delayed packet of the claim is refused.
-// It reports a record that it may not touch as superseded. The only error is [everonce.ErrNewerRecord], for a record
+// It reports a record that it may not touch as superseded. The only error is [driver.ErrNewerRecord], for a record
 // of a newer version.
 func Release(rec *driver.Record, req driver.ReleaseRequest, now time.Time) (next *driver.Record, res driver.ReleaseResult, err error) {
 	if rec != nil && rec.Format > driver.FormatVersion && !rec.GoneAt(now) {

@@ -5,7 +5,7 @@
 // are compared with them by the suite in store/drivertest.
 //
 // None of them writes over what a newer version wrote, until that is gone by time: they refuse it with
-// [everonce.ErrNewerRecord].
+// [driver.ErrNewerRecord].
 //
 // The functions never change the record that they are given, nor what its slices hold; a nil next says
 // that there is nothing to write. All are safe for concurrent use.

@@ -17,6 +17,7 @@ import (
 	"github.com/everonce/everonce/examples/internal/docs"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/httponce/client"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/memstore"
 	"github.com/everonce/everonce/store/redisstore"
 	"github.com/everonce/everonce/store/sqlitestore"
@@ -75,8 +76,8 @@ func TestNegativeValues(t *testing.T) {
 			_, err := everonce.NewReceiver(memstore.New(nil), everonce.Refuse, &o)
 			return err
 		}),
-		"everonce.JanitorOptions": taking(func(o everonce.JanitorOptions) error {
-			_, err := everonce.StartJanitor(over, store, &o)
+		"janitor.Options": taking(func(o janitor.Options) error {
+			_, err := janitor.Start(over, store, &o)
 			return err
 		}),
 		"sqlitestore.Options": taking(func(o sqlitestore.Options) error { return o.Validate("payments.db") }),

@@ -3,8 +3,8 @@
 // Package filestore keeps every record in a file of its own: what it has acknowledged survives a crash of
 // the process and, if the disk keeps what it has synced, a loss of power.
 //
-// It is a toy, written from CONTRIBUTING.md alone, to show how little a store is: 64 callers wait for one
-// lock and two syncs each. It passes the suite in store/drivertest.
+// It is a toy, written from docs/how-to/write-a-store.md alone, to show how little a store is: 64 callers wait for one
+// lock and two syncs each. It passes the suite in driver/drivertest.
 package filestore
 
 import (
@@ -19,7 +19,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/transition"
 )
@@ -39,7 +38,7 @@ type Store struct {
 	turn chan struct{} // holds one value while nobody in this process has the lock
 }
 
-var _ everonce.Store = (*Store)(nil)
+var _ driver.Store = (*Store)(nil)
 
 // Open makes a store of a folder, which it creates.
 func Open(dir string, opts *Options) (*Store, error) {
@@ -61,7 +60,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 // Close frees the lock's file. Calls after it fail.
 func (s *Store) Close() error { return s.lock.Close() }
 
-// Claim begins an attempt: see [everonce.Store].
+// Claim begins an attempt: see [driver.Store].
 func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	err = s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Claim(rec, req, now)
@@ -70,17 +69,17 @@ func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.
 	return res, err
 }
 
-// Complete saves a result: see [everonce.Store].
+// Complete saves a result: see [driver.Store].
 func (s *Store) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	return res, s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if rec == nil {
-			return nil, everonce.ErrLeaseLost
+			return nil, driver.ErrLeaseLost
 		}
 		return transition.Complete(rec, req, now)
 	})
 }
 
-// Release ends an attempt without a result: see [everonce.Store].
+// Release ends an attempt without a result: see [driver.Store].
 func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res driver.ReleaseResult, err error) {
 	err = s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (next *driver.Record, err error) {
 		next, res, err = transition.Release(rec, req, now)
@@ -89,21 +88,21 @@ func (s *Store) Release(ctx context.Context, req driver.ReleaseRequest) (res dri
 	return res, err
 }
 
-// Renew extends a lease: see [everonce.Store].
+// Renew extends a lease: see [driver.Store].
 func (s *Store) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	return res, s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if rec == nil {
-			return nil, everonce.ErrLeaseLost
+			return nil, driver.ErrLeaseLost
 		}
 		return transition.Renew(rec, req, now)
 	})
 }
 
-// SaveStep writes a step: see [everonce.Store].
+// SaveStep writes a step: see [driver.Store].
 func (s *Store) SaveStep(ctx context.Context, req driver.SaveStepRequest) (res driver.SaveStepResult, err error) {
 	return res, s.change(ctx, req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 		if rec == nil {
-			return nil, everonce.ErrLeaseLost
+			return nil, driver.ErrLeaseLost
 		}
 		return transition.SaveStep(rec, req, now)
 	})
@@ -126,9 +125,9 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 // defaultLimit bounds a purge that names no limit.
 const defaultLimit = 1000
 
-// Purge removes what time has let go: see [everonce.Store]. It looks without the lock, and decides again,
+// Purge removes what time has let go: see [driver.Store]. It looks without the lock, and decides again,
 // record by record, under it.
-func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if req.Limit <= 0 {
 		req.Limit = defaultLimit
 	}
@@ -160,7 +159,7 @@ func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res everonc
 	return res, ctx.Err()
 }
 
-func (s *Store) purge(ctx context.Context, id everonce.RecordID, res *everonce.PurgeResult) error {
+func (s *Store) purge(ctx context.Context, id driver.RecordID, res *driver.PurgeResult) error {
 	unlock, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -188,7 +187,7 @@ func (s *Store) purge(ctx context.Context, id everonce.RecordID, res *everonce.P
 
 // change is every method that writes: lock, read the record, take the time, call the function, write
 // durably, unlock.
-func (s *Store) change(ctx context.Context, id everonce.RecordID, decide func(rec *driver.Record, now time.Time) (*driver.Record, error)) error {
+func (s *Store) change(ctx context.Context, id driver.RecordID, decide func(rec *driver.Record, now time.Time) (*driver.Record, error)) error {
 	unlock, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -241,7 +240,7 @@ func (s *Store) acquire(ctx context.Context) (unlock func(), err error) {
 
 const extension = ".json"
 
-func (s *Store) file(id everonce.RecordID) string {
+func (s *Store) file(id driver.RecordID) string {
 	return filepath.Join(s.dir, id.String()+extension)
 }
 
@@ -256,7 +255,7 @@ func (s *Store) read(file string) (*driver.Record, error) {
 	}
 	rec := new(driver.Record)
 	if json.Unmarshal(data, rec) != nil { // its error may quote what it has read
-		return nil, fmt.Errorf("filestore: %w: %s", everonce.ErrCorruptRecord, filepath.Base(file))
+		return nil, fmt.Errorf("filestore: %w: %s", driver.ErrCorruptRecord, filepath.Base(file))
 	}
 	return rec, nil
 }

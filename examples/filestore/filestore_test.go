@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/driver/drivertest"
 	"github.com/everonce/everonce/examples/filestore"
 )
@@ -62,7 +63,7 @@ func TestCorruptFile(t *testing.T) {
 		ran = true
 		return "", nil
 	})
-	if ran || !errors.Is(err, everonce.ErrCorruptRecord) || !errors.Is(err, everonce.ErrStore) {
+	if ran || !errors.Is(err, driver.ErrCorruptRecord) || !errors.Is(err, everonce.ErrStore) {
 		t.Fatalf("the work ran: %v; error %v", ran, err)
 	}
 }

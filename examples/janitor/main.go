@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -48,10 +49,10 @@ func run(ctx context.Context, out io.Writer) error {
 
 	// The janitor stops with its context. A service gives it the context that ends at shutdown.
 	ctx, stop := context.WithCancel(ctx)
-	removed := make(chan everonce.PurgeResult, 1)
-	stopped, err := everonce.StartJanitor(ctx, store, &everonce.JanitorOptions{
+	removed := make(chan janitor.Result, 1)
+	stopped, err := janitor.Start(ctx, store, &janitor.Options{
 		Every: 10 * time.Millisecond,
-		Report: func(res everonce.PurgeResult, err error) {
+		Report: func(res janitor.Result, err error) {
 			if err != nil {
 				log.Print(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -49,7 +50,7 @@ func run(ctx context.Context, database, broker, queue string) error {
 	if _, err := pool.Exec(ctx, `CREATE TABLE IF NOT EXISTS invoice (order_id text NOT NULL, cents bigint NOT NULL)`); err != nil {
 		return err
 	}
-	if _, err := everonce.StartJanitor(ctx, store, nil); err != nil { // removes what is remembered no longer
+	if _, err := janitor.Start(ctx, store, nil); err != nil { // removes what is remembered no longer
 		return err
 	}
 	receiver, err := everonce.NewTxReceiver(store, nil)

@@ -77,7 +77,7 @@ type operator struct {
 }
 
 func (o *operator) Start(ctx context.Context, op everonce.Op) context.Context {
-	if !o.busy && op.Kind == everonce.OpSettle {
+	if !o.busy && op.Kind == "settle" {
 		o.busy = true
 		for _, order := range []string{"order-1", "order-2"} {
 			id := o.receiver.RecordID(everonce.Key{Scope: op.Scope, ID: order})

@@ -92,12 +92,12 @@ func TestBatchAtAStoreThatHangs(t *testing.T) {
 			checkOutcome(b, r.Result, r.Err, everonce.StoreFailed, everonce.ErrStore)
 		}
 		b.s.heal()
-		b.s.on("tx.ClaimAll", 1, refuse(everonce.ErrCorruptRecord))
+		b.s.on("tx.ClaimAll", 1, refuse(driver.ErrCorruptRecord))
 		b.s.on("tx.Claim", 1, func(_ context.Context, call func() error) error {
 			if b.s.count("tx.ClaimAll") > 0 { // it is one of the items alone
 				return call()
 			}
-			return everonce.ErrCorruptRecord
+			return driver.ErrCorruptRecord
 		})
 		checkEqual(b, "outcomes", outcomes(b.transact(context.Background(), items("a", "b"))), "[executed executed]")
 	})
@@ -105,7 +105,7 @@ func TestBatchAtAStoreThatHangs(t *testing.T) {
 
 // A record that cannot be read, or that a newer version has written, while versions change, is one item's answer, and not its neighbours'.
 func TestBatchWithARecordThatIsRefused(t *testing.T) {
-	for _, bad := range []error{everonce.ErrCorruptRecord, everonce.ErrNewerRecord} {
+	for _, bad := range []error{driver.ErrCorruptRecord, driver.ErrNewerRecord} {
 		batches(t, everonce.Options{}, func(b *batchTest) {
 			refused := keyOf("c").RecordID()
 			b.s.on("tx.Claim", 0, func(_ context.Context, call func() error) error {

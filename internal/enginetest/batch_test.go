@@ -335,7 +335,7 @@ func TestBatchIsObservedPerItem(t *testing.T) {
 		var got []everonce.Outcome
 		for _, ev := range events {
 			got = append(got, ev.Outcome)
-			checkEqual(b, "Kind", ev.Kind, everonce.OpTransact)
+			checkEqual(b, "Kind", ev.Kind, "transact")
 		}
 		checkEqual(b, "outcomes", got, []everonce.Outcome{everonce.Executed, everonce.Failed, everonce.Replayed})
 		checkEqual(b, "Attempt", events[0].Attempt, 1)
@@ -405,7 +405,7 @@ func TestBatchOfAnotherSecret(t *testing.T) {
 		t.Error("the work ran")
 		return 0, nil
 	}))
-	checkErr(t, err, everonce.ErrIdentity)
+	checkErr(t, err, driver.ErrIdentity)
 	checkEqual(t, "results", len(res), 0)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -66,8 +67,8 @@ func TestPermanentErrorWithAnEmptyDetail(t *testing.T) {
 // What cannot be read is not asked for again and again.
 func TestLookupOfACorruptRecord(t *testing.T) {
 	s := newFaultStore()
-	s.on("Get", 0, refuse(everonce.ErrCorruptRecord))
+	s.on("Get", 0, refuse(driver.ErrCorruptRecord))
 	_, err := everonce.Lookup[string](context.Background(), newReceiver(t, s, everonce.Refuse, nil), keyOf("x"))
-	checkErr(t, err, everonce.ErrCorruptRecord)
+	checkErr(t, err, driver.ErrCorruptRecord)
 	checkEqual(t, "looks", s.count("Get"), 1)
 }

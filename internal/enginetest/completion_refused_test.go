@@ -22,8 +22,8 @@ func TestCompletionThatIsRefusedForGood(t *testing.T) {
 	}{
 		{everonce.ErrLeaseLost, everonce.LeaseLost, everonce.ErrLeaseLost},
 		{everonce.ErrAttemptEnded, everonce.LeaseLost, everonce.ErrLeaseLost},
-		{everonce.ErrNewerRecord, everonce.NotRecorded, everonce.ErrNotRecorded},
-		{everonce.ErrCorruptRecord, everonce.NotRecorded, everonce.ErrNotRecorded},
+		{driver.ErrNewerRecord, everonce.NotRecorded, everonce.ErrNotRecorded},
+		{driver.ErrCorruptRecord, everonce.NotRecorded, everonce.ErrNotRecorded},
 	} {
 		t.Run(c.is.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -161,7 +161,7 @@ func TestUndecodableNeverRunsAgain(t *testing.T) {
 			empty := diedIn(t, s, keyOf("empty"), time.Minute)
 			_, err = s.Complete(context.Background(), driver.CompleteRequest{ID: empty.ID, Token: empty.Token, Nonce: empty.Nonce, Lifetime: everonce.ForWeb()})
 			checkErr(t, err, nil)
-			do(t, r, keyOf("empty"), never(t), everonce.StoreFailed, everonce.ErrCorruptRecord, askNever(t))
+			do(t, r, keyOf("empty"), never(t), everonce.StoreFailed, driver.ErrCorruptRecord, askNever(t))
 		})
 	}
 }

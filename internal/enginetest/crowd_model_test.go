@@ -159,7 +159,7 @@ func (m *crowdModel) asked(ctx context.Context, n driver.Nonce) error {
 		if m.total == 20_001 {
 			m.fail("the store was asked 20 000 times")
 		}
-		return everonce.ErrCorruptRecord
+		return driver.ErrCorruptRecord
 	}
 	i, ok := ctx.Value(callNumber{}).(int)
 	if !ok {

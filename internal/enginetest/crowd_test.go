@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/probe"
 )
 
@@ -117,7 +118,7 @@ func TestATurnThatEndsOtherwise(t *testing.T) {
 		}},
 		"it panics":                  {do: func(context.Context, func() error) error { panic("the store") }},
 		"it leaves its goroutine":    {do: func(context.Context, func() error) error { runtime.Goexit(); return nil }},
-		"the store refuses for good": {do: refuse(everonce.ErrCorruptRecord)},
+		"the store refuses for good": {do: refuse(driver.ErrCorruptRecord)},
 		"its call hangs":             {do: deaf(time.Minute), late: 30 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

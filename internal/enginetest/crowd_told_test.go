@@ -62,7 +62,7 @@ func TestWordThatComesForNothing(t *testing.T) {
 		diedIn(t, s, keyOf("x"), time.Hour)
 		s.on("Claim", 0, func(_ context.Context, call func() error) error {
 			if s.count("Claim") > 5000 {
-				return everonce.ErrCorruptRecord // ends a loop without a pause
+				return driver.ErrCorruptRecord // ends a loop without a pause
 			}
 			return call()
 		})

@@ -52,7 +52,7 @@ func TestDoTxCommitsWithTheCaller(t *testing.T) {
 	checkEqual(t, "result", res, everonce.Result[int]{Value: 30, Outcome: everonce.Executed, Attempt: 1, Provisional: true})
 	ev := rec.only(t)
 	checkEqual(t, "Provisional", ev.Provisional, true)
-	checkEqual(t, "Kind", ev.Kind, everonce.OpDoTx)
+	checkEqual(t, "Kind", ev.Kind, "do_tx")
 	checkEqual(t, "Attempt", ev.Attempt, 1)
 
 	// Until then nobody else has it, and nobody waits in the store.
@@ -276,7 +276,7 @@ func TestDoTxMeetsOtherRecords(t *testing.T) {
 		newer.Format = driver.FormatVersion + 1
 		s.records[newer.ID] = newer
 		tx = s.begin()
-		doTx(t, x, tx, keyOf("f"), withinNever(t), everonce.StoreFailed, everonce.ErrNewerRecord)
+		doTx(t, x, tx, keyOf("f"), withinNever(t), everonce.StoreFailed, driver.ErrNewerRecord)
 		checkErr(t, tx.Commit(), nil)
 	})
 }
@@ -436,7 +436,7 @@ func TestDoTxBeforeReady(t *testing.T) {
 	opts := &everonce.Options{IdentitySecret: make([]byte, 16)}
 	x := newTxReceiver(t, s, opts)
 	tx := s.begin()
-	_, err := doTx(t, x, tx, keyOf("x"), withinNever(t), everonce.StoreFailed, everonce.ErrIdentity)
+	_, err := doTx(t, x, tx, keyOf("x"), withinNever(t), everonce.StoreFailed, driver.ErrIdentity)
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -196,9 +196,9 @@ func (s *faultStore) Get(ctx context.Context, req driver.GetRequest) (res driver
 	return res, nil
 }
 
-func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *faultStore) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if err := s.run(ctx, "Purge", req, func() (err error) { res, err = s.under.Purge(ctx, req); return err }); err != nil {
-		return everonce.PurgeResult{}, err
+		return driver.PurgeResult{}, err
 	}
 	return res, nil
 }

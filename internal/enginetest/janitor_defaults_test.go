@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/janitor"
 )
 
 // A janitor that is told nothing does what its options say of their defaults, and two of them do not keep step.
@@ -22,7 +22,7 @@ func TestJanitorDefaults(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(20*time.Minute, cancel)
-		done, err := everonce.StartJanitor(ctx, s, nil)
+		done, err := janitor.Start(ctx, s, nil)
 		checkErr(t, err, nil)
 		<-done
 		at := s.times("Purge")
@@ -47,7 +47,7 @@ func TestJanitorDefaults(t *testing.T) {
 		before := s.count("Purge")
 		ctx, cancel = context.WithCancel(context.Background())
 		s.on("Purge", before+5, func(_ context.Context, call func() error) error { cancel(); return call() })
-		done, err = everonce.StartJanitor(ctx, s, nil)
+		done, err = janitor.Start(ctx, s, nil)
 		checkErr(t, err, nil)
 		<-done
 		checkEqual(t, "batches", s.count("Purge")-before, 5)
@@ -60,7 +60,7 @@ type moreStore struct {
 	more int
 }
 
-func (s *moreStore) Purge(ctx context.Context, req driver.PurgeRequest) (everonce.PurgeResult, error) {
+func (s *moreStore) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
 	res, err := s.faultStore.Purge(ctx, req)
 	res.More = s.more > 0
 	s.more--

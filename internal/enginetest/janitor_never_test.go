@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -21,9 +22,9 @@ func TestJanitorsWithTheLongestPauseRest(t *testing.T) {
 		var ends [janitors]<-chan struct{}
 		for i := range ends {
 			var err error
-			ends[i], err = everonce.StartJanitor(ctx, memstore.New(nil), &everonce.JanitorOptions{
+			ends[i], err = janitor.Start(ctx, memstore.New(nil), &janitor.Options{
 				Every: math.MaxInt64,
-				Report: func(everonce.PurgeResult, error) {
+				Report: func(driver.PurgeResult, error) {
 					if rounds[i].Add(1) > 1 {
 						cancel() // it would never rest
 					}

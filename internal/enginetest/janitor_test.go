@@ -13,12 +13,13 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/janitor"
 	"github.com/everonce/everonce/store/memstore"
 )
 
 type round struct {
 	at  time.Time
-	res everonce.PurgeResult
+	res driver.PurgeResult
 	err error
 }
 
@@ -34,16 +35,16 @@ func TestJanitorRounds(t *testing.T) {
 		leaveUnknown(t, r, keyOf("unknown"))
 		ctx, cancel := context.WithCancel(context.Background())
 		var rounds []round
-		done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{
+		done, err := janitor.Start(ctx, s, &janitor.Options{
 			Every: 10 * time.Minute, Batch: 10, Rest: time.Second,
-			Report: func(res everonce.PurgeResult, err error) { rounds = append(rounds, round{time.Now(), res, err}) },
+			Report: func(res driver.PurgeResult, err error) { rounds = append(rounds, round{time.Now(), res, err}) },
 		})
 		checkErr(t, err, nil)
 		start := time.Now()
 		time.Sleep(3 * time.Hour)
 		cancel()
 		<-done
-		var sum everonce.PurgeResult
+		var sum driver.PurgeResult
 		for i, r := range rounds {
 			checkErr(t, r.err, nil)
 			sum.Results += r.res.Results
@@ -83,9 +84,9 @@ func TestJanitorSurvivesAFailingStore(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		reports := make(chan round, 3)
-		_, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{
+		_, err := janitor.Start(ctx, s, &janitor.Options{
 			Timeout: time.Second,
-			Report: func(res everonce.PurgeResult, err error) {
+			Report: func(res driver.PurgeResult, err error) {
 				select {
 				case reports <- round{res: res, err: err}:
 				default:
@@ -110,7 +111,7 @@ func TestTheJanitorTellsAFailureOnce(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			reports := make(chan error, 1)
-			_, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{Report: func(_ everonce.PurgeResult, err error) {
+			_, err := janitor.Start(ctx, s, &janitor.Options{Report: func(_ driver.PurgeResult, err error) {
 				select {
 				case reports <- err:
 				default:
@@ -135,8 +136,8 @@ func TestJanitorStops(t *testing.T) {
 				s.on("Purge", 0, do)
 				ctx, cancel := context.WithCancel(context.Background())
 				var reported error
-				done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{
-					Timeout: time.Hour, Report: func(_ everonce.PurgeResult, err error) { reported = err },
+				done, err := janitor.Start(ctx, s, &janitor.Options{
+					Timeout: time.Hour, Report: func(_ driver.PurgeResult, err error) { reported = err },
 				})
 				checkErr(t, err, nil)
 				synctest.Wait()
@@ -158,7 +159,7 @@ func TestAPanicOfReportChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		ctx, cancel := context.WithCancel(context.Background())
-		done, err := everonce.StartJanitor(ctx, s, &everonce.JanitorOptions{Every: time.Minute, Report: func(everonce.PurgeResult, error) { panic("no report") }})
+		done, err := janitor.Start(ctx, s, &janitor.Options{Every: time.Minute, Report: func(driver.PurgeResult, error) { panic("no report") }})
 		checkErr(t, err, nil)
 		time.Sleep(10*time.Minute + time.Second)
 		if n := s.count("Purge"); n < 7 {
@@ -175,15 +176,15 @@ func TestAPanicOfReportChangesNothing(t *testing.T) {
 func TestJanitorOptionsAreValidated(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for _, o := range []everonce.JanitorOptions{{Every: -1}, {Batch: -1}, {Rest: -1}, {Timeout: -1}} {
-		_, err := everonce.StartJanitor(ctx, memstore.New(nil), &o)
+	for _, o := range []janitor.Options{{Every: -1}, {Batch: -1}, {Rest: -1}, {Timeout: -1}} {
+		_, err := janitor.Start(ctx, memstore.New(nil), &o)
 		checkErr(t, err, everonce.ErrInvalidArgument)
 	}
 	for _, s := range []everonce.Store{nil, (*memstore.Store)(nil)} {
-		_, err := everonce.StartJanitor(ctx, s, nil)
+		_, err := janitor.Start(ctx, s, nil)
 		checkErr(t, err, everonce.ErrInvalidArgument)
 	}
-	done, err := everonce.StartJanitor(ctx, memstore.New(nil), nil)
+	done, err := janitor.Start(ctx, memstore.New(nil), nil)
 	checkErr(t, err, nil)
 	cancel()
 	<-done

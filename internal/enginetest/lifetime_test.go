@@ -65,7 +65,7 @@ func TestTheLongestLifetimeKeepsTheRecord(t *testing.T) {
 		time.Sleep(longest / 4)
 		purged, err := s.Purge(context.Background(), driver.PurgeRequest{Limit: 10})
 		checkErr(t, err, nil)
-		checkEqual(t, "purged", purged, everonce.PurgeResult{})
+		checkEqual(t, "purged", purged, driver.PurgeResult{})
 		do(t, newReceiver(t, s, everonce.Refuse, nil), keyOf("x"), never(t), everonce.Replayed, nil)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -28,7 +29,7 @@ func TestLookupBindsNothing(t *testing.T) {
 		bound(false)
 	}
 	res, err := everonce.Lookup[string](ctx, with, keyOf("x"))
-	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrIdentity) // whether it is that store cannot be told
+	checkOutcome(t, res, err, everonce.StoreFailed, driver.ErrIdentity) // whether it is that store cannot be told
 	checkErr(t, err, everonce.ErrStore)
 	bound(false)
 
@@ -41,7 +42,7 @@ func TestLookupBindsNothing(t *testing.T) {
 	other := newReceiver(t, s, everonce.Refuse, nil)
 	for _, r := range []*everonce.Receiver{without, other} {
 		res, err = everonce.Lookup[string](ctx, r, keyOf("x"))
-		checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrIdentity)
+		checkOutcome(t, res, err, everonce.StoreFailed, driver.ErrIdentity)
 	}
 }
 

@@ -108,7 +108,7 @@ func TestLookupOfANewerRecord(t *testing.T) {
 	rec.Format = driver.FormatVersion + 1
 	s.records[rec.ID] = rec
 	res, err := everonce.Lookup[string](context.Background(), r, keyOf("x"))
-	checkOutcome(t, res, err, everonce.StoreFailed, everonce.ErrNewerRecord)
+	checkOutcome(t, res, err, everonce.StoreFailed, driver.ErrNewerRecord)
 	checkErr(t, err, everonce.ErrStore)
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Event.Retries counts what was made again: not what was made once, and not what was given up before it was made again.
@@ -22,7 +23,7 @@ func TestRetriesAreWhatWasMadeAgain(t *testing.T) {
 		{"Claim", 0, errNet, 3},
 		{"Claim", 0, everonce.ErrSchema, 1},
 		{"Complete", 1, errNet, 2},
-		{"Complete", 0, everonce.ErrCorruptRecord, 1},
+		{"Complete", 0, driver.ErrCorruptRecord, 1},
 		{"Complete", 0, errNet, 0},
 	} {
 		t.Run(fmt.Sprint(c.method, c.nth, c.err), func(t *testing.T) {

@@ -77,7 +77,7 @@ func TestObserverIsToldEachOutcome(t *testing.T) {
 			t.Helper()
 			ev := rec.only(t)
 			checkEqual(t, "Outcome", ev.Outcome, want)
-			checkEqual(t, "Kind", ev.Kind, everonce.OpDo)
+			checkEqual(t, "Kind", ev.Kind, "do")
 			checkEqual(t, "Scope", ev.Scope, keyOf("x").Scope)
 			checkEqual(t, "Attempt", ev.Attempt, attempt)
 			return ev
@@ -198,9 +198,9 @@ func TestObserverIsToldOfStepsAndSettlements(t *testing.T) {
 		t.Fatalf("%d events, want 3: %+v", len(events), events)
 	}
 	for i, want := range []everonce.Event{
-		{Op: everonce.Op{Kind: everonce.OpStep, Step: "old"}, Outcome: everonce.Executed},
-		{Op: everonce.Op{Kind: everonce.OpStep, Step: "bad"}, Outcome: everonce.Unknown},
-		{Op: everonce.Op{Kind: everonce.OpDo}, Outcome: everonce.Failed},
+		{Op: everonce.Op{Kind: "step", Step: "old"}, Outcome: everonce.Executed},
+		{Op: everonce.Op{Kind: "step", Step: "bad"}, Outcome: everonce.Unknown},
+		{Op: everonce.Op{Kind: "do"}, Outcome: everonce.Failed},
 	} {
 		ev := events[i]
 		checkEqual(t, "Kind", ev.Kind, want.Kind)
@@ -219,7 +219,7 @@ func TestObserverIsToldOfStepsAndSettlements(t *testing.T) {
 
 	checkErr(t, r.Settle(context.Background(), key, everonce.Settlement{Verdict: everonce.SettleDone, Step: "bad", Value: 2}), nil)
 	ev := rec.only(t)
-	checkEqual(t, "settlement", ev.Kind, everonce.OpSettle)
+	checkEqual(t, "settlement", ev.Kind, "settle")
 	checkEqual(t, "its step", ev.Step, "bad")
 
 	do(t, r, key, func(ctx context.Context, a *everonce.Attempt) (string, error) {

@@ -73,7 +73,7 @@ func TestObserverIsNotToldOfWhatIsNoOperation(t *testing.T) {
 	}, everonce.Executed, nil)
 	var told []string
 	for _, ev := range rec.take(t) {
-		told = append(told, ev.Kind.String()+" "+ev.Outcome.String())
+		told = append(told, ev.Kind+" "+ev.Outcome.String())
 	}
 	checkEqual(t, "told", told, []string{"step executed", "do invalid", "do executed"})
 }

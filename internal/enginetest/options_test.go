@@ -406,13 +406,13 @@ func TestIdentitySecretIsBoundToTheStore(t *testing.T) {
 	for _, o := range []*everonce.Options{secret("b"), nil} {
 		r := newReceiver(t, s, everonce.Refuse, o)
 		err := r.Ready(context.Background())
-		checkErr(t, err, everonce.ErrIdentity)
+		checkErr(t, err, driver.ErrIdentity)
 		checkErr(t, err, everonce.ErrStore)
-		do(t, r, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrIdentity)
+		do(t, r, keyOf("x"), never(t), everonce.StoreFailed, driver.ErrIdentity)
 		_, err = everonce.Lookup[string](context.Background(), r, keyOf("x"))
-		checkErr(t, err, everonce.ErrIdentity)
+		checkErr(t, err, driver.ErrIdentity)
 		err = r.Settle(context.Background(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone})
-		checkErr(t, err, everonce.ErrIdentity)
+		checkErr(t, err, driver.ErrIdentity)
 	}
 	same := newReceiver(t, s, everonce.Refuse, secret("a"))
 	do(t, same, keyOf("x"), never(t), everonce.Replayed, nil)
@@ -435,10 +435,10 @@ func TestIdentityIsBoundInEveryMode(t *testing.T) {
 	checkErr(t, newTxReceiver(t, s, &everonce.Options{IdentitySecret: make([]byte, 16)}).Ready(ctx), nil)
 	x := newTxReceiver(t, s, nil)
 	res, err := everonce.Transact(ctx, x, keyOf("x"), adds)
-	checkErr(t, err, everonce.ErrIdentity)
+	checkErr(t, err, driver.ErrIdentity)
 	checkEqual(t, "outcome", res.Outcome, everonce.StoreFailed)
 	err = x.InTx(ctx, func(context.Context, *mapTx) error { return errors.New("must not run") })
-	checkErr(t, err, everonce.ErrIdentity)
+	checkErr(t, err, driver.ErrIdentity)
 	if strings.Contains(err.Error(), "key") {
 		t.Errorf("%q speaks of a key where there is none", err)
 	}

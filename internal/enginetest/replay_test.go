@@ -48,7 +48,7 @@ func TestRecallHidesNothing(t *testing.T) {
 	})
 	t.Run("another identity secret", func(t *testing.T) {
 		other := newReceiver(t, store, everonce.Refuse, &everonce.Options{IdentitySecret: []byte(strings.Repeat("s", 32))})
-		do(t, other, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrIdentity)
+		do(t, other, keyOf("x"), never(t), everonce.StoreFailed, driver.ErrIdentity)
 	})
 	t.Run("inside another operation", func(t *testing.T) {
 		res, err := everonce.Do(ctx, r, keyOf("outer"), func(ctx context.Context, _ *everonce.Attempt) (string, error) {

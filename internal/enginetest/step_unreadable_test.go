@@ -54,7 +54,7 @@ func testUnreadStep(t *testing.T, unread driver.StepRecord) {
 			if name == "not asked for" {
 				return
 			}
-			checkErr(t, err, everonce.ErrCorruptRecord)
+			checkErr(t, err, driver.ErrCorruptRecord)
 			checkEqual(t, "UnknownStep", rec.UnknownStep, "charge")
 			checkErr(t, r.Settle(t.Context(), keyOf("x"), everonce.Settlement{Verdict: everonce.SettleDone, Step: "charge", Value: 30}), nil)
 			rec = s.record(keyOf("x"))

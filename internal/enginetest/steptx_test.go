@@ -46,7 +46,7 @@ func TestStepTxRunsOnceOverAllAttempts(t *testing.T) {
 	checkEqual(t, "state", step.State, driver.StepDone)
 	checkEqual(t, "Attempt", step.Attempt, 1)
 	ev := rec.take(t)[0]
-	checkEqual(t, "Kind", ev.Kind, everonce.OpStepTx)
+	checkEqual(t, "Kind", ev.Kind, "step_tx")
 	checkEqual(t, "Outcome", ev.Outcome, everonce.Executed)
 	v, err = inStepTx(t, r, x, s, txNever(t))
 	checkErr(t, err, nil)

@@ -79,7 +79,7 @@ func TestTexts(t *testing.T) {
 func TestNamesBeyondTheSets(t *testing.T) {
 	for _, v := range []fmt.Stringer{
 		everonce.Outcome(200), driver.State(200), driver.ResultKind(200), driver.StepState(200), everonce.Policy(200),
-		driver.Decision(200), driver.Decision(0), everonce.OpKind(200), everonce.OpKind(0),
+		driver.Decision(200), driver.Decision(0),
 	} {
 		checkEqual(t, fmt.Sprintf("%T", v), v.String(), "none")
 	}
@@ -87,11 +87,8 @@ func TestNamesBeyondTheSets(t *testing.T) {
 	for d := driver.DecideClaimed; d <= driver.DecideNewer; d++ {
 		seen[d.String()] = true
 	}
-	for k := everonce.OpDo; k <= everonce.OpSettle; k++ {
-		seen[k.String()] = true
-	}
-	if seen["none"] || len(seen) != 10+6 {
-		t.Errorf("names of decisions and kinds: %v", seen)
+	if seen["none"] || len(seen) != 10 {
+		t.Errorf("names of decisions: %v", seen)
 	}
 }
 

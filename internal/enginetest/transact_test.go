@@ -64,7 +64,7 @@ func TestTransactExecutesAndReplays(t *testing.T) {
 		res, _ := transact(t, x, s, keyOf("x"), adds, everonce.Executed, nil)
 		checkEqual(t, "result", res, everonce.Result[int]{Value: 30, Outcome: everonce.Executed, Attempt: 1})
 		ev := rec.only(t)
-		checkEqual(t, "Kind", ev.Kind, everonce.OpTransact)
+		checkEqual(t, "Kind", ev.Kind, "transact")
 		checkEqual(t, "Attempt", ev.Attempt, 1)
 		checkEqual(t, "Provisional", ev.Provisional, false)
 		begun := s.begun
@@ -138,7 +138,7 @@ func TestTransactMeetsOtherRecords(t *testing.T) {
 		newer := s.record(keyOf("f"))
 		newer.Format = driver.FormatVersion + 1
 		s.records[newer.ID] = newer
-		_, err := transact(t, x, s, keyOf("f"), txNever(t), everonce.StoreFailed, everonce.ErrNewerRecord)
+		_, err := transact(t, x, s, keyOf("f"), txNever(t), everonce.StoreFailed, driver.ErrNewerRecord)
 		checkErr(t, err, everonce.ErrStore)
 		time.Sleep(everonce.ForWeb().Retention)
 		transact(t, x, s, keyOf("y"), adds, everonce.Executed, nil,

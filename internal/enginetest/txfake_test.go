@@ -174,7 +174,7 @@ func (s *mapStore) Get(ctx context.Context, req driver.GetRequest) (res driver.G
 	})
 }
 
-func (s *mapStore) Purge(ctx context.Context, req driver.PurgeRequest) (res everonce.PurgeResult, err error) {
+func (s *mapStore) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	return res, s.run(ctx, "Purge", req, func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
 			s.identity = &check
 		}
 		if *s.identity != check {
-			return everonce.ErrIdentity
+			return driver.ErrIdentity
 		}
 		return nil
 	})

@@ -5,7 +5,6 @@ package probe
 type Held struct {
 	Callers int // that wait
 	Keys    int // that they wait for
-	Leases  int // that are renewed
 }
 
 // Receiver returns what a *everonce.Receiver or *everonce.TxReceiver holds. Package everonce sets it.

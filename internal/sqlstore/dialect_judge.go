@@ -26,7 +26,7 @@ var (
 	known = "r.format BETWEEN 1 AND " + version
 )
 
-// readable is true of what is no [everonce.ErrCorruptRecord]: it is row.fill, as an expression. It is never NULL.
+// readable is true of what is no [driver.ErrCorruptRecord]: it is row.fill, as an expression. It is never NULL.
 var readable = func() string {
 	where := []string{
 		"r.format >= 1", "r.state BETWEEN 1 AND 4",

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// readable is true of a document of this version that is no [everonce.ErrCorruptRecord]: it is what decode and document.check say, as an expression.
+// readable is true of a document of this version that is no [driver.ErrCorruptRecord]: it is what decode and document.check say, as an expression.
 // What is told apart by its type is so by the server's order of types: see within.
 var readable = func() bson.D {
 	parts := []any{

@@ -41,7 +41,7 @@
 // CLUSTERDOWN, READONLY, LOADING), that is an error of the store, never "absent".
 //
 // A result that the server has dropped counts as one that was not kept. A record whose steps it has dropped is not continued
-// ([everonce.ErrCorruptRecord]), because they would be done again: it can be looked at, and settled (everonce keys settle).
+// ([driver.ErrCorruptRecord]), because they would be done again: it can be looked at, and settled (everonce keys settle).
 //
 // A duplicate that waits is woken by a message that the end of the attempt publishes, but only if somebody waits. The store hears
 // all of them by one subscription, to its prefix and "*", which begins with the first who waits and ends with the client. A

@@ -120,7 +120,7 @@ func TestMetricsOfWhatIsRare(t *testing.T) {
 	m.End(t.Context(), everonce.Event{Outcome: everonce.StoreFailed})
 	m.End(t.Context(), everonce.Event{Outcome: everonce.NotRecorded, LeaseLost: true, RenewFailures: 2, Retries: 3})
 	s := &Server{metrics: m, log: slog.New(slog.DiscardHandler), store: abandonedStore{}}
-	s.swept(everonce.PurgeResult{Records: 4}, everonce.ErrStore)
+	s.swept(driver.PurgeResult{Records: 4}, everonce.ErrStore)
 	s.count(t.Context(), abandonedStore{})
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))

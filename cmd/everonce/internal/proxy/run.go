@@ -7,8 +7,9 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/storeurl"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/janitor"
 )
 
 // Run serves until ctx ends, and then drains: it takes no new requests and tells so at /readyz, lets those that
@@ -16,7 +17,7 @@ import (
 // was over, or now ended, before that. A Server runs once.
 func (s *Server) Run(ctx context.Context, now <-chan struct{}) error {
 	sweeping, stopSweeping := context.WithCancel(context.Background())
-	swept, err := everonce.StartJanitor(sweeping, s.store, &everonce.JanitorOptions{Report: s.swept})
+	swept, err := janitor.Start(sweeping, s.store, &janitor.Options{Report: s.swept})
 	if err != nil {
 		stopSweeping()
 		return errors.Join(err, s.close())
@@ -93,7 +94,7 @@ func (s *Server) drain(now <-chan struct{}) error {
 }
 
 // swept is told of every round of the janitor.
-func (s *Server) swept(res everonce.PurgeResult, err error) {
+func (s *Server) swept(res driver.PurgeResult, err error) {
 	s.metrics.purged.Add(float64(res.Records))
 	if err != nil {
 		s.metrics.janitorErrors.Inc()

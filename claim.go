@@ -1,0 +1,321 @@
+package everonce
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/waiting"
+)
+
+// claimAs is the operation's claim by a nonce, as a transaction makes it: without a lease.
+func (op *operation) claimAs(n driver.Nonce) driver.ClaimRequest {
+	return driver.ClaimRequest{
+		ID: op.id, Scope: op.key.Scope, Name: op.key.ID, Nonce: n, Owner: op.set.Owner,
+		Fingerprint: op.fingerprint, Lifetime: op.call.lifetime,
+	}
+}
+
+// claimRequest is what a guarded call asks of the store.
+func (op *operation) claimRequest() driver.ClaimRequest {
+	req := op.claimAs(driver.NewNonce())
+	req.Lease, req.ExpireUnsettled = op.call.lease, op.call.policy == Reexecute
+	if op.takesOver() {
+		req.Take = driver.TakeAbandoned
+	}
+	return req
+}
+
+// takesOver reports whether the operation's claims end attempts that were abandoned. Those of a transaction, which has no policy, do not.
+func (op *operation) takesOver() bool {
+	switch op.call.policy {
+	case Reexecute, Reconcile:
+		return true
+	case Refuse:
+		return op.call.effectsInSteps
+	}
+	return false
+}
+
+// acquire claims, waiting for a running attempt where the call asks for it. started is the local time
+// before the claim was first sent.
+func (op *operation) acquire(ctx context.Context, claim *driver.ClaimResult) (started time.Time, err error) {
+	req := op.claimRequest()
+	w := op.waiter(req.Nonce)
+	defer w.Leave()
+	for {
+		if started, err = op.claim(ctx, &req, claim); err != nil {
+			if !isFinal(err) {
+				w.Failed(ctx)
+			}
+			return started, err
+		}
+		if claim.Decision != driver.DecideInProgress || op.call.wait == 0 {
+			op.waits = false
+			w.Tell(claim)
+			return started, nil
+		}
+		again, err := op.wait(ctx, &w, claim)
+		switch {
+		case err != nil:
+			if op.resent { // one of its claims may have come late, and nobody else would know
+				op.retract(ctx, &req)
+			}
+			return started, op.callerGone(ctx, nil)
+		case !again:
+			return started, nil
+		}
+	}
+}
+
+// waiter returns what the operation waits with, should it have to.
+func (op *operation) waiter(n driver.Nonce) waiting.Waiter {
+	w := waiting.Waiter{
+		Hub: &op.hub, ID: op.id, Nonce: n, Limit: op.call.wait, Watcher: op.watcher, Timeout: op.set.StoreTimeout, Fingerprint: op.fingerprint,
+	}
+	if op.takesOver() {
+		w.Take = driver.TakeAbandoned
+	}
+	return w
+}
+
+// wait is [waiting.Waiter.Wait], observed.
+func (op *operation) wait(ctx context.Context, w *waiting.Waiter, claim *driver.ClaimResult) (again bool, err error) {
+	op.waits, w.Resent = true, op.resent
+	again, err = w.Wait(ctx, claim)
+	if op.ev != nil {
+		op.ev.Waited = w.Waited()
+	}
+	return again, err
+}
+
+// claimTries is how often a claim is sent, with the same nonce, before its failure surfaces.
+const claimTries = 3
+
+// claim sends one claim, and again if its answer may have been lost. A claim that failed for good and
+// may yet have been written is released by its nonce, so that nobody waits for an attempt that never was.
+func (op *operation) claim(ctx context.Context, req *driver.ClaimRequest, claim *driver.ClaimResult) (time.Time, error) {
+	started := monotonicNow()
+	if ctx.Err() != nil {
+		return started, op.callerGone(ctx, nil)
+	}
+	if op.left.count.Load() > 0 {
+		if err := op.takeBackLeft(ctx, &op.id); err != nil {
+			return started, op.storeFailed(ctx, err)
+		}
+		started = monotonicNow()
+	}
+	var err error
+	for try := 1; ; try++ {
+		one, cancel := op.bounded(ctx)
+		*claim, err = op.store.Claim(one, *req)
+		cancel()
+		if err == nil {
+			break
+		}
+		if isFinal(err) {
+			if op.resent { // it proves that of this packet alone
+				op.retract(ctx, req)
+			}
+			return started, op.fail(StoreFailed, ErrStore, err)
+		}
+		if try == claimTries || retry.Pause(ctx, retry.Backoff(try)) != nil {
+			op.retract(ctx, req)
+			return started, op.storeFailed(ctx, err)
+		}
+		op.repeated()
+		op.resent = true
+	}
+	if op.left.count.Load() > 0 {
+		op.left.here.Store(true)
+	}
+	if claim.Decision == driver.DecideClaimed && !op.prompt && time.Since(started) >= req.Lease {
+		op.retract(ctx, req)
+		return started, op.fail(StoreFailed, ErrStore, fmt.Errorf("the claim's answer took longer than its lease of %v", req.Lease))
+	}
+	if claim.Decision == driver.DecideClaimed && ctx.Err() != nil { // the work is not called with a context that is over
+		op.waits = false
+		op.retract(ctx, req)
+		return started, op.callerGone(ctx, nil)
+	}
+	return started, nil
+}
+
+// repeated tells the observer that a store call, or a transaction, is made again.
+func (op *operation) repeated() {
+	if op.ev != nil {
+		op.ev.Retries++
+	}
+}
+
+// bounded returns the context of a store call. Where the caller's will do it is that: one of our own is most of what the core costs in
+// a look-up.
+func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !r.prompt {
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) > r.set.StoreTimeout {
+			return context.WithTimeout(ctx, r.set.StoreTimeout)
+		}
+	}
+	return ctx, func() {}
+}
+
+// retract takes a claim back: see takeBack. The caller is told why there was no attempt.
+func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
+	_ = op.takeBack(ctx, &driver.ReleaseRequest{ //nolint:errcheck // it is left for later
+		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased,
+		ErrorClass: classClaim, Lifetime: req.Lifetime, ExpireUnsettled: req.ExpireUnsettled,
+	})
+}
+
+// isFinal reports whether a store's error will be the same if the call is repeated at once, and proves that
+// nothing was written.
+func isFinal(err error) bool {
+	for _, s := range [...]error{
+		ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity, ErrAttemptEnded,
+		ErrInvalidKey, ErrInvalidArgument, ErrInTransaction,
+	} {
+		if errors.Is(err, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal returns the answer to a claim that did not get the record, where that is an error: all but a replay.
+func (op *operation) refusal(claim *driver.ClaimResult) *Error {
+	rec := &claim.Record
+	switch claim.Decision {
+	case driver.DecideInProgress:
+		e := op.fail(InProgress, ErrInProgress, nil)
+		e.RetryAfter = op.set.RetryAfter
+		if left := rec.LeaseUntil.Sub(claim.Now); left > 0 && left < e.RetryAfter {
+			e.RetryAfter = left
+		}
+		return e
+	case driver.DecideMismatch:
+		return op.fail(Mismatch, ErrMismatch, nil)
+	case driver.DecideAbandoned:
+		return op.unknown(rec.UnknownStep, rec.UnknownStep, nil)
+	case driver.DecideExpired:
+		e := op.fail(Expired, ErrExpired, nil)
+		e.Summary, e.Kind = bytes.Clone(rec.Result.Summary), rec.Result.Kind
+		return e
+	}
+	return op.fail(StoreFailed, ErrStore, fmt.Errorf("the store answered a claim with %v", claim.Decision))
+}
+
+// unknown is the answer where an attempt was left abandoned, because of a step or of none. Unless a step is to be settled first, the
+// next claim takes over.
+func (op *operation) unknown(step, toSettle string, cause error) *Error {
+	e := op.fail(Unknown, ErrOutcomeUnknown, cause)
+	e.Step = step
+	if toSettle == "" && op.takesOver() {
+		e.RetryAfter = op.set.RetryAfter
+	}
+	return e
+}
+
+const (
+	// maxLeft is how many claims a receiver remembers that it could not take back. Those that were under way when the store went are the first.
+	maxLeft = 1000
+	// leftAtOnce is how many of them one call takes back for others.
+	leftAtOnce = 16
+)
+
+// leftClaims are claims that may have been written, of attempts that never were, and that the store was not there to take back. Nobody
+// else would know: their leases would lapse, and they would be unknown. Each is here until the store has answered.
+type leftClaims struct {
+	count atomic.Int32
+	here  atomic.Bool // the store has answered since
+	going atomic.Bool // somebody takes some back for others
+	mu    sync.Mutex
+	all   []driver.ReleaseRequest // the oldest first
+}
+
+func (l *leftClaims) add(req *driver.ReleaseRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.here.Store(false)
+	if len(l.all) < maxLeft && l.index(req) < 0 {
+		l.all = append(l.all, *req)
+		l.count.Store(int32(len(l.all))) //nolint:gosec // bounded
+	}
+}
+
+func (l *leftClaims) remove(req *driver.ReleaseRequest) {
+	if l.count.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := l.index(req); i >= 0 {
+		l.all = slices.Delete(l.all, i, i+1)
+		l.count.Store(int32(len(l.all))) //nolint:gosec // bounded
+	}
+}
+
+func (l *leftClaims) index(req *driver.ReleaseRequest) int {
+	return slices.IndexFunc(l.all, func(r driver.ReleaseRequest) bool { return r.Nonce == req.Nonce })
+}
+
+// of returns those of a key: several callers may each have left one, and only the store knows which of them it has.
+func (l *leftClaims) of(id *RecordID) (reqs []driver.ReleaseRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.all {
+		if l.all[i].ID == *id {
+			reqs = append(reqs, l.all[i])
+		}
+	}
+	return reqs
+}
+
+func (l *leftClaims) oldest(n int) []driver.ReleaseRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all[:min(n, len(l.all))])
+}
+
+// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing took hold. A claim that
+// the store cannot release now is left for later.
+func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)
+	defer cancel()
+	res, err := r.store.Release(ctx, *req)
+	if err != nil && (!isFinal(err) || errors.Is(err, ErrStoreFull)) {
+		r.left.add(req)
+		return err
+	}
+	r.left.remove(req)
+	if err == nil && !res.Superseded {
+		r.hub.Wake(req.ID)
+	}
+	return err
+}
+
+// takeBackLeft takes back what was left of a key, which would be found claimed, by nobody; and, once the store answers again, some of what else was
+// left. It comes before a claim: a lease that runs cannot wait for others' keys.
+func (r *core) takeBackLeft(ctx context.Context, id *RecordID) error {
+	for _, req := range r.left.of(id) {
+		if err := r.takeBack(ctx, &req); err != nil {
+			return err
+		}
+	}
+	if !r.left.here.Load() || !r.left.going.CompareAndSwap(false, true) {
+		return nil
+	}
+	defer r.left.going.Store(false)
+	for _, req := range r.left.oldest(leftAtOnce) {
+		if r.takeBack(ctx, &req) != nil { // it is left for later
+			break
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// Package janitor removes from a store what is no longer kept.
+package janitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/panics"
+	"github.com/everonce/everonce/internal/retry"
+)
+
+// Options are the options of a janitor. The zero value of each field is its default.
+type Options struct {
+	// Every is the longest pause between two rounds; each pause is a random part of it, at least half. Default 1
+	// minute.
+	Every time.Duration
+	// Batch is how many records one store call may change. Claims are never held up for longer than such a call
+	// takes. Default 500.
+	Batch int
+	// Rest is the pause between two batches of one round. Default 10 ms.
+	Rest time.Duration
+	// Timeout bounds one batch. Default 30 s.
+	Timeout time.Duration
+	// Report is called after every round with its counts, and with the error that ended it early, if any. If it
+	// panics, that is logged ([slog.Default]) and changes nothing else.
+	Report func(Result, error)
+}
+
+// Result counts what a round has removed.
+type Result = driver.PurgeResult
+
+// Start removes, from now on until ctx ends, results whose retention is over and records that are no longer
+// remembered. Several processes may run a janitor on the same store. The channel is closed when the janitor has
+// stopped. The error wraps [driver.ErrInvalidArgument].
+//
+// A round that fails is tried again with the next one: nothing but space depends on it.
+func Start(ctx context.Context, store driver.Store, opts *Options) (<-chan struct{}, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the store is nil", driver.ErrInvalidArgument)
+	}
+	if o.Every < 0 || o.Batch < 0 || o.Rest < 0 || o.Timeout < 0 {
+		return nil, fmt.Errorf("%w: janitor.Options has a negative value", driver.ErrInvalidArgument)
+	}
+	if o.Every == 0 {
+		o.Every = time.Minute
+	}
+	if o.Batch == 0 {
+		o.Batch = 500
+	}
+	if o.Rest == 0 {
+		o.Rest = 10 * time.Millisecond
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			total, err := o.round(ctx, store)
+			o.report(ctx, total, err)
+			if retry.Pause(ctx, o.Every/2+rand.N(o.Every/2+1)) != nil { //nolint:gosec // jitter, so that processes do not purge in step
+				return
+			}
+		}
+	}()
+	return done, nil
+}
+
+func (o *Options) report(ctx context.Context, total Result, err error) {
+	if o.Report == nil {
+		return
+	}
+	defer panics.Log(ctx, "janitor's Report", slog.Int("records", total.Records))
+	o.Report(total, err)
+}
+
+// round purges batch by batch until nothing is left.
+func (o *Options) round(ctx context.Context, store driver.Store) (total Result, err error) {
+	for {
+		one, cancel := context.WithTimeout(ctx, o.Timeout)
+		res, err := store.Purge(one, driver.PurgeRequest{Limit: o.Batch})
+		cancel()
+		total.Results += res.Results
+		total.Records += res.Records
+		if err != nil {
+			switch {
+			case ctx.Err() != nil:
+				err = nil // told to stop
+			case !errors.Is(err, driver.ErrStore): // as of a store of somebody else's
+				err = fmt.Errorf("%w: %w", driver.ErrStore, err)
+			}
+			return total, err
+		}
+		if !res.More || retry.Pause(ctx, o.Rest) != nil {
+			return total, nil
+		}
+	}
+}
