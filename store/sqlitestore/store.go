@@ -62,7 +62,7 @@ type Store struct {
 //
 // path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
 // store/memstore does that better.
-func Open(path string, opts *Options) (*Store, error) {
+func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	o, err := opts.complete(path)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func Open(path string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{Store: sqlstore.New[*sql.Tx](d), db: d}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err = d.check(ctx); err == nil && !o.NoMigrate {
 		if err = s.Migrate(ctx); err == nil {

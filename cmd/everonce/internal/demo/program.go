@@ -51,19 +51,19 @@ func ServeGateway(ctx context.Context, in io.Reader, out io.Writer, ledger strin
 
 // ServeService is the payment service's life.
 func ServeService(ctx context.Context, in io.Reader, out io.Writer, mode Mode, books, gatewayURL, listen string) error {
-	s, err := openService(mode, books, gateway.NewClient(gatewayURL))
+	s, err := openService(ctx, mode, books, gateway.NewClient(gatewayURL))
 	if err != nil {
 		return err
 	}
 	return errors.Join(process.Serve(ctx, in, out, listen, s), s.Close())
 }
 
-func openService(mode Mode, books string, mails *gateway.Client) (*service.Service, error) {
+func openService(ctx context.Context, mode Mode, books string, mails *gateway.Client) (*service.Service, error) {
 	switch mode {
 	case Without:
 		return service.OpenWithout(books, mails)
 	case With:
-		store, err := sqlitestore.Open(books, nil)
+		store, err := sqlitestore.Open(ctx, books, nil)
 		if err != nil {
 			return nil, err
 		}

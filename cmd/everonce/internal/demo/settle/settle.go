@@ -33,7 +33,7 @@ const operator = "demo operator"
 
 // abandoned calls settle for every abandoned record of the store at path.
 func abandoned(ctx context.Context, path string, settle func(store everonce.Store, rec *driver.Record) error) error {
-	store, err := sqlitestore.Open(path, &sqlitestore.Options{NoMigrate: true})
+	store, err := sqlitestore.Open(ctx, path, &sqlitestore.Options{NoMigrate: true})
 	if err != nil {
 		return err
 	}
