@@ -16,6 +16,21 @@ type (
 	RecordID = driver.RecordID
 	// Lifetime says how long a finished operation is remembered.
 	Lifetime = driver.Lifetime
+	// State is where a record stands in its life.
+	State = driver.State
+	// ListRequest is the request of a store's List: the records of a scope, of some states.
+	ListRequest = driver.ListRequest
+	// DeleteScopeRequest is the request of a store's DeleteScope, which forgets a tenant.
+	DeleteScopeRequest = driver.DeleteScopeRequest
+)
+
+const (
+	// StateReleased: an attempt ended, and the next delivery runs.
+	StateReleased = driver.StateReleased
+	// StateAbandoned: an attempt ended in the unknown.
+	StateAbandoned = driver.StateAbandoned
+	// ResultFailure is the [Error.Kind] of an operation that was refused for good.
+	ResultFailure = driver.ResultFailure
 )
 
 // ScopeOf joins parts, such as a tenant and a route, so that no two lists of parts give the same scope.

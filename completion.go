@@ -163,16 +163,11 @@ func (a *Attempt) persist(ev *Event, limit time.Duration, write func(context.Con
 	}
 	all, cancel := a.detached(limit)
 	defer cancel()
-	return a.persistOn(all, ev, err, write)
-}
-
-// persistOn repeats a write that has come to err, until it is done or refused for good, or until ctx ends.
-func (op *operation) persistOn(ctx context.Context, ev *Event, err error, write func(context.Context) error) error {
-	for try := 1; err != nil && !isRefusal(err) && retry.Pause(ctx, retry.Backoff(try)) == nil; try++ {
+	for try := 1; err != nil && !isRefusal(err) && retry.Pause(all, retry.Backoff(try)) == nil; try++ {
 		if ev != nil {
 			ev.Retries++
 		}
-		one, cancel := context.WithTimeout(ctx, op.set.StoreTimeout)
+		one, cancel := context.WithTimeout(all, a.set.StoreTimeout)
 		err = write(one)
 		cancel()
 	}

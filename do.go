@@ -329,7 +329,6 @@ const (
 	classCanceled = "canceled"     // context.Canceled is
 	classLease    = "lease_lost"   // ErrLeaseLost is
 	classStep     = "step_unknown" // ErrOutcomeUnknown is, or a step of it was refused as unknown
-	classTxEnded  = "tx_ended"     // the work has ended the transaction that it was lent
 	classUnwound  = "panic"        // the work panicked, or exited its goroutine
 	classClaim    = "claim"        // the claim was taken back, and the work was not called
 	classSettle   = "settle"       // a settlement could not be finished, and the record was put back

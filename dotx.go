@@ -22,12 +22,14 @@ import (
 //     what else it holds.
 //   - [ErrTxDoomed]: the transaction did not survive. Roll it back and run it again with another handle: every later
 //     DoTx with that tx is refused, even if the handle outlives its transaction, as a session of MongoDB does. A
-//     transaction that everonce began is not committed, whatever its work returns. With the outcome Unknown, the work
-//     has ended it by itself, and what it wrote may be committed.
+//     transaction that everonce began is not committed, whatever its work returns.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
-//   - [driver.ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
+//   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
 //     transaction again, as after any other [ErrStore].
+//
+// The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
+// without the record.
 //
 // If what is replayed was recorded in the same transaction, a rollback takes it back too.
 //
@@ -124,10 +126,9 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	returned := false
 	defer func() {
 		if !returned { // a panic or Goexit, which goes on
-			left, _ := dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
-			j.warn(ctx, left.Outcome, res.Attempt, errUnwound)
+			_, _ = dissolve[T](own, j, Failed, errUnwound, nil) //nolint:errcheck // it is told by the panic
 			if j.ev != nil {
-				j.ev.Outcome, j.ev.Err = left.Outcome, errUnwound
+				j.ev.Outcome, j.ev.Err = Failed, errUnwound
 			}
 		}
 	}()
@@ -196,9 +197,6 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 
 // dissolve undoes everything behind the savepoint, and proves by it that the transaction is alive.
 func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel, cause error) (Result[T], error) {
-	if hasEnded(j.t.txs, cause, nil) { // a savepoint of that name proves nothing
-		return brokenAs[T](j, cause)
-	}
 	err := j.h.RollbackTo(ctx, j.savepoint)
 	if err == nil {
 		err = j.h.ReleaseSavepoint(ctx, j.savepoint)
@@ -212,9 +210,5 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 // brokenAs marks the caller's transaction as doomed.
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
 	j.open.doom(cause)
-	o := Failed
-	if j.t.txs.ClassifyTx(cause) == driver.TxErrorEnded {
-		o = Unknown
-	}
-	return Result[T]{Outcome: o}, j.fail(o, ErrTxDoomed, ofStore(cause))
+	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, ofStore(cause))
 }

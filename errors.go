@@ -24,6 +24,8 @@ var (
 	// ErrOtherStore: a transactional step was given the receiver of another store, or DoTx a transaction on another database,
 	// where the store can tell.
 	ErrOtherStore = driver.ErrOtherStore
+	// ErrConflict: another transaction had the key first, from [DoTx]. Roll back and run the transaction again.
+	ErrConflict = driver.ErrConflict
 	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. It is the cause of the work's context then.
 	ErrAttemptEnded = driver.ErrAttemptEnded
 	// ErrInProgress: another attempt of the operation is running. Try again after [Error.RetryAfter].
@@ -65,6 +67,10 @@ var (
 	ErrSchema = driver.ErrSchema
 	// ErrStoreFull: the store has no room for another record.
 	ErrStoreFull = driver.ErrStoreFull
+	// ErrNewerRecord: a newer version of everonce wrote the record. Upgrade this process.
+	ErrNewerRecord = driver.ErrNewerRecord
+	// ErrCorruptRecord: the record cannot be read.
+	ErrCorruptRecord = driver.ErrCorruptRecord
 )
 
 // ofStore returns what a store said as one that also is [ErrStore]: a store need not say so itself.

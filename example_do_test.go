@@ -113,11 +113,11 @@ func ExampleWithLease() {
 			opts = append(opts, everonce.WithLease(lease))
 		}
 		_, err := everonce.Do(ctx, r, key, func(ctx context.Context, _ *everonce.Attempt) (string, error) {
-			got, err := store.Get(ctx, driver.GetRequest{ID: r.RecordID(key)})
+			page, err := store.List(ctx, everonce.ListRequest{Scope: key.Scope})
 			if err != nil {
 				return "", err
 			}
-			fmt.Println("claimed for", got.Record.LeaseUntil.Sub(got.Now))
+			fmt.Println("claimed for", page.Records[0].LeaseUntil.Sub(page.Now))
 			return "", everonce.NotDone(errors.New("the door is open"))
 		}, opts...)
 		fmt.Println(err)

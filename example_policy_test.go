@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -115,7 +114,7 @@ func ExampleSettle() {
 		func(context.Context, *everonce.Attempt) (string, error) { return "", errors.New("timeout") })
 	fmt.Println(res.Outcome)
 
-	page, err := store.List(ctx, driver.ListRequest{States: []driver.State{driver.StateAbandoned}})
+	page, err := store.List(ctx, everonce.ListRequest{States: []everonce.State{everonce.StateAbandoned}})
 	if err != nil {
 		panic(err)
 	}
@@ -144,11 +143,11 @@ func ExampleSettlement() {
 	fmt.Println(res.Outcome)
 
 	// Anna looks at the record, and asks the bank: it was not booked.
-	found, err := store.Get(ctx, driver.GetRequest{ID: r.RecordID(key)})
+	page, err := store.List(ctx, everonce.ListRequest{Scope: key.Scope, Name: key.ID})
 	if err != nil {
 		panic(err)
 	}
-	verdict := everonce.Settlement{Verdict: everonce.SettleNotDone, Token: found.Record.Token, By: "anna"}
+	verdict := everonce.Settlement{Verdict: everonce.SettleNotDone, Token: page.Records[0].Token, By: "anna"}
 
 	// Bob was faster, and the next delivery has run since. Nobody has asked about that one.
 	err = r.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone, By: "bob"})

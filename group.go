@@ -90,11 +90,7 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 	if err != nil {
 		return g.notBegun(ctx, again, err)
 	}
-	defer tx.close(ctx, func(ended bool) {
-		if ended {
-			g.ended(ctx, errUnwound)
-		}
-	})
+	defer tx.close(ctx)
 	if claims, err = g.hear(claims); err != nil || len(g.part) == 0 {
 		return err
 	}
@@ -103,19 +99,16 @@ func (g *group[T, Tx]) once(ctx context.Context) error {
 		return nil
 	}
 	a := &Attempt{operation: g.whole}
-	values, lost, err := runIn(ctx, tx, a, a.inTx(tx.h.Tx()), g.perform)
+	values, err := runIn(ctx, tx, a, a.inTx(tx.h.Tx()), g.perform)
 	switch {
 	case err == nil:
-	case hasEnded(g.t.txs, err, lost):
-		g.ended(ctx, errors.Join(err, lost))
-		return nil
 	case readMarks(err) == endedUnknown && g.t.txs.ClassifyTx(err) == driver.TxErrorRetry:
 		return &errAgain{err}
 	default:
 		return err
 	}
 	if err := tx.commitAll(ctx, g.completions(claims, values)); err != nil {
-		return g.uncommitted(ctx, err, values)
+		return g.uncommitted(err, values)
 	}
 	for k, i := range g.part {
 		g.committed(i, values[k], claims[k].Record.Attempt)
@@ -246,7 +239,7 @@ func (g *group[T, Tx]) completions(claims []driver.ClaimResult, values []T) []dr
 }
 
 // uncommitted is the end of a transaction whose commit failed.
-func (g *group[T, Tx]) uncommitted(ctx context.Context, err error, values []T) error {
+func (g *group[T, Tx]) uncommitted(err error, values []T) error {
 	switch {
 	case errors.Is(err, driver.ErrConflict):
 		return &errAgain{err}
@@ -259,18 +252,8 @@ func (g *group[T, Tx]) uncommitted(ctx context.Context, err error, values []T) e
 	case driver.TxErrorCommitLost:
 		g.lost, g.lostErr = values, err
 		return &errAgain{err}
-	case driver.TxErrorEnded:
-		g.ended(ctx, err)
-		return nil
 	}
 	return &errSplit{err} // a constraint that is checked at the commit, say: it is of one of them
-}
-
-// ended answers all that is left, of which one has ended the transaction: nobody knows what became of any.
-func (g *group[T, Tx]) ended(ctx context.Context, cause error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.t.set.CompletionLimit) // for all: they may be a thousand
-	defer cancel()
-	g.end(1, func(op *operation) *Error { return op.endedByWork(ctx, cause) })
 }
 
 func (g *group[T, Tx]) committed(i int, value T, attempt int) {

@@ -14,7 +14,7 @@ import (
 //
 // An error of the work rolls back and is returned. If ctx ended before the work was called, the error is the
 // context's cause. [ErrTxTooLong] is as in Transact. [ErrOutcomeUnknown]: the answer to the commit was lost; calling
-// again with the keys inside tells what became of it. With [ErrTxDoomed], the work has ended the transaction by itself.
+// again with the keys inside tells what became of it. The work must not end the transaction: see Transact.
 func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
 	if t == nil || work == nil {
 		return &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
@@ -45,17 +45,13 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 	if err != nil {
 		return again, op.storeFailed(ctx, err)
 	}
-	defer lent.close(ctx, func(bool) {}) // after a panic nobody hears what became of it
+	defer lent.close(ctx)
 	if ctx.Err() != nil {
 		return false, op.callerGone(ctx, nil)
 	}
 	a := &Attempt{operation: *op}
-	_, lost, err := runIn(ctx, lent, a, a.inTx(lent.h.Tx()), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
-	switch {
-	case err == nil:
-	case hasEnded(t.txs, err, lost): // what it did may hold
-		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(errors.Join(err, lost)))}
-	default:
+	_, err = runIn(ctx, lent, a, a.inTx(lent.h.Tx()), func(ctx context.Context, tx Tx) (struct{}, error) { return struct{}{}, work(ctx, tx) })
+	if err != nil {
 		return t.txs.ClassifyTx(err) == driver.TxErrorRetry && readMarks(err) == endedUnknown, err
 	}
 	err = lent.commit(ctx, driver.CommitRequest{})
@@ -67,8 +63,6 @@ func inTxOnce[Tx any](ctx context.Context, t *TxReceiver[Tx], op *operation, wor
 		return false, &Error{Outcome: Failed, Sentinel: ErrTxTooLong, Cause: err}
 	case class == driver.TxErrorCommitLost:
 		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, RetryAfter: t.set.RetryAfter, Cause: ofStore(err)}
-	case class == driver.TxErrorEnded: // what it did may hold, and no record would tell
-		return false, &Error{Outcome: Unknown, Sentinel: ErrOutcomeUnknown, Cause: ofStore(endedAs(err))}
 	default:
 		return class == driver.TxErrorRetry, &Error{Outcome: Failed, Sentinel: ErrStore, Cause: err}
 	}

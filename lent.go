@@ -11,7 +11,6 @@ import (
 // commit, or else by a rollback.
 type lent[Tx any] struct {
 	h       driver.TxHandle[Tx]
-	txs     driver.TxStore[Tx]
 	set     *settings
 	open    bool
 	working bool               // the work has been called, and has not returned
@@ -27,19 +26,17 @@ func begin[Tx any](ctx context.Context, txs driver.TxStore[Tx], set *settings, r
 	if err != nil {
 		return nil, claim, !isFinal(err) && ctx.Err() == nil && txs.ClassifyTx(err) == driver.TxErrorRetry, err
 	}
-	return &lent[Tx]{h: h, txs: txs, set: set, open: true, end: func() {}}, claim, false, nil
+	return &lent[Tx]{h: h, set: set, open: true, end: func() {}}, claim, false, nil
 }
 
-// close ends what is still open. Where that is because the work did not return, unwound hears whether it had ended the
-// transaction by itself.
-func (l *lent[Tx]) close(ctx context.Context, unwound func(ended bool)) {
+// close rolls back what is still open, and reports whether that is because the work did not return.
+func (l *lent[Tx]) close(ctx context.Context) (unwound bool) {
 	defer l.end()
 	if !l.open {
-		return
+		return false
 	}
-	if err := l.rollback(ctx); l.working {
-		unwound(l.txs.ClassifyTx(err) == driver.TxErrorEnded)
-	}
+	_ = l.rollback(ctx) //nolint:errcheck // why it was not committed is what is told
+	return l.working
 }
 
 // rollback ends the transaction without a commit, past the end of the caller's context.
@@ -84,9 +81,8 @@ func (a *Attempt) inTx(tx any) *place {
 	return &a.ctx.place
 }
 
-// runIn calls the work in its place inside the transaction, and rolls back where it fails. lost is why the transaction did
-// not survive, if it did not: what a DoTx inside has found out, or what became of the rollback.
-func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, work func(context.Context, Tx) (T, error)) (v T, lost, err error) {
+// runIn calls the work in its place inside the transaction, and rolls back where it fails.
+func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, work func(context.Context, Tx) (T, error)) (v T, err error) {
 	inTx, end := context.WithTimeoutCause(ctx, l.set.TxTimeout, ErrTxTooLong)
 	l.end = end
 	if a.ctx.parent == nil {
@@ -97,21 +93,16 @@ func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, w
 	l.working = true
 	v, err = work(&placedContext{Context: inTx, place: at}, l.h.Tx())
 	l.working = false
-	lost = open.why()
+	why := open.why()
 	if err == nil && open.doomed.Load() { // a DoTx in it has left what it could not undo
-		err = a.fail(Failed, ErrTxDoomed, lost)
+		err = a.fail(Failed, ErrTxDoomed, why)
 	}
 	if err == nil {
-		return v, nil, nil
+		return v, nil
 	}
-	if errors.Is(context.Cause(inTx), ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
+	why = errors.Join(why, context.Cause(inTx), l.rollback(ctx))
+	if errors.Is(why, ErrTxTooLong) && !errors.Is(err, ErrTxTooLong) {
 		err = errors.Join(ErrTxTooLong, err)
 	}
-	return v, errors.Join(lost, l.rollback(ctx)), err
-}
-
-// hasEnded reports whether the work has ended its transaction: by the store's word for it, or by the work's own error, unless that came
-// out of another operation, whose transaction was another one.
-func hasEnded[Tx any](txs driver.TxStore[Tx], err, lost error) bool {
-	return txs.ClassifyTx(lost) == driver.TxErrorEnded || !crossedBorder(err) && txs.ClassifyTx(err) == driver.TxErrorEnded
+	return v, err
 }

@@ -19,8 +19,7 @@ var errTwoStores = errors.New("the operation's receiver and the step's were made
 //
 // The transaction is run again as in [Transact]. Errors of fn roll back, and are otherwise as in [Step]. [ErrOtherStore]:
 // t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the transaction was rolled back.
-// [ErrOutcomeUnknown]: fn has ended the transaction by itself, and the step's policy does not run it again. Option:
-// WithCodec.
+// fn must not end the transaction: see [Transact]. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
 	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, opStepTx)
@@ -120,19 +119,13 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 		s.outcome = StoreFailed
 		return zero, true, s.fail(StoreFailed, ErrStore, err)
 	}
-	defer lent.close(ctx, func(ended bool) {
-		if ended {
-			_ = endedStep(s, errUnwound) //nolint:errcheck // the panic is what is told
-		}
-	})
+	defer lent.close(ctx)
 	if ctx.Err() != nil {
 		return zero, true, s.callerGone(ctx, nil)
 	}
-	v, lost, err := runIn(ctx, lent, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: lent.h.Tx()}, fn)
+	v, err = runIn(ctx, lent, s.a, &place{outer: placeOf(ctx), attempt: s.a, tx: lent.h.Tx()}, fn)
 	switch {
 	case err == nil:
-	case hasEnded(t.txs, err, lost):
-		return zero, true, endedStep(s, errors.Join(err, lost))
 	case readMarks(err) == endedUnknown && t.txs.ClassifyTx(err) == driver.TxErrorRetry:
 		return zero, false, err
 	default:
@@ -164,25 +157,9 @@ func stepTxOnce[T, Tx any](ctx context.Context, s *stepRun, t *TxReceiver[Tx], f
 	switch t.txs.ClassifyTx(err) {
 	case driver.TxErrorRetry, driver.TxErrorCommitLost:
 		return v, false, err
-	case driver.TxErrorEnded:
-		return zero, true, endedStep(s, err)
 	}
 	s.outcome = Failed
 	return zero, true, s.fail(Failed, ErrStore, err)
-}
-
-// endedStep is the end of a step whose function has ended the transaction that it was lent: whether it happened is unknown, as of a
-// [Step] that was begun and not ended, and its policy decides.
-func endedStep(s *stepRun, cause error) error {
-	if s.call.policy == Reexecute {
-		s.outcome = Failed
-		return s.fail(Failed, ErrStore, cause)
-	}
-	err := s.save(driver.StepRecord{State: driver.StepOpen}, s.a.set.CompletionLimit)
-	if errors.Is(err, ErrLeaseLost) {
-		return s.leaseLost()
-	}
-	return s.refuse(errors.Join(cause, err), false)
 }
 
 // undoneStep ends a step whose transaction was rolled back: a permanent failure is recorded, all else has

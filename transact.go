@@ -23,8 +23,9 @@ import (
 //   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
 //   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
 //     again with the same key to find out.
-//   - [ErrOutcomeUnknown] and [ErrTxDoomed]: the work has ended the transaction by itself, by the text of a statement, say.
-//     It must not: whether its effect was committed is unknown, and stays so until it is settled.
+//
+// The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
+// without the record.
 //
 // The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, WithWait,
 // WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
@@ -151,7 +152,11 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 	r.waits = false
 	r.waiter.Tell(&claim)
 	r.held = true
-	defer tx.close(ctx, func(ended bool) { r.unwound(ctx, ended) })
+	defer func() {
+		if tx.close(ctx) && r.ev != nil { // a panic or Goexit of the work, which goes on
+			r.ev.Outcome, r.ev.Err = Failed, errUnwound
+		}
+	}()
 
 	number := max(claim.Record.Attempt, 1)
 	if r.ev != nil {
@@ -168,10 +173,9 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		}
 		r.ran = number
 		a := &Attempt{operation: r.operation, token: claim.Record.Token, nonce: r.nonce, number: number}
-		var lost error
-		value, lost, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
+		value, err = runIn(ctx, tx, a, a.inTx(tx.h.Tx()), r.work)
 		if err != nil {
-			return r.undone(ctx, err, lost)
+			return r.undone(err)
 		}
 		var elided string
 		saved, elided = encode(r.core, r.call, value, r.summarize)
@@ -188,7 +192,7 @@ func (r *transaction[T, Tx]) once(ctx context.Context) (res Result[T], err error
 		commit.Record = &claimed
 	}
 	if err := tx.commit(ctx, commit); err != nil {
-		return r.uncommitted(ctx, err, value)
+		return r.uncommitted(err, value)
 	}
 	return r.committed(value, number)
 }
@@ -198,19 +202,6 @@ func (r *transaction[T, Tx]) notBegun(err error) (Result[T], error) {
 	res, err := failed[T](err)
 	res.Attempt = r.ran
 	return res, err
-}
-
-// unwound is the end of a transaction whose work panicked, or left its goroutine, which goes on.
-func (r *transaction[T, Tx]) unwound(ctx context.Context, ended bool) {
-	o := Failed
-	if ended {
-		o = Unknown
-		_, _ = r.ended(ctx, errUnwound) //nolint:errcheck // the panic is what is told
-	}
-	r.warn(ctx, o, r.ran, errUnwound)
-	if r.ev != nil {
-		r.ev.Outcome, r.ev.Err = o, errUnwound
-	}
 }
 
 func (r *transaction[T, Tx]) begin(ctx context.Context, req driver.BeginRequest) (*lent[Tx], driver.ClaimResult, error) {
@@ -282,10 +273,7 @@ func (r *transaction[T, Tx]) answered(ctx context.Context, claim *driver.ClaimRe
 }
 
 // undone is the end of a transaction whose work failed and which was rolled back.
-func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Result[T], error) {
-	if hasEnded(r.t.txs, err, lost) {
-		return r.ended(ctx, errors.Join(err, lost))
-	}
+func (r *transaction[T, Tx]) undone(err error) (Result[T], error) {
 	if readMarks(err) == endedUnknown && r.t.txs.ClassifyTx(err) == driver.TxErrorRetry {
 		return Result[T]{}, &errAgain{err}
 	}
@@ -294,7 +282,7 @@ func (r *transaction[T, Tx]) undone(ctx context.Context, err, lost error) (Resul
 		r.optimistic = false
 		return Result[T]{}, &errAgain{} // a transaction of its own saves it
 	}
-	if errors.Is(err, ErrTxTooLong) || errors.Is(lost, ErrTxTooLong) {
+	if errors.Is(err, ErrTxTooLong) {
 		return r.failed(ErrTxTooLong, err)
 	}
 	return Result[T]{Outcome: Failed, Attempt: r.ran}, r.bordered(err)
@@ -306,7 +294,7 @@ func (r *transaction[T, Tx]) failed(sentinel, cause error) (Result[T], error) {
 }
 
 // uncommitted is the end of a transaction whose commit failed.
-func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T) (Result[T], error) {
+func (r *transaction[T, Tx]) uncommitted(err error, value T) (Result[T], error) {
 	switch {
 	case errors.Is(err, driver.ErrConflict) && r.optimistic: // another has it: claim, and hear what it says
 		r.optimistic = false
@@ -328,17 +316,8 @@ func (r *transaction[T, Tx]) uncommitted(ctx context.Context, err error, value T
 	case driver.TxErrorCommitLost:
 		r.lost, r.lostErr = &value, err
 		return Result[T]{}, &errAgain{err}
-	case driver.TxErrorEnded:
-		return r.ended(ctx, err)
 	}
 	return r.failed(ErrStore, err)
-}
-
-// ended is the end of a transaction that the work has ended.
-func (r *transaction[T, Tx]) ended(ctx context.Context, cause error) (Result[T], error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.CompletionLimit)
-	defer cancel()
-	return Result[T]{Outcome: Unknown, Attempt: r.ran}, r.endedByWork(ctx, cause)
 }
 
 func (r *transaction[T, Tx]) committed(value T, number int) (Result[T], error) {

@@ -188,17 +188,3 @@ func TestACallFromWithinATransactionIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 }
-
-// A handler that has ended the transaction that it was lent is not called again: whether its effect was committed is unknown.
-func TestAHandlerThatEndsItsTransactionIsADeadLetter(t *testing.T) {
-	errEnded := errors.New("not the transaction that was begun")
-	l := newLedger()
-	l.classes = map[error]driver.TxErrorClass{errEnded: driver.TxErrorEnded}
-	l.fails = func(method string) error {
-		if method == "Commit" {
-			return errEnded
-		}
-		return nil
-	}
-	both(t, booking(t, l, nil), consume.Bury, everonce.Unknown)
-}

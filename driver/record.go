@@ -91,7 +91,7 @@ type Record struct {
 	// Previous is what the latest claim found.
 	Previous Previous
 	// LastError is the class of the error that ended the latest attempt without completing: a word of a closed list,
-	// never the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown", "tx_ended" and "lease_lost"
+	// never the error's text. "error", "deadline", "canceled", "panic", "not_done", "step_unknown" and "lease_lost"
 	// say how the work ended. "claim" is set by a claim that was taken back before the work was called, "settled" by
 	// a settlement, and "settle" by a settlement that could not be finished. It is cleared when a claim whose lease
 	// ran out is taken over.

@@ -97,7 +97,4 @@ const (
 	TxErrorRetry
 	// TxErrorCommitLost: the answer to a commit was lost. It may have been committed, and may still be running.
 	TxErrorCommitLost
-	// TxErrorEnded: the work has ended the transaction that it was lent, by the text of a statement, say. Nothing is
-	// recorded, and what it wrote may have been committed.
-	TxErrorEnded
 )

@@ -203,11 +203,6 @@ func TestHandleTxWithoutAKey(t *testing.T) {
 		}},
 		{name: "no store", handle: charges(201, "paid", nil), plan: everything, want: problemOf(503, "store-unavailable", "5")},
 		{name: "the commit's answer was lost", handle: charges(201, "paid", nil), plan: always(oncetest.FailAfter, oncetest.OpCommit), want: problemOf(500, "commit-lost", ""), effects: 1},
-		{name: "the handler has ended its transaction", want: problemOf(500, "commit-lost", ""), effects: 1, handle: func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
-			err := charges(201, "paid", nil)(w, r, tx)
-			tx.CommitByStatement()
-			return err
-		}},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 			t.Run(c.name+" "+method, func(t *testing.T) {

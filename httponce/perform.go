@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/everonce/everonce"
@@ -23,7 +24,25 @@ func (g *guard) call(x *exchange, opts []everonce.CallOption) (v verdict) {
 			return g.savePieces(a.Detached(), x, rest)
 		})
 	}, opts...)
+	if v.own != nil && v.own.respelled {
+		g.unbind(x)
+	}
 	return v
+}
+
+// errRespelled is the end of an attempt whose answer is a redirect to another spelling of its path.
+var errRespelled = errors.New("the request was redirected to another spelling of its path")
+
+// unbind frees a key that such a redirect has released from its fingerprint: the request that follows has the same key and
+// another path. It claims and releases the key once more, with an Alg that no request has.
+func (g *guard) unbind(x *exchange) {
+	_, err := everonce.Do(context.WithoutCancel(x.context()), g.recv, x.key, func(context.Context, *everonce.Attempt) (Answer, error) {
+		return Answer{}, everonce.NotDone(errRespelled)
+	}, x.route.call, &everonce.Fingerprint{Alg: algRedirected}, everonce.Unobserved())
+	if !errors.Is(err, errRespelled) {
+		x.log.WarnContext(x.r.Context(), "httponce: the key of a redirected request could not be freed: the request that follows the redirect may be refused (422)",
+			"route", x.told.Route, "key", x.keyHash(), "error", err)
+	}
 }
 
 // context returns the context of the call: it ends with the client.
@@ -61,6 +80,7 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	}
 	p.own.finish()
 	if respelled(x.r, p.own.status, p.own.location()) {
+		p.own.respelled = true
 		p.own.MarkNotDone()
 	}
 	return &p.own

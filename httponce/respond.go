@@ -45,10 +45,8 @@ func (v *verdict) sendsOwn() bool {
 }
 
 // lostCommit reports whether it is unknown what became of this call's own commit. What the record says to be unknown is an attempt
-// before it. A handler that has ended its transaction by itself is such an attempt too: its repetition does not find out.
-func (v *verdict) lostCommit() bool {
-	return v.tx && v.res.Attempt != 0 && !errors.Is(v.err, everonce.ErrTxDoomed)
-}
+// before it.
+func (v *verdict) lostCommit() bool { return v.tx && v.res.Attempt != 0 }
 
 // statusError is the error of an attempt whose answer is not to be saved.
 type statusError int

@@ -143,22 +143,6 @@ func transactionalOutcomes() []outcomeCase {
 			},
 		},
 		{
-			name: "the handler has ended its transaction", outcome: everonce.Unknown, do: once, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "outcome=unknown",
-			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
-				err := paid(w, r, tx)
-				tx.CommitByStatement()
-				return err
-			}),
-		},
-		{
-			name: "the handler has ended its transaction before", outcome: everonce.Unknown, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, effects: 1, logged: "outcome=unknown",
-			setup: tx(func(w http.ResponseWriter, r *http.Request, tx *mapdb.Tx) error {
-				err := paid(w, r, tx)
-				tx.CommitByStatement()
-				return err
-			}),
-		},
-		{
 			name: "unknown by an attempt in guarded mode", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(409, "outcome-unknown", ""), runs: 0, logged: "outcome=unknown",
 			do: func(svc *service) got {
 				claim := driver.ClaimRequest{

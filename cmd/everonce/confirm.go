@@ -3,7 +3,10 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 )
 
 // confirmation is what is asked before something that cannot be taken back.
@@ -30,4 +33,10 @@ func (a *app) confirmed(yes bool, c confirmation) error {
 		fmt.Fprintln(a.err)
 	}
 	return c.no
+}
+
+// isTerminal reports whether somebody is at the other end of an input or an output.
+func isTerminal(end any) bool {
+	f, ok := end.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -99,7 +99,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.Version = readBuild().String() // of --version
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq(), a.schema(), a.version(), a.demoService(), a.demoGateway(), a.demoProxy())
+	root.AddCommand(a.demo(), a.proxy(), a.keys(), a.dlq(), a.schema(), a.version(), a.demoChild())
 	ownCommands(root)
 	return root
 }

@@ -64,14 +64,6 @@ func ExampleRunTx() {
 						Rollback: func(context.Context) error { return tx.Rollback() },
 					}, nil
 				},
-				End: func(ctx context.Context, tx *sql.Tx, commits, again bool) error {
-					text := map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commits]
-					if again {
-						text += "; BEGIN"
-					}
-					_, err := tx.ExecContext(ctx, text)
-					return err
-				},
 				Spoil: func(ctx context.Context, tx *sql.Tx) error {
 					_, err := tx.ExecContext(ctx, "INSERT INTO ledger VALUES (NULL)")
 					return err

@@ -24,9 +24,6 @@ type TxHarness[Tx any] struct {
 	Count func(ctx context.Context, name string) (int, error)
 	// Begin begins a transaction of the application's own, in the way that the store requires.
 	Begin func(ctx context.Context) (CallerTx[Tx], error)
-	// End ends the transaction by other means than its handle's own, as work can by the text of a statement: it commits or
-	// rolls back, and then begins another in its place, if it is to be so again. A store may refuse that.
-	End func(ctx context.Context, tx Tx, commits, again bool) error
 	// Spoil runs a statement in the transaction that the database refuses, such as one that violates a constraint,
 	// and returns the error.
 	Spoil func(ctx context.Context, tx Tx) error
@@ -49,6 +46,10 @@ func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
 		}
 		h.Harness.tx = h
 		return h.Harness
+	}
+	if caps.isBrief() {
+		runChecks(t, made, caps, slices.Concat(txChecks[Tx](), txBatchChecks[Tx](), txEngineChecks[Tx]()))
+		return
 	}
 	checks := allTxChecks[Tx]()
 	runChecks(t, made, caps, checks)

@@ -16,7 +16,6 @@ func txBatchEngineChecks[Tx any]() []check {
 	return []check{
 		{name: "TransactBatch/EffectsAndRecordsCommitTogether", run: inTx(checkTransactBatch[Tx])},
 		{name: "TransactBatch/AFailureDoesNotFailItsNeighbours", run: inTx(checkBatchFails[Tx])},
-		{name: "TransactBatch/WorkThatEndsItsTransaction", run: inTx(checkBatchEnds[Tx])},
 		{name: "TransactBatch/ManyDeliveriesTakeEffectOnce", run: inTx(checkManyBatches[Tx])},
 		{name: "TxCrashPoints/Batch", run: inTx(checkBatchCrash[Tx])},
 		{name: "TxHistory/OfBatchesIsLinearizable", run: inTx(func(e *txEnv[Tx]) { e.histories(3, e.deliverBatch) })},

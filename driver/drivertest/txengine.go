@@ -16,8 +16,6 @@ func txEngineChecks[Tx any]() []check {
 		{name: "Transact/ManyDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions() })},
 		{name: "Transact/ManyOptimisticDeliveriesTakeEffectOnce", run: inTx(func(e *txEnv[Tx]) { e.manyTransactions(everonce.Optimistic()) })},
 		{name: "Transact/WhatDidNotCommitDidNotHappen", run: inTx(checkTransactFails[Tx])},
-		{name: "Transact/WorkThatEndsItsTransaction", run: inTx(checkTxEnds[Tx])},
-		{name: "Transact/WorkThatEndsItsTransactionAndPanics", run: inTx(checkTxEndsAndPanics[Tx])},
 		{name: "Transact/AndDoShareKeys", run: inTx(func(e *txEnv[Tx]) {
 			key := e.key()
 			res, _, err := e.transact(newProcess(-1, noFault), key, false, nil)

@@ -59,30 +59,6 @@ func txBugs[Tx any]() []bug {
 			},
 		},
 		{
-			name: "recorded as done though the work has ended the transaction", caught: "Transact/WorkThatEndsItsTransaction",
-			plant: overTx(func(s driver.TxStore[Tx]) driver.Store { return &doneAnyway[Tx]{s} }),
-		},
-		{
-			name: "a batch recorded as done though the work has ended the transaction", caught: "TransactBatch/WorkThatEndsItsTransaction",
-			plant: overTx(func(s driver.TxStore[Tx]) driver.Store { return &doneAnyway[Tx]{s} }),
-			pointless: func(_ Harness, c Capabilities) string {
-				if !c.TxBatch {
-					return "each of a batch is recorded by itself"
-				}
-				return ""
-			},
-		},
-		{
-			name: "a rollback does not tell that the work has ended the transaction", caught: "Transact/WorkThatEndsItsTransactionAndPanics",
-			plant: inHandle(func(h driver.TxHandle[Tx]) driver.TxHandle[Tx] { return &quietHandle[Tx]{h} }),
-			pointless: func(_ Harness, c Capabilities) string {
-				if c.OneWriter {
-					return "the store undoes what the work has ended"
-				}
-				return ""
-			},
-		},
-		{
 			name: "acknowledged before commit, in a transaction", caught: "Tx/EffectAndRecordCommitTogether",
 			plant: inHandle(func(h driver.TxHandle[Tx]) driver.TxHandle[Tx] { return &laterHandle[Tx]{h} }),
 		},

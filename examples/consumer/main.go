@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -54,7 +53,7 @@ func (c *consumer) handle(ctx context.Context, m Message) disposition {
 		c.booked++
 		return acknowledge
 	case everonce.Replayed, everonce.Expired, everonce.Elided:
-		if e, ok := errors.AsType[*everonce.Error](err); ok && e.Kind == driver.ResultFailure {
+		if e, ok := errors.AsType[*everonce.Error](err); ok && e.Kind == everonce.ResultFailure {
 			return deadLetter // rejected, long ago
 		}
 		c.skipped++

@@ -1,7 +1,9 @@
 package docscheck
 
 import (
+	"cmp"
 	"go/ast"
+	"go/types"
 	"maps"
 	"reflect"
 	"regexp"
@@ -61,6 +63,7 @@ var optionTables = []struct {
 // TestOptions compares the tables of docs/reference/options.md with the structs, by reflection, and the
 // defaults with what the fields' comments say.
 func TestOptions(t *testing.T) {
+	names := aliases(t)
 	for _, table := range optionTables {
 		typ := reflect.TypeOf(table.options)
 		_, name, _ := strings.Cut(table.heading, ".")
@@ -73,7 +76,7 @@ func TestOptions(t *testing.T) {
 			if !ok {
 				continue // told below
 			}
-			if got := nameOf(f.Type); got != typeName {
+			if got := nameOf(f.Type, names); got != typeName {
 				t.Errorf("options.md:%d: %s is a %s, the table says %s", row.Line, field, got, typeName)
 			}
 			want := defaults[field]
@@ -101,10 +104,28 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// nameOf is a type as a program writes it.
-func nameOf(t reflect.Type) string {
+// aliases returns the root's names for types of package driver, by those.
+func aliases(t *testing.T) map[string]string {
+	t.Helper()
+	names := map[string]string{}
+	for _, f := range parsed(t, ".") {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok && spec.Assign.IsValid() {
+				names[types.ExprString(spec.Type)] = "everonce." + spec.Name.Name
+			}
+			return true
+		})
+	}
+	return names
+}
+
+var ofDriver = regexp.MustCompile(`\bdriver\.\w+`)
+
+// nameOf is a type as a program writes it: a type of package driver by the root's name for it, if there is one.
+func nameOf(t reflect.Type, aliases map[string]string) string {
 	const here = "github.com/everonce/everonce/examples/docscheck."
-	return strings.NewReplacer("[]uint8", "[]byte", here, "", "docscheck.", "", "struct {}", "struct{}").Replace(t.String())
+	name := strings.NewReplacer("[]uint8", "[]byte", here, "", "docscheck.", "", "struct {}", "struct{}").Replace(t.String())
+	return ofDriver.ReplaceAllStringFunc(name, func(of string) string { return cmp.Or(aliases[of], of) })
 }
 
 // hasTable reports whether a type is a struct of options that has a table of its own.

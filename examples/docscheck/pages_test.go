@@ -87,7 +87,7 @@ var (
 	checkName  = regexp.MustCompile(`name: "([A-Z]\w*)/([A-Z]\w*)"`)
 )
 
-// TestNamedTests: a test that a page names exists, and so does a check of store/drivertest, "Rule13/ResultsGo", by its group.
+// TestNamedTests: a test that a page names exists, and so does a check of driver/drivertest, "Rule13/ResultsGo", by its group.
 func TestNamedTests(t *testing.T) {
 	exists, groups := map[string]bool{}, map[string]bool{}
 	for _, s := range sources(t) {
@@ -168,18 +168,26 @@ func paragraphs(text string) []string {
 	return all
 }
 
-// TestMapOfTheCore: the design names every file of the root package.
+var goFile = regexp.MustCompile("`((?:driver/)?\\w+\\.go)`")
+
+// TestMapOfTheCore: the design names every file of the root package and of package driver, and no other.
 func TestMapOfTheCore(t *testing.T) {
 	_, core, _ := strings.Cut(docs.Read(t, "docs/design.md"), "\n## 5. ")
 	core, _, _ = strings.Cut(core, "\n## ")
-	files, err := filepath.Glob(filepath.Join(docs.Root(t), "*.go"))
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d files in the root package (%v): the test looks in the wrong place", len(files), err)
+	var named, there []string
+	for _, found := range goFile.FindAllStringSubmatch(core, -1) {
+		named = append(named, found[1])
 	}
-	for _, file := range files {
-		name := filepath.Base(file)
-		if name != "doc.go" && !strings.HasSuffix(name, "_test.go") && !strings.Contains(core, "`"+name+"`") {
-			t.Errorf("docs/design.md does not say what %s is for", name)
+	for _, folder := range []string{"", "driver"} {
+		files, err := filepath.Glob(filepath.Join(docs.Root(t), folder, "*.go"))
+		if err != nil || len(files) < 10 {
+			t.Fatalf("%d files in %q (%v): the test looks in the wrong place", len(files), folder, err)
+		}
+		for _, file := range files {
+			if name := filepath.Base(file); name != "doc.go" && !strings.HasSuffix(name, "_test.go") {
+				there = append(there, path.Join(folder, name))
+			}
 		}
 	}
+	sameSet(t, "design.md, the core's files", named, there)
 }

@@ -70,10 +70,11 @@ func TestOutcomes(t *testing.T) {
 	sameSet(t, "outcomes-and-errors.md, outcomes", inTable, names)
 }
 
-// TestErrors compares the tables of errors with the variables, and their texts with what the table says.
-func TestErrors(t *testing.T) {
-	declared := map[string]string{}
-	for _, f := range parsed(t, ".") {
+// errorTexts returns the texts of a package's errors. One that stands for another of package driver has its text.
+func errorTexts(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	for _, f := range parsed(t, folder) {
 		for _, d := range f.Decls {
 			gen, ok := d.(*ast.GenDecl)
 			if !ok || gen.Tok != token.VAR {
@@ -81,14 +82,34 @@ func TestErrors(t *testing.T) {
 			}
 			for _, spec := range gen.Specs {
 				v := spec.(*ast.ValueSpec) //nolint:forcetypeassert // a var declaration has no others
-				if name := v.Names[0].Name; strings.HasPrefix(name, "Err") && len(v.Values) == 1 {
-					if call, ok := v.Values[0].(*ast.CallExpr); ok && len(call.Args) == 1 {
-						if text, ok := call.Args[0].(*ast.BasicLit); ok {
-							declared[name] = strings.Trim(text.Value, `"`)
-						}
+				name := v.Names[0].Name
+				if !strings.HasPrefix(name, "Err") || len(v.Values) != 1 {
+					continue
+				}
+				switch value := v.Values[0].(type) {
+				case *ast.CallExpr:
+					if text, ok := value.Args[0].(*ast.BasicLit); ok && len(value.Args) == 1 {
+						texts[name] = strings.Trim(text.Value, `"`)
 					}
+				case *ast.SelectorExpr:
+					if value.Sel.Name != name {
+						t.Errorf("%s is %s.%s: one error has two names", name, value.X, value.Sel.Name)
+					}
+					texts[name] = errorTexts(t, "driver")[name]
 				}
 			}
+		}
+	}
+	return texts
+}
+
+// TestErrors compares the tables of errors with the variables, and their texts with what the table says. An error that
+// package driver has and the root has not stands there with its package.
+func TestErrors(t *testing.T) {
+	declared := errorTexts(t, ".")
+	for name, text := range errorTexts(t, "driver") {
+		if _, ok := declared[name]; !ok {
+			declared["driver."+name] = text
 		}
 	}
 	inTable := map[string]bool{}
@@ -179,7 +200,7 @@ func TestErrorClasses(t *testing.T) {
 		}
 		return found
 	}
-	sameSet(t, "the comment of Record.LastError", quoted(fieldComments(t, ".", "Record")["LastError"], `"`), declared)
+	sameSet(t, "the comment of Record.LastError", quoted(fieldComments(t, "driver", "Record")["LastError"], `"`), declared)
 	for _, row := range docs.Table(t, "docs/reference/record.md", "Record") {
 		if row.Cells[0] == "`LastError`" {
 			sameSet(t, "record.md, LastError", quoted(row.Cells[1], "`"), declared)

@@ -1,14 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -55,31 +55,27 @@ func TestWhatHasNotBegunIsDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	states := map[everonce.Scope]driver.State{
-		everonce.ScopeOf("alice", "POST", "/rides"):   driver.StateReleased,
-		everonce.ScopeOf("alice", "POST", "/refunds"): driver.StateAbandoned,
+	left := map[everonce.Scope]error{
+		everonce.ScopeOf("alice", "POST", "/rides"):   everonce.ErrReleased,
+		everonce.ScopeOf("alice", "POST", "/refunds"): everonce.ErrOutcomeUnknown,
 	}
-	state := func(scope everonce.Scope) driver.State {
-		got, err := store.Get(ctx, driver.GetRequest{ID: everonce.Key{Scope: scope, ID: "k"}.RecordID()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got.Record.StateAt(got.Now)
+	dies, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for scope := range states {
-		id := everonce.Key{Scope: scope, ID: "k"}.RecordID()
-		if _, err := store.Claim(ctx, driver.ClaimRequest{ID: id, Scope: scope, Name: "k", Nonce: driver.NewNonce(), Lease: time.Millisecond}); err != nil {
+	for scope := range left {
+		if _, err := everonce.Do(ctx, dies, everonce.Key{Scope: scope, ID: "k"}, func(context.Context, *everonce.Attempt) (string, error) {
+			return "", errors.New("the process died")
+		}); !errors.Is(err, everonce.ErrOutcomeUnknown) {
 			t.Fatal(err)
-		}
-		for state(scope) != driver.StateAbandoned { // by the store's time
 		}
 	}
 	if found, err := s.finish(ctx, 0); err != nil || found != 1 {
 		t.Errorf("found %d, %v", found, err)
 	}
-	for scope, want := range states {
-		if got := state(scope); got != want {
-			t.Errorf("%s: %v, want %v", scope, got, want)
+	for scope, want := range left {
+		if _, err := everonce.Lookup[string](ctx, s.receiver, everonce.Key{Scope: scope, ID: "k"}); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", scope, err, want)
 		}
 	}
 }

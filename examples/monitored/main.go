@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -35,7 +34,7 @@ func count(figures *expvar.Map) func(context.Context, httponce.Served) {
 }
 
 // watch tells how much waits for somebody to settle it, and for how long the oldest has. Call it once a minute.
-func watch(ctx context.Context, store driver.HealthChecker, abandoned, oldestSeconds *expvar.Int) error {
+func watch(ctx context.Context, store *memstore.Store, abandoned, oldestSeconds *expvar.Int) error {
 	h, err := store.Health(ctx)
 	if err != nil {
 		return err

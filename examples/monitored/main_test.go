@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"expvar"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/store/memstore"
 )
 
 const want = `
@@ -29,24 +31,34 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// counted is a store that was counted.
-type counted driver.Health
-
-func (c counted) Health(context.Context) (driver.Health, error) { return driver.Health(c), nil }
-
 // TestWatch: the age of the oldest is by the store's own clock, and ends when all is settled.
 func TestWatch(t *testing.T) {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ctx, now := t.Context(), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	store := memstore.New(&memstore.Options{Now: func() time.Time { return now }})
+	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var abandoned, oldest expvar.Int
-	for _, c := range []struct {
-		health counted
-		n, age int64
-	}{
-		{counted{Abandoned: 2, OldestAbandoned: now.Add(-time.Hour), Now: now}, 2, 3600},
-		{counted{Now: now}, 0, 0},
-	} {
-		if err := watch(t.Context(), c.health, &abandoned, &oldest); err != nil || abandoned.Value() != c.n || oldest.Value() != c.age {
-			t.Errorf("%d, %d s, %v; want %d, %d s", abandoned.Value(), oldest.Value(), err, c.n, c.age)
+	check := func(n, seconds int64) {
+		t.Helper()
+		if err := watch(ctx, store, &abandoned, &oldest); err != nil || abandoned.Value() != n || oldest.Value() != seconds {
+			t.Errorf("%d, %d s, %v; want %d, %d s", abandoned.Value(), oldest.Value(), err, n, seconds)
 		}
 	}
+	keys := []everonce.Key{{Scope: "charges", ID: "1"}, {Scope: "charges", ID: "2"}}
+	for _, key := range keys {
+		_, err := everonce.Do(ctx, r, key, func(context.Context, *everonce.Attempt) (string, error) { return "", errors.New("timeout") })
+		if !errors.Is(err, everonce.ErrOutcomeUnknown) {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Hour)
+	}
+	check(2, 2*3600)
+	for _, key := range keys {
+		if err := r.Settle(ctx, key, everonce.Settlement{Verdict: everonce.SettleNotDone}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(0, 0)
 }

@@ -2,12 +2,12 @@ package natural
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"testing"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/oncetest"
 )
 
@@ -103,7 +103,7 @@ func TestPaymentOncePerOrder(t *testing.T) {
 		capabilities: oncetest.Capabilities{Marks: true, Fingerprints: true},
 		deliver: func(ctx context.Context, db DB, op oncetest.Operation) (any, bool, error) {
 			// Every delivery makes up a payment ID: what makes it once is the order.
-			return Pay(ctx, db, Payment{driver.NewNonce().String(), op.Key, int64(op.Amount)})
+			return Pay(ctx, db, Payment{rand.Text(), op.Key, int64(op.Amount)})
 		},
 		effects: `SELECT count(*) FROM payment WHERE order_id = ?`,
 	}.run(t)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -20,13 +19,13 @@ var ErrOtherAmount = errors.New("the order is paid with another amount")
 // Pay books the payment of an order, and returns it; or the one that is booked already, and says which. What
 // makes it once is the unique constraint on order_id, in the business table itself.
 func Pay(ctx context.Context, db DB, p Payment) (booked Payment, first bool, err error) {
-	booked, first, err = sqlitestore.InsertOnce(ctx, db, sqlstore.Insert{
+	booked, first, err = sqlitestore.InsertOnce(ctx, db, sqlitestore.Insert{
 		Table:     "payment",
 		Columns:   []string{"id", "order_id", "cents"},
 		Values:    []any{p.ID, p.Order, p.Cents},
 		Key:       []string{"order_id"},
 		Returning: []string{"id", "order_id", "cents"},
-	}, func(row sqlstore.Row) (p Payment, err error) {
+	}, func(row sqlitestore.Row) (p Payment, err error) {
 		err = row.Scan(&p.ID, &p.Order, &p.Cents)
 		return p, err
 	})

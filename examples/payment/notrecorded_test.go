@@ -1,29 +1,26 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
-
-// failing is a store that is gone when the end of a charge is to be saved.
-type failing struct{ everonce.Store }
-
-func (*failing) Complete(context.Context, driver.CompleteRequest) (driver.CompleteResult, error) {
-	return driver.CompleteResult{}, errors.New("connection refused")
-}
 
 // TestNotRecorded: what the gateway has said goes to the client: a receipt of a charge that was made, and never one of
 // a charge that was declined.
 func TestNotRecorded(t *testing.T) {
-	receiver, err := everonce.NewReceiver(&failing{memstore.New(nil)}, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
+	store := oncetest.FaultStore(memstore.New(nil), func(c oncetest.Call) oncetest.Fault { // it is gone when the end of a charge is to be saved
+		if c.Op == oncetest.OpComplete {
+			return oncetest.FailBefore
+		}
+		return oncetest.Pass
+	})
+	receiver, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/sqlitestore"
 )
 
@@ -23,7 +22,7 @@ import (
 // late is longer than a lease and the gateway's own timeout together.
 func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiver, within everonce.Scope, ledger map[string]string, late time.Duration) (int, error) {
 	settled := 0
-	list := driver.ListRequest{Scope: within, States: []driver.State{driver.StateAbandoned}}
+	list := everonce.ListRequest{Scope: within, States: []everonce.State{everonce.StateAbandoned}}
 	for {
 		page, err := store.List(ctx, list)
 		if err != nil {
@@ -46,7 +45,7 @@ func settleAll(ctx context.Context, store *sqlitestore.Store, r *everonce.Receiv
 				settled++
 			case errors.Is(err, everonce.ErrNotUnknown), errors.Is(err, everonce.ErrInProgress), errors.Is(err, everonce.ErrLeaseLost):
 				// somebody else was faster, or is at it
-			case errors.Is(err, driver.ErrCorruptRecord), errors.Is(err, driver.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
+			case errors.Is(err, everonce.ErrCorruptRecord), errors.Is(err, everonce.ErrNewerRecord), errors.Is(err, everonce.ErrInvalidKey):
 				// it cannot be read here; "everonce keys list" shows it
 			default:
 				return settled, err

@@ -3,6 +3,7 @@ package temporalactivity
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/oncetest"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -155,17 +156,16 @@ func TestNotDone(t *testing.T) {
 	}
 }
 
-// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back.
+// TestTheStoreIsAway: nothing was charged, and Temporal tries again by its retry policy, until the store is back: after more claims than one
+// attempt makes.
 func TestTheStoreIsAway(t *testing.T) {
-	store := &away{Store: memstore.New(nil)}
-	store.calls.Store(4) // more than one attempt makes
-	r, err := everonce.NewReceiver(store, everonce.Refuse, nil)
+	r, err := everonce.NewReceiver(failing(oncetest.OpClaim, 4), everonce.Refuse, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := &gateway{}
 	receipts, err := run(t, (&Activities{Receiver: r, Gateway: g}).Charge, Order{ID: "7"})
-	if err != nil || len(receipts) != 1 || g.charges.Load() != 1 || store.calls.Load() >= 0 {
+	if err != nil || len(receipts) != 1 || g.charges.Load() != 1 {
 		t.Errorf("receipts %v, %v, after %d charges", receipts, err, g.charges.Load())
 	}
 	lost := &everonce.Error{Outcome: everonce.LeaseLost, Sentinel: everonce.ErrLeaseLost}
@@ -219,7 +219,7 @@ func TestStillRunning(t *testing.T) {
 
 // TestNotRecorded: the charge is made and the store is gone. Temporal takes the receipt.
 func TestNotRecorded(t *testing.T) {
-	store := &failing{Store: memstore.New(nil)}
+	store := failing(oncetest.OpComplete, math.MaxInt)
 	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestNotRecorded(t *testing.T) {
 
 // TestDeclinedAndNotRecorded: nothing was charged and the store is gone. Temporal takes no receipt.
 func TestDeclinedAndNotRecorded(t *testing.T) {
-	r, err := everonce.NewReceiver(&failing{Store: memstore.New(nil)}, everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
+	r, err := everonce.NewReceiver(failing(oncetest.OpComplete, math.MaxInt), everonce.Refuse, &everonce.Options{CompletionLimit: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,24 +251,14 @@ func TestDeclinedAndNotRecorded(t *testing.T) {
 	}
 }
 
-// away is a store that is gone for so many claims.
-type away struct {
-	everonce.Store
-	calls atomic.Int64
-}
-
-func (a *away) Claim(ctx context.Context, r driver.ClaimRequest) (driver.ClaimResult, error) {
-	if a.calls.Add(-1) >= 0 {
-		return driver.ClaimResult{}, errors.New("connection refused")
-	}
-	return a.Store.Claim(ctx, r)
-}
-
-// failing is a store that is gone when the result is to be saved.
-type failing struct{ everonce.Store }
-
-func (f *failing) Complete(context.Context, driver.CompleteRequest) (driver.CompleteResult, error) {
-	return driver.CompleteResult{}, errors.New("connection refused")
+// failing returns a store whose first n calls of op fail.
+func failing(op oncetest.Op, n int) everonce.Store {
+	return oncetest.FaultStore(memstore.New(nil), func(c oncetest.Call) oncetest.Fault {
+		if c.Op == op && c.N <= n {
+			return oncetest.FailBefore
+		}
+		return oncetest.Pass
+	})
 }
 
 func refused(t *testing.T, err error, want string) {

@@ -34,6 +34,8 @@ var mayImport = []struct {
 	{"otelonce", nil},
 	{"dashboard", nil},
 
+	{"demo", []string{"driver", "httponce", "store/sqlitestore"}}, // and no other store, so that it builds fast
+
 	// What nobody links may import all, but for the program.
 	{"cmd", everything},
 	{"examples", everything},
@@ -44,7 +46,7 @@ var mayImport = []struct {
 	{"internal", everything},
 }
 
-var everything = []string{"driver", "store", "janitor", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "internal"}
+var everything = []string{"driver", "store", "janitor", "oncetest", "inbox", "outbox", "saga", "session", "raftonce", "httponce", "grpconce", "consume", "otelonce", "dashboard", "demo", "internal"}
 
 func TestDirectionOfImports(t *testing.T) {
 	for path, p := range ours(t) {
@@ -137,6 +139,9 @@ func TestAllowed(t *testing.T) {
 		{"outbox", "store/pgxstore", false},
 		{"examples", "cmd/everonce", false},
 		{"cmd/everonce", "store/pgxstore", true},
+		{"cmd/everonce", "demo", true},
+		{"demo", "store/sqlitestore", true},
+		{"demo", "store/pgxstore", false},
 		{"cmd/everonce", "cmd/everonce/demo", true},
 		{"elsewhere", "store/pgxstore", false},
 	} {

@@ -20,7 +20,6 @@ var (
 	errDeadlock   = errors.New("deadlock: the transaction was rolled back")
 	errChanged    = errors.New("could not serialize: a row has changed")
 	errCommitLost = errors.New("commit: connection reset by peer")
-	errTxEnded    = errors.New("not the transaction that was begun")
 	errTxDone     = errors.New("the transaction has ended")
 	errTxAborted  = errors.New("the transaction is aborted until it is rolled back to a savepoint")
 	errConstraint = errors.New("constraint violated")
@@ -209,8 +208,6 @@ func (s *mapStore) KeepIdentity(ctx context.Context, check [32]byte) error {
 
 func (s *mapStore) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
-	case errors.Is(err, errTxEnded):
-		return driver.TxErrorEnded
 	case errors.Is(err, errDeadlock), errors.Is(err, errChanged):
 		return driver.TxErrorRetry
 	case errors.Is(err, errCommitLost):

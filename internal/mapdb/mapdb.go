@@ -4,7 +4,6 @@ package mapdb
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -50,13 +49,9 @@ type Tx struct {
 	claimed []driver.RecordID
 	saved   map[string]Tx
 	ended   bool
-	byWork  bool // the work has ended it
 }
 
 var errEnded = errors.New("mapdb: the transaction has ended")
-
-// errNotMine is what a transaction answers that the work has ended by itself.
-var errNotMine = fmt.Errorf("%w: the work has ended the transaction", driver.ErrTxDoomed)
 
 // ErrDeadlock is what work returns that met one: the transaction was rolled back, and may be run again.
 var ErrDeadlock = errors.New("mapdb: deadlock, the transaction was rolled back")
@@ -89,17 +84,6 @@ func (tx *Tx) Commit() error {
 // Rollback undoes it. After Commit it does nothing.
 func (tx *Tx) Rollback() error { return (&handle{tx}).Rollback(context.Background()) }
 
-// CommitByStatement commits behind everonce's back, as the text of a statement can: the effects, and no record.
-func (tx *Tx) CommitByStatement() {
-	tx.db.mu.Lock()
-	defer tx.db.mu.Unlock()
-	for name, n := range tx.effects {
-		tx.db.effects[name] += n
-	}
-	(&handle{tx}).end()
-	tx.byWork = true
-}
-
 // record reads through the transaction. The database is locked.
 func (tx *Tx) record(id driver.RecordID) *driver.Record {
 	if rec, ok := tx.records[id]; ok {
@@ -129,11 +113,8 @@ func (db *DB) Join(tx *Tx) (driver.TxHandle[*Tx], error) { return &handle{tx}, n
 
 // ClassifyTx implements [driver.TxStore].
 func (db *DB) ClassifyTx(err error) driver.TxErrorClass {
-	switch {
-	case errors.Is(err, ErrDeadlock):
+	if errors.Is(err, ErrDeadlock) {
 		return driver.TxErrorRetry
-	case errors.Is(err, errNotMine):
-		return driver.TxErrorEnded
 	}
 	return driver.TxErrorOther
 }
@@ -290,10 +271,7 @@ func (h *handle) Commit(_ context.Context, req driver.CommitRequest) (err error)
 	db := h.tx.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	switch {
-	case h.tx.byWork:
-		return errNotMine
-	case h.tx.ended:
+	if h.tx.ended {
 		return errEnded
 	}
 	defer h.end()

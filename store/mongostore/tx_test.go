@@ -64,17 +64,6 @@ func TestConformanceTx(t *testing.T) {
 				}
 				return drivertest.CallerTx[*mongo.Session]{Tx: session, Commit: session.CommitTransaction, Rollback: session.AbortTransaction}, err
 			},
-			End: func(ctx context.Context, tx *mongo.Session, commits, again bool) error {
-				end := tx.AbortTransaction
-				if commits {
-					end = tx.CommitTransaction
-				}
-				err := end(ctx)
-				if err == nil && again {
-					err = tx.StartTransaction()
-				}
-				return err
-			},
 			Spoil: func(ctx context.Context, tx *mongo.Session) error {
 				id := bson.D{{Key: "_id", Value: bson.NewObjectID()}}
 				return errors.Join(apply(ctx, tx, id), apply(ctx, tx, id))

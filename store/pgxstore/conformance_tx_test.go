@@ -28,9 +28,9 @@ func counted(t testing.TB, table string) func(context.Context, string) (int, err
 }
 
 // TestConformanceTx holds the transactions of pgx to the suite.
-func TestConformanceTx(t *testing.T) { conformanceTx(t, nil) }
+func TestConformanceTx(t *testing.T) { conformanceTx(t, nil, capabilities()) }
 
-func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
+func conformanceTx(t *testing.T, change func(*pgx.ConnConfig), caps drivertest.Capabilities) {
 	t.Helper()
 	pool := newPool(t, change, conformanceConns)
 	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[pgx.Tx] {
@@ -58,24 +58,17 @@ func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
 				}
 				return drivertest.CallerTx[pgx.Tx]{Tx: tx, Commit: tx.Commit, Rollback: tx.Rollback}, nil
 			},
-			End: func(ctx context.Context, tx pgx.Tx, commits, again bool) error {
-				text := map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commits]
-				if again {
-					text += "; BEGIN"
-				}
-				return exec(ctx, tx, text)
-			},
 			Spoil: func(ctx context.Context, tx pgx.Tx) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
 			},
 		}
-	}, capabilities())
+	}, caps)
 }
 
 // TestConformanceTxSQL holds the transactions of database/sql to the suite.
-func TestConformanceTxSQL(t *testing.T) { conformanceTxSQL(t, nil) }
+func TestConformanceTxSQL(t *testing.T) { conformanceTxSQL(t, nil, capabilities()) }
 
-func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
+func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig), caps drivertest.Capabilities) {
 	t.Helper()
 	db := newDB(t, change)
 	db.SetMaxOpenConns(conformanceConns)
@@ -109,16 +102,9 @@ func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
 					Rollback: func(context.Context) error { return tx.Rollback() },
 				}, nil
 			},
-			End: func(ctx context.Context, tx *sql.Tx, commits, again bool) error {
-				text := map[bool]string{true: "COMMIT", false: "ROLLBACK"}[commits]
-				if again {
-					text += "; BEGIN"
-				}
-				return exec(ctx, tx, text)
-			},
 			Spoil: func(ctx context.Context, tx *sql.Tx) error {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
 			},
 		}
-	}, capabilities())
+	}, caps)
 }

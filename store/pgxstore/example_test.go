@@ -12,7 +12,6 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqlstore"
 	"github.com/everonce/everonce/store/pgxstore"
 )
@@ -49,7 +48,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	charge := func(order string, amount int) (everonce.Result[int], error) {
-		key := everonce.Key{Scope: driver.ScopeOf("shop", "charge"), ID: order}
+		key := everonce.Key{Scope: everonce.ScopeOf("shop", "charge"), ID: order}
 		return everonce.Transact(ctx, receiver, key, func(ctx context.Context, tx pgx.Tx) (balance int, err error) {
 			err = tx.QueryRow(ctx, "UPDATE example_charge.account SET balance = balance - $1 WHERE id = 'ada' RETURNING balance", amount).Scan(&balance)
 			return balance, err

@@ -18,6 +18,18 @@ type Querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
+type (
+	// Insert is a row of an application's own table that a unique constraint allows once: its Table, Columns and Values;
+	// Key, the columns of the constraint, and Where, the predicate of a partial index; and Returning, the columns to read back.
+	Insert = sqlstore.Insert
+	// Row is a row to Scan.
+	Row = sqlstore.Row
+)
+
+// ErrInvisible: the row with this key cannot be read, because this transaction's snapshot does not see it (run the
+// whole transaction again), or because it comes and goes.
+var ErrInvisible = sqlstore.ErrInvisible
+
 // InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports
 // which. It uses the unique constraint of the business table itself, which you want for money in addition to any
 // record of operations. q may be the transaction of a Transact. scan reads the columns in.Returning of the row; NULL
@@ -33,13 +45,13 @@ type Querier interface {
 // if the transaction was rolled back. At repeatable read and serializable, if the other transaction has committed,
 // this one can never see its row, and InsertOnce returns a serialization failure: the whole transaction has to be run
 // again, as Transact does by itself.
-func InsertOnce[T any](ctx context.Context, q Querier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
+func InsertOnce[T any](ctx context.Context, q Querier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	return sqlstore.InsertOnce(ctx, pgxConn{q}, classify, inTransaction(q), in, scan)
 }
 
 // InsertOnceSQL is [InsertOnce] through database/sql. q is a *sql.DB, a *sql.Tx, or a *sql.Conn that has no open
 // transaction.
-func InsertOnceSQL[T any](ctx context.Context, q sqlstore.SQLQuerier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
+func InsertOnceSQL[T any](ctx context.Context, q sqlstore.SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	return sqlstore.InsertOnce(ctx, sqlConn{q}, classify, inTx, in, scan)
 }

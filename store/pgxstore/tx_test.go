@@ -422,7 +422,7 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		noErr(t, handle.Tx().Commit()) // nothing keeps it from doing so
 		done := completionOf(&rec, "v")
 		err = handle.Commit(ctx, driver.CommitRequest{Complete: &done})
-		if err == nil || h.store.ClassifyTx(err) != driver.TxErrorEnded {
+		if err == nil || h.store.ClassifyTx(err) != driver.TxErrorOther {
 			t.Errorf("the commit of an ended transaction answers %v, of class %d", err, h.store.ClassifyTx(err))
 		}
 	})

@@ -10,7 +10,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/redisstore"
 )
 
@@ -31,7 +30,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err) // it says what to set on the server
 	}
-	defer store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: "mail"}) //nolint:errcheck // the example cleans up
+	defer store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: "mail"}) //nolint:errcheck // the example cleans up
 
 	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	if err != nil {

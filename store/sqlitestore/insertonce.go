@@ -7,6 +7,18 @@ import (
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
+type (
+	// Insert is a row of an application's own table that a unique constraint allows once: its Table, Columns and Values;
+	// Key, the columns of the constraint, and Where, the predicate of a partial index; and Returning, the columns to read back.
+	Insert = sqlstore.Insert
+	// Row is a row to Scan.
+	Row = sqlstore.Row
+)
+
+// ErrInvisible: the row with this key cannot be read, because this transaction's snapshot does not see it (run the
+// whole transaction again), or because it comes and goes.
+var ErrInvisible = sqlstore.ErrInvisible
+
 // InsertOnce inserts a row into a table of the application, or finds the existing row with the same key, and reports
 // which. It uses the unique constraint of the business table itself, which you want for money in addition to any
 // record of operations. q is a *sql.DB or *sql.Tx, such as the transaction of a Transact. scan reads the columns
@@ -17,7 +29,7 @@ import (
 // returned as an error, as are a full disk or a missing table. After an error, including one of scan, a transaction
 // is alive and as it was before, unless SQLite has ended it by itself. Without a transaction the row stays if scan
 // fails.
-func InsertOnce[T any](ctx context.Context, q sqlstore.SQLQuerier, in sqlstore.Insert, scan func(sqlstore.Row) (T, error)) (row T, inserted bool, err error) {
+func InsertOnce[T any](ctx context.Context, q sqlstore.SQLQuerier, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	_, inTx := q.(*sql.Tx)
 	return sqlstore.InsertOnce(ctx, querier{q}, classify, inTx, in, scan)
 }

@@ -86,7 +86,6 @@ var classes = map[string]string{
 	"lease_lost":   "the lease was lost",
 	"not_done":     "the work said that nothing took hold",
 	"step_unknown": "a step's outcome was unknown",
-	"tx_ended":     "the work ended the transaction that it was lent",
 	"error":        "the work failed",
 	"claim":        "its claim was taken back before the work was called",
 	"settled":      "somebody settled it as not done, or settled its unknown step",

@@ -216,7 +216,7 @@ func (s *Server) options() (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
-		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
+		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxBodyMemory: c.MaxBodyMemory, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
 	if opts.Principal, err = s.principalOf("", c.Route); err != nil {
