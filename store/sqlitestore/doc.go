@@ -1,6 +1,6 @@
 // Package sqlitestore keeps records in a SQLite file: the embedded store, in pure Go, without a server.
 //
-//	store, err := sqlitestore.Open("app.db", nil)
+//	store, err := sqlitestore.Open(ctx, "app.db", nil)
 //
 // # Durability and speed
 //
