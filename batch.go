@@ -85,6 +85,11 @@ func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []Ba
 			}
 		}()
 	}
+	defer func() { // after a panic of the work too
+		for i := range b.ops {
+			b.ops[i].warn(ctx, b.results[i].Outcome, b.results[i].Attempt, b.results[i].Err)
+		}
+	}()
 	b.run(ctx, b.todo())
 	b.answerSeconds(ctx)
 	return b.results, nil

@@ -29,6 +29,8 @@ type heartbeat struct {
 
 // startBeat arms the first renewal, a third of the lease after the claim was sent.
 func (a *Attempt) startBeat(started time.Time) {
+	a.beat.mu.Lock()
+	defer a.beat.mu.Unlock()
 	a.beat.sent = started
 	a.beat.renewal = time.AfterFunc(time.Until(started.Add(a.call.lease/3)), a.renew)
 }

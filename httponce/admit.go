@@ -105,7 +105,7 @@ func (s *settings) unprotected(w http.ResponseWriter, r *http.Request) (x *excha
 
 // readBody reads the body; it refuses the request, and returns false, where that fails.
 func (x *exchange) readBody() bool {
-	x.body.spool = &x.spool
+	x.body.memory, x.body.files = &x.memory, &x.files
 	ended := false
 	defer func() {
 		if !ended { // a panic of somebody's reader

@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
-// memoryBody is how much of a body is held in memory; a larger one is in a temporary file. Nearly every request that
-// takes a key is smaller, and a thousand that are not, sent slowly, take 64 MiB at the most. A body of some hundred
-// KiB costs its copy in a file some tens of microseconds: less than its way over the wire.
-const memoryBody = 64 << 10
-
-// firstBody is how much memory a sender gets for what it has only announced.
-const firstBody = 8 << 10
+const (
+	// firstBody is how much memory a sender gets for what it has only announced.
+	firstBody = 8 << 10
+	// smallBody is how much of every body may be in memory. Nearly every request that takes a key is smaller, and a thousand
+	// that are not, sent slowly, take 64 MiB at the most.
+	smallBody = 64 << 10
+	// memoryBody is the largest body in memory, as far as Options.MaxBodyMemory goes. Others are in a temporary file.
+	memoryBody = 1 << 20
+)
 
 var errBodyTooLarge = errors.New("httponce: the request body is too large")
 
@@ -32,16 +34,22 @@ func (e *spoolError) Unwrap() error { return e.err }
 // body is a request body that has been read to its end. What it holds outside of memory goes when its last holder
 // releases it: the exchange is the first, and a handler that goes on after its exchange has ended must be another.
 type body struct {
-	size   int64
-	mem    []byte   // nil where there is a file
-	file   *os.File // of a body larger than memoryBody
-	name   string   // the file's, where it could not be removed while it is open
-	spool  *spool   // bounds the files of all bodies together
-	taken  int64    // of it
-	hashed [sha256.Size]byte
-	others atomic.Int32 // holders beside the first
-	opened bool
-	first  bodyReader // what open returns the first time
+	content
+	memory, files *space       // of all bodies together
+	others        atomic.Int32 // holders beside the first
+	opened        bool
+	first         bodyReader // what open returns the first time
+}
+
+// content is what has been read.
+type content struct {
+	size     int64
+	mem      []byte   // nil where there is a file
+	file     *os.File // nil where it is in memory
+	name     string   // the file's, where it could not be removed while it is open
+	hashed   [sha256.Size]byte
+	inMemory int64 // taken of the space for it
+	inFiles  int64
 }
 
 // fill reads src to its end. declared is how long src says that it is, or -1. The errors are src's, errBodyTooLarge,
@@ -50,9 +58,8 @@ func (b *body) fill(src io.Reader, declared, limit int64, until time.Time) error
 	buf := make([]byte, firstSize(declared))
 	var digest hash.Hash // of what is in the file
 	for n, empty := 0, 0; ; {
-		if n == len(buf) && n < memoryBody {
-			buf = append(make([]byte, 0, nextSize(n, declared)), buf...)
-			buf = buf[:cap(buf)]
+		if n == len(buf) && b.file == nil {
+			buf = b.grown(buf, declared)
 		}
 		if n == len(buf) {
 			if b.file == nil {
@@ -81,6 +88,8 @@ func (b *body) fill(src io.Reader, declared, limit int64, until time.Time) error
 		case err == io.EOF: //nolint:errorlint // the same
 			err = b.spill(buf[:n], digest)
 			digest.Sum(b.hashed[:0])
+			b.memory.give(b.inMemory)
+			b.inMemory = 0
 			return err
 		case err != nil:
 			return err
@@ -98,22 +107,41 @@ func firstSize(declared int64) int64 {
 	return min(declared, firstBody-1) + 1
 }
 
-// nextSize doubles, up to what is declared and to what memory may hold.
-func nextSize(have int, declared int64) int {
-	next := min(2*have, memoryBody)
-	if declared >= int64(have) && declared < memoryBody {
-		next = min(next, int(declared)+1)
+// grown returns a full buffer with more room, or as it is where memory has no more.
+func (b *body) grown(buf []byte, declared int64) []byte {
+	size := nextSize(int64(len(buf)), declared)
+	if size > smallBody {
+		if size == int64(len(buf)) || !b.memory.take(size-b.inMemory) {
+			return buf
+		}
+		b.inMemory = size
 	}
-	return next
+	return append(make([]byte, 0, size), buf...)[:size]
+}
+
+// nextSize has room for the body and a byte more where its length is declared, and doubles where it is not. A sender that
+// only announces gets no more than smallBody.
+func nextSize(have, declared int64) int64 {
+	limit := int64(smallBody)
+	if have >= smallBody {
+		limit = memoryBody + 1
+	}
+	switch {
+	case declared < have:
+		return min(2*have, limit)
+	case declared > memoryBody && have >= smallBody: // it will be in a file
+		return have
+	}
+	return min(declared, limit-1) + 1
 }
 
 // spill adds to the file. Where the system allows, the file has no name from the beginning on, and so is gone with
 // the process.
 func (b *body) spill(p []byte, digest hash.Hash) error {
-	if !b.spool.take(int64(len(p))) {
+	if !b.files.take(int64(len(p))) {
 		return errSpoolFull
 	}
-	b.taken += int64(len(p))
+	b.inFiles += int64(len(p))
 	if b.file == nil {
 		f, err := os.CreateTemp("", "everonce-body-*")
 		if err != nil {
@@ -178,5 +206,6 @@ func (b *body) release() {
 	if b.name != "" {
 		_ = os.Remove(b.name) //nolint:errcheck // nobody is left who could do something about it
 	}
-	b.spool.give(b.taken)
+	b.memory.give(b.inMemory)
+	b.files.give(b.inFiles)
 }

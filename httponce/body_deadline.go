@@ -71,7 +71,7 @@ func deadlines(w http.ResponseWriter) readDeadliner {
 // fillWithin reads where the connection is out of reach, behind a ResponseWriter that hides it. A read that comes too late
 // goes on in its goroutine until the server ends it, which it does as soon as the handler has returned.
 func (b *body) fillWithin(r *http.Request, limit int64, until time.Time) error {
-	read := &lateRead{body: body{spool: b.spool}, done: make(chan struct{})}
+	read := &lateRead{body: body{memory: b.memory, files: b.files}, done: make(chan struct{})}
 	go read.fill(r.Body, r.ContentLength, limit, until)
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -83,11 +83,10 @@ func (b *body) fillWithin(r *http.Request, limit int64, until time.Time) error {
 		}
 		<-read.done
 	}
+	b.content = read.body.content
 	if read.panicked != nil {
 		panic(read.panicked)
 	}
-	b.size, b.mem, b.file, b.name, b.hashed = read.body.size, read.body.mem, read.body.file, read.body.name, read.body.hashed
-	b.taken = read.body.taken
 	return read.err
 }
 

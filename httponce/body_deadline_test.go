@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,20 +117,20 @@ func TestDeadlineOfAHiddenConnection(t *testing.T) {
 	for _, value := range []any{nil, "a panic"} {
 		synctest.Test(t, func(t *testing.T) { // which waits for the goroutine
 			src := &stalled{ended: make(chan struct{}), value: value}
-			b := &body{spool: &spool{limit: 1 << 20}}
+			b := &body{memory: &space{1 << 20, new(atomic.Int64)}, files: &space{1 << 20, new(atomic.Int64)}}
 			begun := time.Now()
-			come := bytes.NewReader(random(3 * memoryBody))
+			come := bytes.NewReader(random(3 * smallBody))
 			err := b.readBody(httptest.NewRecorder(), behind(io.NopCloser(io.MultiReader(come, src))), 1<<20, time.Minute)
 			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != time.Minute {
 				t.Errorf("%v after %v", err, time.Since(begun))
 			}
 			b.release()
-			if n := b.spool.used.Load(); n == 0 {
-				t.Error("what has come is in no file: the test is blind")
+			if n := b.memory.used.Load(); n == 0 {
+				t.Error("what has come takes no room: the test is blind")
 			}
 			close(src.ended)
 			synctest.Wait()
-			if n := b.spool.used.Load(); n != 0 {
+			if n := b.memory.used.Load(); n != 0 {
 				t.Errorf("the read that came too late keeps %d bytes of the room for all", n)
 			}
 		})
@@ -141,23 +142,23 @@ func TestDeadlineOfAHiddenConnection(t *testing.T) {
 // the handler's.
 func TestHiddenConnection(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	room := &spool{limit: 1 << 20}
-	for _, size := range []int{0, 10, 3 * memoryBody} {
+	memory, files := &space{memoryBody, new(atomic.Int64)}, &space{4 << 20, new(atomic.Int64)}
+	for _, size := range []int{0, 10, 3 * smallBody, 2 * memoryBody} {
 		p := random(size)
-		b := &body{spool: room}
-		err := b.readBody(httptest.NewRecorder(), behind(io.NopCloser(strings.NewReader(string(p)))), 1<<20, time.Minute)
+		b := &body{memory: memory, files: files}
+		err := b.readBody(httptest.NewRecorder(), behind(io.NopCloser(strings.NewReader(string(p)))), 4<<20, time.Minute)
 		if got, readErr := b.bytes(); err != nil || readErr != nil || string(got) != string(p) {
 			t.Errorf("%d: %v, %v", size, err, readErr)
 		}
 		if b.sum() != sha256.Sum256(p) {
 			t.Errorf("%d: its sum is another body's", size)
 		}
-		if n := room.used.Load(); (n > 0) != (size > memoryBody) {
-			t.Errorf("%d: it takes %d bytes of the room for all", size, n)
+		if m, n := memory.used.Load(), files.used.Load(); (m > 0) != (size == 3*smallBody) || (n > 0) != (size > memoryBody) {
+			t.Errorf("%d: it takes %d bytes of the memory and %d of the files for all", size, m, n)
 		}
 		b.release()
-		if n := room.used.Load(); n != 0 {
-			t.Errorf("%d: it keeps %d bytes of the room for all", size, n)
+		if m, n := memory.used.Load(), files.used.Load(); m != 0 || n != 0 {
+			t.Errorf("%d: it keeps %d bytes of the memory and %d of the files for all", size, m, n)
 		}
 	}
 	if err := (&body{}).readBody(httptest.NewRecorder(), behind(io.NopCloser(goesAway{})), 1<<20, time.Minute); !errors.Is(err, io.ErrUnexpectedEOF) {

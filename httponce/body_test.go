@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -41,12 +42,12 @@ func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 		}
 		return f
 	}
-	b, ours := &body{file: lost()}, new(spoolError)
+	b, ours := &body{content: content{file: lost()}}, new(spoolError)
 	b.file.Close()
-	if err := b.fill(bytes.NewReader(random(3*memoryBody)), -1, 1<<20, time.Time{}); !errors.As(err, &ours) {
+	if err := b.fill(bytes.NewReader(random(3*smallBody)), -1, 1<<20, time.Time{}); !errors.As(err, &ours) {
 		t.Errorf("a write that fails: %v", err)
 	}
-	b = &body{file: lost(), size: 10}
+	b = &body{content: content{file: lost(), size: 10}}
 	defer b.release()
 	if _, err := b.file.WriteString("012345678"); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func TestABodyThatTheDiskLosesIsAnError(t *testing.T) {
 // A body of any size, declared or not, comes back as it was, as often as it is opened.
 func TestBodyIsWhatWasSent(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	for _, size := range []int{0, 1, 1023, 1024, 1025, firstBody - 1, firstBody, firstBody + 1, 3 * firstBody, memoryBody - 1, memoryBody, memoryBody + 1, 3*memoryBody + 17} {
+	for _, size := range []int{0, 1, 1023, 1024, 1025, firstBody - 1, firstBody, firstBody + 1, 3 * firstBody, smallBody - 1, smallBody, smallBody + 1, 3*smallBody + 17, memoryBody - 1, memoryBody, memoryBody + 1, 3*memoryBody + 17} {
 		p := random(size)
 		for name, src := range map[string]func() (io.Reader, int64){
 			"declared":          func() (io.Reader, int64) { return bytes.NewReader(p), int64(size) },
@@ -81,7 +82,8 @@ func TestBodyIsWhatWasSent(t *testing.T) {
 		} {
 			r, declared := src()
 			b := filled(t, r, declared, int64(size))
-			if size != 64<<10 && (b.file != nil) != (size > 64<<10) {
+			large := size > memoryBody || declared > memoryBody && size >= smallBody
+			if (b.file != nil) != large {
 				t.Errorf("%s, %d bytes: in a file is %v", name, size, b.file != nil)
 			}
 			for range 2 {
@@ -96,7 +98,7 @@ func TestBodyIsWhatWasSent(t *testing.T) {
 			if whole, err := b.bytes(); err != nil || !bytes.Equal(whole, p) || b.sum() != sha256.Sum256(p) || b.size != int64(size) {
 				t.Errorf("%s, %d bytes: %v", name, size, err)
 			}
-			if size < 2*firstBody || name == "chunked" {
+			if size < 2*firstBody || size < memoryBody-1 && name == "chunked" {
 				if err := iotest.TestReader(b.open(), p); err != nil {
 					t.Errorf("%s, %d bytes: %v", name, size, err)
 				}
@@ -128,7 +130,10 @@ func TestMemoryOfABody(t *testing.T) {
 		{0, 1 << 40, firstBody},
 		{20 << 10, 20 << 10, 20<<10 + 1},
 		{20 << 10, -1, 32 << 10},
-		{60 << 10, 1 << 40, memoryBody},
+		{60 << 10, 1 << 40, smallBody},
+		{200 << 10, 200 << 10, 200<<10 + 1},
+		{200 << 10, -1, 256 << 10},
+		{memoryBody, memoryBody, memoryBody + 1},
 	} {
 		b := filled(t, bytes.NewReader(make([]byte, c.sent)), c.declared, 1<<50)
 		if cap(b.mem) > c.most {
@@ -151,10 +156,56 @@ func TestABodyThatIsSaidToBeEndless(t *testing.T) {
 	}
 }
 
+// Bodies above 64 KiB are in memory as far as there is room for all of them together, and else in files. What a body took is given
+// back when it is released, and what it had in memory before its file as soon as it is read.
+func TestMemoryOfAllBodies(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	used := new(atomic.Int64)
+	fill := func(limit, size int64) (*body, error) {
+		b := &body{memory: &space{limit, used}}
+		return b, b.fill(bytes.NewReader(make([]byte, size)), -1, 2<<20, time.Time{})
+	}
+	const size = 3 * smallBody
+	var held []*body
+	for i, c := range []struct {
+		limit, size int64
+		file        bool
+	}{
+		{8 * smallBody, size, false},
+		{8 * smallBody, size, false},
+		{8 * smallBody, smallBody - 1, false}, // takes no room
+		{8 * smallBody, size, true},
+		{4 * smallBody, size, true}, // another middleware, whose limit is reached by the others' bodies
+		{12 * smallBody, size, false},
+		{64 * smallBody, 2 << 20, true},
+	} {
+		before := used.Load()
+		b, err := fill(c.limit, c.size)
+		if err != nil || (b.file != nil) != c.file {
+			t.Errorf("%d: in a file is %v, %v", i, b.file != nil, err)
+		}
+		if taken := used.Load() - before; (taken != 0) != (!c.file && c.size > smallBody) || taken != 0 && taken < c.size {
+			t.Errorf("%d: it takes %d bytes of the memory for all", i, taken)
+		}
+		held = append(held, b)
+	}
+	b, err := fill(64*smallBody, 3<<20)
+	if !errors.Is(err, errBodyTooLarge) {
+		t.Errorf("a body above its limit: %v", err)
+	}
+	for _, b := range append(held, b) {
+		b.release()
+	}
+	if n := used.Load(); n != 0 {
+		t.Errorf("%d bytes are taken by nobody", n)
+	}
+	checkNoFiles(t)
+}
+
 // Over the limit there is an end, whatever is still to come.
 func TestBodyOverItsLimit(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	for _, limit := range []int64{1, firstBody, memoryBody, 2 * memoryBody} {
+	for _, limit := range []int64{1, firstBody, smallBody, memoryBody, 2 * memoryBody} {
 		for _, declared := range []int64{-1, limit, limit + 1} {
 			endless := &counter{}
 			b := &body{}
@@ -196,7 +247,7 @@ func TestBodiesThatBreakOff(t *testing.T) {
 		"after the time is over": {src: &counter{}, until: time.Now().Add(-time.Second), want: os.ErrDeadlineExceeded},
 	} {
 		b := &body{}
-		if err := b.fill(c.src, -1, 1<<20, c.until); !errors.Is(err, c.want) {
+		if err := b.fill(c.src, -1, 4<<20, c.until); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		b.release()
@@ -208,7 +259,7 @@ func TestNoRoomForABody(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()+"/is/not/there")
 	b := &body{}
 	var ours *spoolError
-	if err := b.fill(bytes.NewReader(make([]byte, 2*memoryBody)), -1, 1<<20, time.Time{}); !errors.As(err, &ours) || !errors.Is(err, os.ErrNotExist) {
+	if err := b.fill(bytes.NewReader(make([]byte, 2*memoryBody)), -1, 4<<20, time.Time{}); !errors.As(err, &ours) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	b.release()
@@ -219,7 +270,7 @@ func TestReadersOfABody(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, size := range []int{10, 2 * memoryBody} {
 		p := random(size)
-		b := filled(t, bytes.NewReader(p), -1, 1<<20)
+		b := filled(t, bytes.NewReader(p), -1, 4<<20)
 		one, two := b.open(), b.open()
 		io.ReadFull(one, make([]byte, 5))
 		if got, err := io.ReadAll(two); err != nil || !bytes.Equal(got, p) {

@@ -17,7 +17,8 @@ import (
 // Fingerprint says which parts of a request must be the same when its key is used again: by default method, host,
 // path, query and body, the body byte for byte. A reuse that differs is answered 422.
 //
-// Spellings of a path that a server might route alike count as equal, as they do in the name of a route. Path and
+// Two paths are equal if they are equivalent by RFC 3986, section 6.2.2: escapes of unreserved characters (%41), the
+// letter case of hexadecimal digits (%2f) and dot segments do not count. So /a, //a and /%2Fa are three paths. Path and
 // query count both as the handler gets them and as the client sent them. Letter case of the host does not count.
 type Fingerprint struct {
 	// Headers are compared too, for example Content-Type. A header that is absent, one that is empty, and one that is
@@ -53,7 +54,9 @@ type fingerprinter struct {
 const (
 	// algDefault is the Alg of what is hashed by default. An Alg names all that the sum depends on but the request, so that a
 	// deploy that changes it makes no mismatch of every retry.
-	algDefault = "http/1"
+	algDefault = "http/2"
+	// algRedirected is the Alg of a key that was released by a redirect: see [guard.unbind].
+	algRedirected = "http/redirected"
 	// maxHeaders bounds the headers of a fingerprint, which are looked up for every request.
 	maxHeaders = 64
 )
@@ -119,9 +122,9 @@ func (f *fingerprinter) of(r *http.Request, body *body) (everonce.Fingerprint, e
 	if !f.ignoreHost {
 		b = appendPart(b, strings.ToLower(r.Host))
 	}
-	cleaned := cleanPath(r.URL)
-	b = appendPart(b, cleaned)
-	b = appendPart(b, targetOf(r, cleaned))
+	normal := normalPath(r.URL)
+	b = appendPart(b, normal)
+	b = appendPart(b, targetOf(r, normal))
 	b = appendPart(b, r.URL.RawQuery)
 	for _, name := range f.headers {
 		b = appendList(b, r.Header[name])

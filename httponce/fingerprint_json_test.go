@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/everonce/everonce/internal/jsonform"
 )
@@ -196,9 +198,16 @@ func TestLargeJSON(t *testing.T) {
 	if got, err := io.ReadAll(small.open()); err != nil || string(got) != `{"b":1,"a":2}` {
 		t.Errorf("the handler reads %s, %v", got, err)
 	}
-	gone := filled(t, strings.NewReader(a), -1, 1<<30)
-	gone.release()
-	if _, _, err := form.Sum(gone.size, gone.bytes); !errors.Is(err, os.ErrClosed) {
+	inMemory, inFile := filled(t, strings.NewReader(a), -1, 1<<20), &body{memory: &space{0, new(atomic.Int64)}}
+	if err := inFile.fill(strings.NewReader(b), -1, 1<<20, time.Time{}); err != nil || inFile.file == nil {
+		t.Fatal(err, "the test is blind")
+	}
+	first, _, err := form.Sum(inMemory.size, inMemory.bytes)
+	if second, ok, errFile := form.Sum(inFile.size, inFile.bytes); err != nil || errFile != nil || !ok || second != first {
+		t.Errorf("one in memory and one in a file that say the same differ: %v, %v", err, errFile)
+	}
+	inFile.release()
+	if _, _, err := form.Sum(inFile.size, inFile.bytes); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 	checkNoFiles(t)

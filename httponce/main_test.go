@@ -1,9 +1,20 @@
 package httponce_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
+	"github.com/everonce/everonce/httponce"
 	"github.com/everonce/everonce/internal/leftover"
 )
 
-func TestMain(m *testing.M) { leftover.Main(m) }
+// TestMain also finds what request bodies keep of the memory for all, however their requests ended.
+func TestMain(m *testing.M) {
+	code := leftover.M{M: m}.Run()
+	if n := httponce.BodyMemory(); code == 0 && n != 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: request bodies keep %d bytes of memory\n", n)
+		code = 1
+	}
+	os.Exit(code)
+}

@@ -41,6 +41,10 @@ type Options struct {
 	// time. Beyond it a client waits until its handler, or another one, has returned. All principals share it. Default
 	// 1024.
 	MaxStillRunning int
+	// MaxBodyMemory bounds the bytes that request bodies above 64 KiB take up in memory at any time. All middlewares of the
+	// process count together, and each keeps to its own limit. A body that does not fit is kept in a temporary file. Default
+	// 64 MiB.
+	MaxBodyMemory int64
 	// MaxSpool bounds the bytes that request bodies take up in temporary files at any time, over all routes. A
 	// request whose body does not fit is answered 503, with the problem busy and RetryAfter, and nothing is claimed.
 	// It is at least the largest MaxBody. Default 1 GiB.
@@ -77,7 +81,8 @@ type Route struct {
 	// else the cleaned path. The pattern is that of Options.Routes, or [http.Request.Pattern], which is set if a
 	// [http.ServeMux] has routed the request before it came here, and not if the middleware is around the mux. By its
 	// path, /a/1 and /a/2 are two routes. A router that keeps its pattern elsewhere needs Name, and so do routes
-	// whose paths differ only in empty segments, dots or escapes.
+	// whose paths differ only in empty segments, dots or escapes: by default such paths are one route, and the same key on
+	// another of them is refused, because its fingerprint differs.
 	Name func(*http.Request) string
 
 	// Fingerprint selects the parts of a request that must be equal when its key is used again. Default: method, host,
@@ -119,8 +124,9 @@ type Route struct {
 	FailOpen bool
 
 	// MaxBody is the largest request body, in bytes; a larger one is answered 413. Default 8 MiB; 1 MiB where
-	// Fingerprint compares JSON, because that is done in memory. A body above 64 KiB is kept in a temporary file
-	// ([os.TempDir]) until the handler has returned; Options.MaxSpool bounds these files together.
+	// Fingerprint compares JSON, because that is done in memory. A body above 1 MiB is kept in a temporary file
+	// ([os.TempDir]) until the handler has returned, and so is one above 64 KiB while Options.MaxBodyMemory is reached;
+	// Options.MaxSpool bounds these files together.
 	MaxBody int64
 	// BodyWithin is how long a client may take to send its body; a slower one is answered 408. Default 30 s; negative
 	// leaves it to the server. It sets the connection's read deadline ([http.ResponseController]), and then restores
@@ -137,6 +143,7 @@ type Route struct {
 
 const (
 	defaultMaxWaiting = 256
+	defaultMaxMemory  = 64 << 20
 	defaultMaxSpool   = 1 << 30
 	defaultMaxRunning = 1024
 	defaultRetryAfter = 5 * time.Second
@@ -155,8 +162,8 @@ type settings struct {
 	retryAfter     time.Duration
 	waiting        waitingRoom
 	goingOn        chan struct{} // has one for each handler whose client was answered before it returned
-	spool          spool
-	pieceSize      int // the largest part of an answer that one record keeps
+	memory, files  space         // for request bodies
+	pieceSize      int           // the largest part of an answer that one record keeps
 	log            *slog.Logger
 	observe        func(context.Context, Served)
 
@@ -188,13 +195,14 @@ func (o *Options) settings() (*settings, error) {
 	}
 	err := cmp.Or(s.checkNames(),
 		notNegative("MaxWaiting", o.MaxWaiting), notNegative("MaxStillRunning", o.MaxStillRunning),
-		notNegative("MaxSpool", o.MaxSpool), notNegative("RetryAfter", o.RetryAfter))
+		notNegative("MaxBodyMemory", o.MaxBodyMemory), notNegative("MaxSpool", o.MaxSpool), notNegative("RetryAfter", o.RetryAfter))
 	if err != nil {
 		return nil, err
 	}
 	s.waiting = make(waitingRoom, cmp.Or(o.MaxWaiting, defaultMaxWaiting))
 	s.goingOn = make(chan struct{}, cmp.Or(o.MaxStillRunning, defaultMaxRunning))
-	s.spool.limit = cmp.Or(o.MaxSpool, defaultMaxSpool)
+	s.memory = space{cmp.Or(o.MaxBodyMemory, defaultMaxMemory), &bodyMemory}
+	s.files = space{cmp.Or(o.MaxSpool, defaultMaxSpool), new(atomic.Int64)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -211,8 +219,8 @@ func (o *Options) settings() (*settings, error) {
 // checkSpool refuses routes whose largest body would never find room.
 func (s *settings) checkSpool() error {
 	for _, rt := range s.routes {
-		if rt.MaxBody >= memoryBody && rt.MaxBody > s.spool.limit {
-			return rt.in(fmt.Errorf("%w: MaxBody (%d) is above MaxSpool (%d)", everonce.ErrInvalidArgument, rt.MaxBody, s.spool.limit))
+		if rt.MaxBody >= smallBody && rt.MaxBody > s.files.limit {
+			return rt.in(fmt.Errorf("%w: MaxBody (%d) is above MaxSpool (%d)", everonce.ErrInvalidArgument, rt.MaxBody, s.files.limit))
 		}
 	}
 	return nil

@@ -61,6 +61,7 @@ func TestBadOptions(t *testing.T) {
 		`KeyHeader and Marker are both X-Once`:                      {KeyHeader: "x-once", Marker: "X-Once"},
 		`MaxWaiting is negative (-1)`:                               {MaxWaiting: -1},
 		`MaxStillRunning is negative (-1)`:                          {MaxStillRunning: -1},
+		`MaxBodyMemory is negative (-1)`:                            {MaxBodyMemory: -1},
 		`MaxSpool is negative (-1)`:                                 {MaxSpool: -1},
 		`MaxBody (8388608) is above MaxSpool (1048576)`:             {MaxSpool: 1 << 20},
 		`route "/a": everonce: invalid argument: MaxBody (2097152)`: {MaxSpool: 1 << 20, Route: Route{MaxBody: 1}, Routes: map[string]Route{"/a": {MaxBody: 2 << 20}}},
@@ -155,7 +156,7 @@ func TestReconcileNeedsItsQuestion(t *testing.T) {
 
 // The zero value of each option is what its comment says.
 func TestDefaults(t *testing.T) {
-	if _, err := (&Options{MaxSpool: 1, Route: Route{MaxBody: memoryBody - 1}}).settings(); err != nil { // which is never in a file
+	if _, err := (&Options{MaxSpool: 1, Route: Route{MaxBody: smallBody - 1}}).settings(); err != nil { // which is never in a file
 		t.Error(err)
 	}
 	for _, opts := range []*Options{nil, {}, {Routes: map[string]Route{"/a": {}}}} {
@@ -163,12 +164,12 @@ func TestDefaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || cap(s.goingOn) != 1024 || s.spool.limit != 1<<30 || s.log == nil {
+		if s.header != "Idempotency-Key" || s.marker != "Idempotent-Replayed" || s.echoKey || s.retryAfter != 5*time.Second || cap(s.waiting) != 256 || cap(s.goingOn) != 1024 || s.memory.limit != 64<<20 || s.files.limit != 1<<30 || s.log == nil {
 			t.Errorf("%+v", s)
 		}
 		for _, rt := range s.routes {
 			if rt.Deadline != 5*time.Minute || rt.BodyWithin != 30*time.Second || rt.MaxBody != 8<<20 || rt.MaxAnswer != 1<<20 ||
-				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/1" || rt.Wait != 0 || rt.Required {
+				len(rt.methods) != 2 || !rt.methods[http.MethodPost] || !rt.methods[http.MethodPatch] || rt.sum.alg != "http/2" || rt.Wait != 0 || rt.Required {
 				t.Errorf("%+v", rt)
 			}
 		}

@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/everonce/everonce"
@@ -23,7 +24,25 @@ func (g *guard) call(x *exchange, opts []everonce.CallOption) (v verdict) {
 			return g.savePieces(a.Detached(), x, rest)
 		})
 	}, opts...)
+	if v.own != nil && v.own.respelled {
+		g.unbind(x)
+	}
 	return v
+}
+
+// errRespelled is the end of an attempt whose answer is a redirect to another spelling of its path.
+var errRespelled = errors.New("the request was redirected to another spelling of its path")
+
+// unbind frees a key that such a redirect has released from its fingerprint: the request that follows has the same key and
+// another path. It claims and releases the key once more, with an Alg that no request has.
+func (g *guard) unbind(x *exchange) {
+	_, err := everonce.Do(context.WithoutCancel(x.context()), g.recv, x.key, func(context.Context, *everonce.Attempt) (Answer, error) {
+		return Answer{}, everonce.NotDone(errRespelled)
+	}, x.route.call, &everonce.Fingerprint{Alg: algRedirected}, everonce.Unobserved())
+	if !errors.Is(err, errRespelled) {
+		x.log.WarnContext(x.r.Context(), "httponce: the key of a redirected request could not be freed: the request that follows the redirect may be refused (422)",
+			"route", x.told.Route, "key", x.keyHash(), "error", err)
+	}
 }
 
 // context returns the context of the call: it ends with the client.
@@ -55,19 +74,13 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	}
 	r := x.request(ctx)
 	defer x.tidy(r)
-	returned := false
-	defer func() {
-		if !returned {
-			x.unwound()
-		}
-	}()
 	g.next.ServeHTTP(&p.own, r)
-	returned = true
 	if p.own.silent() && ctx.Err() != nil {
 		x.gaveUp(ctx)
 	}
 	p.own.finish()
 	if respelled(x.r, p.own.status, p.own.location()) {
+		p.own.respelled = true
 		p.own.MarkNotDone()
 	}
 	return &p.own
@@ -79,12 +92,6 @@ func (x *exchange) gaveUp(ctx context.Context) {
 	x.log.WarnContext(x.r.Context(), "httponce: the handler returned without an answer after the end of its context: the connection is closed, and the outcome is unknown",
 		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
 	panic(http.ErrAbortHandler)
-}
-
-// unwound tells of a handler that panicked or exited its goroutine. net/http tells of some panics, of none which key it was.
-func (x *exchange) unwound() {
-	x.log.WarnContext(x.r.Context(), "httponce: the handler panicked or exited its goroutine: the policy for unknown outcomes decides about the next request with this key",
-		"route", x.told.Route, "key", x.keyHash())
 }
 
 // tidy removes what a handler that has read a form left on the disk, as net/http does for the request that it made.

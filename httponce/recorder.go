@@ -24,6 +24,7 @@ type recorder struct {
 	explicit  bool // it has called WriteHeader
 	notDone   bool
 	unknown   bool
+	respelled bool   // the answer redirects to another spelling of the path
 	upstream  string // the name of the problem that a proxy answered itself
 	header    http.Header
 	before    fields // what stood in the header when the handler was called

@@ -18,7 +18,7 @@ import (
 )
 
 // large is a body that is kept in a file.
-var large = strings.Repeat("0123456789", 20<<10)
+var large = strings.Repeat("0123456789", 120<<10)
 
 // The file of a large body is closed when the handler has returned, however it does, and not before: also where its
 // client has been answered in the meantime.

@@ -61,15 +61,15 @@ func (f *answerFlags) read(cmd *cobra.Command) (*httponce.Answer, error) {
 }
 
 // httpAlg begins the Alg of every fingerprint of a request of HTTP.
-const httpAlg = "http/1"
+const httpAlg = "http/"
 
 // asAnswer makes the result of a request of HTTP its answer. What could not be sent is refused: nobody could take it back.
 func asAnswer(rec *driver.Record, s *everonce.Settlement, answer *httponce.Answer) error {
-	alg, _, _ := strings.Cut(rec.Fingerprint.Alg, "+")
+	isHTTP := strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 	switch {
-	case alg != httpAlg && answer != nil:
+	case !isHTTP && answer != nil:
 		return usagef("the operation is not an HTTP request, so it has no --status: give its --result")
-	case alg != httpAlg || s.Step != "":
+	case !isHTTP || s.Step != "":
 		return nil
 	case s.Encoded != nil:
 		answer = new(httponce.Answer)

@@ -3,14 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
-
-	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/httponce"
-	"github.com/everonce/everonce/store/memstore"
 )
 
 // payment is what a request asks for: 200 bytes of JSON.
@@ -34,6 +30,15 @@ var samplePayment = payment{
 	Order: "order-0123456789", Account: "DE02120300000000202051", Payee: "Example Stationery Ltd, Birmingham",
 	Amount: 4200, Currency: "EUR", Text: "Invoice 2026-1107, thank you for your custom!",
 }
+
+// sampleRequest is the payment as it is sent.
+var sampleRequest = func() []byte {
+	body, err := json.Marshal(samplePayment)
+	if err != nil {
+		panic(err) // it has nothing that could fail
+	}
+	return body
+}()
 
 // answerOf is the work of every handler here.
 func answerOf(p payment) paid {
@@ -60,17 +65,23 @@ func httpKey(n int64) string { return fmt.Sprintf("01890a5d-ac96-774b-bcce-%012d
 
 const keyLen = 36
 
+// take is the bare handler of a body of any size: it reads it.
+func take(w http.ResponseWriter, r *http.Request) {
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.WriteHeader(http.StatusCreated)
+	_, _ = w.Write(sampleBytes) //nolint:errcheck // the writers here do not fail
+}
+
 // wire makes the bytes of a request, and of the next one with another key.
 type wire struct {
 	raw []byte
 	key int // where the key begins
 }
 
-func newWire(host string) *wire {
-	body, err := json.Marshal(samplePayment)
-	if err != nil {
-		panic(err) // it has nothing that could fail
-	}
+func newWire(host string, body []byte) *wire {
 	head := "POST /payments HTTP/1.1\r\nHost: " + host + "\r\nUser-Agent: bench\r\nAuthorization: Bearer 0123456789abcdef\r\n" +
 		"Accept: application/json\r\nContent-Type: application/json\r\nIdempotency-Key: "
 	return &wire{
@@ -97,8 +108,8 @@ type exchange struct {
 	body   []byte
 }
 
-func newExchange() *exchange {
-	x := &exchange{wire: newWire("pay.example"), header: http.Header{}}
+func newExchange(body []byte) *exchange {
+	x := &exchange{wire: newWire("pay.example", body), header: http.Header{}}
 	x.reader = bufio.NewReader(&x.bytes)
 	return x
 }
@@ -133,99 +144,4 @@ func (x *exchange) do(h http.Handler, key string, replayed bool) error {
 		return fmt.Errorf("replayed is %v, want %v", got, replayed)
 	}
 	return nil
-}
-
-// byAccount is the principal: what stands in front has checked the token.
-func byAccount(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil }
-
-// inProcess is what the middleware itself costs: no network, and no disk.
-func inProcess() []*contest {
-	keys := make([]string, memoryKeys)
-	for i := range keys {
-		keys[i] = httpKey(int64(i))
-	}
-	x := newExchange()
-	bare := http.HandlerFunc(pay)
-	nothing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(sampleBytes) //nolint:errcheck // it does not fail
-	})
-	var ours http.Handler
-	protect := func() error {
-		store := memstore.New(&memstore.Options{MaxRecords: 2 * memoryKeys})
-		recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
-		if err != nil {
-			return err
-		}
-		wrap, err := httponce.Middleware(recv, byAccount, nil)
-		if err == nil {
-			ours = wrap(bare)
-		}
-		return err
-	}
-	takes := func(name string, h *http.Handler, replayed bool) *way {
-		return &way{name: name, do: func(_ context.Context, n int64) error { return x.do(*h, keys[n%memoryKeys], replayed) }}
-	}
-	var bareHandler, nothingHandler http.Handler = bare, nothing
-	bareNew, harness, first := takes("bare: 200 B of JSON in and out", &bareHandler, false), takes("the bench's own part of it", &nothingHandler, false), takes("ours, first", &ours, false)
-	first.before = protect
-	execute := first.do
-	bareReplay, replay := takes("bare: 200 B of JSON in and out", &bareHandler, false), takes("ours, replay", &ours, true)
-	replay.before = once(func() error {
-		if err := protect(); err != nil {
-			return err
-		}
-		for n := range int64(memoryKeys) {
-			if err := execute(context.Background(), n); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-
-	p := newPeer()
-	peerBare, peerFirst := p.way("fiber, bare", p.bare, keys), p.way("fiber, its idempotency, first", p.protected, keys)
-	peerFirst.before = p.empty
-	peerExecute := peerFirst.do
-	peerBareReplay, peerReplay := p.way("fiber, bare", p.bare, keys), p.way("fiber, its idempotency, replay", p.protected, keys)
-	peerReplay.before = once(func() error {
-		if err := p.empty(); err != nil {
-			return err
-		}
-		for n := range int64(memoryKeys) {
-			if err := peerExecute(context.Background(), n); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return []*contest{
-		{
-			store: "memory", mode: "HTTP, new keys", callers: 1, most: memoryKeys,
-			ways: []*way{bareNew, first, peerBare, peerFirst, harness},
-			targets: []target{
-				first.atMostAllocsOver(20, bareNew, "HTTP, first: allocations over bare"),
-				first.atMostTimes(2.2, bareNew, "HTTP, first: time × of bare"),
-				addsLessTime(first, bareNew, peerFirst, peerBare, "HTTP, first: time added, × of what fiber's adds"),
-				addsFewerAllocs(first, bareNew, peerFirst, peerBare, "HTTP, first: allocations added, × of what fiber's adds"),
-			},
-		},
-		{
-			store: "memory", mode: "HTTP, replay", callers: 1, most: 1 << 40,
-			ways:    []*way{bareReplay, replay, peerBareReplay, peerReplay},
-			targets: []target{replay.atLeast(1, bareReplay, "HTTP, replay: rate × of bare")},
-		},
-	}
-}
-
-// once returns a function that calls f the first time.
-func once(f func() error) func() error {
-	done := false
-	return func() error {
-		if done {
-			return nil
-		}
-		done = true
-		return f()
-	}
 }

@@ -28,23 +28,30 @@ type peer struct {
 	ctx    fasthttp.RequestCtx
 }
 
-func newPeer() *peer {
-	p := &peer{wire: newWire("pay.example"), storage: &peerStorage{}}
+func newPeer(body []byte, handle fiber.Handler) *peer {
+	p := &peer{wire: newWire("pay.example", body), storage: &peerStorage{}}
 	p.reader = bufio.NewReader(&p.bytes)
 	p.ctx.Init(&fasthttp.Request{}, nil, nil)
-	handle := func(c fiber.Ctx) error {
-		var in payment
-		if err := c.Bind().JSON(&in); err != nil {
-			return err
-		}
-		return c.Status(fiber.StatusCreated).JSON(answerOf(in))
-	}
 	bare, protected := fiber.New(), fiber.New()
 	bare.Post("/payments", handle)
 	protected.Use(idempotency.New(idempotency.Config{KeyHeader: "Idempotency-Key", Storage: p.storage}))
 	protected.Post("/payments", handle)
 	p.bare, p.protected = bare.Handler(), protected.Handler()
 	return p
+}
+
+// payOnFiber is pay.
+func payOnFiber(c fiber.Ctx) error {
+	var in payment
+	if err := c.Bind().JSON(&in); err != nil {
+		return err
+	}
+	return c.Status(fiber.StatusCreated).JSON(answerOf(in))
+}
+
+// takeOnFiber is take: fasthttp has read the body before it calls a handler.
+func takeOnFiber(c fiber.Ctx) error {
+	return c.Status(fiber.StatusCreated).Send(sampleBytes)
 }
 
 func (p *peer) empty() error { return p.storage.Reset() }

@@ -120,7 +120,7 @@ func (p *proxies) connect(ctx context.Context, h http.Handler) (*clients, error)
 		if err != nil {
 			return c, err
 		}
-		c.idle <- &client{conn: conn, wire: newWire(addr), reader: bufio.NewReader(conn)}
+		c.idle <- &client{conn: conn, wire: newWire(addr, sampleRequest), reader: bufio.NewReader(conn)}
 	}
 	return c, nil
 }

@@ -191,21 +191,3 @@ func (w *way) atMostAllocs(want float64, what string) target {
 func (w *way) atMostAllocsOver(want float64, of *way, what string) target {
 	return target{what: what, want: want, atMost: true, measured: func() float64 { return w.allocsPerOp() - of.allocsPerOp() }}
 }
-
-// addsLessTime is a target for the time that a way adds to its bare work, as a share of what a peer adds to its own.
-func addsLessTime(w, bare, peer, peerBare *way, what string) target {
-	return target{what: what, want: 1, atMost: true, measured: func() float64 {
-		shares := make([]float64, len(w.rates))
-		for i := range shares {
-			shares[i] = (1/w.rates[i] - 1/bare.rates[i]) / (1/peer.rates[i] - 1/peerBare.rates[i])
-		}
-		return median(shares)
-	}}
-}
-
-// addsFewerAllocs is addsLessTime for allocations.
-func addsFewerAllocs(w, bare, peer, peerBare *way, what string) target {
-	return target{what: what, want: 1, atMost: true, measured: func() float64 {
-		return (w.allocsPerOp() - bare.allocsPerOp()) / (peer.allocsPerOp() - peerBare.allocsPerOp())
-	}}
-}

@@ -90,7 +90,7 @@ func crowd(ctx context.Context, h http.Handler, arrived func() bool) (float64, e
 	ln := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	go server.Serve(ln) //nolint:errcheck // it ends with Close
-	request := newWire("pay.example").with(httpKey(0))
+	request := newWire("pay.example", sampleRequest).with(httpKey(0))
 	clients := make([]net.Conn, 0, waitingDuplicates)
 	defer func() {
 		for _, c := range clients {

@@ -40,7 +40,7 @@ func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest)
 	for i := range reqs {
 		w := read.rows[i]
 		if w == nil {
-			w = &row{now: read.now, locked: true, tx: read.tx}
+			w = &row{now: read.now, locked: true}
 		}
 		if all[i], err = h.grant(&reqs[i], w, &claims[i]); err != nil {
 			return nil, h.failed("claim", err)
@@ -59,7 +59,6 @@ func (c *Call) each(fn func(Row) error) *Call {
 // readMany is the answer of ReadLockedAll: nil for a key that was locked and has no record.
 type readMany struct {
 	now  time.Time
-	tx   int64
 	rows []*row
 }
 
@@ -68,7 +67,7 @@ func (m *readMany) scan(r Row) error {
 	if err := w.scan(r); err != nil {
 		return err
 	}
-	m.now, m.tx = w.now, w.tx
+	m.now = w.now
 	if w.place > 0 && w.place <= int64(len(m.rows)) {
 		m.rows[w.place-1] = w
 	}
@@ -129,9 +128,7 @@ func (h *txHandle[Tx]) finishCalls(reqs []driver.CompleteRequest) ([]*Call, erro
 	case 1:
 		last = append(last, h.store.finishCall(alike.claims[0], alike.done[0]))
 	default:
-		call := alike.call(h.store.text.FinishAll)
-		call.Args = h.store.inTx(call.Args, alike.claims[0].tx)
-		last = append(last, call)
+		last = append(last, alike.call(h.store.text.FinishAll))
 	}
 	return last, nil
 }

@@ -20,13 +20,6 @@ type Dialect struct {
 	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
 	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
-	// Tx is an expression that numbers a transaction, above 0, unlike any other of the same session. It is empty if the
-	// driver notices by itself that the work has ended the transaction that it was lent.
-	Tx string
-	// SameTx returns an expression that is true in the transaction that a number names, and raises an error in any
-	// other: [ClassTxEnded]. A number of 0 names them all, and -1 those that the driver has marked ([TxMarker]). It is
-	// nil if Tx is empty; it needs Now.
-	SameTx func(n string) string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
 	// OneStatement says that each transition is one atomic statement (writable common table expressions), so that it
@@ -65,7 +58,6 @@ func NewStatements(d Dialect) *Statements {
 		Release:     w.release(),
 		Renew:       w.renew(),
 		DropOrphans: w.dropOrphans(),
-		SameTx:      d.SameTx != nil,
 	}
 	s.Finish, s.FinishNew = w.finish()
 	if d.Arrays {
@@ -82,10 +74,9 @@ func NewStatements(d Dialect) *Statements {
 		s.ReadLocked = w.read("read_locked", d.TryLock(w.arg(1, ArgBytes)))
 	}
 	if d.OneStatement {
-		from, args := w.fromSame(13)
 		s.Claim, s.SaveStep, s.SaveStepOnce = w.claimOrRead(),
-			w.saveStep("save_step", 13, w.from(), stepKept+") SELECT 1 FROM touched"),
-			w.saveStep("save_step_once", args, from, stepOnce+" RETURNING 1) SELECT 1 FROM written")
+			w.saveStep("save_step", stepKept+") SELECT 1 FROM touched"),
+			w.saveStep("save_step_once", stepOnce+" RETURNING 1) SELECT 1 FROM written")
 	} else {
 		s.Claim, s.SaveStep, s.PutStep = w.claim(), w.touchForStep(), w.putStep("put_step", stepKept)
 		s.PutStepOnce = w.putStep("put_step_once", stepOnce)
@@ -149,32 +140,15 @@ func timed(text, now string) string {
 // from is the database's clock as a table of one row, read once.
 func (w writer) from() string { return "(SELECT " + w.Now + " AS now) AS clock" }
 
-// fromSame is from for a statement of so many arguments, and one more, by whose transaction it raises an error in any other. It
-// returns how many they are.
-func (w writer) fromSame(args int) (from string, all int) {
-	if w.SameTx == nil {
-		return w.from(), args
-	}
-	return "(SELECT " + w.Now + " AS now WHERE " + w.SameTx(w.arg(args+1, ArgInt)) + " OFFSET 0) AS clock", args + 1
-}
-
-// lockedBy is the answer to whether a key could be locked: the number of the transaction, below 0 if it could not.
-func (w writer) lockedBy(could string) string {
-	tx := w.Tx
-	if tx == "" {
-		tx = "1"
-	}
-	return "CASE WHEN " + could + " THEN " + tx + " ELSE -" + tx + " END"
-}
+// oneIf is 1 if the condition holds, else 0.
+func oneIf(condition string) string { return "CASE WHEN " + condition + " THEN 1 ELSE 0 END" }
 
 // update changes the record if the condition holds. It is one statement, or a part of a larger one.
-func (w writer) update(set, where string) string { return w.updateFrom(w.from(), set, where) }
-
-func (w writer) updateFrom(from, set, where string) string {
+func (w writer) update(set, where string) string {
 	if w.Now == "" {
 		return "UPDATE {record} AS r SET " + set + " WHERE " + where
 	}
-	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + from + " WHERE " + timed(where, "clock.now")
+	return "UPDATE {record} AS r SET " + timed(set, "clock.now") + " FROM " + w.from() + " WHERE " + timed(where, "clock.now")
 }
 
 // clock opens the common table expressions with the one that reads the database's clock, once.
@@ -189,7 +163,7 @@ func (w writer) read(name, lock string) *Statement {
 	}
 	locked := "1"
 	if lock != "" {
-		locked = w.lockedBy("clock.locked")
+		locked = oneIf("clock.locked")
 		lock = ", " + lock + " AS locked"
 	}
 	return w.rows(name, 1, "SELECT clock.now, "+locked+", 0, "+qualifiedColumns+
@@ -212,7 +186,7 @@ func (w writer) claimOrRead() *Statement {
 	locked := "1"
 	if w.TryLock != nil {
 		lock, where = ", "+w.TryLock(w.arg(1, ArgBytes))+" AS locked", " WHERE clock.locked"
-		locked = "CASE WHEN clock.locked THEN 1 ELSE 0 END"
+		locked = oneIf("clock.locked")
 	}
 	return w.rows("claim", 11, w.clock(lock)[:len(w.clock(lock))-1]+
 		", inserted AS (INSERT INTO {record} ("+claimColumns+") SELECT "+claimValues("clock.now")+
@@ -286,16 +260,16 @@ const touched = "updated_at = {now}, lease_until = coalesce({now} + {4i}, r.leas
 	"steps = r.steps + CASE WHEN EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t}) THEN 0 ELSE 1 END, " +
 	"rev = r.rev + 1"
 
-func (w writer) touch(from string) string {
+func (w writer) touch() string {
 	// The record's own count of its steps is cheap, and may be too high: a call whose repetition comes while it still runs counts twice.
 	// To count the steps themselves is right only if nobody has written the record since the statement's snapshot.
 	limit := " < " + strconv.Itoa(driver.MaxSteps)
-	return w.updateFrom(from, touched, held+" AND (r.steps"+limit+
+	return w.update(touched, held+" AND (r.steps"+limit+
 		" OR EXISTS (SELECT 1 FROM {step} AS s WHERE s.id = {1b} AND s.name = {7t})"+
 		" OR (SELECT count(*) FROM {step} AS s WHERE s.id = {1b})"+limit+" AND r.rev = (SELECT rev FROM {record} WHERE id = {1b}))")
 }
 
-func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touch(w.from())) }
+func (w writer) touchForStep() *Statement { return w.exec("save_step", 7, w.touch()) }
 
 const stepInsert = "INSERT INTO {step} AS s (id, seq, " + StepColumns + ") "
 
@@ -318,8 +292,8 @@ func (w writer) putStep(name, over string) *Statement {
 }
 
 // saveStep writes a step of the attempt that holds the record, as what follows the insert says.
-func (w writer) saveStep(name string, args int, from, over string) *Statement {
-	return w.rows(name, args, "WITH touched AS ("+w.touch(from)+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
+func (w writer) saveStep(name, over string) *Statement {
+	return w.rows(name, 13, "WITH touched AS ("+w.touch()+" RETURNING r.id, r.rev, r.updated_at AS now), written AS ("+stepInsert+
 		"SELECT t.id, t.rev, {7t}, {8i}, {9i}, {10i}, {11t}, {12b}, {13b}, t.now, CASE WHEN {8i} = 1 THEN NULL ELSE t.now END FROM touched AS t"+over)
 }
 
@@ -355,22 +329,21 @@ func (w writer) finish() (full, fresh *Statement) {
 		assigned = append(assigned, same+" = excluded."+same)
 	}
 	set := strings.Join(assigned, ", ")
-	from, args := w.fromSame(16)
 	source := "VALUES (" + finishValues + ")"
 	if w.Now != "" {
-		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + from
+		source = "SELECT " + timed(finishValues, "clock.now") + " FROM " + w.from()
 		set, where = timed(set, "excluded.updated_at"), timed(where, "excluded.updated_at")
 	}
 	if w.TryLock != nil { // it must not wait for a transaction that wrote the key and is still open
 		source += " WHERE " + w.TryLock(w.arg(1, ArgBytes))
 	}
-	full = w.rows("finish", args, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
+	full = w.rows("finish", 16, "INSERT INTO {record} AS r ("+finishColumns+") "+source+" ON CONFLICT (id) DO UPDATE SET "+set+" WHERE "+where+" RETURNING 1")
 	if w.Now != "" { // to have an update at hand costs as much as the insert
 		where = "{2i} = 0"
 		if w.TryLock != nil {
 			where += " AND " + w.TryLock(w.arg(1, ArgBytes))
 		}
-		fresh = w.rows("finish_new", args, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+from+
+		fresh = w.rows("finish_new", 16, "INSERT INTO {record} ("+finishColumns+") SELECT "+timed(finishValues, "clock.now")+" FROM "+w.from()+
 			" WHERE "+where+" ON CONFLICT (id) DO NOTHING RETURNING 1")
 	}
 	return full, fresh

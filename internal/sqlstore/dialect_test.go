@@ -18,32 +18,8 @@ func dialects() map[string]Dialect {
 		TryLock: func(id string) string { return "THELOCK(" + id + ")" }, SkipLocked: "SKIPLOCKED",
 		RowID: "ctid", RowIDType: "tid",
 	}
-	numbered := one
-	numbered.Tx, numbered.SameTx = "THETX", func(n string) string { return "SAMETX(" + n + ")" }
 	return map[string]Dialect{
-		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place, RowID: "rowid", RowIDType: "INTEGER"}, "one statement": one, "numbered": numbered,
-	}
-}
-
-// What saves a result, in a database that numbers its transactions, asks whether it is in the one that its last argument names. A
-// claim reads that number.
-func TestWhatSavesAResultNamesItsTransaction(t *testing.T) {
-	s := NewStatements(dialects()["numbered"])
-	last := map[*Statement]string{s.Finish: "$17", s.FinishNew: "$17", s.FinishAll: "$17", s.SaveStepOnce: "$14"}
-	for _, st := range s.All() {
-		want := 0
-		if last[st] != "" {
-			want = 1
-		}
-		if n := strings.Count(st.Text, "SAMETX("+last[st]+"::i)"); n != want {
-			t.Errorf("%s names it %d times as %s, want %d: %s", st.Name, n, last[st], want, st.Text)
-		}
-		if reads := strings.Contains(st.Text, "THETX"); reads != (st == s.ReadLocked || st == s.ReadLockedAll) {
-			t.Errorf("%s reads it: %v", st.Name, reads)
-		}
-	}
-	if !s.SameTx || NewStatements(dialects()["one statement"]).SameTx {
-		t.Error("whether a number is wanted is not told")
+		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place, RowID: "rowid", RowIDType: "INTEGER"}, "one statement": one,
 	}
 }
 

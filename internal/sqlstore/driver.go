@@ -141,12 +141,6 @@ type KeyLocker[Tx any] interface {
 	LockKey(tx TxConn[Tx], id driver.RecordID) bool
 }
 
-// TxMarker is an optional power of a [TxConn] that knows the transaction again which it began: see [Dialect.SameTx].
-type TxMarker interface {
-	// Marked reports whether the transaction has a mark that ends with it.
-	Marked() bool
-}
-
 // What drivers tell the engine.
 var (
 	// ErrNothingWritten: a Call with Must affected no row. Nothing was committed.
@@ -183,8 +177,6 @@ const (
 	ClassDenied
 	// ClassCorrupt is a damaged database.
 	ClassCorrupt
-	// ClassTxEnded is a transaction that is not the one that the work was lent: it has ended that one by itself.
-	ClassTxEnded
 	// ClassUnavailable is a database that cannot be reached, or a connection that broke; what was sent may or may not
 	// have been done.
 	ClassUnavailable

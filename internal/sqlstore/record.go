@@ -65,7 +65,6 @@ type row struct {
 	locked, inserted bool
 	found            bool
 	place            int64 // of the key among many
-	tx               int64 // the number of the transaction that has, or has not, locked the key
 	rec              driver.Record
 	steps            int64 // how many the record has; they are read apart
 	rev              int64
@@ -95,7 +94,6 @@ func (w *row) scan(r Row) error {
 		return err
 	}
 	w.now, w.locked, w.inserted, w.found, w.place = at(a.now), a.locked > 0, a.inserted != 0, a.id != nil, a.inserted
-	w.tx = max(a.locked, -a.locked)
 	if !w.found {
 		w.rec = driver.Record{}
 		return nil

@@ -12,10 +12,6 @@ import "slices"
 // If a transition needs more than these (a record is read, decided and written back), the write is Swap: it is
 // conditional on the revision that was read, which grows with every write.
 type Statements struct {
-	// SameTx says that SaveStepOnce, Finish, FinishNew and FinishAll take one argument more, the last: the number of the
-	// transaction, 0 or -1, as [Dialect.SameTx] has it.
-	SameTx bool
-
 	// Claim inserts a claimed record unless there is one, and returns one row: the time, whether the key could be
 	// locked, whether it was inserted (0 or 1 each), and the record as it was before. (now) If Dialect.OneStatement is
 	// not set, it is a bare INSERT, of which the number of affected rows counts; Read follows.
@@ -32,8 +28,7 @@ type Statements struct {
 	// Probe returns a row if there is a record. It is nil if it would not be much cheaper than Read.
 	//  $1 id
 	Probe *Statement
-	// ReadLocked is Read that also locks the key for the rest of the transaction. Whether it could is told by the sign
-	// of the transaction's number ([Dialect.Tx]; 1 without). (now)
+	// ReadLocked is Read that also locks the key for the rest of the transaction, if it can (1, or 0). (now)
 	//  $1 id
 	ReadLocked *Statement
 	// ReadSteps returns [StepColumns] of each step, in their order.

@@ -272,8 +272,6 @@ func (s *Store[Tx]) failed(what string, err error) error {
 		return reason(driver.ErrTooLarge, "the database refuses the size")
 	case ClassReadOnly:
 		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", driver.ErrStore, s.traits.Name, what, err)
-	case ClassTxEnded:
-		return reason(driver.ErrTxDoomed, "the work has ended the transaction that it was lent, by the text of a statement, say; nobody knows whether what it wrote was committed, and nothing is recorded")
 	case ClassDenied:
 		return fmt.Errorf("%w: %s: %s: permission denied: %w", driver.ErrStore, s.traits.Name, what, err)
 	}

@@ -108,18 +108,9 @@ type txClaim struct {
 	req   driver.ClaimRequest
 	token driver.Token
 	rev   int64 // of the record that the claim found; 0 if there was none
-	tx    int64 // the number of the transaction in which it was made: [Dialect.SameTx]
 }
 
 func (h *txHandle[Tx]) Tx() Tx { return h.conn.Tx() }
-
-// marked is the number of a transaction in which nothing was claimed, for [Dialect.SameTx].
-func (h *txHandle[Tx]) marked() int64 {
-	if m, ok := h.conn.(TxMarker); ok && m.Marked() {
-		return -1
-	}
-	return 0
-}
 
 // granted decides a claim on what was read under the key's lock, and remembers it.
 func (h *txHandle[Tx]) granted(ctx context.Context, req *driver.ClaimRequest, first *Call, w *row) (res driver.ClaimResult, err error) {
@@ -145,7 +136,7 @@ func (h *txHandle[Tx]) grant(req *driver.ClaimRequest, w *row, claim *txClaim) (
 	if h.claims == nil {
 		h.claims = make(map[driver.RecordID]*txClaim, 1)
 	}
-	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev, tx: w.tx}
+	*claim = txClaim{req: *req, token: res.Record.Token, rev: w.rev}
 	h.claims[req.ID] = claim
 	return res, nil
 }
@@ -189,9 +180,9 @@ func (s *Store[Tx]) orphans(id driver.RecordID) *Call {
 
 // Record writes a completed record without a claim before it.
 func (h *txHandle[Tx]) Record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
-	over := &txClaim{req: claim, tx: h.marked()}
+	over := &txClaim{req: claim}
 	if old, ok := h.claims[claim.ID]; ok && old.req.Nonce == claim.Nonce && old.req.Take == driver.TakeNone {
-		over.rev, over.tx = old.rev, old.tx // released or gone: as it was claimed, a record that is gone may have steps
+		over.rev = old.rev // released or gone: as it was claimed, a record that is gone may have steps
 	}
 	call := h.store.finishCall(over, &complete)
 	if err := h.conn.Send(ctx, call); err != nil {
@@ -223,17 +214,8 @@ func (s *Store[Tx]) finishCall(claim *txClaim, done *driver.CompleteRequest) *Ca
 		text(req.Fingerprint.Alg), sumOf(&req.Fingerprint), int64(driver.FormatVersion),
 		int64(done.Result.Kind), text(done.Result.Codec), blob(done.Result.Data), blob(done.Result.Summary),
 		done.Lifetime.Retention.Microseconds(), done.Lifetime.Total().Microseconds())
-	call.Args = s.inTx(call.Args, claim.tx)
 	call.Must = true
 	return call
-}
-
-// inTx adds the transaction's number to the arguments of a statement that takes it.
-func (s *Store[Tx]) inTx(args []any, tx int64) []any {
-	if s.text.SameTx {
-		args = append(args, tx)
-	}
-	return args
 }
 
 // Get reads inside the transaction.
@@ -276,7 +258,7 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) err
 	var last []*Call
 	switch {
 	case req.Record != nil && req.Complete != nil:
-		last = append(last, h.store.finishCall(&txClaim{req: *req.Record, tx: h.marked()}, req.Complete))
+		last = append(last, h.store.finishCall(&txClaim{req: *req.Record}, req.Complete))
 	case req.Complete != nil:
 		call := h.completeCall(req.Complete)
 		if call.Must {
@@ -299,9 +281,6 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) err
 		h.store.lease.see(req.SaveStep.Lease)
 		save := cmp.Or(h.store.text.SaveStepOnce, h.store.text.SaveStep)
 		steps := h.store.saveStepCalls(save, h.store.text.PutStepOnce, req.SaveStep)
-		if save == h.store.text.SaveStepOnce {
-			steps[0].Args = h.store.inTx(steps[0].Args, h.marked())
-		}
 		step = steps[0]
 		for _, call := range steps { // both must write: a step that stands has been told
 			call.Must = true

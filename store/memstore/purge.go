@@ -11,8 +11,8 @@ import (
 // defaultBatch is the limit of a purge or deletion that sets none.
 const defaultBatch = 1000
 
-// Purge implements [everonce.Store]. It locks one shard at a time, and only shards in which something is due. A Limit
-// of 0 is 1000.
+// Purge implements [everonce.Store]. It locks one shard at a time, and looks only at those in which something is due.
+// A Limit of 0 is 1000.
 func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.PurgeResult, err error) {
 	if err := ended(ctx); err != nil {
 		return res, err
@@ -23,66 +23,56 @@ func (s *Store) Purge(ctx context.Context, req driver.PurgeRequest) (res driver.
 	return s.sweep(s.now(), req.Limit), nil
 }
 
-// sweep drops results and removes records that time has let go, up to a limit. It goes on where the
-// latest sweep ended, so that bounded sweeps come around to all shards.
+// sweep drops results and removes records whose time is over, up to a limit.
 func (s *Store) sweep(now time.Time, limit int) (res driver.PurgeResult) {
-	first := s.cursor.Load()
-	for i := range uint32(shardCount) {
-		at := (first + i) % shardCount
-		left := limit - res.Results - res.Records
-		results, records := s.shards[at].sweep(now, left)
-		res.Results += results
-		res.Records += records
-		s.count.Add(-int64(records))
-		if results+records == left {
-			s.cursor.Store(at)
-			res.More = true // perhaps: the next call tells
-			return res
+	for i := range s.shards {
+		if s.sweepShard(&s.shards[i], now, limit, &res); res.More {
+			break
 		}
 	}
 	return res
 }
 
-func (sh *shard) sweep(now time.Time, limit int) (results, records int) {
+// sweepShard is sweep of one shard. It sets res.More if it stops at the limit.
+func (s *Store) sweepShard(sh *shard, now time.Time, limit int, res *driver.PurgeResult) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if sh.due == 0 || microsOf(now) < sh.due {
-		return 0, 0
-	}
 	due := sh.due
-	sh.due = 0
-	for e := range sh.records.all() {
-		if results+records == limit {
-			sh.due = due // not all was looked at
-			return results, records
+	if due.IsZero() || now.Before(due) {
+		return
+	}
+	sh.due = time.Time{}
+	for id, rec := range sh.records {
+		action := transition.Purge(rec, now)
+		if action != transition.Keep && res.Results+res.Records == limit {
+			sh.due, res.More = due, true // the next call looks at all again
+			return
 		}
-		var rec driver.Record
-		e.get(&rec)
-		switch transition.Purge(&rec, now) {
+		switch action {
 		case transition.Remove:
-			sh.records.remove(e)
-			records++
+			s.remove(sh, id)
+			res.Records++
 			continue
 		case transition.DropResult:
-			e.set(transition.Drop(&rec))
-			results++
+			rec = transition.Drop(rec)
+			sh.records[id] = rec
+			res.Results++
 		case transition.Keep:
 		}
-		sh.schedule(e)
+		sh.schedule(rec)
 	}
-	return results, records
 }
 
-// schedule moves the shard's due time forward to when this record has something to be purged.
-func (sh *shard) schedule(e *entry) {
-	at := e.purge
-	if e.state == driver.StateClaimed && at != 0 {
-		at = max(at, e.lease)
+// schedule makes the shard due no later than the time when something of the record is to be purged.
+func (sh *shard) schedule(rec *driver.Record) {
+	at := rec.PurgeAt
+	switch {
+	case rec.State == driver.StateClaimed && !at.IsZero() && at.Before(rec.LeaseUntil):
+		at = rec.LeaseUntil
+	case rec.State == driver.StateCompleted && (rec.Result.Codec != "" || len(rec.Result.Data) > 0 || len(rec.Steps) > 0):
+		at = rec.ResultUntil
 	}
-	if e.state == driver.StateCompleted && (e.codec != "" || len(e.data) > 0 || e.rare != nil && len(e.rare.steps) > 0) {
-		at = e.result
-	}
-	if at != 0 && (sh.due == 0 || at < sh.due) {
+	if !at.IsZero() && (sh.due.IsZero() || at.Before(sh.due)) {
 		sh.due = at
 	}
 }

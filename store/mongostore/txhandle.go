@@ -28,7 +28,7 @@ func newHandle(s *Store, tx *mongo.Session) *txHandle {
 }
 
 var (
-	errTxEnded      = fmt.Errorf("mongostore: %w: the work has ended the transaction of the session that it was lent; nobody knows whether what it wrote was committed, and nothing is recorded", driver.ErrTxDoomed)
+	errNoTx         = errors.New("mongostore: the session is in no transaction (return from the work instead of ending it)")
 	errCommitLost   = errors.New("mongostore: the answer to the commit was lost")
 	errNotOurs      = fmt.Errorf("mongostore: %w: the transaction is the caller's", driver.ErrInvalidArgument)
 	errNoSavepoints = errors.New("mongostore: MongoDB has no savepoints: the transaction can only be rolled back as a whole")
@@ -143,7 +143,7 @@ func (h *txHandle) running() error {
 	case h.ended:
 		return errors.New("mongostore: the transaction has ended")
 	case h.tx != nil && !h.tx.TransactionRunning():
-		return errTxEnded
+		return errNoTx
 	}
 	return nil
 }

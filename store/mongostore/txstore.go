@@ -37,10 +37,8 @@ var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 // [mongo.Session.WithTransaction] that is after it has returned, because it runs its callback again in the same
 // session. [everonce.TxReceiver.InTx] uses a session of its own for each run.
 //
-// Work must not end the transaction of the session that it was lent (AbortTransaction, CommitTransaction): see
-// [everonce.Transact]. That the session is in no transaction any more is noticed. That it is in another one, which the
-// work has started, is not, since a session does not tell: then an optimistic [everonce.Transact], a step or a batch may
-// be recorded as done though its effect was aborted.
+// Work must not end the transaction of the session that it is lent (AbortTransaction, CommitTransaction): that is not
+// supported, and its effects may commit without the record. A commit of a session that is in no transaction is refused.
 //
 // A guarded claim ([everonce.Do]) of a key that an open transaction has written waits in the server until that
 // transaction has ended. The server ends a transaction after a minute, unless its transactionLifetimeLimitSeconds

@@ -43,9 +43,6 @@ func classify(err error) sqlstore.ErrorInfo {
 	if errors.Is(err, errBroken) {
 		return sqlstore.ErrorInfo{Class: sqlstore.ClassRetry, NotDone: true}
 	}
-	if isTxEnded(err) {
-		return sqlstore.ErrorInfo{Class: sqlstore.ClassTxEnded}
-	}
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		return classifyClient(err)

@@ -163,7 +163,7 @@ func (t *joinedTx[Tx]) Rollback(context.Context) error                  { return
 // server's own refusal does not: an error of the connection says nothing about how far the packets came,
 // whatever a client library says about it.
 func commitLost(err error) bool {
-	if errors.Is(err, pgx.ErrTxCommitRollback) || isTxEnded(err) {
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return false
 	}
 	pgErr, answered := errors.AsType[*pgconn.PgError](err)

@@ -23,8 +23,6 @@ func (d *database) texts() *sqlstore.Statements {
 		TryLock: func(id string) string {
 			return "pg_try_advisory_xact_lock(hashtextextended(encode(" + id + ", 'hex') COLLATE \"C\", " + strconv.FormatInt(seed, 10) + "))"
 		},
-		Tx:           txNumber,
-		SameTx:       sameTx,
 		Greatest:     "greatest",
 		OneStatement: true,
 		Arrays:       true,

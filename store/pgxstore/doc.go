@@ -58,20 +58,8 @@
 //
 // # The end of a transaction
 //
-// Work must not run COMMIT or ROLLBACK as the text of a statement, in a script say: the transaction that it was lent is
-// everonce's to end, and its effect would be committed without the record, or lost. So what saves a result fails unless
-// the transaction is still the one that was begun, also after "ROLLBACK; BEGIN" or AND CHAIN. Nothing is recorded as
-// done then, and the outcome is unknown: see [everonce.Transact]. It costs no round trip. For transactions that begin
-// without a claim (optimistic, StepTx, InTx) pgx sends "set local everonce.tx" along with BEGIN. Work that runs RESET ALL there takes
-// that back, and looks as if it had ended the transaction: it is unknown, and was rolled back.
-//
-// Not everything is noticed with database/sql, whose BEGIN takes nothing along. Work that calls the transaction's Commit or Rollback is
-// noticed always. After a statement's text it is noticed in an optimistic Transact and in StepTx that the connection is in no transaction
-// any more, and that only if pgx's stdlib opened it, and no driver around it. That it is in
-// another one, which the work has begun, is not: then the record is written though the effect may have been rolled back.
-// The same holds for InTx; a DoTx that comes after it notices for itself. With either client, work that commits, begins another
-// transaction and then returns an error is told as failed, whatever it had committed before; so is, with database/sql, work that
-// commits by a statement's text and goes on past its time.
+// Work must not end the transaction that it is lent: that is not supported, and its effects may commit without the record.
+// Commit and Rollback of the pgx.Tx that it gets are refused; those of an *sql.Tx, and the text of a statement, are not.
 //
 // # Isolation
 //

@@ -80,7 +80,7 @@ func (l *lentTx) rides(args []any) bool {
 }
 
 func (l *lentTx) first(ctx context.Context, sql string, args []any) (pgx.BatchResults, error) {
-	return l.of.first(ctx, true, func(b *pgx.Batch) { b.Queue(sql, args...) })
+	return l.of.first(ctx, func(b *pgx.Batch) { b.Queue(sql, args...) })
 }
 
 func (l *lentTx) Begin(ctx context.Context) (pgx.Tx, error) {

@@ -1,7 +1,6 @@
 package pgxstore
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -26,9 +25,9 @@ func newLimit(d time.Duration, end func()) limit {
 // stop keeps the end from being called, and reports false where it is, or was, called.
 func (l *limit) stop() bool { return l.timer == nil || l.timer.Stop() }
 
-// reason gives an error that came after the time was over its reason. That the work has ended the transaction is one by itself.
+// reason gives an error that came after the time was over its reason.
 func (l *limit) reason(err error) error {
-	if err != nil && !errors.Is(err, errTxEnded) && l.timer != nil && !time.Now().Before(l.until) {
+	if err != nil && l.timer != nil && !time.Now().Before(l.until) {
 		return fmt.Errorf("%w: %w", driver.ErrTxTooLong, err)
 	}
 	return err

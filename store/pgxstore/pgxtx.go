@@ -18,8 +18,6 @@ type pgxTx struct {
 	driver *pgxDriver
 	conn   *pgxpool.Conn
 	inner  pgx.Tx // nil as long as nothing was sent
-	begun  bool   // the server has told that it is in it: see firstBatch
-	marked bool
 	lent   *lentTx
 	limit  limit
 	over   atomic.Bool // it has ended
@@ -27,43 +25,15 @@ type pgxTx struct {
 
 func (t *pgxTx) Tx() pgx.Tx { return t.lent }
 
-// Marked reports whether the transaction is one that can be known again by its mark.
-func (t *pgxTx) Marked() bool { return t.marked }
-
 // first sends a batch that begins the transaction. The answers of what was queued in it remain to be read.
-func (t *pgxTx) first(ctx context.Context, mark bool, queue func(*pgx.Batch)) (pgx.BatchResults, error) {
+func (t *pgxTx) first(ctx context.Context, queue func(*pgx.Batch)) (pgx.BatchResults, error) {
 	var batch pgx.Batch
 	batch.BeginTx(pgx.TxOptions{BeginQuery: t.driver.begin})
-	if mark {
-		batch.Queue(setMark)
-	}
 	queue(&batch)
-	results := &firstBatch{BatchResults: t.conn.SendBatch(ctx, &batch), of: t, conn: t.conn.Conn()}
+	results := t.conn.SendBatch(ctx, &batch)
 	t.inner = results.Tx()
 	_, err := results.Exec()
-	results.begins = err == nil
-	if err == nil && mark {
-		_, err = results.Exec()
-		t.marked = err == nil
-	}
 	return results, err
-}
-
-// firstBatch is what the transaction begins with. The server tells what it is in when it has answered all of it: until then the connection
-// seems to be in no transaction.
-type firstBatch struct {
-	pgx.BatchResults
-	of           *pgxTx
-	conn         *pgx.Conn
-	begins, read bool
-}
-
-func (b *firstBatch) Close() error {
-	err := b.BatchResults.Close()
-	if !b.read {
-		b.read, b.of.begun = true, b.begins && !b.conn.IsClosed()
-	}
-	return err
 }
 
 // begin begins the transaction by itself, for the work, if it has not begun.
@@ -72,7 +42,7 @@ func (t *pgxTx) begin(ctx context.Context) (pgx.Tx, error) {
 		return nil, pgx.ErrTxClosed
 	}
 	if t.inner == nil {
-		results, err := t.first(ctx, true, func(*pgx.Batch) {})
+		results, err := t.first(ctx, func(*pgx.Batch) {})
 		if err = closeBatch(results, err); err != nil {
 			return nil, err
 		}
@@ -87,7 +57,7 @@ func (t *pgxTx) Send(ctx context.Context, calls ...*sqlstore.Call) error {
 	case t.inner != nil:
 		return t.limit.reason(pgxConn{t.inner}.Send(ctx, calls...))
 	}
-	results, err := t.first(ctx, false, func(b *pgx.Batch) {
+	results, err := t.first(ctx, func(b *pgx.Batch) {
 		for _, call := range calls {
 			b.Queue(call.Statement.Text, call.Args...)
 		}
@@ -104,9 +74,6 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	if err := t.ending(ctx); err != nil {
 		return err
 	}
-	if len(last) == 0 && t.marked {
-		last = []*sqlstore.Call{{Statement: checkMark}}
-	}
 	queue := func(b *pgx.Batch) {
 		for _, call := range last {
 			text := call.Statement.Text
@@ -120,7 +87,7 @@ func (t *pgxTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	var results pgx.BatchResults
 	var err error
 	if t.inner == nil {
-		results, err = t.first(ctx, false, queue)
+		results, err = t.first(ctx, queue)
 	} else {
 		var batch pgx.Batch
 		queue(&batch)
@@ -139,8 +106,6 @@ func (t *pgxTx) ending(ctx context.Context) error {
 	}
 	var err error
 	switch conn := t.conn.Conn(); {
-	case t.endedByWork():
-		err = errTxEnded
 	case !t.limit.stop():
 		err = pgx.ErrTxClosed
 	case conn.IsClosed():
@@ -148,18 +113,12 @@ func (t *pgxTx) ending(ctx context.Context) error {
 	case conn.PgConn().IsBusy(): // nothing can be sent, which must not look like a lost answer
 		err = errRowsOpen
 	case t.inner != nil && conn.PgConn().TxStatus() == 'I':
-		err = fmt.Errorf("its first statement failed: %w", pgx.ErrTxClosed)
+		err = errNoTx
 	}
 	if err != nil {
 		_ = t.Rollback(ctx) //nolint:errcheck // what went wrong before is what is told
 	}
 	return t.limit.reason(err)
-}
-
-// endedByWork reports whether the connection is in no transaction any more, though nobody here has ended it. One that was closed since
-// then has kept what the server told last.
-func (t *pgxTx) endedByWork() bool {
-	return t.begun && t.conn.Conn().PgConn().TxStatus() == 'I'
 }
 
 // readCommit reads the answers to what was sent with a commit, and that to the commit itself.
@@ -210,17 +169,13 @@ func (t *pgxTx) Rollback(ctx context.Context) error {
 	if t.over.Swap(true) {
 		return nil
 	}
-	var err error
-	if t.endedByWork() {
-		err = errTxEnded
-	}
 	if !t.limit.stop() { // it closes the connection, and may not have come to it yet
 		closed, cancel := context.WithCancel(ctx)
 		cancel()
 		_ = t.conn.Conn().Close(closed) //nolint:errcheck // there is nobody to take leave of
 	}
 	t.endFailed(ctx)
-	return err
+	return nil
 }
 
 // endFailed rolls back what is open on the server, so that the connection can be used again; where it can

@@ -6,7 +6,6 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -76,11 +75,10 @@ func (d *sqlDriver) Begin(ctx context.Context, opts sqlstore.BeginOptions, first
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	release := context.AfterFunc(ctx, end)
 	tx := &sqlTx{life: life, end: end, asks: d.asks}
-	tx.limit = newLimit(opts.Timeout, tx.expire)
+	tx.limit = newLimit(opts.Timeout, end)
 	inner, err := d.db.BeginTx(life, &sql.TxOptions{Isolation: d.level})
 	if err == nil {
 		tx.inner = inner
-		tx.lent.Store(inner)
 		err = sqlConn{inner}.Send(life, first...)
 	}
 	if !release() && err == nil {
@@ -110,16 +108,7 @@ type sqlTx struct {
 	end   context.CancelFunc // ends it
 	limit limit
 	asks  bool
-	over  bool                   // it has ended
-	lent  atomic.Pointer[sql.Tx] // inner, for expire
-	early atomic.Bool            // it had ended before its time was over
-}
-
-// expire ends the transaction as its time is over.
-func (t *sqlTx) expire() {
-	tx := t.lent.Load()
-	t.early.Store(tx != nil && sqlstore.SQLTxDone(tx))
-	t.end()
+	over  bool // it has ended
 }
 
 func (t *sqlTx) Tx() *sql.Tx { return t.inner }
@@ -163,12 +152,11 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 	defer t.end()
 	t.over = true
 	err := t.inner.Commit()
-	alive := t.life.Err() == nil
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, sql.ErrTxDone) && alive:
-		return errTxEnded
+	case errors.Is(err, sql.ErrTxDone) && t.life.Err() == nil: // it had ended before: nothing was sent
+		return err
 	case commitLost(err):
 		return fmt.Errorf("%w: %w", sqlstore.ErrCommitLost, err)
 	}
@@ -176,28 +164,17 @@ func (t *sqlTx) Commit(ctx context.Context, last ...*sqlstore.Call) error {
 }
 
 func (t *sqlTx) Rollback(context.Context) error {
-	err := t.status()
 	_ = t.rollback() //nolint:errcheck // a connection that cannot roll back is closed, and the server rolls back by itself
-	if errors.Is(err, errTxEnded) {
-		return errTxEnded
-	}
 	return nil
 }
 
-// status is why nothing can be committed, as far as can be told without sending anything: by the connection, or else by database/sql alone.
+// status is why nothing can be committed, as far as the connection can tell without sending anything.
 func (t *sqlTx) status() error {
-	if t.over || t.inner == nil {
-		return nil
-	}
-	alive := func() bool { return t.life.Err() == nil } // or database/sql rolls it back
-	switch ended := alive() && sqlstore.SQLTxDone(t.inner) && alive(); {
-	case ended || t.early.Load(): // by its own Commit or Rollback
-		return errTxEnded
-	case !alive() || !t.asks:
+	if t.over || !t.asks || t.life.Err() != nil {
 		return nil
 	}
 	_, err := t.inner.ExecContext(context.Background(), "", askTx{})
-	if errors.Is(err, errTxEnded) || errors.Is(err, errRowsOpen) {
+	if errors.Is(err, errNoTx) || errors.Is(err, errRowsOpen) {
 		return err
 	}
 	return nil

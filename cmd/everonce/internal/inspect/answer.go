@@ -11,12 +11,11 @@ import (
 )
 
 // httpAlg begins the Alg of the fingerprints of requests of HTTP.
-const httpAlg = "http/1"
+const httpAlg = "http/"
 
 // isRequest reports whether a record is of a request of HTTP: its result is an answer then.
 func isRequest(rec *driver.Record) bool {
-	alg, _, _ := strings.Cut(rec.Fingerprint.Alg, "+")
-	return alg == httpAlg
+	return strings.HasPrefix(rec.Fingerprint.Alg, httpAlg)
 }
 
 // asAnswer writes the answer that a result holds in a way that can be read. Headers are data as the body is: without data it is the status.

@@ -94,6 +94,7 @@ func TestEachSettingChangesItsOwnOption(t *testing.T) {
 		"retry-after":       {"14s", map[string]string{"RetryAfter": "14s"}},
 		"max-waiting":       {"15", map[string]string{"MaxWaiting": "15"}},
 		"max-still-running": {"16", map[string]string{"MaxStillRunning": "16"}},
+		"max-body-memory":   {"18", map[string]string{"MaxBodyMemory": "18"}},
 		"max-spool":         {"17", map[string]string{"MaxSpool": "17"}},
 		// These are no options of the library's: tests of their own say what they do.
 		"listen": {":1", none}, "upstream": {"http://x", none}, "store": {"memory:", none}, "table-prefix": {"p_", none}, "schema": {"s", none},

@@ -20,6 +20,7 @@ var settings = map[string]string{
 	"Lifetime":               "route",
 	"Marker":                 "marker",
 	"MaxBody":                "max-body",
+	"MaxBodyMemory":          "max-body-memory",
 	"MaxSpool":               "max-spool",
 	"Methods":                "methods",
 	"Options.Collection":     "table-prefix",

@@ -199,7 +199,7 @@ func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Hand
 		return nil, nil, err
 	}
 	recv, err := everonce.NewReceiver(store, c.Route.Unknown, &everonce.Options{
-		IdentitySecret: s.secret, Observer: everonce.JoinObservers(s.metrics, s.running),
+		IdentitySecret: s.secret, Observer: everonce.JoinObservers(s.metrics, s.running), Log: s.log,
 	})
 	if err != nil {
 		return nil, nil, invalidArgument(err)
@@ -216,7 +216,7 @@ func (s *Server) options() (*httponce.Options, error) {
 	c := s.conf
 	opts := &httponce.Options{
 		Route: c.Route.Options(), Routes: map[string]httponce.Route{}, KeyHeader: c.KeyHeader, Marker: c.Marker, EchoKey: c.EchoKey,
-		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
+		ProblemBase: c.ProblemBase, RetryAfter: c.RetryAfter, MaxWaiting: c.MaxWaiting, MaxStillRunning: c.MaxStillRunning, MaxBodyMemory: c.MaxBodyMemory, MaxSpool: c.MaxSpool, Log: s.log, Observe: s.observe,
 	}
 	var err error
 	if opts.Principal, err = s.principalOf("", c.Route); err != nil {

@@ -40,7 +40,7 @@ func TestEveryOptionIsASetting(t *testing.T) {
 			}
 		}
 	}
-	if opts.MaxStillRunning != 1024 || opts.MaxWaiting != 256 || opts.MaxSpool != 1<<30 || opts.RetryAfter != 5*time.Second {
+	if opts.MaxStillRunning != 1024 || opts.MaxWaiting != 256 || opts.MaxBodyMemory != 64<<20 || opts.MaxSpool != 1<<30 || opts.RetryAfter != 5*time.Second {
 		t.Errorf("the defaults are not the library's: %+v", opts)
 	}
 	s.conf = configOf(t, "--max-still-running=7", "--max-waiting=8", "--key-header=X-Key")
@@ -108,7 +108,7 @@ func TestProxyProblemBaseAndRetryAfter(t *testing.T) {
 		}
 	}
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
-	large := strings.Repeat("x", 100<<10)
+	large := strings.Repeat("x", 1100<<10)
 	if res, body := send(t, "POST", p.url+"/", large, "Idempotency-Key", "k"); res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") != "90" {
 		t.Errorf("without room for a body: %d %v %s", res.StatusCode, res.Header, body)
 	}

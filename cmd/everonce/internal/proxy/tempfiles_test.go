@@ -17,10 +17,10 @@ func TestTempFilesThatCannotBeWritten(t *testing.T) {
 		if told, raw := p.logged(t, "no temporary file"); (len(told) == 1) != (want != http.StatusCreated) {
 			t.Errorf("%s: the log says %s", dir, raw)
 		}
-		if res, body := send(t, "POST", p.url+"/", strings.Repeat("x", 64<<10), "Idempotency-Key", "small"); res.StatusCode != http.StatusCreated {
+		if res, body := send(t, "POST", p.url+"/", strings.Repeat("x", 1<<20), "Idempotency-Key", "small"); res.StatusCode != http.StatusCreated {
 			t.Errorf("%s: a body that fits into memory: %d %s", dir, res.StatusCode, body)
 		}
-		if res, body := send(t, "POST", p.url+"/", strings.Repeat("x", 64<<10+1), "Idempotency-Key", "large"); res.StatusCode != want {
+		if res, body := send(t, "POST", p.url+"/", strings.Repeat("x", 1<<20+1), "Idempotency-Key", "large"); res.StatusCode != want {
 			t.Errorf("%s: %d %s, want %d", dir, res.StatusCode, body, want)
 		}
 		if n := service.count(); (n == 2) != (want == http.StatusCreated) {

@@ -36,7 +36,7 @@ type Config struct {
 	RetryAfter                  time.Duration
 	MaxWaiting                  int
 	MaxStillRunning             int
-	MaxSpool                    int64
+	MaxBodyMemory, MaxSpool     int64
 	HeaderWithin                time.Duration
 	ClientIdle                  time.Duration
 	Stall                       time.Duration

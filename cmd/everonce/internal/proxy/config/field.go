@@ -93,6 +93,7 @@ var fields = []Field{
 	set("retry-after", "5s", "how long a client is told to wait while the store is down or max-spool is reached", func(c *Config) pflag.Value { return (*term)(&c.RetryAfter) }),
 	set("max-waiting", "256", "requests that may wait for another attempt, at any one time", func(c *Config) pflag.Value { return (*count)(&c.MaxWaiting) }),
 	set("max-still-running", "1024", "requests that may go on upstream after answer-within, at any one time", func(c *Config) pflag.Value { return (*count)(&c.MaxStillRunning) }),
+	set("max-body-memory", "64MiB", "bytes of request bodies above 64 KiB in memory, at any one time; others go to temporary files", func(c *Config) pflag.Value { return (*size)(&c.MaxBodyMemory) }),
 	set("max-spool", "1GiB", "bytes of request bodies in temporary files, at any one time; at least the largest max-body", func(c *Config) pflag.Value { return (*size)(&c.MaxSpool) }),
 	set("header-within", "10s", "how long a client may take to send the head of a request, and for its TLS handshake", func(c *Config) pflag.Value { return (*term)(&c.HeaderWithin) }),
 	set("client-idle", "2m", "how long an unused connection of a client is kept", func(c *Config) pflag.Value { return (*term)(&c.ClientIdle) }),

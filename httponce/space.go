@@ -1,0 +1,38 @@
+package httponce
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// errSpoolFull: as much as may be is in temporary files already.
+var errSpoolFull = errors.New("httponce: too many large request bodies are kept at this time")
+
+// bodyMemory counts the bytes of the larger request bodies in memory, in all middlewares of the process.
+var bodyMemory atomic.Int64
+
+// space bounds the bytes that request bodies take up together, in memory or in temporary files: [Route.MaxBody] bounds one
+// of them, and not how many there are.
+type space struct {
+	limit int64
+	used  *atomic.Int64 // others may count here too, each with a limit of its own
+}
+
+// take reports whether there is room for so many bytes more. A nil space has no bound.
+func (s *space) take(n int64) bool {
+	if s == nil {
+		return true
+	}
+	if s.used.Add(n) <= s.limit {
+		return true
+	}
+	s.used.Add(-n)
+	return false
+}
+
+// give gives back what was taken.
+func (s *space) give(n int64) {
+	if s != nil && n != 0 {
+		s.used.Add(-n)
+	}
+}
