@@ -28,27 +28,22 @@ type BatchResult[T any] struct {
 // makes a BatchWork from work that does one operation.
 type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, error)
 
-// TransactBatch is [Transact] for many operations at once, in one transaction: one statement claims all keys, the
-// work does what has to be done, and one statement, sent with the commit, writes all records. The results are in the
-// order of the items, each with an outcome and an error of its own. An error of the call itself means that nothing
-// ran: it wraps [ErrInvalidArgument] or [driver.ErrIdentity], or is a failure of the store at its first use.
+// TransactBatch is [Transact] for many operations in one transaction: one statement claims all keys, the work does what
+// has to be done, and one statement, sent with the commit, writes all records. The results are in the order of the items,
+// each with its own outcome and error. An error of the call itself means that nothing ran: it wraps [ErrInvalidArgument]
+// or [driver.ErrIdentity], or the store failed at its first use.
 //
-// An operation that fails does not fail its neighbours. The work runs for all at once, without savepoints. If it or
-// the commit fails, everything is rolled back, and the work is run again for parts: for the failing item alone if
-// [EachItem] tells which one it is, otherwise for halves, until the failing item is alone. An operation that is alone
-// is treated as in Transact: a permanent failure is saved, any other error is Failed. So the work may run several
-// times for one item, but takes effect once; it must have no effects outside tx. Deadlocks, serialization failures
-// and lost commits are handled as in Transact.
+// An operation that fails does not fail its neighbours. If the work or the commit fails, everything is rolled back, and
+// the work runs again in parts: for the failing item alone if [EachItem] says which one it is, otherwise for halves. An
+// operation that is alone is treated as in Transact. So the work may run several times for one item, but takes effect
+// once; it must have no effects outside tx.
 //
-// If another attempt has an operation, it is [ErrInProgress]; nothing is waited for. Keys are claimed in the order of
-// their hashes, so that batches never wait for each other's. A key that is in the batch twice is done once: the
-// second item gets the result of the first, with a value of its own. If their fingerprints cannot be compared, the
-// second item is a Transact of its own. On a store without [driver.TxBatch] the claims and records are single statements.
+// An operation that another attempt has is [ErrInProgress]; nothing is waited for. Batches claim in one order, so they
+// never deadlock on their keys. A key that is in the batch twice is done once, and the second item gets a copy of the
+// first one's result. On a store without [driver.TxBatch] claims and records are single statements.
 //
-// In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer is told of each item as of
-// a Transact, but the work's context comes from the caller and not from an item's Start. A panic of the work rolls
-// back and goes on unwinding. Options, for all items: WithLifetime, WithSummary, WithCodec, Unobserved. At most
-// [driver.MaxBatch] items.
+// In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer hears of each item as of a
+// Transact. Options, for all items: WithLifetime, WithSummary, WithCodec, Unobserved. At most [driver.MaxBatch] items.
 func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
 	if t == nil || work == nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}

@@ -11,35 +11,32 @@ import (
 // Do executes an operation once, however many times it is called with the same key, for effects outside the store
 // (guarded mode). It returns:
 //
-//   - The value, with the outcome Executed or Replayed: the work ran now, or had run earlier.
-//   - An equal [*PermanentError], Rejected: the work was refused for good, now or earlier.
-//   - The work's error, Failed: the work proved that nothing took hold. The key may be tried again. Under the policy
-//     Reexecute every error that is not permanent is returned so.
-//   - [ErrInProgress] with a retry-after, [ErrMismatch], [ErrExpired], [ErrResultElided], [ErrUndecodable]: what the
+//   - The value, Executed or Replayed: the work ran now, or had run before.
+//   - An equal [*PermanentError], Rejected: the work was refused for good, now or before.
+//   - The work's error, Failed: nothing happened, and the key may be tried again. Under Reexecute every error that is
+//     not permanent is returned so.
+//   - [ErrInProgress] with a RetryAfter, [ErrMismatch], [ErrExpired], [ErrResultElided], [ErrUndecodable]: what the
 //     record says.
-//   - [ErrOutcomeUnknown]: an attempt, this one or an earlier one, ended, and nobody knows whether its effect
-//     happened: under Refuse and Reconcile, or if a step of it was refused as unknown. If it was this attempt, its
-//     error is wrapped. With a retry-after calling again asks or goes on; without one it has to be settled.
-//   - [ErrNotRecorded] with the value, NotRecorded: the effect happened and could not be recorded. A refusal for good
-//     that could not be recorded is [ErrStore] around its *PermanentError, with the same outcome.
-//   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. If it has one, Do
-//     returns that: the answer of the attempt that lost is dropped.
-//   - [ErrStore]: the store failed before the work was called; or the work's own error, which is wrapped too, could
-//     not be recorded.
-//   - The context's cause, Failed: ctx ended before the work was called; or the lease was lost ([ErrLeaseLost]) while
-//     a reconciler found out that nothing had happened. If ctx ended while the call waited for another attempt, it is
-//     ErrInProgress with the cause.
+//   - [ErrOutcomeUnknown]: an attempt ended, this one or an earlier one, and nobody knows whether its effect happened.
+//     With a RetryAfter, calling again asks or goes on; without one it has to be settled.
+//   - [ErrNotRecorded] with the value: the effect happened and could not be recorded. A permanent failure that could not
+//     be recorded is [ErrStore] around its *PermanentError.
+//   - [ErrLeaseLost]: another attempt or a settlement took the record, and has no answer yet. Once it has one, Do returns
+//     that one.
+//   - [ErrStore]: the store failed before the work was called, or the work's error, which is wrapped too, could not be
+//     recorded.
+//   - The context's cause: ctx ended before the work was called (Failed), or while the call waited for another attempt
+//     (with ErrInProgress).
 //   - [ErrInvalidKey], [ErrInvalidArgument], [ErrNested], [ErrInTransaction]: the call is wrong. Nothing ran.
+//
+// Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and counts as an error
+// that says nothing.
+//
+// The work's context ends with the caller's, and with the cause ErrLeaseLost when the lease is lost. Do returns after the
+// work has returned, and records its end even if ctx is over.
 //
 // Options: a Fingerprint, WithWait, WithPolicy, WithReconcile, WithLease, WithLifetime, WithSummary, WithCodec,
 // EffectsInSteps, Unobserved.
-//
-// Errors that are not the work's own are [*Error]. A panic or Goexit of the work goes on unwinding, and the attempt
-// ends as it does after an unmarked error.
-//
-// The work's context ends with the caller's, and with the cause ErrLeaseLost when the lease is lost. The attempt does
-// not end with it: it ends only when its work has returned, and its completion does not depend on the caller's
-// context. Do returns after the work has returned.
 func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Context, *Attempt) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if r == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))

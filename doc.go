@@ -11,35 +11,19 @@
 //		return gateway.Charge(ctx, amount, a.DownstreamKey("charge"))
 //	}, everonce.FingerprintOf(amount, currency))
 //
-// # What is guaranteed, in which mode
+// # Guarantees
 //
 // Transactional ([Transact], [DoTx], [StepTx]): the effect is in the same database as the record, and both commit
-// together. Exactly once, whatever crashes, as long as the database keeps what it committed.
+// together: exactly once, whatever crashes, as long as the database keeps what it committed.
 //
-// Guarded ([Do], [Step]): the effect is anywhere else. Never two attempts at once while leases hold; a
-// finished attempt is never repeated; an attempt whose outcome is unknown, because its process died or its
-// error does not tell, is settled by the [Policy] that the application had to choose.
+// Guarded ([Do], [Step]): the effect is anywhere else. Two attempts never run at once while leases hold, and a finished
+// attempt is never repeated. If nobody knows whether an attempt took effect, because its process died or its error does
+// not say, the [Policy] decides that the application chose.
 //
-// Both promises hold for [Lifetime.Total] after the last write. Afterwards the key is new.
+// Both hold for [Lifetime.Total] after the last write; afterwards the key is new. A key that is made anew for each try
+// protects nothing.
 //
-// # What is not guaranteed
-//
-// A key that is made anew for each try protects nothing. And no library knows whether a call that got no answer
-// took hold: everonce says "unknown" ([ErrOutcomeUnknown]) where others run it again. An operation that is
-// idempotent by itself needs no record at all.
-//
-// # Where to read
-//
-// Applications: [Do], [Transact], [TransactBatch], [DoTx], [Step], [StepTx], [Policy], [Options], [Lifetime], [Outcome], the errors,
-// [Receiver.Settle], [LogObserver], [JoinObservers].
-//
-// Adapters and tools: [AttemptFrom], [Lookup], [TxReceiver.InTx], [Error], [Observer], [Codec], [WithSummary], [Settle], [PowerOf].
-//
-// Writers of stores: [Store], [TxStore], [Decide], [Record], the requests and results, and the optional
-// powers [Lister], [ScopeDeleter], [HealthChecker], [WriteChecker], [IdentityKeeper], [IdentityReader], [Recaller], [ChangeWaiter],
-// [TxBatch].
-//
-// The stores are in store/…. To write one of your own, implement [Store] and run the suite in store/drivertest.
+// The stores are in store/…; package driver is the contract for writing one.
 package everonce
 
 import (

@@ -11,31 +11,25 @@ import (
 	"github.com/everonce/everonce/internal/doomed"
 )
 
-// DoTx executes an operation once inside a transaction of the caller. What the work writes through that transaction,
-// and the record of it, commit when the caller commits. Until then the outcome is provisional: nobody else sees it,
-// and a rollback takes it back. One transaction may have several DoTx.
+// DoTx executes an operation once inside a transaction of the caller. What the work writes through that transaction, and
+// the record of it, commit when the caller commits. Until then the outcome is provisional. One transaction may have
+// several DoTx.
 //
-// DoTx never retries: a deadlock has ended the transaction, and a repeated statement would commit by itself. The work
-// runs behind a savepoint, and what it wrote before an error is undone. A duplicate gets what it gets from [Do]; besides:
+// DoTx never retries. The work runs behind a savepoint, and what it wrote before an error is undone. Errors are those of
+// [Do]; besides:
 //
 //   - A permanent failure is recorded, in the caller's transaction too: Rejected.
-//   - Any other error of the work: Failed, and no record remains. The caller's transaction is alive, and may commit
-//     what else it holds.
-//   - [ErrTxDoomed]: the transaction did not survive. Roll it back and run it again with another handle: every later
-//     DoTx with that tx is refused, even if the handle outlives its transaction, as a session of MongoDB does. A
-//     transaction that everonce began is not committed, whatever its work returns.
+//   - Any other error of the work: Failed, and no record remains. The caller's transaction is alive.
+//   - [ErrTxDoomed]: the transaction did not survive. Roll it back, and run it again with another handle: every later DoTx
+//     with that tx is refused.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
-//   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
-//   - [driver.ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
-//     transaction again, as after any other [ErrStore].
+//   - [driver.ErrConflict], an [ErrStore]: another transaction had the key first, and what the work wrote is undone. Roll
+//     back, and run the transaction again.
 //
-// The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
-// without the record.
+// The work must not end the transaction, by a statement's text for example: its effects may then commit without the
+// record. On SQLite the caller's transaction must have begun IMMEDIATE.
 //
-// If what is replayed was recorded in the same transaction, a rollback takes it back too.
-//
-// Options: a Fingerprint, WithLifetime, WithSummary, WithCodec, Unobserved. On SQLite the caller's transaction must
-// have begun IMMEDIATE; each SQL module says how.
+// Options: a Fingerprint, WithLifetime, WithSummary, WithCodec, Unobserved.
 func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, work func(context.Context) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil || isNil(tx) {
 		return invalid[T](fmt.Errorf("%w: the transaction, the receiver or the work is nil", ErrInvalidArgument))

@@ -20,17 +20,13 @@ type Fingerprint driver.Fingerprint
 
 func (Fingerprint) applyCall(c *call) { c.given |= optFingerprint }
 
-// FingerprintOf hashes values by type and length, so that ("ab", "c") differs from ("a", "bc"), and 1 from "1".
-// Strings, byte slices, bools, integers, floats, time.Time (as an instant) and nil are hashed as they are, and named
-// types of them as their underlying type; anything else is hashed as the JSON of encoding/json.
+// FingerprintOf hashes values by type and length, so that ("ab", "c") differs from ("a", "bc"), and 1 from "1". Strings,
+// byte slices, bools, numbers, time.Time (as an instant), nil, and named types of them are hashed as they are; anything
+// else as the JSON of encoding/json. What that JSON leaves out is not compared: a type that passes oncetest.RoundTrip
+// loses nothing.
 //
-// The JSON has to tell values apart. encoding/json leaves out unexported fields, fields that share one name, and fields
-// beside an embedded type that has a MarshalJSON, such as time.Time: values that differ only there get the same
-// fingerprint. A type whose values pass oncetest.RoundTrip loses nothing.
-//
-// A part that has no JSON makes the call fail with [ErrInvalidArgument]. So does a non-zero struct without any exported
-// field, and text that is not UTF-8 inside a part that is hashed as JSON (see [JSON]). A string or byte slice that is
-// itself a part may hold any bytes.
+// A part that has no JSON, a non-zero struct without exported fields, and text inside JSON that is not UTF-8 make the
+// call fail with [ErrInvalidArgument].
 func FingerprintOf(parts ...any) Fingerprint {
 	var stack [256]byte
 	b := stack[:0]

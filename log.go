@@ -10,11 +10,10 @@ import (
 	"github.com/everonce/everonce/internal/panics"
 )
 
-// LogObserver returns an observer that writes one line per operation, step and settlement, with the key's hash and
-// the scope, never the ID. The outcome not_recorded is logged at level Error. What a person may have to look at is
-// logged at Warn: the outcomes unknown, lease_lost, store_failed, mismatch and invalid; and, whatever the outcome, a
-// result that was elided, a lease that was lost, renewals that failed, recorded steps that were not asked for again,
-// and another Alg. Everything else is logged at Debug. A nil logger is slog.Default().
+// LogObserver returns an observer that writes one line per operation, step and settlement, with the key's hash and the
+// scope, never the ID. It logs not_recorded at level Error; at Warn what a person may have to look at (unknown,
+// lease_lost, store_failed, mismatch, invalid, an elided result, failed renewals, steps that were not asked for again,
+// another Alg); everything else at Debug. A nil logger is slog.Default().
 func LogObserver(l *slog.Logger) Observer {
 	if l == nil {
 		l = slog.Default()
