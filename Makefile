@@ -1,6 +1,7 @@
 # Everything that a contributor runs. `make` alone explains.
 SHELL := bash
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 
 .PHONY: help
 help: ## this list
@@ -11,12 +12,20 @@ demo: ## kill a payment service in mid-work, and charge once all the same
 	@go run ./demo/main
 
 .PHONY: test
-test: ## what CI runs: format, vet, lint, all tests with the race detector; the time of each layer
+test: ## what CI runs: format, lint, all tests with the race detector; the time of each layer, and the ten slowest tests
 	@scripts/test
 
+.PHONY: test-all
+test-all: export EVERONCE_TEST_WHOLE = 1
+test-all: test fuzz soak latest newer ## the whole, in hours: all generated cases, long fuzzing, long runs of kills, the latest dependencies, newer servers (root)
+
+.PHONY: fuzz
+fuzz: ## explore with each fuzz test, for half a minute to two; `make test` runs their seeds
+	@scripts/test fuzz
+
 .PHONY: lint
-lint: ## format, vet and lint alone
-	@scripts/test format vet lint
+lint: ## format and lint (with govet) alone
+	@scripts/test format lint
 
 .PHONY: fmt
 fmt: ## format all code

@@ -149,7 +149,7 @@ func WithCodec(c Codec) CallOption {
 	})
 }
 
-// Unobserved hides one call from the receiver's Observer. It is for records that an adapter keeps beside its operations,
+// Unobserved hides one call from the receiver's Observer and Log. It is for records that an adapter keeps beside its operations,
 // such as the pieces of a large result, which would be counted as effects.
 func Unobserved() CallOption {
 	return callOption(func(c *call) { c.given |= optUnobserved })

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/doomed"
 )
 
 // DoTx executes an operation once inside a transaction of the caller. What the work writes through that transaction,
@@ -25,7 +26,7 @@ import (
 //     transaction that everonce began is not committed, whatever its work returns.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
-//   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
+//   - [driver.ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
 //     transaction again, as after any other [ErrStore].
 //
 // The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
@@ -58,12 +59,13 @@ func DoTx[T, Tx any](ctx context.Context, tx Tx, t *TxReceiver[Tx], key Key, wor
 			o.end(res.Outcome, err)
 		}()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(tx); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}
-	open := doomed.enter(tx, false)
-	defer doomed.leave(open)
-	if open.doomed.Load() {
+	open := doomedTxs.Enter(tx, false)
+	defer doomedTxs.Leave(open)
+	if open.Doomed() {
 		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrTxDoomed, nil)
 	}
 	if err := op.compared(ctx); err != nil { // to bind it here could wait for the caller's transaction
@@ -78,7 +80,7 @@ type joined[Tx any] struct {
 	operation
 	t    *TxReceiver[Tx]
 	tx   Tx
-	open *openTx // tx, whether it is doomed
+	open *doomed.Tx // tx, whether it is doomed
 	h    driver.TxHandle[Tx]
 	// savepoint is what the work runs behind. Its name tells the depth, for DoTx inside DoTx.
 	savepoint string
@@ -136,8 +138,8 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	inside := &placedContext{Context: ctx, place: a.inTx(j.tx)}
 	value, workErr := work(inside)
 	returned = true
-	if j.open.doomed.Load() { // by a DoTx inside the work, whatever the work made of it
-		return brokenAs[T](j, j.open.with(workErr))
+	if j.open.Doomed() { // by a DoTx inside the work, whatever the work made of it
+		return brokenAs[T](j, j.open.With(workErr))
 	}
 
 	complete := driver.CompleteRequest{ID: j.id, Token: claim.Record.Token, Nonce: req.Nonce, Lifetime: j.call.lifetime}
@@ -209,6 +211,6 @@ func dissolve[T, Tx any](ctx context.Context, j *joined[Tx], o Outcome, sentinel
 
 // brokenAs marks the caller's transaction as doomed.
 func brokenAs[T, Tx any](j *joined[Tx], cause error) (Result[T], error) {
-	j.open.doom(cause)
+	j.open.Doom(cause)
 	return Result[T]{Outcome: Failed}, j.fail(Failed, ErrTxDoomed, ofStore(cause))
 }

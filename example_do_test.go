@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
-	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -47,11 +46,11 @@ func ExampleReceiver_Ready() {
 			panic(err)
 		}
 		err = r.Ready(ctx)
-		fmt.Println(err == nil, errors.Is(err, driver.ErrIdentity))
+		fmt.Println(err)
 	}
 	// Output:
-	// true false
-	// false true
+	// <nil>
+	// everonce: store failed: memstore: everonce: identity secret does not match the store's
 }
 
 // An adapter asks for the question that Reconcile needs before the first request comes.

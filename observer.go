@@ -2,7 +2,11 @@ package everonce
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 	"time"
+
+	"github.com/everonce/everonce/internal/panics"
 )
 
 // Observer is told of every operation, step and settlement: for logs, metrics and traces. It is used concurrently and
@@ -69,4 +73,104 @@ type Event struct {
 	Retries int
 	// RenewFailures counts renewals of the lease that failed.
 	RenewFailures int
+}
+
+// observation is that of one operation, step or settlement, from Start to End.
+type observation struct {
+	observer Observer
+	ctx      context.Context
+	ev       *Event
+	started  time.Time
+}
+
+// observe starts the observation of the operation, or of the settlement of a step of it, whose event is the operation's.
+func (op *operation) observe(ctx context.Context, kind string, step string) observation {
+	o := op.newObservation(ctx, kind, step)
+	op.ev = o.ev
+	return o
+}
+
+// newObservation starts one in the operation, with an event of its own.
+func (op *operation) newObservation(ctx context.Context, kind string, step string) observation {
+	o := observation{
+		observer: op.set.Observer, ctx: ctx, started: time.Now(),
+		ev: &Event{Op: Op{Kind: kind, KeyHash: op.id.Short(), Scope: op.key.Scope, Step: step}},
+	}
+	o.ctx = tellStart(ctx, o.observer, o.ev.Op)
+	return o
+}
+
+// end ends it. An outcome of 0 is that of work that did not return: the event has it already.
+func (o *observation) end(outcome Outcome, err error) {
+	if outcome != 0 {
+		o.ev.Outcome, o.ev.Err = outcome, err
+	}
+	o.ev.Duration = time.Since(o.started)
+	tellEnd(o.ctx, o.observer, *o.ev)
+}
+
+// tellStart tells an observer of a start, and returns the context from there on.
+func tellStart(ctx context.Context, o Observer, op Op) (from context.Context) {
+	from = ctx
+	defer panics.Log(ctx, "observer", slog.String("key", op.KeyHash))
+	if its := o.Start(ctx, op); its != nil {
+		from = its
+	}
+	return from
+}
+
+func tellEnd(ctx context.Context, o Observer, ev Event) {
+	defer panics.Log(ctx, "observer", slog.String("key", ev.KeyHash))
+	o.End(ctx, ev)
+}
+
+// JoinObservers returns one observer that tells all of the given ones: of logs and of metrics, say. Their Starts are called in order, each
+// with the context that the one before it returned; their Ends in reverse order, each with the context that its own Start returned. If one
+// panics, the others are told all the same. A nil one is left out; if no other is left, the result is nil.
+func JoinObservers(observers ...Observer) Observer {
+	told := slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return isNil(o) })
+	switch len(told) {
+	case 0:
+		return nil
+	case 1:
+		return told[0]
+	}
+	return &joinedObservers{told}
+}
+
+type joinedObservers struct{ each []Observer }
+
+func (j *joinedObservers) Start(ctx context.Context, op Op) context.Context {
+	started := &startedContext{Context: ctx, by: j, each: make([]context.Context, len(j.each))}
+	for i, o := range j.each {
+		started.Context = tellStart(started.Context, o, op)
+		started.each[i] = started.Context
+	}
+	return started
+}
+
+func (j *joinedObservers) End(ctx context.Context, ev Event) {
+	started, ok := ctx.Value(startedKey{j}).(*startedContext)
+	for i, o := range slices.Backward(j.each) {
+		if ok {
+			ctx = started.each[i]
+		}
+		tellEnd(ctx, o, ev)
+	}
+}
+
+// startedContext is what the Start of joined observers returns: the context of the last of them, which knows those of all.
+type startedContext struct {
+	context.Context
+	by   *joinedObservers
+	each []context.Context
+}
+
+type startedKey struct{ by *joinedObservers }
+
+func (c *startedContext) Value(key any) any {
+	if key == (startedKey{c.by}) {
+		return c
+	}
+	return c.Context.Value(key)
 }

@@ -3,6 +3,7 @@ package everonce
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -45,6 +46,11 @@ type Options struct {
 	Owner string
 	// Observer is told of every operation. Default none.
 	Observer Observer
+	// Log gets one warning per operation that needs a person: the outcomes unknown, not_recorded, store_failed and
+	// lease_lost. The line has the key's hash, never the key, and the command that explains the operation; of more than
+	// ten lines a second the rest is counted only. slog.New(slog.DiscardHandler) turns it off, and so does an Observer that
+	// is or contains a [LogObserver], unless Log is set. Default [slog.Default].
+	Log *slog.Logger
 	// IdentitySecret keys the record IDs and downstream keys, so that whoever can guess a key cannot guess them. It
 	// is set once per store and never changed: the store refuses another one with [driver.ErrIdentity]. At least 16 bytes;
 	// an empty one that is not nil is refused too. Default none.
@@ -133,6 +139,9 @@ func (o *Options) settings() (*settings, error) {
 		if o.value != nil && isNil(o.value) {
 			return nil, fmt.Errorf("%w: Options.%s is a nil %T; leave it out for the default", ErrInvalidArgument, o.name, o.value)
 		}
+	}
+	if s.Log == nil && logs(s.Observer) { // or each line came twice
+		s.Log = slog.New(slog.DiscardHandler)
 	}
 	if s.Codec == nil {
 		s.Codec = JSON()

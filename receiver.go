@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/probe"
 	"github.com/everonce/everonce/internal/waiting"
 )
 
@@ -70,6 +71,7 @@ type core struct {
 	identity identity
 	hub      waiting.Hub
 	left     leftClaims
+	warnings warnings
 }
 
 func (r *core) init(store Store, opts *Options) error {
@@ -254,4 +256,12 @@ func (op *operation) fail(o Outcome, sentinel, cause error) *Error {
 		e.KeyHash = op.id.Short()
 	}
 	return e
+}
+
+// The tests of the engine see what a receiver still holds.
+func init() {
+	probe.Receiver = func(r any) probe.Held {
+		callers, keys := r.(AnyReceiver).receiver().hub.Held()
+		return probe.Held{Callers: callers, Keys: keys}
+	}
 }

@@ -46,6 +46,7 @@ func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work f
 		ctx = o.ctx
 		defer func() { o.end(res.Outcome, err) }()
 	}
+	defer func() { op.warn(ctx, res.Outcome, res.Attempt, err) }()
 	if err := op.checkPlace(nil); err != nil {
 		return Result[T]{Outcome: Invalid}, err
 	}

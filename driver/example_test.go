@@ -42,7 +42,7 @@ var errRunning = errors.New("an attempt is running")
 
 func forget(ctx context.Context, store *memstore.Store, tenant string) error {
 	for {
-		res, err := store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
+		res, err := store.DeleteScope(ctx, driver.DeleteScopeRequest{Scope: everonce.ScopeOf(tenant)})
 		switch {
 		case err != nil:
 			return err // of what cannot be read, too: it may be a running attempt
@@ -56,7 +56,7 @@ func forget(ctx context.Context, store *memstore.Store, tenant string) error {
 }
 
 // A tenant that leaves is forgotten, and with it what its keys have protected.
-func Example_forget() {
+func ExampleScopeDeleter() {
 	ctx := context.Background()
 	store := memstore.New(nil)
 	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)

@@ -23,7 +23,7 @@ func TestTheEndOfAHandlerThatIsLateIsTold(t *testing.T) {
 		logged string
 		again  got
 	}{
-		"unknown": {500, "whose client had been answered", got{status: 409, problem: "outcome-unknown"}},
+		"unknown": {500, "outcome=unknown", got{status: 409, problem: "outcome-unknown"}},
 		"done":    {201, "", got{status: 201, mark: "true"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,14 +74,7 @@ func (g *guard) perform(ctx context.Context, x *exchange, a *everonce.Attempt) *
 	}
 	r := x.request(ctx)
 	defer x.tidy(r)
-	returned := false
-	defer func() {
-		if !returned {
-			x.unwound()
-		}
-	}()
 	g.next.ServeHTTP(&p.own, r)
-	returned = true
 	if p.own.silent() && ctx.Err() != nil {
 		x.gaveUp(ctx)
 	}
@@ -99,12 +92,6 @@ func (x *exchange) gaveUp(ctx context.Context) {
 	x.log.WarnContext(x.r.Context(), "httponce: the handler returned without an answer after the end of its context: the connection is closed, and the outcome is unknown",
 		"route", x.told.Route, "key", x.keyHash(), "cause", context.Cause(ctx))
 	panic(http.ErrAbortHandler)
-}
-
-// unwound tells of a handler that panicked or exited its goroutine. net/http tells of some panics, of none which key it was.
-func (x *exchange) unwound() {
-	x.log.WarnContext(x.r.Context(), "httponce: the handler panicked or exited its goroutine: the policy for unknown outcomes decides about the next request with this key",
-		"route", x.told.Route, "key", x.keyHash())
 }
 
 // tidy removes what a handler that has read a form left on the disk, as net/http does for the request that it made.

@@ -120,7 +120,7 @@ func TestReconciledAndNotRecorded(t *testing.T) {
 		if g := svc.post("k"); g.status != 201 || g.body != "paid" || g.mark != "true" {
 			t.Errorf("it got %+v", g)
 		}
-		if told := svc.told(); told.Outcome != everonce.NotRecorded || !strings.Contains(svc.logs.String(), "NOT RECORDED") {
+		if told := svc.told(); told.Outcome != everonce.NotRecorded || !strings.Contains(svc.logs.String(), "outcome=not_recorded") {
 			t.Errorf("told was %+v, logged %s", told, svc.logs.String())
 		}
 	})

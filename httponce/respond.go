@@ -25,8 +25,6 @@ type verdict struct {
 	// met: another attempt was running when this call was first made; waited is how long this one waited for it.
 	met    bool
 	waited time.Duration
-	// late: the client has been answered before.
-	late bool
 }
 
 // sendsOwn reports whether the client gets what the handler wrote in this call. In every other case that is
@@ -126,34 +124,24 @@ func errorOf(err error) *everonce.Error {
 	return e
 }
 
-// logVerdict tells an operator what nobody else will be told.
+// logVerdict logs what nobody else does. What needs a person is logged by the receiver (everonce.Options.Log), which knows only
+// operations with a key.
 func (x *exchange) logVerdict(v *verdict) {
 	say := x.log.ErrorContext
 	var text string
 	switch v.res.Outcome {
-	case everonce.NotRecorded:
-		text = "httponce: answered, but NOT RECORDED: the policy for unknown outcomes decides about the next request with this key"
-	case everonce.StoreFailed:
-		text = "httponce: the store failed"
-	case everonce.LeaseLost:
-		text, say = "httponce: the attempt lost its lease, and its answer was dropped", x.log.WarnContext
 	case everonce.Invalid: // not by its key: what parseKey and scopeOf return the core takes
 		text = "httponce: invalid call of the engine"
 		if errors.Is(v.err, everonce.ErrNested) {
 			text = "httponce: the handler is protected twice with the same key (remove one of the middlewares)"
 		}
-	case everonce.Unknown:
-		switch {
-		case v.lostCommit():
-			text = "httponce: the answer to a commit was lost"
-		case v.late:
-			text, say = "httponce: the outcome of a handler is unknown whose client had been answered", x.log.WarnContext
-		case v.own == nil && v.res.Attempt != 0:
-			text, say = "httponce: Reconcile could not settle an unknown outcome", x.log.WarnContext
-		case v.own != nil: // each repetition that is refused after this is not news
-			text, say = "httponce: the outcome is unknown: the policy decides about the next request with this key", x.log.WarnContext
-		default:
+	case everonce.StoreFailed, everonce.Unknown:
+		if x.key.ID != "" {
 			return
+		}
+		text = "httponce: the store failed"
+		if v.res.Outcome == everonce.Unknown {
+			text = "httponce: the answer to a commit was lost"
 		}
 	case everonce.Failed:
 		switch {

@@ -128,8 +128,8 @@ func guardedOutcomes() []outcomeCase {
 				return svc.postBody("k", `{"amount":2}`)
 			},
 		},
-		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "the outcome is unknown: the policy decides"},
-		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "the outcome is unknown: the policy decides"},
+		{name: "unknown", outcome: everonce.Unknown, setup: setup{handle: broken}, do: once, want: got{status: 500, body: "sorry", location: "/payments/1"}, runs: 1, logged: "outcome=unknown"},
+		{name: "unknown before", outcome: everonce.Unknown, setup: setup{handle: broken}, do: twice, want: problemOf(409, "outcome-unknown", ""), runs: 1, logged: "outcome=unknown"},
 		{name: "expired", outcome: everonce.Expired, setup: setup{handle: paid}, do: later, want: created.bodiless("expired"), runs: 1},
 		{name: "a bad request", outcome: everonce.Rejected, setup: setup{handle: answers(400, "no")}, do: once, want: got{status: 400, body: "no", location: "/payments/1"}, runs: 1},
 		{name: "refused, expired", outcome: everonce.Expired, setup: setup{handle: refused}, do: later, want: got{status: 402, mark: "expired"}, runs: 1},
@@ -139,13 +139,13 @@ func guardedOutcomes() []outcomeCase {
 		},
 		{
 			name: "not recorded", outcome: everonce.NotRecorded, setup: setup{handle: paid}, do: faulty(always(oncetest.FailBefore, oncetest.OpComplete)),
-			want: created, runs: 1, logged: "NOT RECORDED",
+			want: created, runs: 1, logged: "outcome=not_recorded",
 		},
 		{
 			name: "refused, not recorded", outcome: everonce.NotRecorded, setup: setup{handle: refused}, do: faulty(always(oncetest.FailBefore, oncetest.OpComplete)),
-			want: noMoney, runs: 1, logged: "NOT RECORDED",
+			want: noMoney, runs: 1, logged: "outcome=not_recorded",
 		},
-		{name: "no store", outcome: everonce.StoreFailed, setup: setup{handle: paid}, do: faulty(everything), want: problemOf(503, "store-unavailable", "5"), logged: "the store failed"},
+		{name: "no store", outcome: everonce.StoreFailed, setup: setup{handle: paid}, do: faulty(everything), want: problemOf(503, "store-unavailable", "5"), logged: "outcome=store_failed"},
 		{
 			name: "saved by another program", outcome: everonce.StoreFailed, setup: setup{handle: paid}, want: problemOf(503, "record-unreadable", "5"), logged: "cannot be decoded",
 			do: func(svc *service) got {
@@ -239,8 +239,7 @@ func (c *outcomeCase) run(t *testing.T) {
 
 // loggedAt is the level of what a log has of an outcome: an error is what somebody has to look at.
 var loggedAt = map[string]string{
-	"answered, but NOT RECORDED": "ERROR", "the store failed": "ERROR", "not done": "ERROR", "the answer to a commit was lost": "ERROR",
-	"the attempt lost its lease": "WARN", "the outcome is unknown": "WARN", "the key could not be released": "WARN",
+	"not done": "ERROR", "the key could not be released": "WARN",
 }
 
 // problemTold is the problem that the event of an answer names: what the application refused is its own answer.
@@ -270,7 +269,7 @@ func lostLeases() []outcomeCase {
 	nothing := everonce.Settlement{Verdict: everonce.SettleNotDone}
 	failure := everonce.Settlement{Verdict: everonce.SettleDone, Failure: &everonce.PermanentError{Code: "declined", Message: "the card was declined"}}
 	bare := everonce.Settlement{Verdict: everonce.SettleDone}
-	const log = "the attempt lost its lease"
+	const log = "outcome=lease_lost"
 	return []outcomeCase{
 		{name: "lease lost, nothing in the record yet", outcome: everonce.LeaseLost, setup: robbed(200), do: taken(nothing), want: problemOf(409, "in-progress", "1"), runs: 1, logged: log},
 		{name: "lease lost by what was refused", outcome: everonce.LeaseLost, setup: robbed(402), do: taken(nothing), want: problemOf(409, "in-progress", "1"), runs: 1, logged: log},

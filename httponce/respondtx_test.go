@@ -110,7 +110,7 @@ func transactionalOutcomes() []outcomeCase {
 			name: "elided", outcome: everonce.Elided, do: twice, want: created.bodiless("elided"), runs: 1, effects: 1,
 			setup: setup{handleTx: paid, opts: httponce.Options{Route: httponce.Route{MaxAnswer: 2}}},
 		},
-		{name: "no store", outcome: everonce.StoreFailed, setup: tx(paid), do: faulty(everything), want: problemOf(503, "store-unavailable", "5"), logged: "the store failed"},
+		{name: "no store", outcome: everonce.StoreFailed, setup: tx(paid), do: faulty(everything), want: problemOf(503, "store-unavailable", "5"), logged: "outcome=store_failed"},
 		{
 			name: "the commit's answer was lost, and it had committed", outcome: everonce.Executed, setup: tx(paid), want: created, runs: 1, effects: 1,
 			do: faulty(oncetest.At(oncetest.OpCommit, 1, oncetest.FailAfter)),
@@ -120,7 +120,7 @@ func transactionalOutcomes() []outcomeCase {
 			do: faulty(oncetest.At(oncetest.OpCommit, 1, oncetest.FailBefore)),
 		},
 		{
-			name: "the commit's answer was lost, and nobody can say", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(503, "commit-lost", "1"), runs: 1, effects: 1, logged: "commit was lost",
+			name: "the commit's answer was lost, and nobody can say", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(503, "commit-lost", "1"), runs: 1, effects: 1, logged: "outcome=unknown",
 			do: faulty(oncetest.FirstOf(lost, func(c oncetest.Call) oncetest.Fault {
 				if c.Op == oncetest.OpBegin && c.N > 1 {
 					return oncetest.FailBefore
@@ -129,7 +129,7 @@ func transactionalOutcomes() []outcomeCase {
 			})),
 		},
 		{
-			name: "the retry finds out what became of a lost commit", outcome: everonce.Replayed, setup: tx(paid), want: created.marked("true"), runs: 1, effects: 1, logged: "commit was lost",
+			name: "the retry finds out what became of a lost commit", outcome: everonce.Replayed, setup: tx(paid), want: created.marked("true"), runs: 1, effects: 1, logged: "outcome=unknown",
 			do: func(svc *service) got {
 				svc.fail(oncetest.FirstOf(lost, func(c oncetest.Call) oncetest.Fault {
 					if c.Op == oncetest.OpBegin && c.N > 1 {
@@ -143,7 +143,7 @@ func transactionalOutcomes() []outcomeCase {
 			},
 		},
 		{
-			name: "unknown by an attempt in guarded mode", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(409, "outcome-unknown", ""), runs: 0,
+			name: "unknown by an attempt in guarded mode", outcome: everonce.Unknown, setup: tx(paid), want: problemOf(409, "outcome-unknown", ""), runs: 0, logged: "outcome=unknown",
 			do: func(svc *service) got {
 				claim := driver.ClaimRequest{
 					ID: svc.recvTx.RecordID(keyOf("k")), Scope: keyOf("k").Scope, Name: "k", Nonce: driver.NewNonce(), Lease: time.Second, Lifetime: everonce.ForWeb(),
@@ -160,7 +160,7 @@ func transactionalOutcomes() []outcomeCase {
 			},
 		},
 		{
-			name: "refused, and the refusal cannot be saved", outcome: everonce.StoreFailed, setup: tx(charges(402, "no money", nil)), want: problemOf(503, "store-unavailable", "5"), runs: 1, logged: "the store failed",
+			name: "refused, and the refusal cannot be saved", outcome: everonce.StoreFailed, setup: tx(charges(402, "no money", nil)), want: problemOf(503, "store-unavailable", "5"), runs: 1, logged: "outcome=store_failed",
 			do: faulty(func(c oncetest.Call) oncetest.Fault {
 				if c.Op == oncetest.OpBegin && c.N > 1 {
 					return oncetest.FailBefore

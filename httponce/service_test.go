@@ -50,6 +50,7 @@ func newService(t testing.TB, s setup) *service {
 	t.Helper()
 	svc := &service{t: t}
 	s.opts.Log = slog.New(slog.NewTextHandler(&svc.logs, nil))
+	s.core.Log = s.opts.Log
 	s.opts.Observe = func(_ context.Context, told httponce.Served) {
 		svc.mu.Lock()
 		defer svc.mu.Unlock()

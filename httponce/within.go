@@ -140,7 +140,6 @@ func (x *exchange) run(a *absence, c core) {
 		if a.gate.end() {
 			<-x.goingOn
 			if a.returned {
-				a.v.late = true
 				x.logVerdict(&a.v)
 			}
 		}

@@ -47,6 +47,10 @@ func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
 		h.Harness.tx = h
 		return h.Harness
 	}
+	if caps.isBrief() {
+		runChecks(t, made, caps, slices.Concat(txChecks[Tx](), txBatchChecks[Tx](), txEngineChecks[Tx]()))
+		return
+	}
 	checks := allTxChecks[Tx]()
 	runChecks(t, made, caps, checks)
 	runBugs(t, made, caps, checks, txBugs[Tx]())

@@ -39,7 +39,7 @@ var optionTables = []struct {
 	options         any
 }{
 	{"everonce.Options", ".", everonce.Options{}},
-	{"janitor.Options", ".", janitor.Options{}},
+	{"janitor.Options", "janitor", janitor.Options{}},
 	{"memstore.Options", "store/memstore", memstore.Options{}},
 	{"sqlitestore.Options", "store/sqlitestore", sqlitestore.Options{}},
 	{"pgxstore.Options", "store/pgxstore", pgxstore.Options{}},
@@ -104,24 +104,26 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// aliases returns the root's names for types of package driver, by those.
+// aliases returns what applications call types of package driver, by those.
 func aliases(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
-	for _, f := range parsed(t, ".") {
-		ast.Inspect(f, func(n ast.Node) bool {
-			if spec, ok := n.(*ast.TypeSpec); ok && spec.Assign.IsValid() {
-				names[types.ExprString(spec.Type)] = "everonce." + spec.Name.Name
-			}
-			return true
-		})
+	for folder, pkg := range map[string]string{".": "everonce", "janitor": "janitor"} {
+		for _, f := range parsed(t, folder) {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if spec, ok := n.(*ast.TypeSpec); ok && spec.Assign.IsValid() {
+					names[types.ExprString(spec.Type)] = pkg + "." + spec.Name.Name
+				}
+				return true
+			})
+		}
 	}
 	return names
 }
 
 var ofDriver = regexp.MustCompile(`\bdriver\.\w+`)
 
-// nameOf is a type as a program writes it: a type of package driver by the root's name for it, if there is one.
+// nameOf is a type as a program writes it: a type of package driver by what applications call it, if there is one.
 func nameOf(t reflect.Type, aliases map[string]string) string {
 	const here = "github.com/everonce/everonce/examples/docscheck."
 	name := strings.NewReplacer("[]uint8", "[]byte", here, "", "docscheck.", "", "struct {}", "struct{}").Replace(t.String())
@@ -211,7 +213,7 @@ func TestLimits(t *testing.T) {
 	limits := map[string]int{
 		"MaxIDLen": driver.MaxIDLen, "MaxScopeLen": driver.MaxScopeLen, "MaxFingerprintAlgLen": driver.MaxFingerprintAlgLen,
 		"MaxStepNameLen": driver.MaxStepNameLen, "MaxSteps": driver.MaxSteps, "MaxSummaryLen": driver.MaxSummaryLen,
-		"MaxBatch": everonce.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
+		"MaxBatch": driver.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
 	}
 	for _, row := range docs.Table(t, "docs/reference/options.md", "Limits") {
 		name := code(row.Cells[2])

@@ -42,6 +42,9 @@ var mayImport = []struct {
 	{"internal/sqlstore", []string{"driver"}},
 	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
 	{"internal/probe", nil},
+	{"internal/retry", nil},
+	{"internal/panics", nil},
+	{"internal/doomed", nil},
 	{"internal/sketches", []string{"driver"}},
 	{"internal", everything},
 }

@@ -35,7 +35,10 @@ const (
 func cycles(t *testing.T) int {
 	t.Helper()
 	s := os.Getenv("EVERONCE_E2E_CYCLES")
-	if s == "" {
+	switch {
+	case s == "" && testing.Short():
+		return defaultCycles / 2
+	case s == "":
 		return defaultCycles
 	}
 	n, err := strconv.Atoi(s)

@@ -2,7 +2,7 @@
 // each package, the whole output of what failed, what was skipped and why, and the totals. It exits 1 if
 // anything failed, or if nothing ran at all.
 //
-//	go test -json ./... | testreport [-show REGEXP] [-totals FILE] [-failures FILE]
+//	go test -json ./... | testreport [-show REGEXP] [-totals FILE] [-failures FILE] [-times FILE]
 package main
 
 import (
@@ -18,14 +18,15 @@ func main() {
 	show := flag.String("show", "", "show the output of tests that match `REGEXP`, passed ones too")
 	totals := flag.String("totals", "", "write the totals, one line, to `FILE`")
 	failures := flag.String("failures", "", "append the names of what failed to `FILE`, and the beginning and end of what it wrote")
+	times := flag.String("times", "", "append the seconds of each test, without its subtests, and its name to `FILE`")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *show, *totals, *failures); err != nil {
+	if err := run(os.Stdin, os.Stdout, *show, *totals, *failures, *times); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
 }
 
-func run(in io.Reader, out io.Writer, show, totals, failures string) error {
+func run(in io.Reader, out io.Writer, show, totals, failures, times string) error {
 	r := newReport(out)
 	if show != "" {
 		re, err := regexp.Compile(show)
@@ -45,6 +46,11 @@ func run(in io.Reader, out io.Writer, show, totals, failures string) error {
 	}
 	if failures != "" {
 		if err := appendTo(failures, r.digest()); err != nil {
+			return err
+		}
+	}
+	if times != "" {
+		if err := appendTo(times, r.times()); err != nil {
 			return err
 		}
 	}

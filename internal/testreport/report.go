@@ -34,7 +34,8 @@ type report struct {
 	total  counts
 	skips  []string
 	failed []failure
-	broken int // packages that failed without a failing test
+	broken int                // packages that failed without a failing test
+	own    map[testID]float64 // seconds of each test, less those of its subtests
 }
 
 // failure is a test that failed, or a package, and what it wrote.
@@ -43,7 +44,7 @@ type failure struct{ name, text string }
 type counts struct{ passed, failed, skipped int }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, output: map[testID][]string{}, built: map[string][]string{}, counts: map[string]*counts{}}
+	return &report{out: out, output: map[testID][]string{}, built: map[string][]string{}, counts: map[string]*counts{}, own: map[testID]float64{}}
 }
 
 func (r *report) read(in io.Reader) error {
@@ -98,6 +99,10 @@ func (r *report) of(pkg string) *counts {
 func (r *report) testEnds(id testID, ev event) {
 	c, text := r.of(id.pkg), strings.Join(r.output[id], "")
 	delete(r.output, id)
+	r.own[id] += ev.Elapsed
+	if i := strings.LastIndexByte(id.test, '/'); i > 0 {
+		r.own[testID{id.pkg, id.test[:i]}] -= ev.Elapsed
+	}
 	switch ev.Action {
 	case "pass":
 		c.passed++
@@ -185,6 +190,17 @@ func (r *report) digest() string {
 	}
 	if n > digestMost {
 		fmt.Fprintf(&b, "\nand %d more\n", n-digestMost)
+	}
+	return b.String()
+}
+
+// times is a line for each test that takes a tenth of a second itself. Parallel subtests are not in their parent's time.
+func (r *report) times() string {
+	var b strings.Builder
+	for id, seconds := range r.own {
+		if seconds >= 0.1 {
+			fmt.Fprintf(&b, "%8.1f s  %s %s\n", seconds, id.pkg, id.test)
+		}
 	}
 	return b.String()
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,7 +66,7 @@ func TestReport(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
 			totals := filepath.Join(t.TempDir(), "totals")
-			err := run(strings.NewReader(tc.in), &out, "TestA", totals, "")
+			err := run(strings.NewReader(tc.in), &out, "TestA", totals, "", "")
 			if got := errText(err); got != tc.err {
 				t.Errorf("error %q, want %q", got, tc.err)
 			}
@@ -108,7 +109,7 @@ func TestDigest(t *testing.T) {
 {"Action":"fail","Package":"m","Test":"TestM"}
 `, digestMost+2),
 	} {
-		if err := run(strings.NewReader(in), io.Discard, "", "", file); err == nil {
+		if err := run(strings.NewReader(in), io.Discard, "", "", file, ""); err == nil {
 			t.Error("no error")
 		}
 	}
@@ -136,4 +137,28 @@ func errText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+func TestTimes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "times")
+	in := `{"Action":"pass","Package":"p","Test":"TestA/x","Elapsed":1.5}
+{"Action":"pass","Package":"p","Test":"TestA/y","Elapsed":0.01}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":3.51}
+{"Action":"pass","Package":"p","Test":"TestParallel/x","Elapsed":1}
+{"Action":"pass","Package":"p","Test":"TestParallel","Elapsed":0}
+{"Action":"pass","Package":"p","Elapsed":4}
+`
+	if err := run(strings.NewReader(in), io.Discard, "", "", "", file); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+	slices.Sort(lines)
+	want := []string{"     1.0 s  p TestParallel/x", "     1.5 s  p TestA/x", "     2.0 s  p TestA"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
 }

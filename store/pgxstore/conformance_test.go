@@ -20,6 +20,13 @@ func capabilities() drivertest.Capabilities {
 	}
 }
 
+// variant is what the suite runs on beside the store of TestConformance.
+func variant() drivertest.Capabilities {
+	caps := capabilities()
+	caps.Variant = true
+	return caps
+}
+
 // harness is two stores on the tables of a schema. Whatever a test has done, a purge comes to each record when it has something to do
 // about it, and not before.
 func harness(t testing.TB, schema string, store, peer driver.Store) drivertest.Harness {
@@ -100,5 +107,5 @@ func TestConformanceSQL(t *testing.T) {
 		noErr(t, err)
 		noErr(t, store.Migrate(t.Context()))
 		return harness(t, schema, store, peer)
-	}, capabilities())
+	}, variant())
 }

@@ -28,9 +28,9 @@ func counted(t testing.TB, table string) func(context.Context, string) (int, err
 }
 
 // TestConformanceTx holds the transactions of pgx to the suite.
-func TestConformanceTx(t *testing.T) { conformanceTx(t, nil) }
+func TestConformanceTx(t *testing.T) { conformanceTx(t, nil, capabilities()) }
 
-func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
+func conformanceTx(t *testing.T, change func(*pgx.ConnConfig), caps drivertest.Capabilities) {
 	t.Helper()
 	pool := newPool(t, change, conformanceConns)
 	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[pgx.Tx] {
@@ -62,13 +62,13 @@ func conformanceTx(t *testing.T, change func(*pgx.ConnConfig)) {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
 			},
 		}
-	}, capabilities())
+	}, caps)
 }
 
 // TestConformanceTxSQL holds the transactions of database/sql to the suite.
-func TestConformanceTxSQL(t *testing.T) { conformanceTxSQL(t, nil) }
+func TestConformanceTxSQL(t *testing.T) { conformanceTxSQL(t, nil, capabilities()) }
 
-func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
+func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig), caps drivertest.Capabilities) {
 	t.Helper()
 	db := newDB(t, change)
 	db.SetMaxOpenConns(conformanceConns)
@@ -106,5 +106,5 @@ func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig)) {
 				return exec(ctx, tx, "INSERT INTO "+table+" VALUES (NULL)")
 			},
 		}
-	}, capabilities())
+	}, caps)
 }

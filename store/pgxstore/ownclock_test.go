@@ -31,5 +31,5 @@ func TestConformanceByAnotherClock(t *testing.T) {
 		h := harness(t, schema, store, peer)
 		h.Advance = advance
 		return h
-	}, capabilities())
+	}, variant())
 }

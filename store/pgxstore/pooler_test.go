@@ -94,8 +94,8 @@ func TestConformancePooler(t *testing.T) {
 			if mode == pgx.QueryExecModeCacheStatement && !p.prepares {
 				t.Skip("prepared statements through PgBouncer: this one is older than 1.21; scripts/newer has a newer one")
 			}
-			t.Run("pgx", func(t *testing.T) { conformanceTx(t, p.through(mode)) })
-			t.Run("sql", func(t *testing.T) { conformanceTxSQL(t, p.through(mode)) })
+			t.Run("pgx", func(t *testing.T) { conformanceTx(t, p.through(mode), variant()) })
+			t.Run("sql", func(t *testing.T) { conformanceTxSQL(t, p.through(mode), variant()) })
 		})
 	}
 }

@@ -68,7 +68,7 @@ func TestConformanceCluster(t *testing.T) {
 			t.Errorf("node %d of the cluster has %d of 30 records, %v", i, size, err)
 		}
 	}
-	drivertest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), capabilities())
+	drivertest.Run(t, clusterFactory(clusterClient(t, nodes), clusterClient(t, nodes)), variant())
 }
 
 // A client that knows nothing of the cluster, and asks the wrong node, is told that it moved: a failure, and no answer.

@@ -20,6 +20,13 @@ func capabilities() drivertest.Capabilities {
 	}
 }
 
+// variant is what the suite runs on beside the store of TestConformance.
+func variant() drivertest.Capabilities {
+	caps := capabilities()
+	caps.Variant = true
+	return caps
+}
+
 // factory makes stores beside each other on one server, with a peer that has a connection of its own.
 func factory(t *testing.T, client, peer rueidis.Client, opts redisstore.Options) drivertest.Factory {
 	t.Helper()
@@ -70,5 +77,5 @@ func TestConformance(t *testing.T) {
 // TestConformanceReadFirst does so for claims that look for a result before they claim.
 func TestConformanceReadFirst(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{ReadFirst: true}), capabilities())
+	drivertest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{ReadFirst: true}), variant())
 }

@@ -119,5 +119,5 @@ func TestConformanceAfterACrash(t *testing.T) {
 	if got := decided(t, res, err, driver.DecideReplay).Record; string(got.Result.Data) != "receipt" || got.Token != rec.Token {
 		t.Errorf("replayed %q of token %d", got.Result.Data, got.Token)
 	}
-	drivertest.Run(t, factory(t, client, peer, redisstore.Options{}), capabilities())
+	drivertest.Run(t, factory(t, client, peer, redisstore.Options{}), variant())
 }

@@ -30,5 +30,5 @@ func TestConformanceWithFewRights(t *testing.T) {
 		prefix, _, _ := strings.Cut(redisstore.KeyOf(h.Store.(*redisstore.Store), driver.RecordID{}), "{") //nolint:errcheck // it is one
 		command(t, admin, "ACL", "SETUSER", "service", "&"+prefix+"*")
 		return h
-	}, capabilities())
+	}, variant())
 }

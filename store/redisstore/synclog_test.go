@@ -28,7 +28,7 @@ func TestConformanceSyncLog(t *testing.T) {
 	t.Parallel()
 	p := startServer(t)
 	needsSyncLog(t, p)
-	drivertest.Run(t, factory(t, p.client(t), p.client(t), redisstore.Options{SyncLog: true}), capabilities())
+	drivertest.Run(t, factory(t, p.client(t), p.client(t), redisstore.Options{SyncLog: true}), variant())
 }
 
 // What a server without a log, or a replica without its own, answers is not acknowledged; nor is the replay of it.

@@ -45,8 +45,7 @@ type grouper struct {
 	hurry  chan struct{} // closed where the store's end has waited for the turn long enough
 	undone int           // writes that were waited for, and not done
 
-	gather  gathering // of the goroutine, as conn is
-	conn    *rawConn
+	conn    *rawConn // of the goroutine
 	commits atomic.Int64
 }
 
@@ -113,13 +112,13 @@ func (g *grouper) run() {
 	}
 }
 
-// await waits for others, if they could share the next commit. So many were just answered.
+// await waits for the callers that were just answered, if they could share the next commit.
 func (g *grouper) await(answered int) {
 	g.mu.Lock()
 	queued := len(g.queue)
 	g.mu.Unlock()
-	if g.limit > 1 && queued < g.limit {
-		g.gather.before(&g.came, queued, answered)
+	if answered > 1 && queued < g.limit {
+		gather(&g.came, answered)
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package program builds and runs the examples as processes, for their tests.
+// Package program builds and runs the examples as processes, for their tests. It builds without cgo, as the Dockerfile does: one build of
+// what they import serves all tests.
 package program
 
 import (
@@ -15,7 +16,7 @@ func Build(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "program")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", file, ".") //nolint:gosec // a test runs what it chose
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", dir, err, text)
 	}
@@ -44,7 +45,7 @@ func Shell(t *testing.T, dir, commands string, env ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands) //nolint:gosec // as above
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	if err := cmd.Run(); err != nil {

@@ -199,7 +199,7 @@ func (s *Server) guard(store everonce.Store) (*everonce.Receiver, func(http.Hand
 		return nil, nil, err
 	}
 	recv, err := everonce.NewReceiver(store, c.Route.Unknown, &everonce.Options{
-		IdentitySecret: s.secret, Observer: everonce.JoinObservers(s.metrics, s.running),
+		IdentitySecret: s.secret, Observer: everonce.JoinObservers(s.metrics, s.running), Log: s.log,
 	})
 	if err != nil {
 		return nil, nil, invalidArgument(err)

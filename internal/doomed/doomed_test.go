@@ -1,25 +1,25 @@
-package everonce
+package doomed
 
 import "testing"
 
 // doom enters a transaction, dooms it, and leaves it.
-func (d *doomedSet) doom(tx any, own bool) {
-	o := d.enter(tx, own)
-	o.doomed.Store(true)
-	d.leave(o)
+func (d *Set) doom(tx any, own bool) {
+	o := d.Enter(tx, own)
+	o.dead.Store(true)
+	d.Leave(o)
 }
 
 // isDoomed is what a call is told that enters a caller's transaction.
-func (d *doomedSet) isDoomed(tx any) bool {
-	o := d.enter(tx, false)
-	defer d.leave(o)
-	return o.doomed.Load()
+func (d *Set) isDoomed(tx any) bool {
+	o := d.Enter(tx, false)
+	defer d.Leave(o)
+	return o.Doomed()
 }
 
 // Of callers' transactions that no call is inside, the latest doomed ones are remembered, each of them, and no more than there
 // is room for. To be asked about does not cost another its place.
 func TestDoomedSet(t *testing.T) {
-	var d doomedSet
+	var d Set
 	txs := make([]*int, 2*len(d.left))
 	for i := range txs {
 		txs[i] = new(int)
@@ -54,17 +54,17 @@ func TestDoomedSet(t *testing.T) {
 func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 	for name, own := range map[string]bool{"everonce's": true, "the caller's": false} {
 		t.Run(name, func(t *testing.T) {
-			var d doomedSet
+			var d Set
 			tx := new(int)
-			outer := d.enter(tx, own)
+			outer := d.Enter(tx, own)
 			d.doom(tx, false)
 			for range 2 * len(d.left) {
 				d.doom(new(int), false)
 			}
-			if !outer.doomed.Load() || !d.isDoomed(tx) {
+			if !outer.Doomed() || !d.isDoomed(tx) {
 				t.Error("the mark of a transaction is gone that a call is inside")
 			}
-			d.leave(outer)
+			d.Leave(outer)
 			if d.isDoomed(tx) == own {
 				t.Errorf("remembered after its end: %v, want that of a caller's alone", !own)
 			}
@@ -77,7 +77,7 @@ func TestDoomedSetKeepsWhatIsOpen(t *testing.T) {
 
 // Handles that cannot be compared are nobody's in DoTx, and so are never doomed.
 func TestDoomedSetOfWhatCanNotBeTold(t *testing.T) {
-	var d doomedSet
+	var d Set
 	for _, tx := range []any{nil, []int{1}, struct{ v any }{[]int{1}}} {
 		d.doom(tx, true)
 		if d.isDoomed(tx) {

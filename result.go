@@ -1,0 +1,244 @@
+package everonce
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+)
+
+// Result is the result of one call.
+type Result[T any] struct {
+	// Value is the work's value, run now or replayed. It is T's zero value unless the error is nil or
+	// [ErrNotRecorded].
+	Value T
+	// Outcome is always set.
+	Outcome Outcome
+	// Attempt is the number of the attempt that ran in this call; 0 if none did.
+	Attempt int
+	// Provisional says that the result is in the caller's transaction, and holds once that has committed.
+	Provisional bool
+	// Reconciled says that asking found the effect of an earlier attempt; the work did not run in this call.
+	Reconciled bool
+}
+
+// encode makes a saved result of a value. What cannot be kept is elided: the reason is told.
+func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved driver.SavedResult, elided string) {
+	saved = driver.SavedResult{Kind: driver.ResultValue, Codec: c.codecName}
+	if summarize != nil {
+		if saved.Summary = bytes.Clone(trySummary(v, summarize)); len(saved.Summary) > driver.MaxSummaryLen {
+			saved.Summary = nil
+		}
+	}
+	var err error
+	if saved.Data, err = marshal(c.codec, v); err != nil {
+		return withoutData(saved), "encoding"
+	}
+	if len(saved.Data) > r.set.MaxResult {
+		return withoutData(saved), "size"
+	}
+	return saved, ""
+}
+
+func withoutData(s driver.SavedResult) driver.SavedResult {
+	return driver.SavedResult{Kind: driver.ResultElided, Codec: s.Codec, Summary: s.Summary}
+}
+
+// marshal encodes by the codec.
+func marshal[T any](c Codec, v T) (data []byte, err error) {
+	if _, raw := c.(rawCodec); raw {
+		switch v := any(v).(type) { // no trip through an interface that would copy v to the heap
+		case []byte:
+			return append([]byte{}, v...), nil
+		case string:
+			return []byte(v), nil
+		}
+	}
+	return marshalAny(c, v)
+}
+
+// marshalAny is marshal. A codec that panics has not encoded: the effect is done, and a panic here must not leave it unrecorded.
+func marshalAny(c Codec, v any) (data []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the codec panicked: %T", p)
+		}
+	}()
+	return c.Marshal(v)
+}
+
+func trySummary[T any](v T, summarize func(T) []byte) (b []byte) {
+	defer func() {
+		if recover() != nil {
+			b = nil
+		}
+	}()
+	return summarize(v)
+}
+
+// decode makes a value of a saved result. The error wraps ErrUndecodable.
+func decode[T any](call *call, saved *driver.SavedResult) (v T, err error) {
+	c, ok := codecFor(saved.Codec, call.codec, call.codecName)
+	if !ok {
+		return v, fmt.Errorf("%w: it was written by the codec %q", ErrUndecodable, saved.Codec)
+	}
+	if _, raw := c.(rawCodec); raw {
+		if _, ok := any(v).([]byte); ok { // no trip to the heap for v
+			v, _ = any(append([]byte{}, saved.Data...)).(T)
+			return v, nil
+		}
+	}
+	return unmarshal[T](c, saved.Data)
+}
+
+func unmarshal[T any](c Codec, data []byte) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			var zero T
+			v, err = zero, fmt.Errorf("%w: the codec panicked: %T", ErrUndecodable, p)
+		}
+	}()
+	if err = c.Unmarshal(data, &v); err != nil {
+		var zero T
+		return zero, fmt.Errorf("%w: %w", ErrUndecodable, err)
+	}
+	return v, nil
+}
+
+// recalls reports whether a call without options may be answered by what the store recalls of its key, before
+// anything else of the call is looked at. What is found under the key's ID proves the key valid.
+func (r *Receiver) recalls(ctx context.Context, key Key) bool {
+	return r.quick && r.identity.done.Load() && key.fits() && ctx.Err() == nil && placeOf(ctx) == nil
+}
+
+// recalled returns the value that a finished operation left. Where it is false, the claim will tell.
+func recalled[T any](r *Receiver, id RecordID) (v T, ok bool) {
+	saved, ok := r.recaller.Recall(id)
+	if !ok || saved.Result.Kind != driver.ResultValue {
+		return v, false
+	}
+	v, err := decode[T](&r.defaults, &saved.Result)
+	return v, err == nil
+}
+
+// settled returns what a record says that could not be claimed.
+func settled[T any](op *operation, claim *driver.ClaimResult) (Result[T], error) {
+	if claim.Decision != driver.DecideReplay {
+		op.compareAlg(claim.Record.Fingerprint)
+		e := op.refusal(claim)
+		return Result[T]{Outcome: e.Outcome}, e
+	}
+	return replayed[T](op, claim.Record.Fingerprint, &claim.Record.Result)
+}
+
+// replayed returns a saved result, whose fingerprint has been compared.
+func replayed[T any](op *operation, saved driver.Fingerprint, result *driver.SavedResult) (res Result[T], err error) {
+	op.compareAlg(saved)
+	res.Value, res.Outcome, err = replay[T](op, result)
+	return res, err
+}
+
+// compareAlg tells the observer that the fingerprints are of two kinds, and so were not compared.
+func (op *operation) compareAlg(saved driver.Fingerprint) {
+	if op.ev != nil {
+		op.ev.AlgChanged = !op.fingerprint.IsZero() && !saved.IsZero() && op.fingerprint.Alg != saved.Alg
+	}
+}
+
+// replay returns a saved result as the first caller got it, decoded by the call's codec or a built-in one.
+func replay[T any](op *operation, saved *driver.SavedResult) (v T, o Outcome, err error) {
+	switch saved.Kind {
+	case driver.ResultValue:
+		if v, err = decode[T](op.call, saved); err != nil {
+			e := op.fail(StoreFailed, ErrUndecodable, err)
+			e.Kind = saved.Kind
+			return v, StoreFailed, e
+		}
+		return v, Replayed, nil
+	case driver.ResultFailure:
+		p, err := loadFailure(*saved)
+		if err != nil {
+			return v, StoreFailed, op.fail(StoreFailed, ErrUndecodable, err)
+		}
+		return v, Rejected, p
+	case driver.ResultElided:
+		e := op.fail(Elided, ErrResultElided, nil)
+		e.Summary, e.Kind = bytes.Clone(saved.Summary), saved.Kind
+		return v, Elided, e
+	}
+	return v, StoreFailed, op.fail(StoreFailed, ErrStore, fmt.Errorf("%w: a completed record without a result", driver.ErrCorruptRecord))
+}
+
+// Lookup returns what is known of a key without claiming it: what Do would return for a duplicate. Its outcomes are
+// Replayed, Rejected, InProgress, Unknown, Expired, Elided and Mismatch, each with Do's error, and Failed: with
+// [ErrNotFound] if there is no record, with [ErrReleased] if the last attempt was released, and with its cause if ctx
+// has ended.
+//
+// Lookup writes nothing. So, with an identity secret, on a store that nobody has used yet, it fails with
+// [driver.ErrIdentity] until [Receiver.Ready] has been called. Options: a Fingerprint, WithCodec; and those that the operation's
+// Do has, because the RetryAfter of an unknown outcome depends on them: WithPolicy, EffectsInSteps.
+func Lookup[T any](ctx context.Context, r AnyReceiver, key Key, opts ...CallOption) (Result[T], error) {
+	if isNil(r) {
+		return invalid[T](fmt.Errorf("%w: the receiver is nil", ErrInvalidArgument))
+	}
+	op, err := r.receiver().prepare(ctx, key, RecordID{}, opts, lookupOptions)
+	if err != nil {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if err := op.checkPlace(nil); err != nil && errors.Is(err, ErrInTransaction) {
+		return Result[T]{Outcome: Invalid}, err
+	}
+	if err := op.compared(ctx); err != nil {
+		return failed[T](err)
+	}
+	claim, err := op.peek(ctx)
+	if err != nil {
+		return failed[T](err)
+	}
+	switch claim.Decision {
+	case driver.DecideAbsent:
+		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrNotFound, nil)
+	case driver.DecideReleased:
+		return Result[T]{Outcome: Failed}, op.fail(Failed, ErrReleased, nil)
+	}
+	return settled[T](&op, &claim)
+}
+
+// peek reads the record and decides as for a duplicate.
+func (op *operation) peek(ctx context.Context) (driver.ClaimResult, error) {
+	got, err := op.get(ctx)
+	if err != nil {
+		return driver.ClaimResult{}, op.storeFailed(ctx, err)
+	}
+	if !got.Found {
+		return driver.ClaimResult{Decision: driver.DecideAbsent, Now: got.Now}, nil
+	}
+	claim := driver.ClaimResult{Record: got.Record, Now: got.Now}
+	claim.Decision = driver.Decide(&got.Record, driver.ClaimRequest{Fingerprint: op.fingerprint, Nonce: driver.NewNonce()}, got.Now)
+	switch claim.Decision {
+	case driver.DecideClaimed:
+		claim.Decision = driver.DecideReleased
+	case driver.DecideNewer:
+		return driver.ClaimResult{}, op.fail(StoreFailed, ErrStore, driver.ErrNewerRecord)
+	}
+	return claim, nil
+}
+
+func (op *operation) get(ctx context.Context) (driver.GetResult, error) {
+	ctx, cancel := op.bounded(ctx)
+	defer cancel()
+	var got driver.GetResult
+	var err error
+	for try := 1; ; try++ {
+		if got, err = op.store.Get(ctx, driver.GetRequest{ID: op.id, Brief: true}); err == nil || isFinal(err) || try == claimTries {
+			return got, err
+		}
+		if retry.Pause(ctx, retry.Backoff(try)) != nil {
+			return got, err
+		}
+		op.repeated()
+	}
+}
