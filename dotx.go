@@ -143,13 +143,13 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 			j.ev.Elided = elided
 		}
 		complete.Result = saved
-		err := j.h.Complete(own, complete)
+		_, err := j.h.Complete(own, complete)
 		if errors.Is(err, driver.ErrTooLarge) && saved.Kind == driver.ResultValue {
 			if j.ev != nil {
 				j.ev.Elided = "store"
 			}
 			complete.Result = withoutData(saved)
-			if again := j.h.Complete(own, complete); again == nil {
+			if _, again := j.h.Complete(own, complete); again == nil {
 				err = nil
 			} else { // the refused statement has aborted the transaction, say
 				err = errors.Join(err, again)
@@ -178,7 +178,8 @@ func doTx[T, Tx any](ctx context.Context, j *joined[Tx], work func(context.Conte
 	}
 	failure, err = failure.savedBy(func(saved driver.SavedResult) error {
 		complete.Result = saved
-		return j.h.Record(own, req, complete)
+		_, err := j.h.Record(own, driver.RecordRequest{Claim: req, Complete: complete})
+		return err
 	})
 	if err != nil {
 		return dissolve[T](own, j, StoreFailed, ErrStore, err)

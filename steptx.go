@@ -205,7 +205,7 @@ func foundCommitted[Tx any](s *stepRun, t *TxReceiver[Tx]) (bool, error) {
 		return false, fmt.Errorf("begin: %w", err)
 	}
 	defer tx.rollback(ctx) //nolint:errcheck // it has only read
-	if err := tx.h.Renew(ctx, driver.RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
+	if _, err := tx.h.Renew(ctx, driver.RenewRequest{ID: s.a.id, Token: s.a.token, Nonce: s.a.nonce, Lease: s.a.call.lease, Lifetime: s.a.call.lifetime}); err != nil {
 		return false, err
 	}
 	got, err := tx.h.Get(ctx, driver.GetRequest{ID: s.a.id})

@@ -60,7 +60,8 @@ func (l *lent[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 	l.open = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.set.CompletionLimit)
 	defer cancel()
-	return l.h.Commit(ctx, req)
+	_, err := l.h.Commit(ctx, req)
+	return err
 }
 
 // commitAll is commit with many results.
@@ -72,7 +73,7 @@ func (l *lent[Tx]) commitAll(ctx context.Context, done []driver.CompleteRequest)
 		return many.CommitAll(all, done)
 	}
 	for _, req := range done {
-		if err := l.h.Complete(all, req); err != nil {
+		if _, err := l.h.Complete(all, req); err != nil {
 			_ = l.rollback(ctx) //nolint:errcheck // why it was not committed is what is told
 			return err
 		}

@@ -126,19 +126,19 @@ func (h *ledgerHandle) Claim(_ context.Context, req driver.ClaimRequest) (driver
 	return res, err
 }
 
-func (h *ledgerHandle) Complete(_ context.Context, req driver.CompleteRequest) error {
+func (h *ledgerHandle) Complete(_ context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	claimed := h.tx.claimed[req.ID]
 	next, err := transition.Complete(&claimed, req, time.Now())
 	if next != nil {
 		h.tx.done[req.ID] = *next
 	}
-	return err
+	return res, err
 }
 
-func (h *ledgerHandle) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *ledgerHandle) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
 	if req.Complete != nil {
-		if err := h.Complete(ctx, *req.Complete); err != nil {
-			return errors.Join(err, h.Rollback(ctx))
+		if _, err := h.Complete(ctx, *req.Complete); err != nil {
+			return res, errors.Join(err, h.Rollback(ctx))
 		}
 	}
 	l := h.tx.l
@@ -149,7 +149,7 @@ func (h *ledgerHandle) Commit(ctx context.Context, req driver.CommitRequest) err
 	maps.Copy(l.records, h.tx.done)
 	l.commits++
 	l.mu.Unlock()
-	return errors.Join(h.Rollback(ctx), l.answer("Commit"))
+	return res, errors.Join(h.Rollback(ctx), l.answer("Commit"))
 }
 
 func (h *ledgerHandle) Rollback(context.Context) error {

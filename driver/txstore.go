@@ -40,14 +40,14 @@ type TxHandle[Tx any] interface {
 	Claim(ctx context.Context, req ClaimRequest) (ClaimResult, error)
 	// Complete writes the result inside the transaction. It refuses with [ErrConflict] if another transaction has
 	// completed or claimed the key in the meantime.
-	Complete(ctx context.Context, req CompleteRequest) error
+	Complete(ctx context.Context, req CompleteRequest) (CompleteResult, error)
 	// Record writes a completed record without a preceding claim, in one statement. It refuses with [ErrConflict] if
 	// there is a record that is neither released nor gone.
-	Record(ctx context.Context, claim ClaimRequest, complete CompleteRequest) error
+	Record(ctx context.Context, req RecordRequest) (RecordResult, error)
 	// Get reads inside the transaction.
 	Get(ctx context.Context, req GetRequest) (GetResult, error)
 	// Renew checks and locks token and nonce inside the transaction, and renews the lease, as [Store.Renew] does.
-	Renew(ctx context.Context, req RenewRequest) error
+	Renew(ctx context.Context, req RenewRequest) (RenewResult, error)
 	// Savepoint sets a savepoint. Its name, of letters, digits and underscores, is the engine's.
 	Savepoint(ctx context.Context, name string) error
 	// RollbackTo undoes everything written since the savepoint, including the application's writes, and makes a
@@ -57,7 +57,7 @@ type TxHandle[Tx any] interface {
 	ReleaseSavepoint(ctx context.Context, name string) error
 	// Commit does what the request asks for as the last statements, and commits, in as few round trips as the
 	// database allows. On any error the transaction is rolled back, unless ClassifyTx says TxErrorCommitLost.
-	Commit(ctx context.Context, req CommitRequest) error
+	Commit(ctx context.Context, req CommitRequest) (CommitResult, error)
 	// Rollback ends the transaction. After Commit it does nothing.
 	Rollback(ctx context.Context) error
 }
@@ -74,6 +74,18 @@ type TxBatch interface {
 	// or none with [ErrConflict].
 	CommitAll(ctx context.Context, reqs []CompleteRequest) error
 }
+
+// RecordRequest is a claim and its result at once.
+type RecordRequest struct {
+	Claim    ClaimRequest
+	Complete CompleteRequest
+}
+
+// RecordResult is empty.
+type RecordResult struct{}
+
+// CommitResult is empty.
+type CommitResult struct{}
 
 // CommitRequest is what is sent with a commit. Its fields are done in their order.
 type CommitRequest struct {

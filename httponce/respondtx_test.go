@@ -150,7 +150,7 @@ func transactionalOutcomes() []outcomeCase {
 				}
 				h, _, err := svc.db.Begin(svc.t.Context(), driver.BeginRequest{Claim: &claim})
 				if err == nil {
-					err = h.Commit(svc.t.Context(), driver.CommitRequest{})
+					_, err = h.Commit(svc.t.Context(), driver.CommitRequest{})
 				}
 				if err != nil {
 					svc.t.Fatal(err)

@@ -39,11 +39,11 @@ func (h batchHandle) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (
 
 func (h batchHandle) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
 	for _, req := range reqs {
-		if err := h.Complete(ctx, req); err != nil {
+		if _, err := h.Complete(ctx, req); err != nil {
 			return errors.Join(driver.ErrConflict, err, h.Rollback(ctx))
 		}
 	}
-	return h.Commit(ctx, driver.CommitRequest{})
+	return errOf(h.Commit(ctx, driver.CommitRequest{}))
 }
 
 // A batch under faults goes the way that it goes in production: many keys by one claim and one commit, and each of
@@ -97,3 +97,6 @@ func TestFaultTxStoreFailsBatches(t *testing.T) {
 		}
 	}
 }
+
+// errOf is the error of a call whose result is empty.
+func errOf[R any](_ R, err error) error { return err }

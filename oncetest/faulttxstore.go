@@ -87,16 +87,16 @@ func (h *faultTxHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (dri
 	return faulty(ctx, h.n, OpTxGet, h.TxHandle.Get, req)
 }
 
-func (h *faultTxHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
-	return h.write(ctx, OpTxComplete, func() error { return h.TxHandle.Complete(ctx, req) })
+func (h *faultTxHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
+	return faulty(ctx, h.n, OpTxComplete, h.TxHandle.Complete, req)
 }
 
-func (h *faultTxHandle[Tx]) Record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
-	return h.write(ctx, OpRecord, func() error { return h.TxHandle.Record(ctx, claim, complete) })
+func (h *faultTxHandle[Tx]) Record(ctx context.Context, req driver.RecordRequest) (driver.RecordResult, error) {
+	return faulty(ctx, h.n, OpRecord, h.TxHandle.Record, req)
 }
 
-func (h *faultTxHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) error {
-	return h.write(ctx, OpTxRenew, func() error { return h.TxHandle.Renew(ctx, req) })
+func (h *faultTxHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (driver.RenewResult, error) {
+	return faulty(ctx, h.n, OpTxRenew, h.TxHandle.Renew, req)
 }
 
 func (h *faultTxHandle[Tx]) Savepoint(ctx context.Context, name string) error {
@@ -111,8 +111,8 @@ func (h *faultTxHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) e
 	return h.write(ctx, OpReleaseSavepoint, func() error { return h.TxHandle.ReleaseSavepoint(ctx, name) })
 }
 
-func (h *faultTxHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
-	return h.commit(ctx, func() error { return h.TxHandle.Commit(ctx, req) })
+func (h *faultTxHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
+	return res, h.commit(ctx, func() error { _, err := h.TxHandle.Commit(ctx, req); return err })
 }
 
 func (h *faultTxHandle[Tx]) commit(ctx context.Context, call func() error) error {

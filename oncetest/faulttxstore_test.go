@@ -56,15 +56,15 @@ func TestFaultTxHandle(t *testing.T) {
 	for op, call := range map[Op]func(driver.TxHandle[*mapdb.Tx]) error{
 		OpTxClaim:    func(h driver.TxHandle[*mapdb.Tx]) error { _, err := h.Claim(ctx, claimOf(testKey)); return err },
 		OpTxGet:      func(h driver.TxHandle[*mapdb.Tx]) error { _, err := h.Get(ctx, driver.GetRequest{}); return err },
-		OpTxComplete: func(h driver.TxHandle[*mapdb.Tx]) error { return h.Complete(ctx, driver.CompleteRequest{}) },
+		OpTxComplete: func(h driver.TxHandle[*mapdb.Tx]) error { return errOf(h.Complete(ctx, driver.CompleteRequest{})) },
 		OpRecord: func(h driver.TxHandle[*mapdb.Tx]) error {
-			return h.Record(ctx, claimOf(testKey), driver.CompleteRequest{})
+			return errOf(h.Record(ctx, driver.RecordRequest{Claim: claimOf(testKey)}))
 		},
-		OpTxRenew:          func(h driver.TxHandle[*mapdb.Tx]) error { return h.Renew(ctx, driver.RenewRequest{}) },
+		OpTxRenew:          func(h driver.TxHandle[*mapdb.Tx]) error { return errOf(h.Renew(ctx, driver.RenewRequest{})) },
 		OpSavepoint:        func(h driver.TxHandle[*mapdb.Tx]) error { return h.Savepoint(ctx, "s") },
 		OpRollbackTo:       func(h driver.TxHandle[*mapdb.Tx]) error { return h.RollbackTo(ctx, "s") },
 		OpReleaseSavepoint: func(h driver.TxHandle[*mapdb.Tx]) error { return h.ReleaseSavepoint(ctx, "s") },
-		OpCommit:           func(h driver.TxHandle[*mapdb.Tx]) error { return h.Commit(ctx, driver.CommitRequest{}) },
+		OpCommit:           func(h driver.TxHandle[*mapdb.Tx]) error { return errOf(h.Commit(ctx, driver.CommitRequest{})) },
 		OpRollback:         func(h driver.TxHandle[*mapdb.Tx]) error { return h.Rollback(ctx) },
 	} {
 		db := mapdb.New()

@@ -46,7 +46,7 @@ func transactional(joined, optimistic bool) Subject {
 				if errors.Is(err, everonce.ErrTxDoomed) {
 					return AnswerOf(res, errors.Join(err, h.Rollback(ctx)))
 				}
-				if commitErr := h.Commit(ctx, driver.CommitRequest{}); commitErr != nil {
+				if _, commitErr := h.Commit(ctx, driver.CommitRequest{}); commitErr != nil {
 					return Answer{Outcome: everonce.Failed, Err: commitErr}
 				}
 				return AnswerOf(res, err)

@@ -162,7 +162,7 @@ func (o *open[Tx]) completion(data string) *driver.CompleteRequest {
 
 func (o *open[Tx]) commit(req driver.CommitRequest) {
 	o.e.Helper()
-	if err := o.Commit(o.e.ctx, req); err != nil {
+	if _, err := o.Commit(o.e.ctx, req); err != nil {
 		o.e.Fatalf("Commit: %v", err)
 	}
 }
@@ -218,3 +218,6 @@ func (e *env) ok(what string, err error) {
 		e.Fatalf("%s: %v", what, err)
 	}
 }
+
+// errOf is the error of a call whose result is empty.
+func errOf[R any](_ R, err error) error { return err }

@@ -36,7 +36,7 @@ func txChecks[Tx any]() []check {
 			k := e.key()
 			first := e.begin(txClaimReq(k))
 			first.apply(k.ID)
-			e.ok("Complete", first.Complete(e.ctx, *first.completion("done")))
+			e.ok("Complete", errOf(first.Complete(e.ctx, *first.completion("done"))))
 			first.rollback()
 			e.counted(k.ID, 0)
 			e.absent(k)
@@ -98,14 +98,14 @@ func txChecks[Tx any]() []check {
 			o.apply(k.ID)
 			forged := *o.completion("forged")
 			forged.Token++
-			e.is("Commit by another token", o.Commit(e.ctx, driver.CommitRequest{Complete: &forged}), driver.ErrConflict)
+			e.is("Commit by another token", errOf(o.Commit(e.ctx, driver.CommitRequest{Complete: &forged})), driver.ErrConflict)
 			e.counted(k.ID, 0)
 			e.absent(k)
 			o = e.begin(txClaimReq(k))
 			o.apply(k.ID)
 			forged = *o.completion("forged")
 			forged.Nonce = driver.NewNonce()
-			e.is("Commit by another nonce", o.Commit(e.ctx, driver.CommitRequest{Complete: &forged}), driver.ErrConflict)
+			e.is("Commit by another nonce", errOf(o.Commit(e.ctx, driver.CommitRequest{Complete: &forged})), driver.ErrConflict)
 			e.counted(k.ID, 0)
 			e.absent(k)
 		})},
@@ -115,12 +115,12 @@ func txChecks[Tx any]() []check {
 		{name: "Rule18/RenewChecksAndLocksTheToken", run: inTx(func(e *txEnv[Tx]) {
 			a := e.claimed(claimReq(e.key()))
 			o := e.begin(nil)
-			e.is("Renew", o.Renew(e.ctx, a.renewal()), nil)
+			e.is("Renew", errOf(o.Renew(e.ctx, a.renewal())), nil)
 			o.commit(driver.CommitRequest{})
 			forged := a.renewal()
 			forged.Token++
 			o = e.begin(nil)
-			e.is("Renew by another token", o.Renew(e.ctx, forged), driver.ErrLeaseLost)
+			e.is("Renew by another token", errOf(o.Renew(e.ctx, forged)), driver.ErrLeaseLost)
 			o.rollback()
 			a.completed("done")
 		})},
@@ -145,7 +145,7 @@ func txChecks[Tx any]() []check {
 			o.apply(k.ID)
 			done := o.completion("")
 			done.Result.Data = make([]byte, e.caps.MaxResult+1)
-			e.is("Commit with a byte too many", o.Commit(e.ctx, driver.CommitRequest{Complete: done}), driver.ErrTooLarge)
+			e.is("Commit with a byte too many", errOf(o.Commit(e.ctx, driver.CommitRequest{Complete: done})), driver.ErrTooLarge)
 			e.counted(k.ID, 0)
 			e.absent(k)
 		}), needs: func(c Capabilities) bool { return c.RefusesLarger }},
@@ -228,7 +228,7 @@ func checkTxWinner[Tx any](e *txEnv[Tx]) {
 				e.Errorf("the application's write: %v", err)
 			}
 			o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
-			switch err := h.Commit(e.ctx, driver.CommitRequest{Complete: o.completion("done")}); {
+			switch _, err := h.Commit(e.ctx, driver.CommitRequest{Complete: o.completion("done")}); {
 			case errors.Is(err, driver.ErrConflict):
 				continue // what it read may be older than its lock: the commit is what tells the winner
 			case err != nil:
@@ -294,7 +294,7 @@ func checkTxConflict[Tx any](e *txEnv[Tx]) {
 		o := e.begin(nil)
 		o.req = *txClaimReq(a.key())
 		o.apply(a.req.Name)
-		e.is("Commit over a record that is "+name, o.Commit(e.ctx, driver.CommitRequest{Record: &o.req, Complete: o.completion("mine")}), driver.ErrConflict)
+		e.is("Commit over a record that is "+name, errOf(o.Commit(e.ctx, driver.CommitRequest{Record: &o.req, Complete: o.completion("mine")})), driver.ErrConflict)
 		e.counted(a.req.Name, 0)
 		e.same("the "+name+" record", e.get(a.key()), before)
 	}
@@ -306,7 +306,7 @@ func checkTxConflict[Tx any](e *txEnv[Tx]) {
 	o.req = *txClaimReq(a.key())
 	o.req.Fingerprint = fingerprintB
 	o.apply(a.req.Name)
-	e.is("Commit over a released record of another fingerprint", o.Commit(e.ctx, driver.CommitRequest{Record: &o.req, Complete: o.completion("mine")}), driver.ErrConflict)
+	e.is("Commit over a released record of another fingerprint", errOf(o.Commit(e.ctx, driver.CommitRequest{Record: &o.req, Complete: o.completion("mine")})), driver.ErrConflict)
 	e.counted(a.req.Name, 0)
 	e.same("the released record", e.get(a.key()), before)
 	if e.caps.OneWriter {
@@ -318,7 +318,7 @@ func checkTxConflict[Tx any](e *txEnv[Tx]) {
 	first.apply(k.ID)
 	second.apply(k.ID)
 	first.commit(driver.CommitRequest{Record: &first.req, Complete: first.completion("first")})
-	e.is("Commit of the second of two", second.Commit(e.ctx, driver.CommitRequest{Record: &second.req, Complete: second.completion("second")}), driver.ErrConflict)
+	e.is("Commit of the second of two", errOf(second.Commit(e.ctx, driver.CommitRequest{Record: &second.req, Complete: second.completion("second")})), driver.ErrConflict)
 	e.counted(k.ID, 1)
 }
 
@@ -347,7 +347,7 @@ func checkTxStep[Tx any](e *txEnv[Tx]) {
 	o = e.begin(nil)
 	o.apply(a.req.Name)
 	late := a.stepping("late", driver.StepDone)
-	e.is("Commit of a late step", o.Commit(e.ctx, driver.CommitRequest{SaveStep: &late}), driver.ErrLeaseLost)
+	e.is("Commit of a late step", errOf(o.Commit(e.ctx, driver.CommitRequest{SaveStep: &late})), driver.ErrLeaseLost)
 	e.counted(a.req.Name, 1)
 	e.same("the record", e.get(a.key()), before)
 	b.completed("done")
@@ -362,7 +362,7 @@ func checkTxStep[Tx any](e *txEnv[Tx]) {
 	c.lapse()
 	d := e.claimed(c.taking(driver.TakeAbandoned))
 	step = c.stepping("charge", driver.StepDone)
-	e.is("Commit of a step under a takeover", o.Commit(e.ctx, driver.CommitRequest{SaveStep: &step}), driver.ErrLeaseLost)
+	e.is("Commit of a step under a takeover", errOf(o.Commit(e.ctx, driver.CommitRequest{SaveStep: &step})), driver.ErrLeaseLost)
 	e.counted(c.req.Name, 0)
 	d.completed("done")
 }
@@ -383,8 +383,8 @@ func checkTxJoin[Tx any](e *txEnv[Tx]) {
 		}
 		e.ok("the application's write", e.app.Apply(e.ctx, h.Tx(), k.ID))
 		o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
-		e.ok("Complete", h.Complete(e.ctx, *o.completion("done")))
-		if err := h.Commit(e.ctx, driver.CommitRequest{}); err == nil {
+		e.ok("Complete", errOf(h.Complete(e.ctx, *o.completion("done"))))
+		if _, err := h.Commit(e.ctx, driver.CommitRequest{}); err == nil {
 			e.Fatalf("Commit of the caller's transaction is not refused")
 		}
 		if err := h.Rollback(e.ctx); err == nil {
@@ -421,7 +421,7 @@ func checkTxSavepoint[Tx any](e *txEnv[Tx]) {
 	e.ok("Claim", err)
 	o := &open[Tx]{TxHandle: h, e: e, req: *req, res: res}
 	e.ok("the application's write", e.app.Apply(e.ctx, tx.Tx, undone.ID))
-	e.ok("Complete", h.Complete(e.ctx, *o.completion("done")))
+	e.ok("Complete", errOf(h.Complete(e.ctx, *o.completion("done"))))
 	if err := e.app.Spoil(e.ctx, tx.Tx); err == nil {
 		e.Fatalf("drivertest: Spoil was not refused by the database")
 	}
@@ -446,7 +446,7 @@ func checkTxTimeout[Tx any](e *txEnv[Tx]) {
 		_, err = h.Get(e.ctx, driver.GetRequest{ID: req.ID})
 	}
 	e.is("a read after the timeout", err, driver.ErrTxTooLong)
-	if err := h.Commit(e.ctx, driver.CommitRequest{Complete: o.completion("late")}); !errors.Is(err, driver.ErrTxTooLong) {
+	if _, err := h.Commit(e.ctx, driver.CommitRequest{Complete: o.completion("late")}); !errors.Is(err, driver.ErrTxTooLong) {
 		e.Errorf("Commit after the timeout: %v, want %v", err, driver.ErrTxTooLong)
 	}
 	e.is("Rollback after the timeout", h.Rollback(e.ctx), nil)
@@ -469,7 +469,7 @@ func checkTxPurge[Tx any](e *txEnv[Tx]) {
 		e.pass(short)
 		o := e.begin(txClaimReq(a.key()))
 		o.apply(a.req.Name)
-		e.ok("Complete", o.Complete(e.ctx, *o.completion("again")))
+		e.ok("Complete", errOf(o.Complete(e.ctx, *o.completion("again"))))
 		purged := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {

@@ -75,9 +75,9 @@ func checkTxDecisions[Tx any](e *txEnv[Tx]) {
 func checkRenewLocks[Tx any](e *txEnv[Tx]) {
 	a := e.claimed(claimReq(e.key()))
 	first, second := e.begin(nil), e.begin(nil)
-	e.ok("Renew", first.Renew(e.ctx, a.renewal()))
+	e.ok("Renew", errOf(first.Renew(e.ctx, a.renewal())))
 	renewed := make(chan error, 1)
-	go func() { renewed <- second.Renew(e.ctx, a.renewal()) }()
+	go func() { renewed <- errOf(second.Renew(e.ctx, a.renewal())) }()
 	select {
 	case err := <-renewed:
 		if err == nil {

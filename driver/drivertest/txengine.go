@@ -283,8 +283,8 @@ func (h *deadlockHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest)
 	return res, err
 }
 
-func (h *deadlockHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
-	return h.do("tx Complete", func() error { return h.TxHandle.Complete(ctx, req) })
+func (h *deadlockHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
+	return res, h.do("tx Complete", func() (err error) { res, err = h.TxHandle.Complete(ctx, req); return err })
 }
 
 func (h *deadlockHandle[Tx]) RollbackTo(ctx context.Context, name string) error {

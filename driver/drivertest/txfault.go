@@ -111,12 +111,12 @@ func (f *faultHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (r
 	return res, err
 }
 
-func (f *faultHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
-	return f.do(ctx, "tx Complete", func() error { return f.h.Complete(ctx, req) })
+func (f *faultHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
+	return res, f.do(ctx, "tx Complete", func() (err error) { res, err = f.h.Complete(ctx, req); return err })
 }
 
-func (f *faultHandle[Tx]) Record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
-	return f.do(ctx, "tx Record", func() error { return f.h.Record(ctx, claim, complete) })
+func (f *faultHandle[Tx]) Record(ctx context.Context, req driver.RecordRequest) (res driver.RecordResult, err error) {
+	return res, f.do(ctx, "tx Record", func() (err error) { res, err = f.h.Record(ctx, req); return err })
 }
 
 func (f *faultHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
@@ -124,8 +124,8 @@ func (f *faultHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (res d
 	return res, err
 }
 
-func (f *faultHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) error {
-	return f.do(ctx, "tx Renew", func() error { return f.h.Renew(ctx, req) })
+func (f *faultHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
+	return res, f.do(ctx, "tx Renew", func() (err error) { res, err = f.h.Renew(ctx, req); return err })
 }
 
 func (f *faultHandle[Tx]) Savepoint(ctx context.Context, name string) error {
@@ -140,8 +140,8 @@ func (f *faultHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) err
 	return f.do(ctx, "ReleaseSavepoint", func() error { return f.h.ReleaseSavepoint(ctx, name) })
 }
 
-func (f *faultHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
-	return f.commit(ctx, "Commit", func() error { return f.h.Commit(ctx, req) })
+func (f *faultHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
+	return res, f.commit(ctx, "Commit", func() (err error) { res, err = f.h.Commit(ctx, req); return err })
 }
 
 func (f *faultHandle[Tx]) commit(ctx context.Context, what string, call func() error) error {

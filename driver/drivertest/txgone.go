@@ -10,7 +10,7 @@ func checkTxGone[Tx any](e *txEnv[Tx]) {
 	ways := map[string]func(o *open[Tx]){
 		"claimed first": func(o *open[Tx]) { o.commit(driver.CommitRequest{Complete: o.completion("done")}) },
 		"before the commit": func(o *open[Tx]) {
-			e.ok("Complete", o.Complete(e.ctx, *o.completion("done")))
+			e.ok("Complete", errOf(o.Complete(e.ctx, *o.completion("done"))))
 			o.commit(driver.CommitRequest{})
 		},
 		"in a batch": func(o *open[Tx]) {

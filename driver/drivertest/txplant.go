@@ -135,18 +135,19 @@ func (h *retryHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (d
 	return res, nil
 }
 
-func (h *retryHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
-	if err := h.TxHandle.Complete(ctx, req); err != nil {
+func (h *retryHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
+	res, err := h.TxHandle.Complete(ctx, req)
+	if err != nil {
 		return h.TxHandle.Complete(ctx, req)
 	}
-	return nil
+	return res, nil
 }
 
 // laterHandle says that it has committed, and rolls back: as a process does that dies in between.
 type laterHandle[Tx any] struct{ driver.TxHandle[Tx] }
 
-func (h *laterHandle[Tx]) Commit(ctx context.Context, _ driver.CommitRequest) error {
-	return h.Rollback(ctx)
+func (h *laterHandle[Tx]) Commit(ctx context.Context, _ driver.CommitRequest) (res driver.CommitResult, err error) {
+	return res, h.Rollback(ctx)
 }
 
 // againHandle takes a step that the attempt has ended so for written, as SaveStep outside of transactions does of one that is
@@ -156,11 +157,11 @@ type againHandle[Tx any] struct {
 	over driver.StepState
 }
 
-func (h *againHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *againHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
 	if save := req.SaveStep; save != nil {
 		got, err := h.Get(ctx, driver.GetRequest{ID: save.ID})
 		if err != nil {
-			return err
+			return res, err
 		}
 		step, ok := got.Record.Step(save.Step.Name)
 		if ok && step.State == h.over && step.Attempt == save.Step.Attempt && got.Record.Token == save.Token && got.Record.Nonce == save.Nonce {

@@ -44,7 +44,7 @@ func (s *lapsedIsFree[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (
 // unaskedHandle records without a look at the fingerprint.
 type unaskedHandle[Tx any] struct{ driver.TxHandle[Tx] }
 
-func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) (driver.CommitResult, error) {
 	if req.Record != nil {
 		claim := *req.Record
 		claim.Fingerprint = driver.Fingerprint{}
@@ -56,13 +56,13 @@ func (h *unaskedHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest
 // unlockedHandle looks whether the token holds, and leaves it to others.
 type unlockedHandle[Tx any] struct{ driver.TxHandle[Tx] }
 
-func (h *unlockedHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) error {
+func (h *unlockedHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	got, err := h.Get(ctx, driver.GetRequest{ID: req.ID})
 	if err != nil {
-		return err
+		return res, err
 	}
 	if got.Record.Token != req.Token || got.Record.Nonce != req.Nonce || got.Record.State != driver.StateClaimed {
-		return driver.ErrLeaseLost
+		return res, driver.ErrLeaseLost
 	}
-	return nil
+	return res, nil
 }

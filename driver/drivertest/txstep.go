@@ -15,7 +15,7 @@ func checkTxStepOnce[Tx any](e *txEnv[Tx]) {
 		o.apply(a.req.Name)
 		step := a.stepping(name, driver.StepDone)
 		step.Step.Result = value(data)
-		return o.Commit(e.ctx, driver.CommitRequest{SaveStep: &step})
+		return errOf(o.Commit(e.ctx, driver.CommitRequest{SaveStep: &step}))
 	}
 	e.ok("the first commit", commit("charge", "first"))
 	before := e.get(a.key())
@@ -59,7 +59,7 @@ func checkTxStepOnce[Tx any](e *txEnv[Tx]) {
 		late.apply(a.req.Name + "/late") // of another name, so that it does not wait for the first one's row
 		step, again := a.stepping("both", driver.StepDone), a.stepping("both", driver.StepDone)
 		first.commit(driver.CommitRequest{SaveStep: &step})
-		e.is("the late Commit", late.Commit(e.ctx, driver.CommitRequest{SaveStep: &again}), driver.ErrLeaseLost)
+		e.is("the late Commit", errOf(late.Commit(e.ctx, driver.CommitRequest{SaveStep: &again})), driver.ErrLeaseLost)
 		e.counted(a.req.Name, 4)
 		e.counted(a.req.Name+"/late", 0)
 	}

@@ -75,12 +75,12 @@ func (h *mapHandle) recordDone(claim driver.ClaimRequest, done driver.CompleteRe
 	return err
 }
 
-func (h *mapHandle) Complete(ctx context.Context, req driver.CompleteRequest) error {
-	return h.statement(ctx, "tx.Complete", req, func(now time.Time) error { return h.complete(req, now) })
+func (h *mapHandle) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
+	return res, h.statement(ctx, "tx.Complete", req, func(now time.Time) error { return h.complete(req, now) })
 }
 
-func (h *mapHandle) Record(ctx context.Context, claim driver.ClaimRequest, done driver.CompleteRequest) error {
-	return h.statement(ctx, "tx.Record", done, func(now time.Time) error { return h.recordDone(claim, done, now) })
+func (h *mapHandle) Record(ctx context.Context, req driver.RecordRequest) (res driver.RecordResult, err error) {
+	return res, h.statement(ctx, "tx.Record", req, func(now time.Time) error { return h.recordDone(req.Claim, req.Complete, now) })
 }
 
 func (h *mapHandle) Get(ctx context.Context, req driver.GetRequest) (res driver.GetResult, err error) {
@@ -93,8 +93,8 @@ func (h *mapHandle) Get(ctx context.Context, req driver.GetRequest) (res driver.
 	})
 }
 
-func (h *mapHandle) Renew(ctx context.Context, req driver.RenewRequest) error {
-	return h.statement(ctx, "tx.Renew", req, func(now time.Time) error {
+func (h *mapHandle) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
+	return res, h.statement(ctx, "tx.Renew", req, func(now time.Time) error {
 		if by := h.tx.s.locks[req.ID]; by != nil && by != h.tx {
 			return errDeadlock // where a database would wait
 		}
@@ -156,11 +156,11 @@ func (h *mapHandle) ReleaseSavepoint(ctx context.Context, name string) error {
 	})
 }
 
-func (h *mapHandle) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *mapHandle) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
 	if h.joined {
-		return errors.New("the transaction is the caller's")
+		return res, errors.New("the transaction is the caller's")
 	}
-	err := h.statement(ctx, "Commit's writes", req, func(now time.Time) error {
+	err = h.statement(ctx, "Commit's writes", req, func(now time.Time) error {
 		switch {
 		case req.Record != nil:
 			if err := h.recordDone(*req.Record, *req.Complete, now); err != nil {
@@ -192,7 +192,7 @@ func (h *mapHandle) Commit(ctx context.Context, req driver.CommitRequest) error 
 	if err != nil && h.tx.s.ClassifyTx(err) != driver.TxErrorCommitLost {
 		h.tx.Rollback()
 	}
-	return err
+	return res, err
 }
 
 func (h *mapHandle) Rollback(ctx context.Context) error {

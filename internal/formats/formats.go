@@ -90,7 +90,8 @@ func InTx[Tx any](s driver.TxStore[Tx]) func(ctx context.Context, claim *driver.
 			return err
 		}
 		commit.Complete.Token = res.Record.Token
-		return tx.Commit(ctx, commit)
+		_, err = tx.Commit(ctx, commit)
+		return err
 	}
 }
 

@@ -78,7 +78,8 @@ func (db *DB) BeginTx() *Tx {
 
 // Commit ends such a transaction, with all that was written through it.
 func (tx *Tx) Commit() error {
-	return (&handle{tx}).Commit(context.Background(), driver.CommitRequest{})
+	_, err := (&handle{tx}).Commit(context.Background(), driver.CommitRequest{})
+	return err
 }
 
 // Rollback undoes it. After Commit it does nothing.
@@ -192,10 +193,10 @@ func (h *handle) Claim(_ context.Context, req driver.ClaimRequest) (driver.Claim
 	return res, err
 }
 
-func (h *handle) Complete(_ context.Context, req driver.CompleteRequest) error {
+func (h *handle) Complete(_ context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
-	return h.complete(req)
+	return res, h.complete(req)
 }
 
 func (h *handle) complete(req driver.CompleteRequest) error {
@@ -213,10 +214,10 @@ func (h *handle) write(next *driver.Record, err error) error {
 	return err
 }
 
-func (h *handle) Record(_ context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
+func (h *handle) Record(_ context.Context, req driver.RecordRequest) (res driver.RecordResult, err error) {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
-	return h.insert(claim, complete)
+	return res, h.insert(req.Claim, req.Complete)
 }
 
 func (h *handle) insert(claim driver.ClaimRequest, complete driver.CompleteRequest) error {
@@ -236,10 +237,10 @@ func (h *handle) Get(_ context.Context, req driver.GetRequest) (driver.GetResult
 	return driver.GetResult{Found: true, Record: *rec, Now: time.Now()}, nil
 }
 
-func (h *handle) Renew(_ context.Context, req driver.RenewRequest) error {
+func (h *handle) Renew(_ context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	h.tx.db.mu.Lock()
 	defer h.tx.db.mu.Unlock()
-	return h.write(transition.Renew(h.tx.record(req.ID), req, time.Now()))
+	return res, h.write(transition.Renew(h.tx.record(req.ID), req, time.Now()))
 }
 
 func (h *handle) Savepoint(_ context.Context, name string) error {
@@ -267,12 +268,12 @@ func (h *handle) ReleaseSavepoint(_ context.Context, name string) error {
 	return nil
 }
 
-func (h *handle) Commit(_ context.Context, req driver.CommitRequest) (err error) {
+func (h *handle) Commit(_ context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
 	db := h.tx.db
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if h.tx.ended {
-		return errEnded
+		return res, errEnded
 	}
 	defer h.end()
 	switch {
@@ -284,13 +285,13 @@ func (h *handle) Commit(_ context.Context, req driver.CommitRequest) (err error)
 		err = h.write(transition.SaveStep(h.tx.record(req.SaveStep.ID), *req.SaveStep, time.Now()))
 	}
 	if err != nil {
-		return err
+		return res, err
 	}
 	maps.Copy(db.records, h.tx.records)
 	for name, n := range h.tx.effects {
 		db.effects[name] += n
 	}
-	return nil
+	return res, nil
 }
 
 func (h *handle) Rollback(context.Context) error {

@@ -141,7 +141,7 @@ func refused[Tx any](t *testing.T, s driver.TxStore[Tx], id driver.RecordID, is 
 		t.Fatal(err)
 	}
 	done := completionOf(id, 0, claim.Nonce)
-	if err := tx.Commit(t.Context(), driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
+	if _, err := tx.Commit(t.Context(), driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("%s: a record without a claim: %v, want ErrConflict", is, err)
 	}
 }

@@ -153,7 +153,11 @@ func (h *txHandle[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (driv
 }
 
 // Complete writes the result inside the transaction.
-func (h *txHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) error {
+func (h *txHandle[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
+	return res, h.complete(ctx, req)
+}
+
+func (h *txHandle[Tx]) complete(ctx context.Context, req driver.CompleteRequest) error {
 	call := h.completeCall(&req)
 	if err := h.conn.Send(ctx, call); err != nil {
 		return h.failed("complete", err)
@@ -179,7 +183,11 @@ func (s *Store[Tx]) orphans(id driver.RecordID) *Call {
 }
 
 // Record writes a completed record without a claim before it.
-func (h *txHandle[Tx]) Record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
+func (h *txHandle[Tx]) Record(ctx context.Context, req driver.RecordRequest) (res driver.RecordResult, err error) {
+	return res, h.record(ctx, req.Claim, req.Complete)
+}
+
+func (h *txHandle[Tx]) record(ctx context.Context, claim driver.ClaimRequest, complete driver.CompleteRequest) error {
 	over := &txClaim{req: claim}
 	if old, ok := h.claims[claim.ID]; ok && old.req.Nonce == claim.Nonce && old.req.Take == driver.TakeNone {
 		over.rev = old.rev // released or gone: as it was claimed, a record that is gone may have steps
@@ -225,9 +233,9 @@ func (h *txHandle[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.G
 }
 
 // Renew checks and locks the token inside the transaction, and renews the lease.
-func (h *txHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) error {
+func (h *txHandle[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
 	h.store.lease.see(req.Lease)
-	return h.failed("renew", h.store.renew(ctx, h.conn, &req))
+	return res, h.failed("renew", h.store.renew(ctx, h.conn, &req))
 }
 
 // savepoint runs a statement on a savepoint, whose name everonce chose.
@@ -251,7 +259,11 @@ func (h *txHandle[Tx]) ReleaseSavepoint(ctx context.Context, name string) error 
 }
 
 // Commit does what the request asks as the last statements, and commits.
-func (h *txHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *txHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
+	return res, h.commit(ctx, req)
+}
+
+func (h *txHandle[Tx]) commit(ctx context.Context, req driver.CommitRequest) error {
 	if !h.own {
 		return errNotOurs("commit")
 	}
@@ -268,7 +280,7 @@ func (h *txHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) err
 			}
 			break
 		}
-		if err := h.Complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
+		if err := h.complete(ctx, *req.Complete); err != nil { // a guarded attempt's: it does not ride
 			_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
 			return err
 		}

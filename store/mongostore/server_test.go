@@ -73,3 +73,6 @@ func newCollection(t testing.TB) string {
 	})
 	return name
 }
+
+// errOf is the error of a call whose result is empty.
+func errOf[R any](_ R, err error) error { return err }

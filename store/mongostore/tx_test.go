@@ -137,7 +137,7 @@ func TestJoinNeedsAnOpenTransaction(t *testing.T) {
 	noErr(t, session.StartTransaction())
 	h, err := txs.Join(session)
 	noErr(t, err)
-	for what, err := range map[string]error{"Commit": h.Commit(t.Context(), driver.CommitRequest{}), "Rollback": h.Rollback(t.Context())} {
+	for what, err := range map[string]error{"Commit": errOf(h.Commit(t.Context(), driver.CommitRequest{})), "Rollback": h.Rollback(t.Context())} {
 		if !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("%s of the caller's transaction: %v", what, err)
 		}
@@ -201,7 +201,7 @@ func TestTxStatements(t *testing.T) {
 	isDone(first)
 	other := done(claim("1"), res.Record.Token)
 	other.ID = first.ID
-	for what, err := range map[string]error{"Complete": h.Complete(ctx, other), "a commit with it": mongostore.Last(ctx, h, driver.CommitRequest{Complete: &other})} {
+	for what, err := range map[string]error{"Complete": errOf(h.Complete(ctx, other)), "a commit with it": mongostore.Last(ctx, h, driver.CommitRequest{Complete: &other})} {
 		if !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("%s, by another: %v, want ErrConflict", what, err)
 		}
@@ -219,9 +219,9 @@ func TestTxStatements(t *testing.T) {
 	if got, err := h1.Get(ctx, driver.GetRequest{ID: joined.ID}); err != nil || got.Found {
 		t.Errorf("a joined claim has written: %v, %v", got.Found, err)
 	}
-	noErr(t, h1.Complete(ctx, done(joined, r1.Record.Token)))
+	noErr(t, errOf(h1.Complete(ctx, done(joined, r1.Record.Token))))
 	isDone(joined)
-	if err := h2.Complete(ctx, done(again, r2.Record.Token)); !errors.Is(err, driver.ErrConflict) {
+	if _, err := h2.Complete(ctx, done(again, r2.Record.Token)); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("Complete of the second: %v, want ErrConflict", err)
 	}
 
@@ -235,7 +235,7 @@ func TestTxStatements(t *testing.T) {
 		all = append(all, done(req, res.Record.Token))
 	}
 	for i := range all {
-		noErr(t, batch.Complete(ctx, all[i]))
+		noErr(t, errOf(batch.Complete(ctx, all[i])))
 	}
 	for _, id := range []string{"5", "6", "7"} {
 		isDone(claim(id))
@@ -246,7 +246,7 @@ func TestTxStatements(t *testing.T) {
 	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{Record: &late, Complete: new(done(late, 0))}))
 	isDone(late)
 	second, over := claim("3"), done(late, 0)
-	for what, err := range map[string]error{"Record": h.Record(ctx, second, over), "a commit with it": mongostore.Last(ctx, h, driver.CommitRequest{Record: &second, Complete: &over})} {
+	for what, err := range map[string]error{"Record": errOf(h.Record(ctx, driver.RecordRequest{Claim: second, Complete: over})), "a commit with it": mongostore.Last(ctx, h, driver.CommitRequest{Record: &second, Complete: &over})} {
 		if !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("%s, over a record: %v, want ErrConflict", what, err)
 		}
@@ -261,7 +261,7 @@ func TestTxStatements(t *testing.T) {
 		ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime,
 		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultElided}},
 	}
-	noErr(t, h.Renew(ctx, driver.RenewRequest{ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime}))
+	noErr(t, errOf(h.Renew(ctx, driver.RenewRequest{ID: parent.ID, Token: held.Record.Token, Nonce: parent.Nonce, Lease: time.Minute, Lifetime: parent.Lifetime})))
 	noErr(t, mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &step}))
 	if err := mongostore.Last(ctx, h, driver.CommitRequest{SaveStep: &step}); !errors.Is(err, driver.ErrLeaseLost) {
 		t.Errorf("the same step again: %v, want ErrLeaseLost", err)

@@ -29,7 +29,7 @@ func TestSessionWhoseTransactionHasEnded(t *testing.T) {
 			h, _, err := txs.Begin(t.Context(), driver.BeginRequest{})
 			noErr(t, err)
 			noErr(t, run(t.Context(), h.Tx())) // nothing was sent in it, so that it needs no server that has transactions
-			if err := h.Commit(t.Context(), last); err == nil || txs.ClassifyTx(err) != driver.TxErrorOther {
+			if _, err := h.Commit(t.Context(), last); err == nil || txs.ClassifyTx(err) != driver.TxErrorOther {
 				t.Errorf("%s, then a commit with %s: %v, want an error that is not retried", end, what, err)
 			}
 		}

@@ -68,7 +68,7 @@ func TestWhatATransactionIsBegunWith(t *testing.T) {
 	if _, err := h.Get(t.Context(), driver.GetRequest{ID: everonce.Key{Scope: "orders", ID: "7"}.RecordID()}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("a statement after the transaction's time: %v, want ErrTxTooLong", err)
 	}
-	if err := h.Commit(t.Context(), driver.CommitRequest{}); !errors.Is(err, driver.ErrTxTooLong) {
+	if _, err := h.Commit(t.Context(), driver.CommitRequest{}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("a commit after the transaction's time: %v, want ErrTxTooLong", err)
 	}
 	if h.Tx().TransactionRunning() {

@@ -65,11 +65,11 @@ func (h *txHandle) Claim(ctx context.Context, req driver.ClaimRequest) (driver.C
 	return res, failed(ctx, "claim", err)
 }
 
-func (h *txHandle) Complete(ctx context.Context, req driver.CompleteRequest) error {
+func (h *txHandle) Complete(ctx context.Context, req driver.CompleteRequest) (res driver.CompleteResult, err error) {
 	if err := fits("complete", len(req.Result.Data)); err != nil {
-		return err
+		return res, err
 	}
-	return failed(ctx, "complete", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.complete(ctx, req) })))
+	return res, failed(ctx, "complete", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.complete(ctx, req) })))
 }
 
 func (h *txHandle) complete(ctx context.Context, req driver.CompleteRequest) error {
@@ -97,11 +97,11 @@ func (h *txHandle) conflict(err error) error {
 	return err
 }
 
-func (h *txHandle) Record(ctx context.Context, claim driver.ClaimRequest, done driver.CompleteRequest) error {
-	if err := fits("record", len(done.Result.Data)); err != nil {
-		return err
+func (h *txHandle) Record(ctx context.Context, req driver.RecordRequest) (res driver.RecordResult, err error) {
+	if err := fits("record", len(req.Complete.Result.Data)); err != nil {
+		return res, err
 	}
-	return failed(ctx, "record", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.record(ctx, claim, done) })))
+	return res, failed(ctx, "record", h.conflict(h.within(ctx, func(ctx context.Context) error { return h.record(ctx, req.Claim, req.Complete) })))
 }
 
 func (h *txHandle) record(ctx context.Context, claim driver.ClaimRequest, done driver.CompleteRequest) error {
@@ -119,8 +119,8 @@ func (h *txHandle) Get(ctx context.Context, req driver.GetRequest) (res driver.G
 	return res, err
 }
 
-func (h *txHandle) Renew(ctx context.Context, req driver.RenewRequest) error {
-	return failed(ctx, "renew", h.within(ctx, func(ctx context.Context) error {
+func (h *txHandle) Renew(ctx context.Context, req driver.RenewRequest) (res driver.RenewResult, err error) {
+	return res, failed(ctx, "renew", h.within(ctx, func(ctx context.Context) error {
 		req.Lease, req.Lifetime = whole(req.Lease), wholeLife(req.Lifetime)
 		return h.change(ctx, &req.ID, func(rec *driver.Record, now time.Time) (*driver.Record, error) {
 			return transition.Renew(rec, req, now)
@@ -148,7 +148,11 @@ func (h *txHandle) running() error {
 	return nil
 }
 
-func (h *txHandle) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *txHandle) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
+	return res, h.commit(ctx, req)
+}
+
+func (h *txHandle) commit(ctx context.Context, req driver.CommitRequest) error {
 	if !h.own {
 		return errNotOurs
 	}
@@ -178,11 +182,11 @@ func lost(err error) bool {
 func (h *txHandle) last(ctx context.Context, req *driver.CommitRequest) error {
 	switch {
 	case req.Record != nil && req.Complete != nil:
-		if err := h.Record(ctx, *req.Record, *req.Complete); err != nil {
+		if _, err := h.Record(ctx, driver.RecordRequest{Claim: *req.Record, Complete: *req.Complete}); err != nil {
 			return err
 		}
 	case req.Complete != nil:
-		if err := h.Complete(ctx, *req.Complete); err != nil {
+		if _, err := h.Complete(ctx, *req.Complete); err != nil {
 			return err
 		}
 	}

@@ -77,7 +77,7 @@ func TestWhatAJoinedClaimFindsAtItsEnd(t *testing.T) {
 			}
 		}
 		c.meanwhile(id)
-		if err := h.Complete(ctx, completed(res)); !errors.Is(err, c.want) {
+		if _, err := h.Complete(ctx, completed(res)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", id, err, c.want)
 		}
 		if got, err := s.Get(ctx, driver.GetRequest{ID: res.Record.ID}); err != nil || (got.Record.Nonce == res.Record.Nonce) != (c.want == nil) {
@@ -119,12 +119,12 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 	lasts("claim", req.ID, 0, total)
 	done := completed(res)
 	done.Lifetime = life
-	noErr(t, h.Complete(ctx, done))
+	noErr(t, errOf(h.Complete(ctx, done)))
 	lasts("complete", req.ID, whole, total)
 	req = claim("2")
 	done = completed(driver.ClaimResult{Record: driver.Record{ID: req.ID, Nonce: req.Nonce}})
 	done.Lifetime = life
-	noErr(t, h.Record(ctx, req, done))
+	noErr(t, errOf(h.Record(ctx, driver.RecordRequest{Claim: req, Complete: done})))
 	lasts("record", req.ID, whole, total)
 
 	parent := claim("3")
@@ -142,7 +142,7 @@ func TestTxStatementsKeepTheBounds(t *testing.T) {
 
 	large := completed(driver.ClaimResult{Record: driver.Record{ID: claim("4").ID}})
 	large.Result.Data = make([]byte, mongostore.MaxResult+1)
-	for what, err := range map[string]error{"complete": h.Complete(ctx, large), "record": h.Record(ctx, claim("4"), large)} {
+	for what, err := range map[string]error{"complete": errOf(h.Complete(ctx, large)), "record": errOf(h.Record(ctx, driver.RecordRequest{Claim: claim("4"), Complete: large}))} {
 		if !errors.Is(err, driver.ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", what, err)
 		}
@@ -182,7 +182,7 @@ func TestWhatComesBetweenReadingAndWritingIsAConflict(t *testing.T) {
 		noErr(t, err)
 		second := claim(command)
 		done := completed(driver.ClaimResult{Record: driver.Record{ID: second.ID, Nonce: second.Nonce}})
-		if err := mongostore.BareHandle(late).Record(ctx, second, done); !errors.Is(err, driver.ErrConflict) {
+		if _, err := mongostore.BareHandle(late).Record(ctx, driver.RecordRequest{Claim: second, Complete: done}); !errors.Is(err, driver.ErrConflict) {
 			t.Errorf("%s: %v, want ErrConflict", command, err)
 		}
 		if got, err := s.Get(ctx, driver.GetRequest{ID: first.ID}); err != nil || got.Record.Nonce != first.Nonce {

@@ -118,10 +118,10 @@ func testLostCommit[Tx any](t *testing.T, h *handle[Tx], l *line, how wire.Cut, 
 		done := completionOf(&rec, "v")
 		req.Complete = &done
 	} else { // only the commit itself is to be cut
-		noErr(t, tx.Complete(ctx, completionOf(&rec, "v")))
+		noErr(t, errOf(tx.Complete(ctx, completionOf(&rec, "v"))))
 	}
 	l.Cut(how)
-	err = tx.Commit(ctx, req)
+	_, err = tx.Commit(ctx, req)
 	if class := h.store.ClassifyTx(err); class != driver.TxErrorCommitLost {
 		t.Fatalf("the commit answers %v, of class %d, want TxErrorCommitLost", err, class)
 	}
@@ -252,7 +252,7 @@ func testKilled[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Fatalf("%d connections were killed", n)
 	}
 	done := completionOf(&rec, "v")
-	err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
+	_, err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
 	if err == nil {
 		t.Fatal("the commit of a dead connection succeeds")
 	}

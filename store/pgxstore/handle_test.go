@@ -273,3 +273,6 @@ func decided(t testing.TB, res driver.ClaimResult, err error, want driver.Decisi
 	}
 	return res
 }
+
+// errOf is the error of a call whose result is empty.
+func errOf[R any](_ R, err error) error { return err }

@@ -61,7 +61,7 @@ func testLimitEnds[Tx any](t *testing.T, h *handle[Tx]) {
 	ctx := t.Context()
 	for what, end := range map[string]func(tx driver.TxHandle[Tx], done *driver.CompleteRequest) error{
 		"commit": func(tx driver.TxHandle[Tx], done *driver.CompleteRequest) error {
-			return tx.Commit(ctx, driver.CommitRequest{Complete: done})
+			return errOf(tx.Commit(ctx, driver.CommitRequest{Complete: done}))
 		},
 		"rollback": func(tx driver.TxHandle[Tx], _ *driver.CompleteRequest) error { return tx.Rollback(ctx) },
 	} {

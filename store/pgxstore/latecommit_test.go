@@ -42,13 +42,13 @@ type lateHandle[Tx any] struct {
 	held bool
 }
 
-func (h *lateHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) error {
+func (h *lateHandle[Tx]) Commit(ctx context.Context, req driver.CommitRequest) (res driver.CommitResult, err error) {
 	if h.s.arrive != nil {
 		return h.TxHandle.Commit(ctx, req)
 	}
 	h.held = true
-	h.s.arrive = func() error { return h.TxHandle.Commit(context.WithoutCancel(ctx), req) }
-	return errCommitLost
+	h.s.arrive = func() error { return errOf(h.TxHandle.Commit(context.WithoutCancel(ctx), req)) }
+	return res, errCommitLost
 }
 
 // Rollback does not reach a server that the commit has not reached.

@@ -144,7 +144,7 @@ func TestFirstStatement(t *testing.T) {
 				want := int64(0)
 				if commits {
 					want = 1
-					noErr(t, handle.Commit(ctx, driver.CommitRequest{}))
+					noErr(t, errOf(handle.Commit(ctx, driver.CommitRequest{})))
 				} else {
 					noErr(t, handle.Rollback(ctx))
 				}
@@ -185,7 +185,7 @@ func TestFirstStatementFails(t *testing.T) {
 				}
 			}
 			done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
-			err = handle.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
+			_, err = handle.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
 			if err == nil || h.store.ClassifyTx(err) != driver.TxErrorOther {
 				t.Errorf("the commit answers %v, of class %d", err, h.store.ClassifyTx(err))
 			}

@@ -60,7 +60,7 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	rec = decided(t, res, err, driver.DecideClaimed).Record
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	done = completionOf(&rec, string(data))
-	noErr(t, tx.Commit(ctx, driver.CommitRequest{Complete: &done}))
+	noErr(t, errOf(tx.Commit(ctx, driver.CommitRequest{Complete: &done})))
 
 	// a conflict rolls back in every mode, whoever reads the answers
 	tx, _, err = h.store.Begin(ctx, driver.BeginRequest{})
@@ -68,7 +68,7 @@ func testMode[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	done = completionOf(&driver.Record{ID: claim.ID, Nonce: driver.NewNonce()}, "late")
 	claim.Nonce = done.Nonce
-	if err := tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
+	if _, err := tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("the conflicting commit answers %v", err)
 	}
 	if n := h.effects(t, "charge"); n != 1 {

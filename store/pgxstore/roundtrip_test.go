@@ -110,7 +110,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	count("begin with a claim", cost.begin, func() error { tx, res, err = h.store.Begin(ctx, driver.BeginRequest{Claim: &claim}); return err })
 	rec := decided(t, res, err, driver.DecideClaimed).Record
 	done := completionOf(&rec, "v")
-	count("commit with a completion", cost.commit, func() error { return tx.Commit(ctx, driver.CommitRequest{Complete: &done}) })
+	count("commit with a completion", cost.commit, func() error { return errOf(tx.Commit(ctx, driver.CommitRequest{Complete: &done})) })
 	again := txClaimOf(first)
 	count("begin with a claim that is a replay", cost.begin+1, func() error { _, res, err = h.store.Begin(ctx, driver.BeginRequest{Claim: &again}); return err })
 	decided(t, res, err, driver.DecideReplay)
@@ -120,7 +120,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	count("begin", cost.bare, func() error { tx, _, err = h.store.Begin(ctx, driver.BeginRequest{}); return err })
 	count("the first statement of the work", 1, func() error { return h.effect(ctx, tx.Tx(), "counted") })
 	done = completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "v")
-	count("commit with a record", cost.commit, func() error { return tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}) })
+	count("commit with a record", cost.commit, func() error { return errOf(tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})) })
 
 	count("begin and roll back", cost.bare+cost.bare, func() error {
 		tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
@@ -139,7 +139,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 		ID: parent.Record.ID, Token: parent.Record.Token, Nonce: parent.Record.Nonce, Lease: claimOf(third).Lease, Lifetime: everonce.ForWeb(),
 		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1},
 	}
-	count("commit with a step", cost.commit, func() error { return tx.Commit(ctx, driver.CommitRequest{SaveStep: &step}) })
+	count("commit with a step", cost.commit, func() error { return errOf(tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})) })
 
 	own, err := h.begin(ctx, sql.LevelDefault)
 	noErr(t, err)
@@ -147,7 +147,7 @@ func testRoundTripsInTx[Tx any](t *testing.T, h *handle[Tx], count func(string, 
 	count("join", 0, func() error { tx, err = h.store.Join(own); return err })
 	count("claim in a joined transaction", 1, func() error { res, err = tx.Claim(ctx, txClaimOf(fourth)); return err })
 	rec = decided(t, res, err, driver.DecideClaimed).Record
-	count("complete in a joined transaction", 1, func() error { return tx.Complete(ctx, completionOf(&rec, "v")) })
+	count("complete in a joined transaction", 1, func() error { return errOf(tx.Complete(ctx, completionOf(&rec, "v"))) })
 	noErr(t, h.commit(ctx, own))
 }
 

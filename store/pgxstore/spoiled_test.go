@@ -83,7 +83,7 @@ func testSpoiled[Tx any](t *testing.T, h *handle[Tx], change string, reason erro
 	noErr(t, h.effect(ctx, tx.Tx(), key.ID))
 	late := txClaimOf(key)
 	done := completionOf(&driver.Record{ID: late.ID, Nonce: late.Nonce}, "late")
-	if err := tx.Commit(ctx, driver.CommitRequest{Record: &late, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
+	if _, err := tx.Commit(ctx, driver.CommitRequest{Record: &late, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("an optimistic commit: %v, want ErrConflict", err)
 	}
 
@@ -162,9 +162,9 @@ func spoiledCalls[Tx any](ctx context.Context, t *testing.T, h *handle[Tx], key 
 	noErr(t, err)
 	_, errs["Claim in a transaction"] = tx.Claim(ctx, txClaimOf(key))
 	_, errs["Get in a transaction"] = tx.Get(ctx, driver.GetRequest{ID: rec.ID})
-	errs["Renew in a transaction"] = tx.Renew(ctx, renew)
+	_, errs["Renew in a transaction"] = tx.Renew(ctx, renew)
 	noErr(t, h.effect(ctx, tx.Tx(), key.ID))
-	errs["the commit of a step"] = tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})
+	_, errs["the commit of a step"] = tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})
 	return errs
 }
 

@@ -41,7 +41,7 @@ func testStepSentTwice[Tx any](t *testing.T, h *handle[Tx]) {
 	tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 	noErr(t, err)
 	last := stepOf("the last")
-	if err := tx.Commit(ctx, driver.CommitRequest{SaveStep: &last}); err != nil {
+	if _, err := tx.Commit(ctx, driver.CommitRequest{SaveStep: &last}); err != nil {
 		t.Errorf("step %d of %d, in a transaction: %v", driver.MaxSteps, driver.MaxSteps, err)
 	}
 	for _, name := range []string{"mail", "the last"} {
@@ -107,7 +107,7 @@ func save[Tx any](t *testing.T, h *handle[Tx], step driver.SaveStepRequest, inTx
 		if err != nil {
 			return err
 		}
-		err = tx.Commit(t.Context(), driver.CommitRequest{SaveStep: &step})
+		_, err = tx.Commit(t.Context(), driver.CommitRequest{SaveStep: &step})
 		if h.store.ClassifyTx(err) != driver.TxErrorRetry {
 			return err
 		}

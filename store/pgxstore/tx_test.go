@@ -44,7 +44,7 @@ func testCommitsBoth[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("%d records and %d effects before the commit", n, h.effects(t, "charge"))
 	}
 	done := completionOf(&rec, "receipt")
-	noErr(t, tx.Commit(ctx, driver.CommitRequest{Complete: &done}))
+	noErr(t, errOf(tx.Commit(ctx, driver.CommitRequest{Complete: &done})))
 	noErr(t, tx.Rollback(ctx)) // does nothing
 	if n := h.effects(t, "charge"); n != 1 {
 		t.Errorf("%d effects", n)
@@ -99,7 +99,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 				noErr(t, err)
 				noErr(t, h.effect(ctx, tx.Tx(), "optimistic"))
 				done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "late")
-				if err := tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
+				if _, err := tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done}); !errors.Is(err, driver.ErrConflict) {
 					t.Errorf("optimistic %s, looked: %v: %v, want ErrConflict", when, looked, err)
 				}
 			})
@@ -116,7 +116,7 @@ func testDuplicate[Tx any](t *testing.T, h *handle[Tx]) {
 		})
 	}
 	duplicates("before the record")
-	noErr(t, joined.Complete(ctx, completionOf(&rec, "v")))
+	noErr(t, errOf(joined.Complete(ctx, completionOf(&rec, "v"))))
 	duplicates("after the record")
 	noErr(t, h.commit(ctx, own))
 	res, err = h.store.Claim(ctx, claimOf(testKey))
@@ -175,7 +175,7 @@ func testTakeover[Tx any](t *testing.T, h *handle[Tx]) {
 			noErr(t, err)
 		}
 		done := completionOf(&rec, "transaction")
-		err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
+		_, err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
 		want, effects, value := error(nil), int64(1), "transaction"
 		if late {
 			want, effects, value = driver.ErrConflict, 0, "late"
@@ -217,7 +217,7 @@ func testStepCommit[Tx any](t *testing.T, h *handle[Tx]) {
 		tx, _, err := h.store.Begin(ctx, driver.BeginRequest{})
 		noErr(t, err)
 		noErr(t, h.effect(ctx, tx.Tx(), "charge"))
-		return tx.Commit(ctx, driver.CommitRequest{SaveStep: &step})
+		return errOf(tx.Commit(ctx, driver.CommitRequest{SaveStep: &step}))
 	}
 	noErr(t, commit(step))
 	got, err := h.store.Get(ctx, driver.GetRequest{ID: rec.ID})
@@ -281,14 +281,14 @@ func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationL
 		tx, res, err := h.store.Begin(ctx, driver.BeginRequest{Claim: &claim})
 		rec := decided(t, res, err, driver.DecideClaimed).Record
 		done := completionOf(&rec, "first")
-		noErr(t, tx.Commit(ctx, driver.CommitRequest{Complete: &done}))
+		noErr(t, errOf(tx.Commit(ctx, driver.CommitRequest{Complete: &done})))
 	}
 	complete(testKey)
 	joined, err := h.store.Join(own)
 	noErr(t, err)
 	res, err := joined.Claim(ctx, txClaimOf(testKey)) // its snapshot shows no record
 	rec := decided(t, res, err, driver.DecideClaimed).Record
-	err = joined.Complete(ctx, completionOf(&rec, "second"))
+	_, err = joined.Complete(ctx, completionOf(&rec, "second"))
 	if class := h.store.ClassifyTx(err); class != driver.TxErrorRetry {
 		t.Errorf("the completion answers %v, which is of class %d, want TxErrorRetry", err, class)
 	}
@@ -304,7 +304,7 @@ func testSerialization[Tx any](t *testing.T, h *handle[Tx], level sql.IsolationL
 	complete(key)
 	claim := txClaimOf(key)
 	done := completionOf(&driver.Record{ID: claim.ID, Nonce: claim.Nonce}, "second")
-	err = tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
+	_, err = tx.Commit(ctx, driver.CommitRequest{Record: &claim, Complete: &done})
 	if class := h.store.ClassifyTx(err); class != driver.TxErrorRetry && !errors.Is(err, driver.ErrConflict) {
 		t.Errorf("the commit answers %v, which is of class %d, want TxErrorRetry or ErrConflict", err, class)
 	}
@@ -337,7 +337,7 @@ func testTimeout[Tx any](t *testing.T, h *handle[Tx]) {
 		t.Errorf("Get says %v", err)
 	}
 	done := completionOf(&rec, "v")
-	if err := tx.Commit(ctx, driver.CommitRequest{Complete: &done}); !errors.Is(err, driver.ErrTxTooLong) {
+	if _, err := tx.Commit(ctx, driver.CommitRequest{Complete: &done}); !errors.Is(err, driver.ErrTxTooLong) {
 		t.Errorf("Commit says %v", err)
 	}
 	noErr(t, tx.Rollback(ctx))
@@ -360,7 +360,7 @@ func testOutlives[Tx any](t *testing.T, h *handle[Tx]) {
 	noErr(t, h.effect(ctx, tx.Tx(), "charge"))
 	cancel()
 	done := completionOf(&rec, "v")
-	noErr(t, tx.Commit(t.Context(), driver.CommitRequest{Complete: &done}))
+	noErr(t, errOf(tx.Commit(t.Context(), driver.CommitRequest{Complete: &done})))
 	if n := h.effects(t, "charge"); n != 1 {
 		t.Errorf("%d effects", n)
 	}
@@ -398,7 +398,7 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		deeper, err := left.Begin(ctx)
 		noErr(t, err)
 		done := completionOf(&rec, "v")
-		noErr(t, handle.Commit(ctx, driver.CommitRequest{Complete: &done}))
+		noErr(t, errOf(handle.Commit(ctx, driver.CommitRequest{Complete: &done})))
 		if h.effects(t, "done") != 1 || h.effects(t, "undone") != 0 {
 			t.Errorf("%d and %d effects, want 1 and 0", h.effects(t, "done"), h.effects(t, "undone"))
 		}
@@ -421,7 +421,7 @@ func TestWorkCanNotEndTheTransaction(t *testing.T) {
 		rec := decided(t, res, err, driver.DecideClaimed).Record
 		noErr(t, handle.Tx().Commit()) // nothing keeps it from doing so
 		done := completionOf(&rec, "v")
-		err = handle.Commit(ctx, driver.CommitRequest{Complete: &done})
+		_, err = handle.Commit(ctx, driver.CommitRequest{Complete: &done})
 		if err == nil || h.store.ClassifyTx(err) != driver.TxErrorOther {
 			t.Errorf("the commit of an ended transaction answers %v, of class %d", err, h.store.ClassifyTx(err))
 		}
@@ -468,7 +468,7 @@ func testRefusedCommit[Tx any](t *testing.T, h *handle[Tx]) {
 		rec := decided(t, res, err, driver.DecideClaimed).Record
 		noErr(t, h.exec(ctx, tx.Tx(), "INSERT INTO "+h.schema+"."+insert))
 		done := completionOf(&rec, "v")
-		err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
+		_, err = tx.Commit(ctx, driver.CommitRequest{Complete: &done})
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
 		if !ok || pgErr.Code != code || h.store.ClassifyTx(err) != driver.TxErrorOther {
 			t.Errorf("%s: the commit answers %v, of class %d", code, err, h.store.ClassifyTx(err))

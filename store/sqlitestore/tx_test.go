@@ -483,7 +483,7 @@ func TestStepTxOfALostAttemptRollsBack(t *testing.T) {
 	if _, err := charge(30)(ctx, h.Tx()); err != nil {
 		t.Fatal(err)
 	}
-	err = h.Commit(ctx, driver.CommitRequest{SaveStep: &driver.SaveStepRequest{
+	_, err = h.Commit(ctx, driver.CommitRequest{SaveStep: &driver.SaveStepRequest{
 		ID: old.Record.ID, Token: old.Record.Token, Nonce: old.Record.Nonce, Lease: time.Minute,
 		Step: driver.StepRecord{Name: "charge", State: driver.StepDone, Attempt: 1, Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("x")}},
 	}})
