@@ -10,9 +10,6 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxBatch is how many operations one batch may have. Each of them locks its key in the database.
-const MaxBatch = 1000
-
 // BatchItem names one operation of a batch.
 type BatchItem struct {
 	Key Key
@@ -51,13 +48,13 @@ type BatchWork[T, Tx any] func(ctx context.Context, tx Tx, todo []int) ([]T, err
 // In the work [AttemptFrom] finds no attempt: use [TxReceiver.DownstreamKey]. The observer is told of each item as of
 // a Transact, but the work's context comes from the caller and not from an item's Start. A panic of the work rolls
 // back and goes on unwinding. Options, for all items: WithLifetime, WithSummary, WithCodec, Unobserved. At most
-// [MaxBatch] items.
+// [driver.MaxBatch] items.
 func TransactBatch[T, Tx any](ctx context.Context, t *TxReceiver[Tx], items []BatchItem, work BatchWork[T, Tx], opts ...CallOption) ([]BatchResult[T], error) {
 	if t == nil || work == nil {
 		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
 	}
-	if len(items) > MaxBatch {
-		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: a batch of %d operations, the limit is %d", ErrInvalidArgument, len(items), MaxBatch)}
+	if len(items) > driver.MaxBatch {
+		return nil, &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: a batch of %d operations, the limit is %d", ErrInvalidArgument, len(items), driver.MaxBatch)}
 	}
 	given, _, err := t.callFor(opts, batchOptions)
 	if err != nil {

@@ -62,8 +62,6 @@ type (
 	State = driver.State
 	// ListRequest is the request of a store's List: the records of a scope, of some states.
 	ListRequest = driver.ListRequest
-	// DeleteScopeRequest is the request of a store's DeleteScope, which forgets a tenant.
-	DeleteScopeRequest = driver.DeleteScopeRequest
 )
 
 const (
@@ -71,8 +69,6 @@ const (
 	StateReleased = driver.StateReleased
 	// StateAbandoned: an attempt ended in the unknown.
 	StateAbandoned = driver.StateAbandoned
-	// ResultFailure is the [Error.Kind] of an operation that was refused for good.
-	ResultFailure = driver.ResultFailure
 )
 
 // ScopeOf joins parts, such as a tenant and a route, so that no two lists of parts give the same scope.

@@ -26,7 +26,7 @@ import (
 //     transaction that everonce began is not committed, whatever its work returns.
 //   - [ErrInProgress]: another transaction or attempt has the key. DoTx does not wait.
 //   - The context's cause, Failed: ctx ended before the work was called. The transaction is alive.
-//   - [ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
+//   - [driver.ErrConflict]: another transaction had the key first, and what the work wrote is undone. Roll back and run the
 //     transaction again, as after any other [ErrStore].
 //
 // The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit

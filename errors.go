@@ -21,11 +21,6 @@ var (
 	ErrTxDoomed = driver.ErrTxDoomed
 	// ErrTxTooLong: a transaction exceeded Options.TxTimeout, or the bound of its store. It was rolled back.
 	ErrTxTooLong = driver.ErrTxTooLong
-	// ErrOtherStore: a transactional step was given the receiver of another store, or DoTx a transaction on another database,
-	// where the store can tell.
-	ErrOtherStore = driver.ErrOtherStore
-	// ErrConflict: another transaction had the key first, from [DoTx]. Roll back and run the transaction again.
-	ErrConflict = driver.ErrConflict
 	// ErrAttemptEnded: a step or a repeated claim came after the attempt had ended. It is the cause of the work's context then.
 	ErrAttemptEnded = driver.ErrAttemptEnded
 	// ErrInProgress: another attempt of the operation is running. Try again after [Error.RetryAfter].
@@ -49,8 +44,6 @@ var (
 	// ErrInTransaction: a call on a store inside the work of a transaction on it, other than a [DoTx] in that transaction. It
 	// could wait for itself.
 	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
-	// ErrStepRepeated: the name of a step was used twice in one attempt.
-	ErrStepRepeated = errors.New("everonce: step name used twice in one attempt")
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("everonce: no record of this key")
 	// ErrReleased: the last attempt ended and nothing took hold. The operation may be sent again.
@@ -65,8 +58,6 @@ var (
 	ErrStore = driver.ErrStore
 	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
 	ErrSchema = driver.ErrSchema
-	// ErrStoreFull: the store has no room for another record.
-	ErrStoreFull = driver.ErrStoreFull
 	// ErrNewerRecord: a newer version of everonce wrote the record. Upgrade this process.
 	ErrNewerRecord = driver.ErrNewerRecord
 	// ErrCorruptRecord: the record cannot be read.
@@ -101,6 +92,9 @@ type Error struct {
 	Sentinel error
 	Cause    error
 }
+
+// Refused reports whether the operation was refused for good: what [ErrExpired] leaves open.
+func (e *Error) Refused() bool { return e.Kind == driver.ResultFailure }
 
 // Error returns a text without key or secret.
 func (e *Error) Error() string {

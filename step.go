@@ -22,7 +22,7 @@ import (
 //
 //   - [ErrNotRecorded] comes with the value: the effect happened, but could not be recorded. An error of fn that
 //     could not be recorded comes with [ErrStore].
-//   - [ErrStepRepeated]: the name was used before in this attempt.
+//   - [ErrInvalidArgument]: the name was used before in this attempt.
 //   - [ErrLeaseLost], [ErrAttemptEnded]: stop.
 //   - The context's cause: ctx had ended, and nothing was begun. For what must be done even so, use
 //     [Attempt.Detached].

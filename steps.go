@@ -1,6 +1,7 @@
 package everonce
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 
@@ -64,6 +65,8 @@ func recall(recorded []driver.StepRecord) *steps {
 	return s
 }
 
+var errStepRepeated = fmt.Errorf("%w: the name of a step was used twice in one attempt", ErrInvalidArgument)
+
 func (s *steps) use(name string) (driver.StepRecord, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +74,7 @@ func (s *steps) use(name string) (driver.StepRecord, error) {
 		return driver.StepRecord{}, ErrAttemptEnded
 	}
 	if _, twice := s.used[name]; twice {
-		return driver.StepRecord{}, ErrStepRepeated
+		return driver.StepRecord{}, errStepRepeated
 	}
 	if s.used == nil {
 		s.used = make(map[string]struct{})

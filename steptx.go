@@ -17,7 +17,7 @@ var errTwoStores = errors.New("the operation's receiver and the step's were made
 // record. The step's writes, its result, and the check that the attempt still holds the operation are one commit: what
 // did not commit did not happen. So one operation can hold a charge in the database and an e-mail outside it.
 //
-// The transaction is run again as in [Transact]. Errors of fn roll back, and are otherwise as in [Step]. [ErrOtherStore]:
+// The transaction is run again as in [Transact]. Errors of fn roll back, and are otherwise as in [Step]. [driver.ErrOtherStore]:
 // t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the transaction was rolled back.
 // fn must not end the transaction: see [Transact]. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
@@ -27,7 +27,7 @@ func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name 
 		return zero, err
 	}
 	if t.store != a.store {
-		return zero, s.fail(Invalid, ErrOtherStore, errTwoStores)
+		return zero, s.fail(Invalid, driver.ErrOtherStore, errTwoStores)
 	}
 	ctx = s.observe(ctx)
 	defer s.unwound()

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 )
 
 // Received is one message of a batch, decoded.
@@ -32,8 +33,8 @@ func (c *Consumer) HandleBatch(ctx context.Context, ms []*Message) []Verdict {
 
 func (c *Consumer) handleBatch(ctx context.Context, ms []*Message) []Verdict {
 	verdicts := make([]Verdict, len(ms))
-	for from := 0; from < len(ms); from += everonce.MaxBatch {
-		to := min(from+everonce.MaxBatch, len(ms))
+	for from := 0; from < len(ms); from += driver.MaxBatch {
+		to := min(from+driver.MaxBatch, len(ms))
 		c.handleTogether(ctx, ms[from:to], verdicts[from:to])
 	}
 	return verdicts

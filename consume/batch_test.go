@@ -16,6 +16,7 @@ import (
 
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/memstore"
 )
 
@@ -192,7 +193,7 @@ func TestABatchWhileTheStoreIsDown(t *testing.T) {
 
 func TestBatchOptionsAreChecked(t *testing.T) {
 	c := booking(t, newLedger(), nil)
-	for _, w := range []consume.Workers{{Batch: -1}, {Batch: everonce.MaxBatch + 1}, {BatchWithin: -1}} {
+	for _, w := range []consume.Workers{{Batch: -1}, {Batch: driver.MaxBatch + 1}, {BatchWithin: -1}} {
 		if err := c.CheckWorkers(&w); !errors.Is(err, everonce.ErrInvalidArgument) {
 			t.Errorf("%+v: %v", w, err)
 		}
@@ -201,7 +202,7 @@ func TestBatchOptionsAreChecked(t *testing.T) {
 	if err := guarded.Serve(t.Context(), nil, &consume.Workers{Batch: 2}); !errors.Is(err, everonce.ErrInvalidArgument) {
 		t.Errorf("a batch of a guarded consumer: %v", err)
 	}
-	if err := errors.Join(c.CheckWorkers(&consume.Workers{Batch: everonce.MaxBatch}), guarded.CheckWorkers(nil)); err != nil {
+	if err := errors.Join(c.CheckWorkers(&consume.Workers{Batch: driver.MaxBatch}), guarded.CheckWorkers(nil)); err != nil {
 		t.Error(err)
 	}
 	recv, err := everonce.NewTxReceiver[*ledgerTx](newLedger(), nil)
@@ -424,18 +425,18 @@ func TestOrderInBatchesWithoutWaitingForOtherLanes(t *testing.T) {
 // More messages than a batch has are handled in several, and each has its own verdict.
 func TestMoreThanOneBatch(t *testing.T) {
 	l := newLedger()
-	ids := make([]string, everonce.MaxBatch+2)
+	ids := make([]string, driver.MaxBatch+2)
 	for i := range ids {
 		ids[i] = fmt.Sprint("m-", i)
 	}
-	ids[0], ids[everonce.MaxBatch+1] = "", "m-1" // the same as before
+	ids[0], ids[driver.MaxBatch+1] = "", "m-1" // the same as before
 	verdicts := booking(t, l, nil).HandleBatch(t.Context(), messages(ids...))
 	for i, v := range verdicts {
 		want := everonce.Executed
 		switch i {
 		case 0:
 			want = 0
-		case everonce.MaxBatch + 1:
+		case driver.MaxBatch + 1:
 			want = everonce.Replayed
 		}
 		if v.Outcome != want {

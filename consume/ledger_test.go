@@ -81,7 +81,7 @@ func (l *ledger) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxH
 }
 
 func (l *ledger) Join(*ledgerTx) (driver.TxHandle[*ledgerTx], error) {
-	return nil, everonce.ErrOtherStore
+	return nil, driver.ErrOtherStore
 }
 
 func (l *ledger) answer(method string) error {

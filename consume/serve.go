@@ -25,7 +25,7 @@ type Workers struct {
 	Order func(*Message) string
 	// Batch is how many messages are handled in one transaction, at most, and BatchWithin is how long the first of
 	// them waits for more. The broker must hand out Concurrency × Batch messages at a time, or no batch is ever full.
-	// The answer to a message waits for its whole batch. Default 1; at most [everonce.MaxBatch]; for consumers that
+	// The answer to a message waits for its whole batch. Default 1; at most [driver.MaxBatch]; for consumers that
 	// [NewTx] made. BatchWithin: default 10 ms.
 	Batch       int
 	BatchWithin time.Duration
@@ -71,8 +71,8 @@ func (w *Workers) checked() (Workers, error) {
 	if c.Concurrency < 0 || c.PauseMin < 0 || c.PauseMax < 0 || c.HandleWithin < 0 || c.DrainWithin < 0 || c.SettleWithin < 0 || c.Batch < 0 || c.BatchWithin < 0 {
 		return c, fmt.Errorf("%w: no number of Workers may be negative", everonce.ErrInvalidArgument)
 	}
-	if c.Batch > everonce.MaxBatch {
-		return c, fmt.Errorf("%w: Workers.Batch is %d, and a batch has at most %d messages", everonce.ErrInvalidArgument, c.Batch, everonce.MaxBatch)
+	if c.Batch > driver.MaxBatch {
+		return c, fmt.Errorf("%w: Workers.Batch is %d, and a batch has at most %d messages", everonce.ErrInvalidArgument, c.Batch, driver.MaxBatch)
 	}
 	c.Concurrency = cmp.Or(c.Concurrency, 8)
 	c.Batch = cmp.Or(c.Batch, 1)

@@ -75,8 +75,8 @@ const (
 )
 
 // roles open what a child serves: its own file, and the address of whom it calls.
-var roles = map[string]func(file, upstream string) (http.Handler, io.Closer, error){
-	roleGateway: func(ledger, _ string) (http.Handler, io.Closer, error) {
+var roles = map[string]func(ctx context.Context, file, upstream string) (http.Handler, io.Closer, error){
+	roleGateway: func(_ context.Context, ledger, _ string) (http.Handler, io.Closer, error) {
 		g, err := shop.OpenGateway(ledger)
 		return g, g, err
 	},
@@ -92,7 +92,7 @@ func Serve(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 	if len(args) != 4 || roles[args[0]] == nil {
 		return errors.New("only the demo starts this command")
 	}
-	handler, file, err := roles[args[0]](args[1], args[2])
+	handler, file, err := roles[args[0]](ctx, args[1], args[2])
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (r *run) settle(ctx context.Context) (err error) {
 	if l.mails, err = shop.ReadMails(r.mails()); err != nil {
 		return err
 	}
-	store, err := sqlitestore.Open(r.records(), &sqlitestore.Options{NoMigrate: true})
+	store, err := sqlitestore.Open(ctx, r.records(), &sqlitestore.Options{NoMigrate: true})
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,9 @@ type TxHandle[Tx any] interface {
 	Rollback(ctx context.Context) error
 }
 
+// MaxBatch is how many operations one batch may have. Each of them locks its key in the database.
+const MaxBatch = 1000
+
 // TxBatch is an optional power of a [TxHandle]: many claims, or many results, in one statement each.
 // [TransactBatch] uses it if the store has it. Requests come in the order of their IDs, no ID twice.
 type TxBatch interface {

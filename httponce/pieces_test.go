@@ -263,7 +263,7 @@ func (s *otherPieces) Claim(ctx context.Context, req driver.ClaimRequest) (drive
 	switch {
 	case req.Name == "k":
 	case s.full:
-		return driver.ClaimResult{}, everonce.ErrStoreFull
+		return driver.ClaimResult{}, driver.ErrStoreFull
 	case !req.ExpireUnsettled:
 		return driver.ClaimResult{}, errors.New("nobody knows of it")
 	}

@@ -70,7 +70,7 @@ func TestWhatCameAfterTheQuestionIsNotDiscarded(t *testing.T) {
 func TestAnAttemptAfterTheQuestionIsNotSettled(t *testing.T) {
 	ctx := context.Background()
 	file := filepath.Join(t.TempDir(), "records.db")
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(ctx, file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

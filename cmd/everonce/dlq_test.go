@@ -76,7 +76,7 @@ func (q *letterQueue) run(handle func(context.Context, *consume.Message, letter)
 		return err
 	}
 	opts := &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1, Log: slog.New(slog.DiscardHandler)}}
-	c, err := rabbitonce.Dial(q.url, rabbitonce.Queue{Name: q.queue}, h, opts)
+	c, err := rabbitonce.Dial(ctx, q.url, rabbitonce.Queue{Name: q.queue}, h, opts)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (e *markedError) Unwrap() []error { return []error{e.mark, e.err} }
 
 // notTheStore are failures that a store reports and that reaching it again would not mend.
 var notTheStore = [...]error{
-	everonce.ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, everonce.ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity,
+	everonce.ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, driver.ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity,
 }
 
 // exitCode returns what the program ends with after err. ctx has ended if a signal came.

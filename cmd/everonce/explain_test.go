@@ -174,7 +174,7 @@ func TestARefusalNamesWhatTookHold(t *testing.T) {
 func TestTheSuggestedCommandSettles(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "payments.db")
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(t.Context(), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

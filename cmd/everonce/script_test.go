@@ -67,7 +67,7 @@ func records(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: records FILE")
 	}
-	store, err := sqlitestore.Open(ts.MkAbs(args[0]), nil)
+	store, err := sqlitestore.Open(context.Background(), ts.MkAbs(args[0]), nil)
 	ts.Check(err)
 	ts.Check(populate(store))
 	ts.Check(store.Close())
@@ -77,7 +77,7 @@ func secretRecord(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: secretrecord FILE SECRETFILE ID")
 	}
-	store, err := sqlitestore.Open(ts.MkAbs(args[0]), nil)
+	store, err := sqlitestore.Open(context.Background(), ts.MkAbs(args[0]), nil)
 	ts.Check(err)
 	secret := strings.TrimSuffix(ts.ReadFile(args[1]), "\n")
 	r, err := everonce.NewReceiver(store, everonce.Refuse, &everonce.Options{IdentitySecret: []byte(secret)})
@@ -92,7 +92,7 @@ func deliver(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: deliver FILE ID")
 	}
-	store, err := sqlitestore.Open(ts.MkAbs(args[0]), nil)
+	store, err := sqlitestore.Open(context.Background(), ts.MkAbs(args[0]), nil)
 	ts.Check(err)
 	_, err = fmt.Fprintln(ts.Stdout(), deliverTo(store, args[1]))
 	ts.Check(err)

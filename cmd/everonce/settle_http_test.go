@@ -20,7 +20,7 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: request FILE KEY")
 	}
-	store, err := sqlitestore.Open(ts.MkAbs(args[0]), nil)
+	store, err := sqlitestore.Open(context.Background(), ts.MkAbs(args[0]), nil)
 	ts.Check(err)
 	recv, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	ts.Check(err)

@@ -19,7 +19,7 @@ const hostile = "\x1b]0;title\a\x1b[2J\u009b2J\u202e\u2066\x7f\r\b\u200b"
 func TestARecordIsNoCommandToATerminal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "payments.db")
-	s, err := sqlitestore.Open(file, nil)
+	s, err := sqlitestore.Open(t.Context(), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

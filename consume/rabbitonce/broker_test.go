@@ -239,7 +239,7 @@ func (b *bench) runWith(url string, opts *rabbitonce.Options, handler func(obser
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	c, err := rabbitonce.Dial(url, b.queue, h, quick(opts))
+	c, err := rabbitonce.Dial(context.Background(), url, b.queue, h, quick(opts))
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -28,11 +28,11 @@ type Consumer struct {
 	ran   bool
 }
 
-// Dial connects to a broker, and declares or checks the queues. No message is taken before [Consumer.Run]. url is
+// Dial connects to a broker, and declares or checks the queues. ctx bounds that, and nothing later. No message is taken before [Consumer.Run]. url is
 // amqp://user:password@host:port/vhost, or amqps://…; no error quotes it. It is empty where [Options].URLs gives URLs. opts may be nil. The error wraps
-// [everonce.ErrInvalidArgument] if an argument cannot work, [ErrUnreachable] if there is no connection, and
-// [ErrTopology] if a queue does not exist or is not as it must be.
-func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
+// [everonce.ErrInvalidArgument] if an argument cannot work, [ErrUnreachable] if there is no connection,
+// [ErrTopology] if a queue does not exist or is not as it must be, and the cause of ctx if that has ended.
+func Dial(ctx context.Context, url string, queue Queue, handler *consume.Consumer, opts *Options) (*Consumer, error) {
 	if handler == nil {
 		return nil, fmt.Errorf("%w: the handler is nil", everonce.ErrInvalidArgument)
 	}
@@ -58,7 +58,7 @@ func Dial(url string, queue Queue, handler *consume.Consumer, opts *Options) (*C
 		return nil, err
 	}
 	c := &Consumer{queue: q, handler: handler, opts: o, dialing: d, out: newPublisher(d)}
-	if c.first, err = c.connect(context.Background()); err != nil {
+	if c.first, err = c.connect(ctx); err != nil {
 		return nil, err
 	}
 	return c, nil

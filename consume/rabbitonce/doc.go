@@ -1,7 +1,7 @@
 // Package rabbitonce runs a [consume.Consumer] on a RabbitMQ queue: however often the broker delivers a message, it
 // takes effect once.
 //
-//	c, err := rabbitonce.Dial(url, rabbitonce.Queue{Name: "orders"}, handler, nil)
+//	c, err := rabbitonce.Dial(ctx, url, rabbitonce.Queue{Name: "orders"}, handler, nil)
 //	…
 //	err = c.Run(ctx) // until ctx ends; then it drains
 //

@@ -39,7 +39,7 @@ func buryExample(ids ...string) {
 		fmt.Println(err)
 		return
 	}
-	c, err := rabbitonce.Dial(os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, handler, &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1, Log: quiet}})
+	c, err := rabbitonce.Dial(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, handler, &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1, Log: quiet}})
 	if err != nil {
 		fmt.Println(err)
 		return

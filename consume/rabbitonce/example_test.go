@@ -96,7 +96,7 @@ func Example() {
 		return
 	}
 	url := os.Getenv("EVERONCE_TEST_RABBITMQ_URL")
-	c, err := rabbitonce.Dial(url, exampleQueue, handler, &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}})
+	c, err := rabbitonce.Dial(ctx, url, exampleQueue, handler, &rabbitonce.Options{Workers: consume.Workers{Concurrency: 1}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -150,7 +150,7 @@ func ExampleDial() {
 		fmt.Println(err)
 		return
 	}
-	c, err := rabbitonce.Dial(os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, handler, nil)
+	c, err := rabbitonce.Dial(ctx, os.Getenv("EVERONCE_TEST_RABBITMQ_URL"), exampleQueue, handler, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

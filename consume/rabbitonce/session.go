@@ -36,7 +36,7 @@ func (c *Consumer) connect(ctx context.Context) (*session, error) {
 	stop := context.AfterFunc(ctx, conn.cut)
 	var s *session
 	err = conn.within(askWithin, func() (err error) { s, err = c.begin(conn); return err })
-	if !stop() && err == nil {
+	if !stop() { // what else has failed, failed by it
 		err = context.Cause(ctx)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func (b *bench) dial(opts *rabbitonce.Options) error {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	c, err := rabbitonce.Dial(b.url, b.queue, h, opts)
+	c, err := rabbitonce.Dial(context.Background(), b.url, b.queue, h, opts)
 	if err != nil {
 		return err
 	}
@@ -192,12 +192,12 @@ func TestRefusedArguments(t *testing.T) {
 		"longer behind others":          {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Concurrency: 2, HandleWithin: 10 * time.Minute}, Prefetch: 100}},
 		"longer behind its like":        {url, queue, h, rabbitonce.Options{Workers: consume.Workers{Order: func(m *consume.Message) string { return m.Subject }, HandleWithin: 10 * time.Minute}}},
 	} {
-		_, err := rabbitonce.Dial(c.url, c.queue, c.h, &c.opts)
+		_, err := rabbitonce.Dial(t.Context(), c.url, c.queue, c.h, &c.opts)
 		if !errors.Is(err, everonce.ErrInvalidArgument) || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = rabbitonce.Dial(url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
+	_, err = rabbitonce.Dial(t.Context(), url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
 	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "10s (Workers.SettleWithin)") || strings.Contains(err.Error(), "HandleWithin") {
 		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
 	}
@@ -211,11 +211,11 @@ func TestRefusedArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = rabbitonce.Dial(url, queue, inTx, &rabbitonce.Options{Prefetch: 9, Workers: consume.Workers{Batch: 10}})
+	_, err = rabbitonce.Dial(t.Context(), url, queue, inTx, &rabbitonce.Options{Prefetch: 9, Workers: consume.Workers{Batch: 10}})
 	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "none would ever be full") {
 		t.Errorf("batches that are never full: %v", err)
 	}
-	_, err = rabbitonce.Dial(url, queue, h, nil)
+	_, err = rabbitonce.Dial(t.Context(), url, queue, h, nil)
 	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("nobody listens: %v", err)
 	}
@@ -244,7 +244,7 @@ func TestAShortTimeForHandlersIsTold(t *testing.T) {
 	} {
 		var logs bytes.Buffer
 		c.opts.Workers.Log = slog.New(slog.NewTextHandler(&logs, nil))
-		if _, err := rabbitonce.Dial("amqp://127.0.0.1:1/", rabbitonce.Queue{Name: "orders"}, h, &c.opts); !errors.Is(err, rabbitonce.ErrUnreachable) {
+		if _, err := rabbitonce.Dial(t.Context(), "amqp://127.0.0.1:1/", rabbitonce.Queue{Name: "orders"}, h, &c.opts); !errors.Is(err, rabbitonce.ErrUnreachable) {
 			t.Fatal(err)
 		}
 		if text := logs.String(); c.want == "" && text != "" || !strings.Contains(text, c.want) {
@@ -265,7 +265,7 @@ func TestARefusedUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = rabbitonce.Dial(uri.String(), rabbitonce.Queue{Name: "orders"}, h, nil)
+	_, err = rabbitonce.Dial(t.Context(), uri.String(), rabbitonce.Queue{Name: "orders"}, h, nil)
 	if !errors.Is(err, rabbitonce.ErrUnreachable) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("%v", err)
 	}
@@ -285,7 +285,7 @@ func TestAStoreThatCanNotBeUsedEndsTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
+	c, err := rabbitonce.Dial(t.Context(), b.url, b.queue, h, quick(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestRunsOnce(t *testing.T) {
 		},
 		"ran": func(c *rabbitonce.Consumer) error { return c.Run(over) },
 	} {
-		c, err := rabbitonce.Dial(b.url, b.queue, h, quick(nil))
+		c, err := rabbitonce.Dial(t.Context(), b.url, b.queue, h, quick(nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func (c *consumer) handle(ctx context.Context, m Message) disposition {
 		c.booked++
 		return acknowledge
 	case everonce.Replayed, everonce.Expired, everonce.Elided:
-		if e, ok := errors.AsType[*everonce.Error](err); ok && e.Kind == everonce.ResultFailure {
+		if e, ok := errors.AsType[*everonce.Error](err); ok && e.Refused() {
 			return deadLetter // rejected, long ago
 		}
 		c.skipped++
@@ -120,7 +120,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, file string) (err error) {
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(ctx, file, nil)
 	if err != nil {
 		return err
 	}

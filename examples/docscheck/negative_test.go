@@ -37,7 +37,7 @@ func taking[O any](take func(O) error) func(any) error {
 // TestNegativeValues gives each number of the tables of docs/reference/options.md a negative value, to whatever takes the options: it is
 // refused, unless the number's row says what it means.
 func TestNegativeValues(t *testing.T) {
-	store, err := sqlitestore.Open(t.TempDir()+"/test.db", nil)
+	store, err := sqlitestore.Open(t.Context(), t.TempDir()+"/test.db", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestNegativeValues(t *testing.T) {
 		if err := natural(&consume.NaturalSpec[T]{}); err != nil {
 			return err
 		}
-		_, err := rabbitonce.Dial("amqp://localhost:1/", q, consumer, &o)
+		_, err := rabbitonce.Dial(t.Context(), "amqp://localhost:1/", q, consumer, &o)
 		return err
 	}
 	middleware := func(o httponce.Options) error {

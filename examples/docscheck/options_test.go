@@ -213,7 +213,7 @@ func TestLimits(t *testing.T) {
 	limits := map[string]int{
 		"MaxIDLen": driver.MaxIDLen, "MaxScopeLen": driver.MaxScopeLen, "MaxFingerprintAlgLen": driver.MaxFingerprintAlgLen,
 		"MaxStepNameLen": driver.MaxStepNameLen, "MaxSteps": driver.MaxSteps, "MaxSummaryLen": driver.MaxSummaryLen,
-		"MaxBatch": everonce.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
+		"MaxBatch": driver.MaxBatch, "httponce.MaxKeyLen": httponce.MaxKeyLen,
 	}
 	for _, row := range docs.Table(t, "docs/reference/options.md", "Limits") {
 		name := code(row.Cells[2])

@@ -130,7 +130,7 @@ func (r *run) prepare(ctx context.Context) (down func() error, err error) {
 	}
 	r.producer = &producer{url: r.servers.rabbitURL, queue: name}
 	undo = append(undo, func() error { r.producer.hangUp(); return r.removeQueues(context.WithoutCancel(ctx)) })
-	return down, r.declare()
+	return down, r.declare(ctx)
 }
 
 // introduce makes a customer known.
@@ -140,12 +140,12 @@ func (r *run) introduce(ctx context.Context, customer string) error {
 }
 
 // declare declares the queues: before anybody sends to them.
-func (r *run) declare() error {
+func (r *run) declare(ctx context.Context) error {
 	handler, err := (&worker{}).handler()
 	if err != nil {
 		return err
 	}
-	c, err := rabbitonce.Dial(r.servers.rabbitURL, queueOf(r.producer.queue), handler, nil)
+	c, err := rabbitonce.Dial(ctx, r.servers.rabbitURL, queueOf(r.producer.queue), handler, nil)
 	if err != nil {
 		return err
 	}

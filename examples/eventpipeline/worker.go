@@ -89,7 +89,7 @@ func runWorker(in io.Reader, out io.Writer) error {
 	if w.Broken == ackFirst {
 		return w.acknowledgeFirst(ctx, handler)
 	}
-	c, err := rabbitonce.Dial(w.RabbitURL, queueOf(w.Queue), handler, &rabbitonce.Options{
+	c, err := rabbitonce.Dial(ctx, w.RabbitURL, queueOf(w.Queue), handler, &rabbitonce.Options{
 		Workers:      consume.Workers{PauseMin: 200 * time.Millisecond, PauseMax: time.Second},
 		ReconnectMin: 200 * time.Millisecond, ReconnectMax: time.Second,
 	})

@@ -47,7 +47,7 @@ func (w *world) mail(_ context.Context, account, text string) error {
 }
 
 func run(ctx context.Context, out io.Writer, file string) (err error) {
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(ctx, file, nil)
 	if err != nil {
 		return err
 	}

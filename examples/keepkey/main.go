@@ -138,7 +138,7 @@ func run(ctx context.Context, out io.Writer, args []string) (err error) {
 	if len(args) != 2 && len(args) != 4 {
 		return errors.New("usage: keepkey FILE API [ORDER CENTS]")
 	}
-	store, err := sqlitestore.Open(args[0], nil) // here for its database only
+	store, err := sqlitestore.Open(ctx, args[0], nil) // here for its database only
 	if err != nil {
 		return err
 	}

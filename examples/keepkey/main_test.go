@@ -27,7 +27,7 @@ type api struct {
 
 func newAPI(t *testing.T, when string, pause func()) *api {
 	t.Helper()
-	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "api.db"), nil)
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "api.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestKeySurvivesKill(t *testing.T) {
 // TestKeysOfOrders: each order has a key of its own, which is a row's and stays; a refund's is its order's.
 func TestKeysOfOrders(t *testing.T) {
 	a := newAPI(t, "", nil)
-	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "shop.db"), nil)
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "shop.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

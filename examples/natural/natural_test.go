@@ -16,7 +16,7 @@ import (
 // open returns a database with the schema and some rows.
 func open(tb testing.TB) *sql.DB {
 	tb.Helper()
-	store, err := sqlitestore.Open(filepath.Join(tb.TempDir(), "shop.db"), nil)
+	store, err := sqlitestore.Open(tb.Context(), filepath.Join(tb.TempDir(), "shop.db"), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (s *service) charge(w http.ResponseWriter, r *http.Request) {
 func refuse(w http.ResponseWriter, o everonce.Outcome, err error) {
 	if e, ok := errors.AsType[*everonce.Error](err); ok && e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
-	} else if ok && o == everonce.Expired && e.Kind == everonce.ResultFailure { // rejected, long ago: its code is left
+	} else if ok && o == everonce.Expired && e.Refused() { // rejected, long ago: its code is left
 		http.Error(w, string(e.Summary), http.StatusPaymentRequired)
 		return
 	}
@@ -119,7 +119,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, file string) (err error) {
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(ctx, file, nil)
 	if err != nil {
 		return err
 	}

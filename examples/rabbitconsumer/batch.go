@@ -11,7 +11,7 @@ import (
 )
 
 // manyInvoices is invoices for a queue with much in it: up to a hundred orders are one statement and one commit.
-func manyInvoices(broker, queue string, receiver *everonce.TxReceiver[pgx.Tx]) (*rabbitonce.Consumer, error) {
+func manyInvoices(ctx context.Context, broker, queue string, receiver *everonce.TxReceiver[pgx.Tx]) (*rabbitonce.Consumer, error) {
 	handler, err := consume.NewTx(receiver, consume.TxSpec[Order, pgx.Tx]{
 		Consumer:  "billing",
 		Key:       consume.ProducerID(),
@@ -20,7 +20,7 @@ func manyInvoices(broker, queue string, receiver *everonce.TxReceiver[pgx.Tx]) (
 	if err != nil {
 		return nil, err
 	}
-	return rabbitonce.Dial(broker, rabbitonce.Queue{Name: queue}, handler, &rabbitonce.Options{
+	return rabbitonce.Dial(ctx, broker, rabbitonce.Queue{Name: queue}, handler, &rabbitonce.Options{
 		Workers: consume.Workers{Batch: 100, Concurrency: 2},
 	})
 }

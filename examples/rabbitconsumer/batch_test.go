@@ -219,7 +219,7 @@ func TestAPrefetchBelowTheBatchIsRefused(t *testing.T) {
 		prefetch int
 		refused  bool
 	}{{49, true}, {50, false}, {0, false}} {
-		c, err := rabbitonce.Dial(b.broker, b.queue, h, &rabbitonce.Options{Prefetch: tc.prefetch, Workers: consume.Workers{Batch: 50}})
+		c, err := rabbitonce.Dial(t.Context(), b.broker, b.queue, h, &rabbitonce.Options{Prefetch: tc.prefetch, Workers: consume.Workers{Batch: 50}})
 		if refused := errors.Is(err, everonce.ErrInvalidArgument) && strings.Contains(err.Error(), "Prefetch"); refused != tc.refused {
 			t.Errorf("Prefetch %d: %v", tc.prefetch, err)
 		}
@@ -236,7 +236,7 @@ func TestManyInvoices(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	queue := b.queue.Name + ".many"
-	c, err := manyInvoices(b.broker, queue, b.recv)
+	c, err := manyInvoices(t.Context(), b.broker, queue, b.recv)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func (b *bench) dial(broker string, spec orderSpec, workers consume.Workers) (*r
 	}
 	workers.Log = slog.New(slog.DiscardHandler)
 	workers.PauseMin, workers.PauseMax = 10*time.Millisecond, 100*time.Millisecond
-	return rabbitonce.Dial(broker, b.queue, h, &rabbitonce.Options{Workers: workers, ReconnectMin: 10 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
+	return rabbitonce.Dial(b.t.Context(), broker, b.queue, h, &rabbitonce.Options{Workers: workers, ReconnectMin: 10 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
 }
 
 // run runs a consumer until the test ends, or until stop is called.

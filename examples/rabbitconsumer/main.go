@@ -57,7 +57,7 @@ func run(ctx context.Context, database, broker, queue string) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := invoices(broker, queue, receiver)
+	consumer, err := invoices(ctx, broker, queue, receiver)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func run(ctx context.Context, database, broker, queue string) error {
 }
 
 // invoices is a consumer with a business row: effect and record are one commit.
-func invoices(broker, queue string, receiver *everonce.TxReceiver[pgx.Tx]) (*rabbitonce.Consumer, error) {
+func invoices(ctx context.Context, broker, queue string, receiver *everonce.TxReceiver[pgx.Tx]) (*rabbitonce.Consumer, error) {
 	handler, err := consume.NewTx(receiver, consume.TxSpec[Order, pgx.Tx]{
 		Consumer: "billing",
 		Key:      consume.ProducerID(),
@@ -77,5 +77,5 @@ func invoices(broker, queue string, receiver *everonce.TxReceiver[pgx.Tx]) (*rab
 	if err != nil {
 		return nil, err
 	}
-	return rabbitonce.Dial(broker, rabbitonce.Queue{Name: queue}, handler, nil)
+	return rabbitonce.Dial(ctx, broker, rabbitonce.Queue{Name: queue}, handler, nil)
 }

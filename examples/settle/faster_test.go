@@ -16,7 +16,7 @@ import (
 func TestSettleAllLeavesWhatIsNotItsOwn(t *testing.T) {
 	ctx, file := t.Context(), filepath.Join(t.TempDir(), "shop.db")
 	unknowns(t, file)
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(ctx, file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestSettleAllPassesOverWhatCanNotBeRead(t *testing.T) {
 	for what, set := range map[string]string{"state": "state = 9", "nonce": "nonce = x'00'", "format": "format = format + 1"} {
 		ctx, file := t.Context(), filepath.Join(t.TempDir(), "shop.db")
 		unknowns(t, file)
-		store, err := sqlitestore.Open(file, nil)
+		store, err := sqlitestore.Open(ctx, file, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

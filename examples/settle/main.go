@@ -70,7 +70,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, file string) (err error) {
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(ctx, file, nil)
 	if err != nil {
 		return err
 	}

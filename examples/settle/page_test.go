@@ -17,7 +17,7 @@ import (
 // unknowns makes a database with three orders whose outcome nobody knows, one of them because of a step.
 func unknowns(t *testing.T, file string) {
 	t.Helper()
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(t.Context(), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestCommandsOfThePage(t *testing.T) {
 		}
 	}
 
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(t.Context(), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	store, err := sqlitestore.Open("once.db", nil)
+	store, err := sqlitestore.Open(context.Background(), "once.db", nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type world struct {
 
 func newWorld(tb testing.TB) *world {
 	tb.Helper()
-	store, err := sqlitestore.Open(filepath.Join(tb.TempDir(), "bank.db"), nil)
+	store, err := sqlitestore.Open(tb.Context(), filepath.Join(tb.TempDir(), "bank.db"), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

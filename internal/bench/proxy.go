@@ -75,7 +75,7 @@ func (p *proxies) open(ctx context.Context, dir string) (err error) {
 	if p.bare, err = p.connect(ctx, bare); err != nil {
 		return err
 	}
-	if p.store, err = sqlitestore.Open(filepath.Join(dir, "proxy.db"), nil); err != nil {
+	if p.store, err = sqlitestore.Open(ctx, filepath.Join(dir, "proxy.db"), nil); err != nil {
 		return err
 	}
 	recv, err := everonce.NewReceiver(p.store, everonce.Refuse, nil)

@@ -133,7 +133,7 @@ func (b *rabbitBench) consumeOurs(ctx context.Context, url, queue string, receiv
 	if err != nil {
 		return err
 	}
-	c, err := rabbitonce.Dial(url, rabbitonce.Queue{Name: queue}, handler, &rabbitonce.Options{Workers: workers})
+	c, err := rabbitonce.Dial(ctx, url, rabbitonce.Queue{Name: queue}, handler, &rabbitonce.Options{Workers: workers})
 	if err != nil {
 		return err
 	}

@@ -40,10 +40,10 @@ func sqlite(ctx context.Context, dir string) ([]*contest, func() error, error) {
 }
 
 func (b *sqliteBench) open(ctx context.Context, dir string) (err error) {
-	if b.store, err = sqlitestore.Open(filepath.Join(dir, "grouped.db"), nil); err != nil {
+	if b.store, err = sqlitestore.Open(ctx, filepath.Join(dir, "grouped.db"), nil); err != nil {
 		return err
 	}
-	if b.alone, err = sqlitestore.Open(filepath.Join(dir, "single.db"), &sqlitestore.Options{GroupLimit: 1}); err != nil {
+	if b.alone, err = sqlitestore.Open(ctx, filepath.Join(dir, "single.db"), &sqlitestore.Options{GroupLimit: 1}); err != nil {
 		return err
 	}
 	opts := &everonce.Options{Codec: everonce.Raw(), StoreTimeout: time.Minute}

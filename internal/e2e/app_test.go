@@ -41,7 +41,7 @@ func (a *app[Tx]) charge(ctx context.Context, tx Tx, op int) error {
 }
 
 func openSQLite(ctx context.Context, path string) (*app[*sql.Tx], error) {
-	store, err := sqlitestore.Open(path, nil)
+	store, err := sqlitestore.Open(ctx, path, nil)
 	if err != nil {
 		return nil, err
 	}

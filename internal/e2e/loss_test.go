@@ -51,7 +51,7 @@ func memoryDir(t *testing.T) string {
 // openBooks opens a store with a ledger beside its records.
 func openBooks(t *testing.T) *sqlitestore.Store {
 	t.Helper()
-	store, err := sqlitestore.Open(filepath.Join(memoryDir(t), "service.db"), nil)
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(memoryDir(t), "service.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

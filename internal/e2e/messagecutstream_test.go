@@ -174,7 +174,7 @@ func (s *cutStream) run(h *consume.Consumer, proxy *toxiproxy.Proxy) {
 		Concurrency: cutConcurrency, PauseMin: cutFirstPause, PauseMax: cutLongestPause,
 		Log: slog.New(&pauses{slog.DiscardHandler, s}),
 	}
-	c, err := rabbitonce.Dial(s.spec.Broker, s.queue(), h, opts)
+	c, err := rabbitonce.Dial(context.Background(), s.spec.Broker, s.queue(), h, opts)
 	if err != nil {
 		s.t.Fatal(err)
 	}

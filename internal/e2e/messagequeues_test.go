@@ -47,7 +47,7 @@ func (s *messageSpec) declare(t *testing.T, ways ...string) {
 		t.Fatal(err)
 	}
 	for _, way := range ways {
-		c, err := rabbitonce.Dial(s.Broker, s.queue(way), nobody, nil)
+		c, err := rabbitonce.Dial(t.Context(), s.Broker, s.queue(way), nobody, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestMessagesForAStoreWithoutTables(t *testing.T) {
 	if err := s.out.publish(s.ctx, s.queue().Name, []int{0}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := rabbitonce.Dial(s.spec.Broker, s.queue(), h, quickly())
+	c, err := rabbitonce.Dial(t.Context(), s.spec.Broker, s.queue(), h, quickly())
 	if err != nil {
 		t.Fatal(err)
 	}

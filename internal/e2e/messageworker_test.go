@@ -130,7 +130,7 @@ func (w *messageWorker) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c, err := rabbitonce.Dial(w.spec.Broker, w.spec.queue(way), h, quickly())
+		c, err := rabbitonce.Dial(ctx, w.spec.Broker, w.spec.queue(way), h, quickly())
 		if err != nil {
 			return err
 		}

@@ -67,7 +67,7 @@ func clients(t *testing.T, patience time.Duration) (once, until *http.Client) {
 // settleOrder is the operator, who has looked into the upstream's ledger.
 func settleOrder(t *testing.T, path, order string, done bool) {
 	t.Helper()
-	store, err := sqlitestore.Open(path, &sqlitestore.Options{NoMigrate: true})
+	store, err := sqlitestore.Open(t.Context(), path, &sqlitestore.Options{NoMigrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}

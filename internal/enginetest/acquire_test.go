@@ -101,7 +101,7 @@ func TestRetractedTakeoverIsAbandonedAgain(t *testing.T) {
 // Refusals of a store that will be the same at once are not repeated, and nothing is taken back.
 func TestFinalErrorsOfAClaim(t *testing.T) {
 	for _, sentinel := range []error{
-		everonce.ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, everonce.ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity,
+		everonce.ErrSchema, driver.ErrNewerRecord, driver.ErrCorruptRecord, driver.ErrStoreFull, driver.ErrTooLarge, driver.ErrIdentity,
 		everonce.ErrAttemptEnded, everonce.ErrInvalidKey, everonce.ErrInvalidArgument, everonce.ErrInTransaction,
 	} {
 		t.Run(sentinel.Error(), func(t *testing.T) {

@@ -161,9 +161,9 @@ func TestBatchOfTheMost(t *testing.T) {
 	s := newMapStore()
 	x := newTxReceiver(t, batchStore{s}, nil)
 	one := everonce.EachItem(func(context.Context, *mapTx, int) (int, error) { return 1, nil })
-	res, err := everonce.TransactBatch(context.Background(), x, make([]everonce.BatchItem, everonce.MaxBatch), one)
+	res, err := everonce.TransactBatch(context.Background(), x, make([]everonce.BatchItem, driver.MaxBatch), one)
 	checkErr(t, err, nil)
-	checkEqual(t, "results", len(res), everonce.MaxBatch)
+	checkEqual(t, "results", len(res), driver.MaxBatch)
 	for _, name := range []string{"a", "b"} {
 		_, err := everonce.TransactBatch(context.Background(), x, items(name+"1", name+"2"), one)
 		checkErr(t, err, nil)

@@ -276,7 +276,7 @@ func TestBatchRefusesWrongCalls(t *testing.T) {
 			return everonce.TransactBatch(t.Context(), x, nil, everonce.EachItem[int, *mapTx](nil))
 		},
 		"too many": func() ([]everonce.BatchResult[int], error) {
-			return everonce.TransactBatch(t.Context(), x, make([]everonce.BatchItem, everonce.MaxBatch+1), work)
+			return everonce.TransactBatch(t.Context(), x, make([]everonce.BatchItem, driver.MaxBatch+1), work)
 		},
 		"one fingerprint for all": func() ([]everonce.BatchResult[int], error) {
 			return everonce.TransactBatch(t.Context(), x, nil, work, everonce.FingerprintOf(1))

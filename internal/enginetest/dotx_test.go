@@ -425,7 +425,7 @@ func TestDoTxWhoseCallerIsGone(t *testing.T) {
 func TestDoTxOfAnotherStore(t *testing.T) {
 	s, other := newMapStore(), newMapStore()
 	tx := other.begin()
-	doTx(t, newTxReceiver(t, s, nil), tx, keyOf("x"), withinNever(t), everonce.Invalid, everonce.ErrOtherStore)
+	doTx(t, newTxReceiver(t, s, nil), tx, keyOf("x"), withinNever(t), everonce.Invalid, driver.ErrOtherStore)
 	tx.Rollback()
 }
 

@@ -371,7 +371,7 @@ func TestStepNames(t *testing.T) {
 			_, err := everonce.Step(ctx, a, name, stepReturns("", nil))
 			checkErr(t, err, nil)
 			_, err = everonce.Step(ctx, a, name, stepNever(t))
-			checkErr(t, err, everonce.ErrStepRepeated)
+			checkErr(t, err, everonce.ErrInvalidArgument)
 			checkEqual(t, "Step", asError(t, err).Step, name)
 		}
 	})

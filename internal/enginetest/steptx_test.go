@@ -342,13 +342,13 @@ func TestStepTxOfAnotherStore(t *testing.T) {
 	s, r, _ := newStepTx(t, nil)
 	other := newTxReceiver(t, newMapStore(), nil)
 	_, err := inStepTx(t, r, other, s, txNever(t))
-	checkErr(t, err, everonce.ErrOtherStore)
+	checkErr(t, err, driver.ErrOtherStore)
 	if !strings.Contains(err.Error(), "two stores; make both with one") {
 		t.Errorf("%q does not say what to do", err)
 	}
 	do(t, newReceiver(t, memstore.New(nil), everonce.Refuse, nil), keyOf("y"), func(ctx context.Context, a *everonce.Attempt) (string, error) {
 		_, err := everonce.StepTx(ctx, a, other, "charge", txNever(t))
-		checkErr(t, err, everonce.ErrOtherStore)
+		checkErr(t, err, driver.ErrOtherStore)
 		return "", nil
 	}, everonce.Executed, nil)
 }

@@ -136,11 +136,11 @@ func TestAFullStoreLeavesNothingClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFaultStore()
 		r := newReceiver(t, s, everonce.Refuse, nil)
-		s.on("Claim", 0, refuse(everonce.ErrStoreFull))
+		s.on("Claim", 0, refuse(driver.ErrStoreFull))
 		s.on("Claim", 1, lose(errNet))
-		s.on("Release", 0, refuse(everonce.ErrStoreFull))
+		s.on("Release", 0, refuse(driver.ErrStoreFull))
 		for range 2 {
-			do(t, r, keyOf("x"), never(t), everonce.StoreFailed, everonce.ErrStoreFull)
+			do(t, r, keyOf("x"), never(t), everonce.StoreFailed, driver.ErrStoreFull)
 		}
 		time.Sleep(time.Hour)
 		s.heal()

@@ -259,7 +259,7 @@ func (s *mapStore) Begin(ctx context.Context, req driver.BeginRequest) (h driver
 
 func (s *mapStore) Join(tx *mapTx) (driver.TxHandle[*mapTx], error) {
 	if tx.s != s {
-		return nil, everonce.ErrOtherStore
+		return nil, driver.ErrOtherStore
 	}
 	return &mapHandle{tx: tx, joined: true}, nil
 }

@@ -39,7 +39,7 @@ type Driver[Tx any] interface {
 	// been rolled back. An error from a scan function of first ends it likewise: Begin returns that error.
 	Begin(ctx context.Context, opts BeginOptions, first ...*Call) (TxConn[Tx], error)
 	// Join wraps a transaction of the caller, whose Commit and Rollback are then not called. It refuses with
-	// [everonce.ErrOtherStore] a transaction that it knows to be of another database.
+	// [driver.ErrOtherStore] a transaction that it knows to be of another database.
 	Join(ctx context.Context, tx Tx) (TxConn[Tx], error)
 	// Classify tells what an error of the database, its client or the application's own statements means.
 	Classify(err error) ErrorInfo

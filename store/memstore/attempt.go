@@ -66,7 +66,7 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 // Recall implements [driver.Recaller].
 func (s *Store) Recall(id driver.RecordID) (r driver.Recalled, ok bool) {
 	rec := s.read(id)
-	if rec == nil || rec.Format > driver.FormatVersion || rec.StateAt(s.now()) != driver.StateCompleted {
+	if rec == nil || rec.StateAt(s.now()) != driver.StateCompleted {
 		return r, false
 	}
 	return driver.Recalled{Fingerprint: rec.Fingerprint, Result: rec.Result}, true

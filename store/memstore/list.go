@@ -66,7 +66,6 @@ func (s *Store) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) 
 			return res, err
 		}
 		if s.deleteScope(&s.shards[i], req, &res); res.More {
-			res.Live = false // known only when all has been looked at
 			break
 		}
 	}

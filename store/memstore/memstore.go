@@ -21,7 +21,7 @@ const DefaultMaxRecords = 1_000_000
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
 	// MaxRecords limits the number of records. A claim beyond it first removes the records whose time is over. If
-	// there are none, it is refused with [everonce.ErrStoreFull]; a record that still protects its key is never
+	// there are none, it is refused with [driver.ErrStoreFull]; a record that still protects its key is never
 	// removed. Default [DefaultMaxRecords], for a negative value too.
 	MaxRecords int
 	// Now is the store's clock. It is called concurrently, and read in microseconds. Default: this process's time at

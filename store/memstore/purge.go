@@ -66,10 +66,7 @@ func (s *Store) sweepShard(sh *shard, now time.Time, limit int, res *driver.Purg
 // schedule makes the shard due no later than the time when something of the record is to be purged.
 func (sh *shard) schedule(rec *driver.Record) {
 	at := rec.PurgeAt
-	switch {
-	case rec.State == driver.StateClaimed && !at.IsZero() && at.Before(rec.LeaseUntil):
-		at = rec.LeaseUntil
-	case rec.State == driver.StateCompleted && (rec.Result.Codec != "" || len(rec.Result.Data) > 0 || len(rec.Steps) > 0):
+	if rec.State == driver.StateCompleted && (rec.Result.Codec != "" || len(rec.Result.Data) > 0 || len(rec.Steps) > 0) {
 		at = rec.ResultUntil
 	}
 	if !at.IsZero() && (sh.due.IsZero() || at.Before(sh.due)) {

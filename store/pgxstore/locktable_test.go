@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/store/pgxstore"
 )
 
@@ -29,7 +30,7 @@ func TestABatchForWhichTheTableOfLocksIsTooSmall(t *testing.T) {
 	noErr(t, err)
 	receiver, err := everonce.NewTxReceiver(store, nil)
 	noErr(t, err)
-	items := make([]everonce.BatchItem, everonce.MaxBatch)
+	items := make([]everonce.BatchItem, driver.MaxBatch)
 	for i := range items {
 		items[i].Key = everonce.Key{Scope: "locks", ID: fmt.Sprint(i)}
 	}

@@ -30,7 +30,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err) // it says what to set on the server
 	}
-	defer store.DeleteScope(ctx, everonce.DeleteScopeRequest{Scope: "mail"}) //nolint:errcheck // the example cleans up
+	defer cleanUp(ctx, store)
 
 	receiver, err := everonce.NewReceiver(store, everonce.Refuse, nil)
 	if err != nil {

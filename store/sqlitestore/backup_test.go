@@ -19,7 +19,7 @@ func TestABackupOfAFileInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, plain, backup := filepath.Join(dir, "payments.db"), filepath.Join(dir, "plain.db"), filepath.Join(dir, "copy.db")
-	service, err := Open(path, nil)
+	service, err := Open(t.Context(), path, nil)
 	noErr(t, err)
 	if got := pay(t, service); got != everonce.Executed {
 		t.Fatalf("the first time: %v", got)
@@ -57,7 +57,7 @@ func pay(t *testing.T, store driver.Store) everonce.Outcome {
 // payAt is another process.
 func payAt(t *testing.T, path string) everonce.Outcome {
 	t.Helper()
-	store, err := Open(path, nil)
+	store, err := Open(t.Context(), path, nil)
 	noErr(t, err)
 	defer store.Close() //nolint:errcheck // it is over
 	return pay(t, store)

@@ -15,7 +15,7 @@ import (
 // written, and that is told: by Close, and to who waits for the write.
 func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "close.db")
-	s, err := Open(path, &Options{BusyTimeout: 20 * time.Millisecond})
+	s, err := Open(t.Context(), path, &Options{BusyTimeout: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Error(err)
 	}
-	again, err := Open(path, nil)
+	again, err := Open(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestCloseDoesNotWaitForATransactionForEver(t *testing.T) {
 func TestCloseDuringWork(t *testing.T) {
 	for range 5 {
 		path := filepath.Join(t.TempDir(), "close.db")
-		s, err := Open(path, nil)
+		s, err := Open(t.Context(), path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestCloseDuringWork(t *testing.T) {
 			})
 		}
 		work.Wait()
-		again, err := Open(path, nil)
+		again, err := Open(t.Context(), path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 // Package sqlitestore keeps records in a SQLite file: the embedded store, in pure Go, without a server.
 //
-//	store, err := sqlitestore.Open("app.db", nil)
+//	store, err := sqlitestore.Open(ctx, "app.db", nil)
 //
 // # Durability and speed
 //
@@ -25,7 +25,7 @@
 //
 // A transaction of another handle on the same file works too, if it begins IMMEDIATE ("_txlock=immediate" in
 // its name): a transaction that reads first and writes later can fail with SQLITE_BUSY_SNAPSHOT, and the only remedy
-// is to run it again from the start. A transaction on another file is refused with everonce.ErrOtherStore.
+// is to run it again from the start. A transaction on another file is refused with driver.ErrOtherStore.
 //
 // A transaction that writes shuts out every other writer, including the renewals of leases. So one that
 // everonce begins is limited to a third of the shortest lease in use (10 s by default, and at least 100 ms), and

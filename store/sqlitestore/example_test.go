@@ -26,7 +26,7 @@ func ExampleOpen() {
 	path, remove := tempFile()
 	defer remove()
 
-	store, err := sqlitestore.Open(path, nil)
+	store, err := sqlitestore.Open(context.Background(), path, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -56,7 +56,7 @@ func ExampleStore_DB() {
 	defer remove()
 	ctx := context.Background()
 
-	store, err := sqlitestore.Open(path, nil)
+	store, err := sqlitestore.Open(ctx, path, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -106,7 +106,7 @@ func ExampleInsertOnce() {
 	defer remove()
 	ctx := context.Background()
 
-	store, err := sqlitestore.Open(path, nil)
+	store, err := sqlitestore.Open(ctx, path, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -140,7 +140,7 @@ func ExampleClassify() {
 	defer remove()
 	ctx := context.Background()
 
-	store, err := sqlitestore.Open(path, nil)
+	store, err := sqlitestore.Open(ctx, path, nil)
 	if err != nil {
 		panic(err)
 	}

@@ -33,7 +33,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	// SQLite would end the name at the zero byte, and open another file than the one that was named.
 	for _, path := range []string{"", ":memory:", "file:x.db", "file::memory:", dir, filepath.Join(dir, "other.db\x00.db")} {
-		if s, err := Open(path, nil); !errors.Is(err, driver.ErrInvalidArgument) {
+		if s, err := Open(t.Context(), path, nil); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("Open(%q) = %v, %v, want ErrInvalidArgument", path, s, err)
 		}
 		if err := (*Options)(nil).Validate(path); path != dir && !errors.Is(err, driver.ErrInvalidArgument) {
@@ -41,7 +41,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 		}
 	}
 	for _, o := range []Options{{TablePrefix: "Drop Table"}, {TablePrefix: "1x"}, {TablePrefix: "sqlite_once_"}, {BusyTimeout: -1}, {Readers: -1}, {GroupLimit: -1}} {
-		if _, err := Open(filepath.Join(dir, "x.db"), &o); !errors.Is(err, driver.ErrInvalidArgument) {
+		if _, err := Open(t.Context(), filepath.Join(dir, "x.db"), &o); !errors.Is(err, driver.ErrInvalidArgument) {
 			t.Errorf("Open with %+v: %v, want ErrInvalidArgument", o, err)
 		}
 		if err := o.Validate("x.db"); !errors.Is(err, driver.ErrInvalidArgument) {
@@ -54,7 +54,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
 		t.Errorf("what was refused has left %d files (%v)", len(files), err)
 	}
-	s, err := Open(filepath.Join(dir, "no", "such", "folder.db"), nil)
+	s, err := Open(t.Context(), filepath.Join(dir, "no", "such", "folder.db"), nil)
 	if err == nil {
 		t.Errorf("a folder that is not there: %v", s)
 	}
@@ -64,7 +64,7 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 func TestAFileNameIsTakenAsItIs(t *testing.T) {
 	for _, name := range []string{"a b.db", "100%.db", "what?.db", "#1.db", "ünï.db", "mode=memory&x.db"} {
 		path := filepath.Join(t.TempDir(), name)
-		s, err := Open(path, nil)
+		s, err := Open(t.Context(), path, nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -80,7 +80,7 @@ func TestAFileNameIsTakenAsItIs(t *testing.T) {
 
 func TestAMissingTableSaysWhatToRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "empty.db")
-	s, err := Open(path, &Options{NoMigrate: true})
+	s, err := Open(t.Context(), path, &Options{NoMigrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestAMissingTableSaysWhatToRun(t *testing.T) {
 
 func TestANewerSchemaIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "newer.db")
-	s, err := Open(path, nil)
+	s, err := Open(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +122,10 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(path, nil)
+	_, err = Open(t.Context(), path, nil)
 	wants(t, "Open", err, driver.ErrSchema, "upgrade")
 	wants(t, "Open", err, driver.ErrSchema, "the tables are of version 99, this package knows 1")
-	s, err = Open(path, &Options{NoMigrate: true})
+	s, err = Open(t.Context(), path, &Options{NoMigrate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 // Tables that say nothing of their version, or what nobody can read, are not used: nor is a store bound to what cannot be read.
 func TestSettingsThatCanNotBeRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "damaged.db")
-	s, err := Open(path, nil)
+	s, err := Open(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestSettingsThatCanNotBeRead(t *testing.T) {
 	}
 	for value, want := range map[string]string{"": "Store.Schema", "0": "not a number", "-1": "not a number", "one": "not a number"} {
 		set("schema", value)
-		again, err := Open(path, &Options{NoMigrate: true})
+		again, err := Open(t.Context(), path, &Options{NoMigrate: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +394,7 @@ func TestNotADatabase(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("this is no database\n", 500)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(path, nil)
+	s, err := Open(t.Context(), path, nil)
 	if err == nil {
 		t.Fatal(s)
 	}
@@ -404,7 +404,7 @@ func TestNotADatabase(t *testing.T) {
 // Of a file that is damaged nothing is taken for absent: a key whose page cannot be read is not new.
 func TestADamagedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "damaged.db")
-	s, err := Open(path, nil)
+	s, err := Open(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestADamagedFile(t *testing.T) {
 	if err := os.WriteFile(path, file, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = Open(path, nil); err != nil {
+	if s, err = Open(t.Context(), path, nil); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close() //nolint:errcheck // what is left of it is nobody's

@@ -66,7 +66,7 @@ func testAFullDisk(t *testing.T, dir string) {
 			t.Error(err)
 		}
 	}()
-	s, err := sqlitestore.Open(filepath.Join(dir, "small.db"), nil)
+	s, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "small.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestAWriteWaitsForNoOthersWhereThereAreNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // where time stands still, so that gather would not return
-				s, err := Open(filepath.Join(t.TempDir(), "records.db"), &Options{GroupLimit: c.limit})
+				s, err := Open(t.Context(), filepath.Join(t.TempDir(), "records.db"), &Options{GroupLimit: c.limit})
 				if err != nil {
 					t.Fatal(err)
 				}

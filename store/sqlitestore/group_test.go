@@ -18,7 +18,7 @@ import (
 
 func openTest(t testing.TB, opts *Options) *Store {
 	t.Helper()
-	s, err := Open(filepath.Join(t.TempDir(), "test.db"), opts)
+	s, err := Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

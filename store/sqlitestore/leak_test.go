@@ -11,7 +11,7 @@ import (
 // A store that is closed is forgotten: the driver keeps the hooks of a connection until they are taken off it.
 func TestAClosedStoreIsForgotten(t *testing.T) {
 	opened := func() weak.Pointer[database] {
-		s, err := Open(filepath.Join(t.TempDir(), "records.db"), nil)
+		s, err := Open(t.Context(), filepath.Join(t.TempDir(), "records.db"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

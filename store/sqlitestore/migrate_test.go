@@ -1,6 +1,7 @@
 package sqlitestore_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,7 +31,7 @@ func child(path string) int {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	s, err := sqlitestore.Open(path, nil)
+	s, err := sqlitestore.Open(context.Background(), path, nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -19,7 +19,7 @@ func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 	for what, away := range map[string]func(t *testing.T, path string){
 		"removed": func(t *testing.T, path string) { noErr(t, os.Remove(path)) },
 		"replaced": func(t *testing.T, path string) {
-			other, err := Open(path+".other", nil)
+			other, err := Open(t.Context(), path+".other", nil)
 			noErr(t, err)
 			noErr(t, other.Close())
 			noErr(t, os.Rename(path+".other", path))
@@ -27,7 +27,7 @@ func TestAFileThatIsNotThereAnyMore(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "moved.db")
-			s, err := Open(path, nil)
+			s, err := Open(t.Context(), path, nil)
 			noErr(t, err)
 			defer s.Close() //nolint:errcheck // what is left of it is nobody's
 			_, err = s.DB().Exec("CREATE TABLE account (balance INTEGER NOT NULL)")

@@ -13,7 +13,7 @@ import (
 // open opens a store that is closed with the test.
 func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Store {
 	t.Helper()
-	s, err := sqlitestore.Open(path, opts)
+	s, err := sqlitestore.Open(t.Context(), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func open(t testing.TB, path string, opts *sqlitestore.Options) *sqlitestore.Sto
 func TestAFolderThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "data")
-	if s, err := sqlitestore.Open(filepath.Join(folder, "x.db"), nil); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "there is no folder "+folder) {
+	if s, err := sqlitestore.Open(t.Context(), filepath.Join(folder, "x.db"), nil); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "there is no folder "+folder) {
 		t.Errorf("%v, %v; want ErrStore, and the folder", s, err)
 	}
 }

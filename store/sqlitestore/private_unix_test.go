@@ -25,7 +25,7 @@ func TestNewFilesAreForTheirOwner(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		store, err := sqlitestore.Open(path, nil)
+		store, err := sqlitestore.Open(t.Context(), path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

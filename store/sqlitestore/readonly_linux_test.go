@@ -31,7 +31,7 @@ func TestWhatTakesNoWritesIsNotOpened(t *testing.T) {
 	}
 	mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE)
 	file, folder := filepath.Join(dir, "file.db"), filepath.Join(dir, "folder")
-	s, err := sqlitestore.Open(file, nil)
+	s, err := sqlitestore.Open(t.Context(), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestWhatTakesNoWritesIsNotOpened(t *testing.T) {
 		file:                          "the file or its folder takes no writes",
 		filepath.Join(folder, "x.db"): "no file can be made in its folder",
 	} {
-		if s, err := sqlitestore.Open(path, nil); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), want) {
+		if s, err := sqlitestore.Open(t.Context(), path, nil); !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open(%s): %v, %v; want ErrStore, and that %s", path, s, err, want)
 		}
 	}

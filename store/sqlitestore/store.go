@@ -59,31 +59,60 @@ type Store struct {
 // written by its owner only; one that is there keeps its mode.
 //
 // Open may wait for another process that writes to the file: for Options.BusyTimeout at each step, and for 30 s in all.
+// If ctx ends before, Open returns an error that wraps [driver.ErrStore] and the cause of ctx; a step that is still waiting
+// then ends within Options.BusyTimeout, and the file is closed. After Open ctx has no effect on the store.
 //
 // path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
 // store/memstore does that better.
-func Open(path string, opts *Options) (*Store, error) {
+func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	o, err := opts.complete(path)
 	if err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, notOpened(ctx, path)
 	}
 	d, err := openDatabase(path, &o)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{Store: sqlstore.New[*sql.Tx](d), db: d}
-	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if err = d.check(ctx); err == nil && !o.NoMigrate {
-		if err = s.Migrate(ctx); err == nil {
-			err = d.takesWrites(ctx)
+	prepared := make(chan error, 1)
+	go func() { prepared <- s.prepare(ctx, o.NoMigrate) }() // SQLite does not look at ctx while it opens a connection
+	select {
+	case err = <-prepared:
+		if err == nil {
+			return s, nil
 		}
-	}
-	if err != nil {
 		_ = s.Close() //nolint:errcheck // why it could not be opened is what is told
+		if ctx.Err() != nil {
+			err = notOpened(ctx, path)
+		}
 		return nil, err
+	case <-ctx.Done():
+		go func() {
+			<-prepared
+			_ = s.Close() //nolint:errcheck // nobody is left to tell
+		}()
+		return nil, notOpened(ctx, path)
 	}
-	return s, nil
+}
+
+func notOpened(ctx context.Context, path string) error {
+	return fmt.Errorf("%w: open %s: %w", driver.ErrStore, path, context.Cause(ctx))
+}
+
+// prepare makes sure that the file can be used, and creates the tables.
+func (s *Store) prepare(ctx context.Context, noMigrate bool) error {
+	if err := s.db.check(ctx); err != nil || noMigrate {
+		return err
+	}
+	if err := s.Migrate(ctx); err != nil {
+		return err
+	}
+	return s.db.takesWrites(ctx)
 }
 
 // Validate returns the error by which [Open] would refuse path or the options, whatever is on the disk: that is not looked

@@ -50,7 +50,7 @@ func (pay service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // OpenWithout opens the service without everonce. It pays whenever it is asked to.
-func OpenWithout(books, gateway string) (http.Handler, io.Closer, error) {
+func OpenWithout(_ context.Context, books, gateway string) (http.Handler, io.Closer, error) {
 	db, err := OpenBooks(books)
 	if err != nil {
 		return nil, nil, err
@@ -71,8 +71,8 @@ func OpenWithout(books, gateway string) (http.Handler, io.Closer, error) {
 
 // OpenWith opens the service with everonce. It pays once for each key: the charge is a step in the transaction of the
 // books, the mail a step that is never repeated while nobody knows whether it was sent.
-func OpenWith(books, gateway string) (http.Handler, io.Closer, error) {
-	store, err := sqlitestore.Open(books, nil)
+func OpenWith(ctx context.Context, books, gateway string) (http.Handler, io.Closer, error) {
+	store, err := sqlitestore.Open(ctx, books, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,8 +102,8 @@ func OpenWith(books, gateway string) (http.Handler, io.Closer, error) {
 }
 
 // OpenProxy opens the proxy in front of a service without everonce, with records of its own.
-func OpenProxy(records, upstream string) (http.Handler, io.Closer, error) {
-	store, err := sqlitestore.Open(records, nil)
+func OpenProxy(ctx context.Context, records, upstream string) (http.Handler, io.Closer, error) {
+	store, err := sqlitestore.Open(ctx, records, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -30,7 +30,7 @@ type Event struct {
 var byEvent = mongostore.Index{Name: "event_id", Keys: bson.D{{Key: "event_id", Value: 1}}}
 
 // receiver takes the events of a queue.
-func receiver(broker, queue string, events *mongostore.Inserter) (*rabbitonce.Consumer, error) {
+func receiver(ctx context.Context, broker, queue string, events *mongostore.Inserter) (*rabbitonce.Consumer, error) {
 	handler, err := consume.NewNatural(consume.NaturalSpec[Event]{
 		Consumer: "events",
 		Key:      consume.JSONPointer("/event_id"),
@@ -41,7 +41,7 @@ func receiver(broker, queue string, events *mongostore.Inserter) (*rabbitonce.Co
 	if err != nil {
 		return nil, err
 	}
-	return rabbitonce.Dial(broker, rabbitonce.Queue{Name: queue}, handler, nil)
+	return rabbitonce.Dial(ctx, broker, rabbitonce.Queue{Name: queue}, handler, nil)
 }
 
 // run makes the index, and receives until ctx ends.
@@ -59,7 +59,7 @@ func run(ctx context.Context, broker, queue, database, name string) (err error) 
 	if err != nil {
 		return err
 	}
-	consumer, err := receiver(broker, queue, inserter)
+	consumer, err := receiver(ctx, broker, queue, inserter)
 	if err != nil {
 		return err
 	}

@@ -65,14 +65,14 @@ func run(ctx context.Context, redis, broker, queue string, mail send) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := mails(broker, queue, receiver, mail)
+	consumer, err := mails(ctx, broker, queue, receiver, mail)
 	if err != nil {
 		return err
 	}
 	return consumer.Run(ctx)
 }
 
-func mails(broker, queue string, receiver *everonce.Receiver, mail send) (*rabbitonce.Consumer, error) {
+func mails(ctx context.Context, broker, queue string, receiver *everonce.Receiver, mail send) (*rabbitonce.Consumer, error) {
 	handler, err := consume.New(receiver, consume.Spec[Order]{
 		Consumer: "mail",
 		Key:      consume.ProducerID(),
@@ -91,5 +91,5 @@ func mails(broker, queue string, receiver *everonce.Receiver, mail send) (*rabbi
 	if err != nil {
 		return nil, err
 	}
-	return rabbitonce.Dial(broker, rabbitonce.Queue{Name: queue}, handler, nil)
+	return rabbitonce.Dial(ctx, broker, rabbitonce.Queue{Name: queue}, handler, nil)
 }

@@ -46,7 +46,7 @@ func run(ctx context.Context, command, first, second string) error {
 	if command == "publish" {
 		return publish(Order{ID: first, Customer: second})
 	}
-	store, err := sqlitestore.Open("orders.db", nil)
+	store, err := sqlitestore.Open(ctx, "orders.db", nil)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func work(ctx context.Context, store *sqlitestore.Store) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := rabbitonce.Dial(os.Getenv("BROKER_URL"), rabbitonce.Queue{Name: *queue}, handler, nil)
+	consumer, err := rabbitonce.Dial(ctx, os.Getenv("BROKER_URL"), rabbitonce.Queue{Name: *queue}, handler, nil)
 	if err != nil {
 		return err
 	}

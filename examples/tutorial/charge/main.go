@@ -102,7 +102,7 @@ func main() {
 }
 
 func serve(listen string, slow time.Duration) error {
-	store, err := sqlitestore.Open("bank.db", nil)
+	store, err := sqlitestore.Open(context.Background(), "bank.db", nil)
 	if err != nil {
 		return err
 	}

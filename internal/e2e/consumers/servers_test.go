@@ -31,7 +31,7 @@ const tables = `CREATE TABLE ledger (shipment TEXT NOT NULL); CREATE TABLE shipm
 
 func openSQLite(tb testing.TB) *sqlitestore.Store {
 	tb.Helper()
-	store, err := sqlitestore.Open(filepath.Join(tb.TempDir(), "shop.db"), nil)
+	store, err := sqlitestore.Open(tb.Context(), filepath.Join(tb.TempDir(), "shop.db"), nil)
 	noErr(tb, err)
 	tb.Cleanup(func() { noErr(tb, store.Close()) })
 	for _, statement := range strings.Split(tables, ";") {

@@ -62,7 +62,7 @@ type fullStore struct {
 func (f *fullStore) CheckWrite(ctx context.Context) error {
 	f.writes++
 	if f.full {
-		return fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, everonce.ErrStoreFull)
+		return fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, driver.ErrStoreFull)
 	}
 	return ctx.Err()
 }

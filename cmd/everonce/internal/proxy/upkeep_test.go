@@ -31,7 +31,7 @@ func TestUpkeepOfTheStore(t *testing.T) {
 // left leaves two records in a store: of what is over, and of what is unknown.
 func left(t *testing.T, file string) {
 	t.Helper()
-	store, err := sqlitestore.Open(file, nil)
+	store, err := sqlitestore.Open(t.Context(), file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

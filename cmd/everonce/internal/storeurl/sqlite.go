@@ -26,13 +26,13 @@ func readSQLite(url string, opts Options, create bool) (Opener, error) {
 	if err := set.Validate(path); err != nil {
 		return nil, err
 	}
-	return func(context.Context) (Store, error) {
+	return func(ctx context.Context) (Store, error) {
 		if !create {
 			if err := checkSQLite(path); err != nil {
 				return nil, err
 			}
 		}
-		return sqlitestore.Open(path, set)
+		return sqlitestore.Open(ctx, path, set)
 	}, nil
 }
 
