@@ -56,6 +56,7 @@ func TestSilenceBehindTheEndOfTheContextIsNoAnswer(t *testing.T) {
 				if g := svc.post("k"); g.status != want.status || g.problem != want.problem || g.mark != "" {
 					t.Errorf("%s, %v: the retry got %+v", name, policy, g)
 				}
+				synctest.Wait() // the log is whole
 				if logs := svc.logs.String(); !strings.Contains(logs, "without an answer") {
 					t.Errorf("%s, %v: logged was %s", name, policy, logs)
 				}
