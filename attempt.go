@@ -30,7 +30,7 @@ type before struct {
 	created   time.Time
 }
 
-// newAttempt makes the attempt that a claim began. ctx is the caller's: its end is told to the work,
+// newAttempt makes the attempt that a claim began. ctx is the caller's: its end reaches the work,
 // and to nothing else. Its heartbeat is not started.
 func newAttempt(ctx context.Context, op *operation, claim *driver.ClaimResult) *Attempt {
 	rec := &claim.Record

@@ -88,7 +88,7 @@ func WithPolicy(p Policy) CallOption {
 }
 
 // WithReconcile sets the function that the policy [Reconcile] calls to ask about an abandoned attempt. T is the type of
-// the call's result. ask runs as an attempt of its own, whose lease is renewed; if it fails or panics, the operation
+// the call's result. ask runs as an attempt, whose lease is renewed; if it fails or panics, the operation
 // stays abandoned.
 func WithReconcile[T any](ask func(ctx context.Context, a Abandoned) (Verdict[T], error)) CallOption {
 	return callOption(func(c *call) {
@@ -256,7 +256,7 @@ func (c *call) validate() error {
 	return nil
 }
 
-// observed reports whether the observer is told of the operation.
+// observed reports whether the operation is observed.
 func (op *operation) observed() bool {
 	return op.set.Observer != nil && op.call.given&optUnobserved == 0
 }

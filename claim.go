@@ -166,7 +166,7 @@ func (r *core) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, func() {}
 }
 
-// retract takes a claim back: see takeBack. The caller is told why there was no attempt.
+// retract takes a claim back: see takeBack. The caller gets the reason why there was no attempt.
 func (op *operation) retract(ctx context.Context, req *driver.ClaimRequest) {
 	_ = op.takeBack(ctx, &driver.ReleaseRequest{ //nolint:errcheck // it is left for later
 		ID: req.ID, Scope: req.Scope, Name: req.Name, Nonce: req.Nonce, State: driver.StateReleased,
@@ -283,7 +283,7 @@ func (l *leftClaims) oldest(n int) []driver.ReleaseRequest {
 	return slices.Clone(l.all[:min(n, len(l.all))])
 }
 
-// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing took hold. A claim that
+// takeBack releases a claim by its nonce, past the end of the caller's context. The work was not called, so nothing happened. A claim that
 // the store cannot release now is left for later.
 func (r *core) takeBack(ctx context.Context, req *driver.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.StoreTimeout)

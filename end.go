@@ -160,7 +160,7 @@ var errUnwound = errors.New("everonce: the work panicked or exited its goroutine
 // What Record.LastError may be, if it is not empty: the list is closed.
 const (
 	classError    = "error"        // the work returned an error that says nothing
-	classNotDone  = "not_done"     // it returned one that proves that nothing took hold
+	classNotDone  = "not_done"     // it returned one that proves that nothing happened
 	classDeadline = "deadline"     // context.DeadlineExceeded is in its error
 	classCanceled = "canceled"     // context.Canceled is
 	classLease    = "lease_lost"   // ErrLeaseLost is
@@ -273,7 +273,7 @@ func isRefusal(err error) bool {
 		errors.Is(err, driver.ErrNewerRecord) || errors.Is(err, driver.ErrCorruptRecord)
 }
 
-// NotDone marks an error as proof that nothing took hold: the attempt is released, and the key may be tried again at
+// NotDone marks an error as proof that nothing happened: the attempt is released, and the key may be tried again at
 // once. errors.Is and errors.As see through the mark. NotDone(nil) is an error too. If an error joins several, the
 // first mark counts for all of them: mark the whole. A mark does not cross the border of a step, nor that of an
 // operation inside another's work.

@@ -46,7 +46,7 @@ var (
 	ErrInTransaction = errors.New("everonce: inside a transaction on the same store")
 	// ErrNotFound: there is no record of the key.
 	ErrNotFound = errors.New("everonce: no record of this key")
-	// ErrReleased: the last attempt ended and nothing took hold. The operation may be sent again.
+	// ErrReleased: the last attempt ended, and nothing happened. The operation may be sent again.
 	ErrReleased = errors.New("everonce: not done, may be sent again")
 	// ErrNotUnknown: a settlement met a record, or a step, that is not unknown.
 	ErrNotUnknown = errors.New("everonce: nothing to settle")

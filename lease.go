@@ -115,7 +115,7 @@ func (a *Attempt) expire() {
 }
 
 // lapsed is [Attempt.Lost] at this moment: a process that was stopped learns of its timers in any order, and may hear an answer
-// before it is told that the lease has ended.
+// before the timer of the lease fires.
 func (a *Attempt) lapsed() bool {
 	b := &a.beat
 	b.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/internal/panics"
 )
 
-// Observer is told of every operation, step and settlement: for logs, metrics and traces. It is used concurrently and
+// Observer observes every operation, step and settlement: for logs, metrics and traces. It is used concurrently and
 // must not block. If it panics, that is logged ([slog.Default]) and changes nothing else. A nil observer costs
 // nothing. It is not told of [Lookup], of [TxReceiver.InTx], or of a call that is refused because of its key,
 // arguments or options before it becomes an operation.
@@ -33,7 +33,7 @@ const (
 	opSettle   = "settle"
 )
 
-// Op is what an [Observer] is told at the start of a call.
+// Op describes a call at its start.
 type Op struct {
 	// Kind is the kind of call: "do", "transact", "do_tx", "step", "step_tx" or "settle".
 	Kind string
@@ -44,7 +44,7 @@ type Op struct {
 	Step string
 }
 
-// Event is what an [Observer] is told at the end of a call.
+// Event describes a call at its end.
 type Event struct {
 	Op
 	// Outcome is what the caller gets. For a settlement it is Executed only if that says that the effect happened,
@@ -90,7 +90,7 @@ func (op *operation) observe(ctx context.Context, kind string, step string) obse
 	return o
 }
 
-// newObservation starts one in the operation, with an event of its own.
+// newObservation starts one in the operation, with its own event.
 func (op *operation) newObservation(ctx context.Context, kind string, step string) observation {
 	o := observation{
 		observer: op.set.Observer, ctx: ctx, started: time.Now(),
@@ -126,7 +126,7 @@ func tellEnd(ctx context.Context, o Observer, ev Event) {
 
 // JoinObservers returns one observer that tells all of the given ones: of logs and of metrics, say. Their Starts are called in order, each
 // with the context that the one before it returned; their Ends in reverse order, each with the context that its own Start returned. If one
-// panics, the others are told all the same. A nil one is left out; if no other is left, the result is nil.
+// panics, the others are called all the same. A nil one is left out; if no other is left, the result is nil.
 func JoinObservers(observers ...Observer) Observer {
 	told := slices.DeleteFunc(slices.Clone(observers), func(o Observer) bool { return isNil(o) })
 	switch len(told) {

@@ -24,8 +24,7 @@ type Options struct {
 	Lifetime Lifetime
 	// Wait is how long a duplicate waits for a running attempt. Default 0: it is refused at once.
 	Wait time.Duration
-	// RetryAfter is what a refused duplicate is told, unless the lease ends sooner, and who can find out about an unknown
-	// outcome by calling again. Default 1 s.
+	// RetryAfter is the suggested delay before a retry, capped by the remaining lease. Default 1 s.
 	RetryAfter time.Duration
 	// MaxResult is the largest encoded result kept, in bytes; a larger one is elided. Default 1 MiB.
 	MaxResult int
@@ -44,7 +43,7 @@ type Options struct {
 	CompletionLimit time.Duration
 	// Owner names this process in its records, for operators. Default host name and process ID.
 	Owner string
-	// Observer is told of every operation. Default none.
+	// Observer observes every operation. Default none.
 	Observer Observer
 	// Log gets one warning per operation that needs a person: the outcomes unknown, not_recorded, store_failed and
 	// lease_lost. The line has the key's hash, never the key, and the command that explains the operation; of more than

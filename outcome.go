@@ -16,7 +16,7 @@ const (
 	Replayed
 	// Rejected: a permanent failure, saved now or earlier.
 	Rejected
-	// Failed: there is no result, and the key may be tried again. Nothing took hold, or the policy is [Reexecute], or
+	// Failed: there is no result, and the key may be tried again. Nothing happened, or the policy is [Reexecute], or
 	// the context or the lease ended before the work was called.
 	Failed
 	// InProgress: another attempt is running.
@@ -34,7 +34,7 @@ const (
 	NotRecorded
 	// LeaseLost: another attempt, a reconciler or a settlement took the record; its answer counts.
 	LeaseLost
-	// StoreFailed: the store failed, or a saved result cannot be read ([ErrUndecodable]). Nothing took hold in this
+	// StoreFailed: the store failed, or a saved result cannot be read ([ErrUndecodable]). Nothing happened in this
 	// call: the work was not called, or what it wrote in a transaction was undone.
 	StoreFailed
 	// Invalid: the call itself was wrong (key, arguments, place); nothing ran.

@@ -12,7 +12,7 @@ import (
 )
 
 // Receiver is a store plus the policy for the unknown, for effects outside the database: pass it to [Do]. It is safe
-// for concurrent use, and one serves a whole process. Only [NewReceiver] makes one: the zero value is none.
+// for concurrent use, and one serves a whole process. Use [NewReceiver]: the zero value is not valid.
 type Receiver struct{ core }
 
 // NewReceiver returns a receiver for guarded operations. The error wraps [ErrInvalidArgument] and says what is wrong.
@@ -37,7 +37,7 @@ type TxReceiver[Tx any] struct {
 	txs driver.TxStore[Tx]
 }
 
-// NewTxReceiver returns a receiver for transactional operations. The error is as that of [NewReceiver].
+// NewTxReceiver returns a receiver for transactional operations. The error is that of [NewReceiver].
 func NewTxReceiver[Tx any](store driver.TxStore[Tx], opts *Options) (*TxReceiver[Tx], error) {
 	t := &TxReceiver[Tx]{txs: store}
 	if err := t.init(store, opts); err != nil {

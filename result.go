@@ -25,7 +25,7 @@ type Result[T any] struct {
 	Reconciled bool
 }
 
-// encode makes a saved result of a value. What cannot be kept is elided: the reason is told.
+// encode makes a saved result of a value. A value that cannot be kept is elided, and elided says why.
 func encode[T any](r *core, c *call, v T, summarize func(T) []byte) (saved driver.SavedResult, elided string) {
 	saved = driver.SavedResult{Kind: driver.ResultValue, Codec: c.codecName}
 	if summarize != nil {

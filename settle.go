@@ -55,7 +55,7 @@ type Settlement struct {
 }
 
 // Settle settles an operation whose outcome is unknown: one that is abandoned, or whose lease has run out. It is an
-// attempt of its own, so whatever the old attempt still writes is refused. Errors: [ErrNotFound]; [ErrNotUnknown]
+// attempt, so whatever the old attempt still writes is refused. Errors: [ErrNotFound]; [ErrNotUnknown]
 // (the operation is completed or released, or the step is not open); [ErrInProgress] (the operation is live: see
 // Force); [ErrLeaseLost] (somebody else was faster: see also Token); [ErrInTransaction]; [ErrInvalidKey];
 // [ErrInvalidArgument]; [ErrStore]; the context's cause, if ctx has ended. After the last two, settling again tells
@@ -108,7 +108,7 @@ func (s *Settlement) encode(set *settings) error {
 
 var errManyResults = fmt.Errorf("%w: a settlement has one result: Value, Encoded or Failure", ErrInvalidArgument)
 
-// outcome is what an observer is told: Executed only where the settlement says that the effect happened.
+// outcome is what is observed: Executed only where the settlement says that the effect happened.
 func (s *Settlement) outcome(err error) Outcome {
 	var e *Error
 	switch {

@@ -19,7 +19,7 @@ import (
 // effects outside tx. Transact returns what [Do] does, except for these:
 //
 //   - Any error of the work that is not permanent, [NotDone] or not, rolls back: Failed, and no record remains.
-//   - A permanent failure rolls back, and is then saved by a transaction of its own: Rejected.
+//   - A permanent failure rolls back, and is then saved by a second transaction: Rejected.
 //   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
 //   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
 //     again with the same key to find out.

@@ -1,7 +1,6 @@
 package driver
 
-// PowerOf returns an optional power of a store, [Lister] say, and whether the store has it. All that looks for a power
-// asks in this way, receivers included.
+// PowerOf returns an optional power of a store, [Lister] say, and whether the store has it. Use PowerOf, not a type assertion.
 //
 // A store that wraps another one may have a method Unwrap() Store that returns the other. It then has those powers that
 // both have: the wrapper has the methods of all that it can pass on, whatever it is put around.

@@ -19,7 +19,7 @@ type State uint8
 const (
 	// StateClaimed: an attempt is running, or its process died.
 	StateClaimed State = iota + 1
-	// StateReleased: an attempt ended, and the next delivery runs. Nothing took hold; or the policy is Reexecute, and
+	// StateReleased: an attempt ended, and the next delivery runs. Nothing happened; or the policy is Reexecute, and
 	// nobody knows. See [Record.LastError].
 	StateReleased
 	// StateAbandoned: an attempt ended in the unknown.
@@ -197,7 +197,7 @@ const (
 	StepOpen StepState = iota + 1
 	// StepDone: ended; its result is saved.
 	StepDone
-	// StepNotDone: ended, and nothing took hold; it may begin again.
+	// StepNotDone: ended, and nothing happened; it may begin again.
 	StepNotDone
 )
 

@@ -17,11 +17,11 @@ func (id RecordID) String() string { return hex.EncodeToString(id[:]) }
 // Short returns what logs, errors and spans show instead of the key: the text of its [KeyHash].
 func (id RecordID) Short() string { return id.Hash().String() }
 
-// Hash returns the part of the ID by which a [Lister] finds the record of what a log has told.
+// Hash returns the short hash shown in logs. A [Lister] finds the record by it.
 func (id RecordID) Hash() KeyHash { return KeyHash(id[8:16]) }
 
 // KeyHash is the first 8 bytes of the hash in a [RecordID], which follow those that stand for the scope. The zero value is
-// none.
+// not a hash.
 type KeyHash [8]byte
 
 // String returns the hash in hexadecimal.

@@ -23,9 +23,9 @@ import (
 //     store, and the caller does not change them afterwards.
 //   - Methods are called concurrently, and return promptly when the context ends.
 //
-// A store that wraps another one embeds this interface, and not the other's type: the optional powers of that would
-// come along, and pass the wrapper by. Those that it passes on have methods of its own, and Unwrap: see [PowerOf].
-// Without IdentityKeeper no secret can be used, nor a wrong one be noticed.
+// A store that wraps another one embeds this interface. Embedding a concrete store promotes its optional methods and
+// bypasses the wrapper. Give the wrapper the methods that it passes on, and Unwrap: see [PowerOf]. Without IdentityKeeper
+// no secret can be used.
 type Store interface {
 	// Claim begins an attempt, or says why not. It decides as [Decide] does, natively or by calling it. A repeated
 	// claim, recognised by its own nonce, renews the lease and is answered as the first one was, including
@@ -87,7 +87,7 @@ type ClaimRequest struct {
 	Owner string
 	// Lease is how long the claim holds. It is zero in a transaction, which needs none.
 	Lease time.Duration
-	// Take says which claims of others it may end; the zero value is none.
+	// Take says which claims of others it may end; the zero value is none of them.
 	Take TakeOver
 	// Fingerprint is compared with the record's, and kept in it. The zero value is not compared.
 	Fingerprint Fingerprint
@@ -332,8 +332,8 @@ type ScopeDeleter interface {
 	// new afterwards. A Limit of 0 is the store's own bound. A request without a valid scope is refused with
 	// [ErrInvalidKey]: no scope would be everybody's.
 	//
-	// What may be running stays: live claims, records of a newer Format, and damaged ones that may be either. Nobody is
-	// told that a tenant is forgotten while something is left. Live claims are told by DeleteScopeResult.Live. For the others, the call after
+	// What may be running stays: live claims, records of a newer Format, and damaged ones that may be either. A tenant is
+	// never reported as forgotten while something is left: DeleteScopeResult.Live reports live claims. For the others, the call after
 	// which nothing else is left to remove fails with [ErrNewerRecord] or [ErrCorruptRecord]; what it has removed is counted all the same. They
 	// hold up none of their neighbours.
 	DeleteScope(ctx context.Context, req DeleteScopeRequest) (DeleteScopeResult, error)
