@@ -6,7 +6,7 @@ import (
 )
 
 // Store keeps records. Its methods are all that an attempt writes, and they must be right: the suite in
-// store/drivertest, which every store passes, proves the obligations below.
+// driver/drivertest, which every store passes, proves the obligations below.
 //
 // For all methods:
 //   - Each is one atomic operation in the store; never check, then act.

@@ -2,7 +2,7 @@
 // store's time. A store that can read and write one record atomically (memory, SQLite, a file, a
 // replicated state machine) decides with them: it reads the record, calls the function of the method,
 // writes what it returns, and commits. Stores that must decide inside a database's own statement
-// are compared with them by the suite in store/drivertest.
+// are compared with them by the suite in driver/drivertest.
 //
 // None of them writes over what a newer version wrote, until that is gone by time: they refuse it with
 // [driver.ErrNewerRecord].

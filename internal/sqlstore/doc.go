@@ -6,7 +6,7 @@
 // if the key is there, or an update on condition of token and nonce. If that statement changes nothing, the
 // record is read, decided by package transition, and written back on condition that its revision is still the one
 // that was read; if another writer was faster, it is read again. So the database decides the frequent cases and one pure
-// function the rare ones, and the suite in store/drivertest compares the two.
+// function the rare ones, and the suite in driver/drivertest compares the two.
 //
 // In a transaction of the application, a claim writes nothing: it locks the key, without waiting, and
 // reads the record. The completion is one insert, which also writes over a record that is released or gone,

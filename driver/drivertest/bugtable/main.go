@@ -1,7 +1,7 @@
 // Command bugtable joins the tables of planted bugs that runs of the conformance suite have written, one
 // for each store, to one in Markdown: bug × store, each cell with the test that catches it.
 //
-//	mkdir bugs && EVERONCE_BUG_TABLE=$PWD/bugs go test work && go run ./store/drivertest/bugtable bugs
+//	mkdir bugs && EVERONCE_BUG_TABLE=$PWD/bugs go test work && go run ./driver/drivertest/bugtable bugs
 package main
 
 import (
