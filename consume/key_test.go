@@ -8,10 +8,6 @@ import (
 	"github.com/everonce/everonce/consume"
 )
 
-func constant(s string) consume.Key {
-	return func(*consume.Message) (string, error) { return s, nil }
-}
-
 // Every strategy finds its key, or says that there is none: never an empty one, and never one by chance.
 func TestKeyStrategies(t *testing.T) {
 	event := `{"specversion":"1.0","source":"/shop","id":"a:1","data":{"order":{"id":12345678901234567890}}}`

@@ -9,7 +9,7 @@
 // "Rule03/TokenGrowsAcrossRelease". It drives the store through its interface alone, by itself and
 // through the engine, with calls that repeat, come late, fail halfway or never return; compares it with
 // [driver.Decide] and with the pure functions of package transition; checks histories of concurrent
-// runs; and in the end plants known bugs into it, each of which must make a named test fail. [RunTx] adds
+// runs. [RunWithBugs] then plants known bugs into it, each of which must make a named test fail. [RunTx] adds
 // what a store with transactions must keep.
 //
 // Generated cases come from pgregory.net/rapid: its flags (-rapid.checks, -rapid.seed) apply. With -short there are a
@@ -120,19 +120,35 @@ type check struct {
 	needs func(c Capabilities) bool
 }
 
-// Run tests a store, rule by rule. At the end it plants bugs into the store, each of which one of these tests must find.
+// Run tests a store, rule by rule.
 func Run(t *testing.T, factory Factory, caps Capabilities) {
 	t.Helper()
-	if caps.MaxResult <= 0 {
+	runChecks(t, factory, caps.required(t), caps.checks())
+}
+
+// RunWithBugs is [Run], and then plants known bugs into the store, each of which one of the tests must find: it tests the
+// tests. It prints a table of the bugs, and takes about as long again.
+func RunWithBugs(t *testing.T, factory Factory, caps Capabilities) {
+	t.Helper()
+	Run(t, factory, caps)
+	if caps = caps.required(t); !caps.isBrief() {
+		runBugs(t, factory, caps, storeChecks(), allBugs())
+	}
+}
+
+func (c Capabilities) required(t *testing.T) Capabilities {
+	t.Helper()
+	if c.MaxResult <= 0 {
 		t.Fatal("drivertest: Capabilities.MaxResult is required: the largest result, in bytes, that the store takes")
 	}
-	caps = caps.withDefaults()
-	if caps.isBrief() {
-		runChecks(t, factory, caps, callChecks())
-		return
+	return c.withDefaults()
+}
+
+func (c Capabilities) checks() []check {
+	if c.isBrief() {
+		return callChecks()
 	}
-	runChecks(t, factory, caps, storeChecks())
-	runBugs(t, factory, caps, storeChecks(), allBugs())
+	return storeChecks()
 }
 
 func runChecks(t *testing.T, factory Factory, caps Capabilities, checks []check) {

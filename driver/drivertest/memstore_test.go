@@ -16,7 +16,7 @@ var memory = drivertest.Capabilities{
 
 // The memory store is tested here, so that the root module does not require what this package does.
 func TestMemoryStore(t *testing.T) {
-	drivertest.Run(t, func(testing.TB) drivertest.Harness {
+	drivertest.RunWithBugs(t, func(testing.TB) drivertest.Harness {
 		var passed atomic.Int64
 		start := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 		now := func() time.Time { return start.Add(time.Duration(passed.Load())) }
@@ -26,7 +26,7 @@ func TestMemoryStore(t *testing.T) {
 
 // The default clock cannot be moved: the suite waits for it.
 func TestMemoryStoreByTheDefaultClock(t *testing.T) {
-	drivertest.Run(t, func(testing.TB) drivertest.Harness {
+	drivertest.RunWithBugs(t, func(testing.TB) drivertest.Harness {
 		return drivertest.Harness{Store: memstore.New(nil)}
 	}, memory)
 }

@@ -38,22 +38,32 @@ type CallerTx[Tx any] struct {
 // RunTx tests what a store with transactions must keep beyond [Run], which it does not repeat.
 func RunTx[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
 	t.Helper()
-	caps = caps.withDefaults()
-	made := func(t testing.TB) Harness {
-		h := factory(t)
+	checks := allTxChecks[Tx]()
+	if caps.isBrief() {
+		checks = slices.Concat(txChecks[Tx](), txBatchChecks[Tx](), txEngineChecks[Tx]())
+	}
+	runChecks(t, factory.harness(), caps.withDefaults(), checks)
+}
+
+// RunTxWithBugs is [RunTx], and then plants known bugs: see [RunWithBugs].
+func RunTxWithBugs[Tx any](t *testing.T, factory TxFactory[Tx], caps Capabilities) {
+	t.Helper()
+	RunTx(t, factory, caps)
+	if !caps.isBrief() {
+		runBugs(t, factory.harness(), caps.withDefaults(), allTxChecks[Tx](), txBugs[Tx]())
+	}
+}
+
+// harness makes the harness of a store without the transactions, which it carries along.
+func (f TxFactory[Tx]) harness() Factory {
+	return func(t testing.TB) Harness {
+		h := f(t)
 		if _, ok := h.Store.(driver.TxStore[Tx]); !ok {
-			t.Fatalf("drivertest: the store is no everonce.TxStore of that transaction type")
+			t.Fatalf("drivertest: the store is not a driver.TxStore of that transaction type")
 		}
 		h.Harness.tx = h
 		return h.Harness
 	}
-	if caps.isBrief() {
-		runChecks(t, made, caps, slices.Concat(txChecks[Tx](), txBatchChecks[Tx](), txEngineChecks[Tx]()))
-		return
-	}
-	checks := allTxChecks[Tx]()
-	runChecks(t, made, caps, checks)
-	runBugs(t, made, caps, checks, txBugs[Tx]())
 }
 
 func allTxChecks[Tx any]() []check {

@@ -14,7 +14,7 @@ func Backoff(n int) time.Duration {
 
 // Jitter returns between half of d and one and a half, so that callers that wait together do not come back together.
 func Jitter(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // jitter
+	return d/2 + rand.N(d)
 }
 
 // Pause waits for d, or returns the context's cause.

@@ -40,7 +40,7 @@ func TestConformanceTx(t *testing.T) {
 	}
 	caps := capabilities()
 	caps.NoSavepoints = true
-	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[*mongo.Session] {
+	drivertest.RunTxWithBugs(t, func(t testing.TB) drivertest.TxHarness[*mongo.Session] {
 		db, name := database(t), newCollection(t)
 		ledger := db.Collection(newCollection(t))
 		noErr(t, db.CreateCollection(t.Context(), ledger.Name()))

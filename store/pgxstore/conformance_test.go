@@ -76,7 +76,7 @@ func TestConformance(t *testing.T) {
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	noErr(t, err)
 	t.Cleanup(pool.Close)
-	drivertest.Run(t, func(t testing.TB) drivertest.Harness {
+	drivertest.RunWithBugs(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
 		opts := &pgxstore.Options{Schema: schema}
 		applySchema(t, opts)
@@ -98,7 +98,7 @@ func TestConformanceSQL(t *testing.T) {
 	db.SetMaxOpenConns(conformanceConns)
 	db.SetMaxIdleConns(conformanceConns)
 	t.Cleanup(func() { _ = db.Close() })
-	drivertest.Run(t, func(t testing.TB) drivertest.Harness {
+	drivertest.RunWithBugs(t, func(t testing.TB) drivertest.Harness {
 		schema := newSchema(t)
 		opts := &pgxstore.Options{Schema: schema}
 		store, err := pgxstore.NewSQL(db, opts)

@@ -33,7 +33,7 @@ func TestConformanceTx(t *testing.T) { conformanceTx(t, nil, capabilities()) }
 func conformanceTx(t *testing.T, change func(*pgx.ConnConfig), caps drivertest.Capabilities) {
 	t.Helper()
 	pool := newPool(t, change, conformanceConns)
-	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[pgx.Tx] {
+	drivertest.RunTxWithBugs(t, func(t testing.TB) drivertest.TxHarness[pgx.Tx] {
 		schema := newSchema(t)
 		table := ledger(t, schema)
 		store, err := pgxstore.New(pool, &pgxstore.Options{Schema: schema})
@@ -73,7 +73,7 @@ func conformanceTxSQL(t *testing.T, change func(*pgx.ConnConfig), caps drivertes
 	db := newDB(t, change)
 	db.SetMaxOpenConns(conformanceConns)
 	db.SetMaxIdleConns(conformanceConns)
-	drivertest.RunTx(t, func(t testing.TB) drivertest.TxHarness[*sql.Tx] {
+	drivertest.RunTxWithBugs(t, func(t testing.TB) drivertest.TxHarness[*sql.Tx] {
 		schema := newSchema(t)
 		table := ledger(t, schema)
 		store, err := pgxstore.NewSQL(db, &pgxstore.Options{Schema: schema})

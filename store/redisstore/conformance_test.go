@@ -71,7 +71,7 @@ func stores(root string, client, peer rueidis.Client, opts redisstore.Options) d
 // TestConformance holds the store to the suite, on the server that the tests share.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{}), capabilities())
+	drivertest.RunWithBugs(t, factory(t, newClient(t, serverURL(t)), newClient(t, serverURL(t)), redisstore.Options{}), capabilities())
 }
 
 // TestConformanceReadFirst does so for claims that look for a result before they claim.

@@ -74,7 +74,7 @@ func capabilities() drivertest.Capabilities {
 	}
 }
 
-func TestConformance(t *testing.T) { drivertest.Run(t, harness, capabilities()) }
+func TestConformance(t *testing.T) { drivertest.RunWithBugs(t, harness, capabilities()) }
 
 // txHarness adds an application's balances to the file. own is whether it has them by a handle of its own.
 func txHarness(own bool) drivertest.TxFactory[*sql.Tx] {
@@ -123,7 +123,9 @@ func txHarness(own bool) drivertest.TxFactory[*sql.Tx] {
 	}
 }
 
-func TestTransactionConformance(t *testing.T) { drivertest.RunTx(t, txHarness(false), capabilities()) }
+func TestTransactionConformance(t *testing.T) {
+	drivertest.RunTxWithBugs(t, txHarness(false), capabilities())
+}
 
 func TestTransactionConformanceOfAnotherHandle(t *testing.T) {
 	caps := capabilities()
