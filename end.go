@@ -191,6 +191,7 @@ func errorClass(err error) string {
 // limit. A value that the store refuses by its size is elided. It returns nil, ErrLeaseLost, or what the
 // store last said.
 func (a *Attempt) complete(saved driver.SavedResult) error {
+	a.beginEnd()
 	req := driver.CompleteRequest{ID: a.id, Token: a.token, Nonce: a.nonce, Result: saved, Lifetime: a.call.lifetime}
 	return a.persist(a.ev, a.set.CompletionLimit, func(ctx context.Context) error {
 		_, err := a.store.Complete(ctx, req)
@@ -210,6 +211,7 @@ func (a *Attempt) complete(saved driver.SavedResult) error {
 // anyway: that is tried shortly. It returns ErrLeaseLost if another has the record; after a try whose
 // answer was lost that is not told, for it may have come after the release.
 func (a *Attempt) release(state driver.State, class, step string) error {
+	a.beginEnd()
 	limit := a.set.CompletionLimit
 	if state == driver.StateAbandoned && step == "" {
 		limit = min(limit, a.set.StoreTimeout)

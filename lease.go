@@ -21,6 +21,7 @@ type heartbeat struct {
 	mu       sync.Mutex
 	stopped  bool
 	lost     bool
+	ending   bool        // its end is being written, which says whether the lease is lost
 	renewal  *time.Timer // calls renew
 	expiry   *time.Timer // the local deadline; made at the first beat
 	sent     time.Time   // before the claim, or the latest write that renewed it, was sent
@@ -47,6 +48,13 @@ func (a *Attempt) stopBeat() {
 	if b.detached != nil {
 		b.detached.end(ErrAttemptEnded)
 	}
+}
+
+// beginEnd is called before the write that ends the attempt.
+func (a *Attempt) beginEnd() {
+	a.beat.mu.Lock()
+	defer a.beat.mu.Unlock()
+	a.beat.ending = true
 }
 
 // extend moves the local deadline after a write that renewed the lease and was sent at that time. Answers may come in another order than
@@ -89,7 +97,9 @@ func (a *Attempt) renew() {
 	case err == nil:
 		b.renewal.Reset(time.Until(b.sent.Add(a.call.lease / 3)))
 	case errors.Is(err, ErrLeaseLost):
-		a.lose()
+		if !b.ending { // or it is the attempt's own end that the renewal met
+			a.lose()
+		}
 	default: // again soon: the local deadline is what ends it
 		if a.ev != nil {
 			a.ev.RenewFailures++

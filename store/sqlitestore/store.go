@@ -93,7 +93,7 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 		return nil, err
 	case <-ctx.Done():
 		go func() {
-			_ = <-prepared //nolint:errcheck // the caller has gone
+			<-prepared //nolint:errcheck // the caller has gone
 			_ = s.Close()  //nolint:errcheck // nobody is left to tell
 		}()
 		return nil, notOpened(ctx, path)
