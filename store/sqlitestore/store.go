@@ -93,8 +93,8 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 		return nil, err
 	case <-ctx.Done():
 		go func() {
-			<-prepared //nolint:errcheck // the caller has gone
-			_ = s.Close()  //nolint:errcheck // nobody is left to tell
+			<-prepared    //nolint:errcheck // the caller has gone
+			_ = s.Close() //nolint:errcheck // nobody is left to tell
 		}()
 		return nil, notOpened(ctx, path)
 	}
