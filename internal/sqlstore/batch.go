@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 var _ driver.TxBatch = (*txHandle[any])(nil)
@@ -26,7 +27,7 @@ func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest)
 	for i := range reqs {
 		ids = append(ids, reqs[i].ID[:]...)
 	}
-	err = h.conn.Send(ctx, h.store.call(h.store.text.ReadLockedAll, ids, int64(len(reqs))).each(read.scan))
+	err = h.conn.Send(ctx, h.store.call(h.store.text.ReadLockedAll, ids, int64(len(reqs))).ForEach(read.scan))
 	if err == nil {
 		err = h.readStepsOf(ctx, read.rows)
 	}
@@ -48,12 +49,6 @@ func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest)
 		h.store.hits.count(all[i].Decision != driver.DecideClaimed)
 	}
 	return all, nil
-}
-
-// each sets what is done with the rows of a call's answer.
-func (c *Call) each(fn func(Row) error) *Call {
-	c.Each = fn
-	return c
 }
 
 // readMany is the answer of ReadLockedAll: nil for a key that was locked and has no record.
@@ -156,7 +151,7 @@ func (m *finishMany) add(claim *txClaim, done *driver.CompleteRequest) bool {
 
 func (m *finishMany) call(st *Statement) *Call {
 	n := len(m.done)
-	var names, tokens, data, summaries array
+	var names, tokens, data, summaries sqldb.Array
 	var sums any
 	ids, nonces := make([]byte, 0, n*32), make([]byte, 0, n*16)
 	if !m.claims[0].req.Fingerprint.IsZero() {
@@ -168,16 +163,16 @@ func (m *finishMany) call(st *Statement) *Call {
 	}
 	for i, claim := range m.claims {
 		ids, nonces = append(ids, claim.req.ID[:]...), append(nonces, claim.req.Nonce[:]...)
-		names.text(claim.req.Name)
-		tokens.number(int64(claim.token))
-		data.bytes(m.done[i].Result.Data)
-		summaries.bytes(m.done[i].Result.Summary)
+		names.Text(claim.req.Name)
+		tokens.Int(int64(claim.token))
+		data.Bytes(m.done[i].Result.Data)
+		summaries.Bytes(m.done[i].Result.Summary)
 	}
 	req, like := &m.claims[0].req, m.done[0]
 	return &Call{Statement: st, Must: true, AtLeast: int64(n), Args: []any{
-		ids, int64(n), string(req.Scope), names.arg(), tokens.arg(), nonces, req.Owner,
+		ids, int64(n), string(req.Scope), names.Arg(), tokens.Arg(), nonces, req.Owner,
 		text(req.Fingerprint.Alg), sums, int64(driver.FormatVersion),
-		int64(like.Result.Kind), text(like.Result.Codec), data.arg(), summaries.arg(),
+		int64(like.Result.Kind), text(like.Result.Codec), data.Arg(), summaries.Arg(),
 		like.Lifetime.Retention.Microseconds(), like.Lifetime.Total().Microseconds(),
 	}}
 }

@@ -130,8 +130,8 @@ func (s *Store[Tx]) claimCall(req *driver.ClaimRequest, w *row) *Call {
 		text(req.Fingerprint.Alg), sumOf(&req.Fingerprint), int64(driver.FormatVersion), total, due,
 	}}
 	*w = row{locked: true}
-	if s.traits.Clock != nil {
-		w.now = s.traits.Clock().UTC().Truncate(time.Microsecond)
+	if s.dialect.Clock != nil {
+		w.now = s.dialect.Clock().UTC().Truncate(time.Microsecond)
 		call.Args = append(call.Args, w.now.UnixMicro())
 	}
 	if call.Statement.Rows {

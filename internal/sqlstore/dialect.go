@@ -1,49 +1,27 @@
 package sqlstore
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // Dialect is what differs between the texts of [NewStatements].
 type Dialect struct {
+	*sqldb.Dialect
 	// Record, Step and Meta are the tables, quoted and qualified.
 	Record, Step, Meta string
-	// Placeholder returns the text of the n-th argument (from 1): "$1::bytea".
-	Placeholder func(n int, kind ArgKind) string
-	// Now is an expression for the database's clock in microseconds, which is evaluated once in a FROM clause. It is
-	// empty if the time is the last argument: [Traits.Clock].
-	Now string
 	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
 	// false if another transaction has it. It is nil if the database needs none.
 	TryLock func(id string) string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
-	// OneStatement says that each transition is one atomic statement (writable common table expressions), so that it
-	// needs no transaction around it.
-	OneStatement bool
-	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
-	SkipLocked string
-	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series. Without them, batches are
-	// single statements.
-	Arrays bool
 	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
 	// time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
 	RowID, RowIDType string
 }
-
-// ArgKind is the type of an argument.
-type ArgKind uint8
-
-// The kinds.
-const (
-	ArgInt ArgKind = iota
-	ArgText
-	ArgBytes
-)
 
 // NewStatements returns the texts for a dialect that has INSERT … ON CONFLICT … RETURNING, as PostgreSQL and SQLite
 // have. A driver of another database starts from them, or has its own.
@@ -83,7 +61,7 @@ func NewStatements(d Dialect) *Statements {
 		s.DropSteps = w.exec("drop_steps", 1, "DELETE FROM {step} WHERE id = {1b}")
 	}
 	w.maintenance(s)
-	w.meta(s)
+	s.Meta = sqldb.NewMeta(d.Dialect)
 	return s
 }
 
@@ -101,8 +79,6 @@ func (w writer) rows(name string, args int, text string) *Statement {
 	return &Statement{Name: name, Text: w.expand(text, args), Rows: true}
 }
 
-var templateKinds = map[byte]ArgKind{'i': ArgInt, 't': ArgText, 'b': ArgBytes}
-
 func (w writer) expand(text string, args int) string {
 	now := w.arg(args+1, ArgInt)
 	if w.Now != "" {
@@ -113,22 +89,7 @@ func (w writer) expand(text string, args int) string {
 	}
 	text = strings.NewReplacer("{record}", w.Record, "{step}", w.Step, "{meta}", w.Meta, "{now}", now,
 		"{greatest}", w.Greatest, "{gone}", goneAt(now)).Replace(text)
-	var b strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "{")
-		b.WriteString(before)
-		if !found {
-			return b.String()
-		}
-		inner, after, _ := strings.Cut(rest, "}")
-		kind, ok := templateKinds[inner[len(inner)-1]]
-		n, err := strconv.Atoi(inner[:len(inner)-1])
-		if !ok || err != nil || n < 1 || n > args {
-			panic(fmt.Sprintf("sqlstore: bad argument {%s} of %d in a statement's template", inner, args))
-		}
-		b.WriteString(w.arg(n, kind))
-		text = after
-	}
+	return w.Arguments(text, args)
 }
 
 // timed writes a time in the place of {now}, where one is at hand: a sub-select for each costs a database

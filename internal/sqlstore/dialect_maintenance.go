@@ -76,10 +76,3 @@ func (w writer) maintenance(s *Statements) {
 		"count(*) FILTER (WHERE b = 16 OR b = 32), count(*) FILTER (WHERE b = "+anyState+"), min(updated_at) FILTER (WHERE b = 8) "+
 		"FROM (SELECT "+stateBit+" AS b, r.updated_at FROM {record} AS r LIMIT 9223372036854775807) AS x")
 }
-
-func (w writer) meta(s *Statements) {
-	s.CreateMeta = w.exec("create_meta", 0, "CREATE TABLE IF NOT EXISTS {meta} (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
-	s.GetMeta = w.rows("get_meta", 1, "SELECT value FROM {meta} WHERE name = {1t}")
-	s.PutMeta = w.exec("put_meta", 2, "INSERT INTO {meta} (name, value) VALUES ({1t}, {2t}) ON CONFLICT (name) DO NOTHING")
-	s.SetMeta = w.exec("set_meta", 2, "INSERT INTO {meta} (name, value) VALUES ({1t}, {2t}) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
-}

@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // dialects are the kinds: with the process's clock and statements that belong together, with the database's clock and one statement
@@ -13,14 +16,20 @@ func dialects() map[string]Dialect {
 	place := func(n int, kind ArgKind) string {
 		return "$" + strconv.Itoa(n) + [...]string{"::i", "::t", "::b"}[kind]
 	}
+	table := func(name string) string { return name[:1] + "_" }
 	one := Dialect{
-		Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest", Placeholder: place, Now: "THECLOCK", OneStatement: true, Arrays: true,
-		TryLock: func(id string) string { return "THELOCK(" + id + ")" }, SkipLocked: "SKIPLOCKED",
-		RowID: "ctid", RowIDType: "tid",
+		Dialect: &sqldb.Dialect{
+			Placeholder: place, Now: "THECLOCK", OneStatement: true, Arrays: true, SkipLocked: "SKIPLOCKED", Table: table,
+		},
+		Record: "r_", Step: "s_", Meta: "m_", Greatest: "greatest",
+		TryLock: func(id string) string { return "THELOCK(" + id + ")" },
+		RowID:   "ctid", RowIDType: "tid",
 	}
-	return map[string]Dialect{
-		"plain": {Record: "r_", Step: "s_", Meta: "m_", Greatest: "max", Placeholder: place, RowID: "rowid", RowIDType: "INTEGER"}, "one statement": one,
+	plain := Dialect{
+		Dialect: &sqldb.Dialect{Placeholder: place, Clock: time.Now, Table: table},
+		Record:  "r_", Step: "s_", Meta: "m_", Greatest: "max", RowID: "rowid", RowIDType: "INTEGER",
 	}
+	return map[string]Dialect{"plain": plain, "one statement": one}
 }
 
 var argument = regexp.MustCompile(`\$(\d+)::([itb])`)

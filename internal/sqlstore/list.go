@@ -69,7 +69,7 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 		args = append(args, hash, req.Name)
 	}
 	list := s.call(text, args...)
-	if s.traits.Clock != nil {
+	if s.dialect.Clock != nil {
 		res.Now = at(list.Args[len(list.Args)-1].(int64))
 	}
 	list.Each = func(r Row) error {
@@ -129,7 +129,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 	err := s.write(ctx, "delete scope", func(ctx context.Context, c Conn) error {
 		left, reached = scopeLeft{}, from
 		args, _ := selection(req.Scope, driver.KeyHash{}, from)
-		call := s.call(s.text.DeleteScope, append(args, limit)...).each(func(r Row) error {
+		call := s.call(s.text.DeleteScope, append(args, limit)...).ForEach(func(r Row) error {
 			var id []byte
 			err := r.Scan(&id)
 			if bytes.Compare(id, reached[:]) > 0 {
@@ -147,7 +147,7 @@ func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeReque
 		// What others had locked was passed over, and is still to be deleted.
 		reached = driver.RecordID{}
 		args, _ = selection(req.Scope, driver.KeyHash{}, reached)
-		err := c.Send(ctx, s.call(s.text.ScopeLeft, args...).each(left.scan))
+		err := c.Send(ctx, s.call(s.text.ScopeLeft, args...).ForEach(left.scan))
 		res.More, res.Live = left.deletable > 0, left.live > 0
 		return err
 	})

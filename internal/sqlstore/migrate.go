@@ -5,10 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // The names in the table of settings.
@@ -20,31 +19,11 @@ const (
 // Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does
 // nothing if there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
-	migrations := s.driver.Migrations()
-	if version, err := s.version(ctx); err == nil && version == len(migrations) {
+	if s.schema.Check(ctx, s.driver) == nil {
 		s.checked.Store(true)
 		return nil
 	}
-	err := s.driver.Exclusive(ctx, func(ctx context.Context, c Conn) error {
-		if err := c.Send(ctx, &Call{Statement: s.text.CreateMeta}); err != nil {
-			return err
-		}
-		version, err := schemaVersion(ctx, c, s.text.GetMeta)
-		if err != nil {
-			return err
-		}
-		if version > len(migrations) {
-			return s.newerSchema(version)
-		}
-		for _, step := range migrations[version:] {
-			for _, text := range step {
-				if err := c.Send(ctx, &Call{Statement: &Statement{Name: "migrate", Text: text}}); err != nil {
-					return err
-				}
-			}
-		}
-		return c.Send(ctx, &Call{Statement: s.text.SetMeta, Args: []any{metaSchema, strconv.Itoa(len(migrations))}})
-	})
+	err := s.schema.Migrate(ctx, s.driver)
 	if err == nil {
 		s.checked.Store(true)
 	}
@@ -56,21 +35,11 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 
 // Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only
 // with a new version of the schema, which the changelog names.
-func (s *Store[Tx]) Schema() string { return SchemaText(s.text, s.driver.Migrations()) }
+func (s *Store[Tx]) Schema() string { return s.schema.Text() }
 
 // SchemaText is [Store.Schema] for drivers, by what they would tell a store.
 func SchemaText(text *Statements, migrations [][]string) string {
-	var b strings.Builder
-	b.WriteString(text.CreateMeta.Text + ";\n")
-	for _, step := range migrations {
-		for _, text := range step {
-			b.WriteString(text + ";\n")
-		}
-	}
-	meta := strings.TrimPrefix(text.CreateMeta.Text, "CREATE TABLE IF NOT EXISTS ")
-	meta, _, _ = strings.Cut(meta, " (")
-	fmt.Fprintf(&b, "INSERT INTO %s (name, value) VALUES ('%s', '%d');\n", meta, metaSchema, len(migrations))
-	return b.String()
+	return (&sqldb.Schema{Name: metaSchema, Meta: text.Meta, Migrations: migrations}).Text()
 }
 
 // ready checks the schema's version, once.
@@ -78,46 +47,14 @@ func (s *Store[Tx]) ready(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
 	}
-	version, err := s.version(ctx)
-	if err != nil {
+	if err := s.schema.Check(ctx, s.driver); err != nil {
+		if errors.Is(err, driver.ErrSchema) {
+			return err
+		}
 		return s.failed("schema version", err)
-	}
-	switch want := len(s.driver.Migrations()); {
-	case version > want:
-		return s.newerSchema(version)
-	case version < want:
-		return fmt.Errorf("%w: %w: the tables are of version %d, this package needs %d; %s",
-			driver.ErrStore, driver.ErrSchema, version, want, s.traits.MigrateHint)
 	}
 	s.checked.Store(true)
 	return nil
-}
-
-func (s *Store[Tx]) newerSchema(version int) error {
-	return fmt.Errorf("%w: %w: the tables are of version %d, this package knows %d: upgrade this process",
-		driver.ErrStore, driver.ErrSchema, version, len(s.driver.Migrations()))
-}
-
-func (s *Store[Tx]) version(ctx context.Context) (int, error) {
-	return schemaVersion(ctx, reader[Tx]{s.driver}, s.text.GetMeta)
-}
-
-// schemaVersion is 0 where none is written.
-func schemaVersion(ctx context.Context, c Conn, get *Statement) (int, error) {
-	value, err := getMeta(ctx, c, get, metaSchema)
-	if err != nil || value == "" {
-		return 0, err
-	}
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%w: %w: the version is not a number", driver.ErrStore, driver.ErrSchema)
-	}
-	return n, nil
-}
-
-func getMeta(ctx context.Context, c Conn, get *Statement, name string) (value string, err error) {
-	err = c.Send(ctx, &Call{Statement: get, Args: []any{name}, Each: func(r Row) error { return r.Scan(&value) }})
-	return value, err
 }
 
 // ReadIdentity returns what the store is bound to: see [driver.IdentityReader].
@@ -125,7 +62,7 @@ func (s *Store[Tx]) ReadIdentity(ctx context.Context) (check [32]byte, bound boo
 	if err := s.ready(ctx); err != nil {
 		return check, false, err
 	}
-	kept, err := getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
+	kept, err := s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
 	if err != nil || kept == "" {
 		return check, false, s.failed("identity", err)
 	}
@@ -142,13 +79,13 @@ func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
 		return err
 	}
 	mine := hex.EncodeToString(check[:])
-	kept, err := getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
+	kept, err := s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
 	if err == nil && kept == "" {
 		err = s.driver.Write(ctx, func(ctx context.Context, c Conn) (err error) {
-			return c.Send(ctx, &Call{Statement: s.text.PutMeta, Args: []any{metaIdentity, mine}})
+			return c.Send(ctx, &Call{Statement: s.text.Meta.Put, Args: []any{metaIdentity, mine}})
 		})
 		if err == nil {
-			kept, err = getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
+			kept, err = s.text.Meta.Read(ctx, reader[Tx]{s.driver}, metaIdentity)
 		}
 	}
 	switch {

@@ -68,7 +68,7 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit in
 		return err
 	}
 	now := s.now(nil) // one time for the steps and the results of the same records
-	records := s.call(s.text.PurgeRecords, limit, from.due, from.row).each(due)
+	records := s.call(s.text.PurgeRecords, limit, from.due, from.row).ForEach(due)
 	if err = c.Send(ctx, records); err != nil {
 		return 0, err
 	}
@@ -79,7 +79,7 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit in
 				return 0, err
 			}
 		}
-		results := (&Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).each(due)
+		results := (&Call{Statement: s.text.PurgeResults, Args: append([]any{left, from.due, from.row}, now...)}).ForEach(due)
 		if err = c.Send(ctx, results); err != nil {
 			return 0, err
 		}
@@ -93,7 +93,7 @@ func (s *Store[Tx]) purgeFrom(ctx context.Context, c Conn, from *place, limit in
 // passOver moves from behind the n records there that were looked at and stay, if there are so many: then others may follow.
 func (s *Store[Tx]) passOver(ctx context.Context, c Conn, from *place, n int64) (more bool, err error) {
 	next := *from
-	passed := s.call(s.text.PurgePassed, n-1, from.due, from.row).each(func(r Row) error {
+	passed := s.call(s.text.PurgePassed, n-1, from.due, from.row).ForEach(func(r Row) error {
 		var row string
 		err := r.Scan(&next.due, &row)
 		next.row, more = row, true

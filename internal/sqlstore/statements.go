@@ -1,6 +1,10 @@
 package sqlstore
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/everonce/everonce/internal/sqldb"
+)
 
 // Statements are the texts of the engine. Below, $n is the n-th argument, of [Dialect.Placeholder]. If [Traits.Clock]
 // is set, each statement marked (now) has the time as one more argument, the last.
@@ -127,13 +131,8 @@ type Statements struct {
 	// of those that are damaged or a newer version's; and when the oldest of the abandoned was last written. (now)
 	Health *Statement
 
-	// CreateMeta creates the table that the following use, if it does not exist. GetMeta returns the value (a text)
-	// of a name. PutMeta writes it unless there is one, and SetMeta overwrites it.
-	//  $1 name, $2 value
-	CreateMeta *Statement
-	GetMeta    *Statement
-	PutMeta    *Statement
-	SetMeta    *Statement
+	// Meta are those of the table of settings.
+	Meta sqldb.Meta
 }
 
 // All returns all statements that are not nil.
@@ -142,7 +141,7 @@ func (s *Statements) All() []*Statement {
 		s.Claim, s.Read, s.Brief, s.Probe, s.ReadLocked, s.ReadSteps, s.Swap, s.Insert, s.DropSteps,
 		s.Complete, s.Release, s.Renew, s.SaveStep, s.SaveStepOnce, s.PutStep, s.PutStepOnce, s.Finish, s.FinishNew, s.DropOrphans, s.ReadLockedAll, s.FinishAll,
 		s.PurgeResults, s.PurgeSteps, s.PurgeRecords, s.PurgePassed, s.List, s.ListOpen, s.ListKey, s.ListName, s.DeleteScope, s.ScopeLeft, s.Remove, s.Health,
-		s.CreateMeta, s.GetMeta, s.PutMeta, s.SetMeta,
+		s.Meta.Create, s.Meta.Get, s.Meta.Put, s.Meta.Set,
 	}
 	return slices.DeleteFunc(all, func(st *Statement) bool { return st == nil })
 }

@@ -51,7 +51,7 @@ func (s *Store[Tx]) saveStepCalls(save, put *Statement, req *driver.SaveStepRequ
 	}
 	touch := s.call(save, held...)
 	written := &Call{Statement: put, Args: append([]any{req.ID[:], step.Name}, result...)}
-	if s.traits.Clock != nil { // one write, one time
+	if s.dialect.Clock != nil { // one write, one time
 		written.Args = append(written.Args, touch.Args[len(touch.Args)-1])
 	}
 	return []*Call{touch, written}

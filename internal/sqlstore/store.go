@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 )
 
 // Store is an [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
 type Store[Tx any] struct {
 	driver  Driver[Tx]
+	dialect *sqldb.Dialect
 	traits  Traits
+	schema  sqldb.Schema
 	text    *Statements
 	locks   KeyLocker[Tx] // nil where the database itself can try a lock
 	checked atomic.Bool   // the schema's version
@@ -36,17 +39,21 @@ var (
 
 // New makes a store that uses a driver.
 func New[Tx any](db Driver[Tx]) *Store[Tx] {
-	s := &Store[Tx]{driver: db, traits: db.Traits(), text: db.Statements()}
+	s := &Store[Tx]{driver: db, dialect: db.Dialect(), traits: db.Traits(), text: db.Statements()}
+	s.schema = sqldb.Schema{Name: metaSchema, Meta: s.text.Meta, Migrations: db.Migrations()}
 	s.locks, _ = db.(KeyLocker[Tx])
 	return s
 }
 
+// SQL returns the store's database, for packages that keep tables of their own beside the store's.
+func (s *Store[Tx]) SQL() sqldb.DB[Tx] { return s.driver }
+
 // now adds the store's time to the arguments of a statement, where the process's clock is the store's.
 func (s *Store[Tx]) now(args []any) []any {
-	if s.traits.Clock == nil {
+	if s.dialect.Clock == nil {
 		return args
 	}
-	return append(args, s.traits.Clock().UnixMicro())
+	return append(args, s.dialect.Clock().UnixMicro())
 }
 
 // call makes a call of a statement that takes the time.
@@ -57,8 +64,8 @@ func (s *Store[Tx]) call(st *Statement, args ...any) *Call {
 // readRow makes the call of Read, or of ReadLocked, into w.
 func (s *Store[Tx]) readRow(st *Statement, id *driver.RecordID, w *row) *Call {
 	*w = row{locked: true}
-	if s.traits.Clock != nil { // where the statement answers no row there is no record
-		w.now = s.traits.Clock().UTC().Truncate(time.Microsecond)
+	if s.dialect.Clock != nil { // where the statement answers no row there is no record
+		w.now = s.dialect.Clock().UTC().Truncate(time.Microsecond)
 		return &Call{Statement: st, Args: []any{id[:], w.now.UnixMicro()}, Each: w.scan}
 	}
 	return &Call{Statement: st, Args: []any{id[:]}, Each: w.scan}
@@ -261,19 +268,19 @@ func (s *Store[Tx]) failed(what string, err error) error {
 		}
 	}
 	reason := func(sentinel error, hint string) error {
-		return fmt.Errorf("%w: %w: %s: %s: %s: %w", driver.ErrStore, sentinel, s.traits.Name, what, hint, err)
+		return fmt.Errorf("%w: %w: %s: %s: %s: %w", driver.ErrStore, sentinel, s.dialect.Name, what, hint, err)
 	}
 	switch s.driver.Classify(err).Class {
 	case ClassMissingTable:
-		return reason(driver.ErrSchema, "the tables are missing or of another version; "+s.traits.MigrateHint)
+		return reason(driver.ErrSchema, "the tables are missing or of another version; "+s.dialect.MigrateHint)
 	case ClassFull:
 		return reason(driver.ErrStoreFull, "the database has no room")
 	case ClassTooLarge:
 		return reason(driver.ErrTooLarge, "the database refuses the size")
 	case ClassReadOnly:
-		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", driver.ErrStore, s.traits.Name, what, err)
+		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", driver.ErrStore, s.dialect.Name, what, err)
 	case ClassDenied:
-		return fmt.Errorf("%w: %s: %s: permission denied: %w", driver.ErrStore, s.traits.Name, what, err)
+		return fmt.Errorf("%w: %s: %s: permission denied: %w", driver.ErrStore, s.dialect.Name, what, err)
 	}
-	return fmt.Errorf("%w: %s: %s: %w", driver.ErrStore, s.traits.Name, what, err)
+	return fmt.Errorf("%w: %s: %s: %w", driver.ErrStore, s.dialect.Name, what, err)
 }

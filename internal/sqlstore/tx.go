@@ -54,8 +54,8 @@ func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.
 // inProgress is the answer where a transaction of this process has the key.
 func (s *Store[Tx]) inProgress() driver.ClaimResult {
 	res := driver.ClaimResult{Decision: driver.DecideInProgress}
-	if s.traits.Clock != nil {
-		res.Now = s.traits.Clock()
+	if s.dialect.Clock != nil {
+		res.Now = s.dialect.Clock()
 	}
 	return res
 }

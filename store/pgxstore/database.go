@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -42,6 +43,7 @@ func (d *database) exclusively() []*sqlstore.Call {
 // database is what both drivers share: the texts, and what they are about.
 type database struct {
 	*settings
+	dialect    *sqldb.Dialect
 	statements *sqlstore.Statements
 	migrations [][]string
 	must       mustTexts
@@ -55,11 +57,13 @@ func newDatabase(opts *Options) (*database, error) {
 		return nil, err
 	}
 	d := &database{settings: s}
+	d.dialect = newDialect(&s.tables)
 	d.statements = d.texts()
 	d.migrations = migrations(s.tables)
 	return d, nil
 }
 
+func (d *database) Dialect() *sqldb.Dialect               { return d.dialect }
 func (d *database) Statements() *sqlstore.Statements      { return d.statements }
 func (d *database) Migrations() [][]string                { return d.migrations }
 func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err) }
@@ -68,7 +72,7 @@ func (d *database) Classify(err error) sqlstore.ErrorInfo { return classify(err)
 // a text that the server refused for taken, and ends the connection at which it comes again (pgbouncer/pgbouncer#1118).
 func (d *database) unprepared(calls []*sqlstore.Call) {
 	for _, call := range calls {
-		if call.Statement == d.statements.GetMeta {
+		if call.Statement == d.statements.Meta.Get {
 			call.Args = append([]any{pgx.QueryExecModeExec}, call.Args...)
 		}
 	}

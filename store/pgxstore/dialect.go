@@ -5,30 +5,49 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
 // now is the database's clock, not the transaction's start, as now() would be.
 const now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
+// newDialect says how the texts of statements are PostgreSQL's.
+func newDialect(t *tables) *sqldb.Dialect {
+	return &sqldb.Dialect{
+		Name:         "PostgreSQL",
+		Placeholder:  placeholder,
+		Now:          now,
+		OneStatement: true,
+		SkipLocked:   "FOR UPDATE SKIP LOCKED",
+		Arrays:       true,
+		Table:        t.name,
+		Index:        func(name string) string { return pgx.Identifier{t.prefix + name}.Sanitize() },
+		Serial:       "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+		Int:          "bigint",
+		Text:         `text COLLATE "C"`,
+		Bytes:        "bytea",
+		Announce:     "SELECT pg_notify({1t}, '')",
+		MigrateHint:  "run its Migrate once, or the text of its Schema with your own migration tool",
+	}
+}
+
 // texts are the engine's, in PostgreSQL's words.
 func (d *database) texts() *sqlstore.Statements {
 	seed := lockNumber("everonce/record/" + d.tables.record)
 	return sqlstore.NewStatements(sqlstore.Dialect{
-		Record: d.tables.record, Step: d.tables.step, Meta: d.tables.meta,
-		Placeholder: placeholder,
-		Now:         now,
+		Dialect: d.dialect,
+		Record:  d.tables.record, Step: d.tables.step, Meta: d.tables.meta,
 		// A lock that is asked for, never waited for: a lock_timeout would abort the transaction. Two
 		// keys share one with a probability of 2⁻⁶⁴, and are then in progress while they are not.
 		TryLock: func(id string) string {
 			return "pg_try_advisory_xact_lock(hashtextextended(encode(" + id + ", 'hex') COLLATE \"C\", " + strconv.FormatInt(seed, 10) + "))"
 		},
-		Greatest:     "greatest",
-		OneStatement: true,
-		Arrays:       true,
-		SkipLocked:   "FOR UPDATE SKIP LOCKED",
-		RowID:        "ctid",
-		RowIDType:    "tid",
+		Greatest:  "greatest",
+		RowID:     "ctid",
+		RowIDType: "tid",
 	})
 }
 
@@ -40,9 +59,7 @@ func placeholder(n int, kind sqlstore.ArgKind) string {
 // Traits tells the engine what PostgreSQL is like.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
-		Name:        "PostgreSQL",
-		MigrateHint: "run the store's Migrate once, or the text of its Schema with your own migration tool",
-		Notes:       d.notes,
+		Notes: d.notes,
 	}
 }
 

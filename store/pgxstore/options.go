@@ -33,6 +33,7 @@ type tables struct {
 	schema             string // as given, may be empty
 	prefix             string
 	record, step, meta string
+	name               func(table string) string
 }
 
 // settings are options that were checked.
@@ -80,7 +81,7 @@ func (o *Options) settings() (*settings, error) {
 	return &settings{
 		tables: tables{
 			schema: given.Schema, prefix: given.TablePrefix,
-			record: name("record"), step: name("step"), meta: name("meta"),
+			record: name("record"), step: name("step"), meta: name("meta"), name: name,
 		},
 		begin: begin,
 		level: given.Isolation,

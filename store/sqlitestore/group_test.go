@@ -135,7 +135,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 	}
 	put := func(name string) func(ctx context.Context, c sqlstore.Conn) error {
 		return func(ctx context.Context, c sqlstore.Conn) error {
-			return c.Send(ctx, &sqlstore.Call{Statement: s.db.text.PutMeta, Args: []any{name, "x"}})
+			return c.Send(ctx, &sqlstore.Call{Statement: s.db.text.Meta.Put, Args: []any{name, "x"}})
 		}
 	}
 	succeeds := func(err error) bool { return err == nil }
@@ -161,7 +161,7 @@ func TestAFailingWriteFailsAlone(t *testing.T) {
 
 	for name, want := range map[string]string{"one": "x", "two": "", "three": "", "four": "x"} {
 		var got string
-		err := s.db.Read(ctx, &sqlstore.Call{Statement: s.db.text.GetMeta, Args: []any{name}, Each: func(r sqlstore.Row) error { return r.Scan(&got) }})
+		err := s.db.Read(ctx, &sqlstore.Call{Statement: s.db.text.Meta.Get, Args: []any{name}, Each: func(r sqlstore.Row) error { return r.Scan(&got) }})
 		if err != nil || got != want {
 			t.Errorf("%s is %q, %v, want %q", name, got, err, want)
 		}

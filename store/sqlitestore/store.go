@@ -20,6 +20,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -166,7 +167,7 @@ type database struct {
 	path     string
 	file     os.FileInfo // what it was when it was opened
 	prefix   string
-	clock    func() time.Time
+	dialect  *sqldb.Dialect
 	text     *sqlstore.Statements
 	keep     map[*sqlstore.Statement]bool
 	slow     map[*sqlstore.Statement]bool // reads that may take their time
@@ -205,13 +206,25 @@ func openDatabase(path string, o *Options) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the path %q: %w", driver.ErrInvalidArgument, path, err)
 	}
-	d := &database{path: full, prefix: o.TablePrefix, clock: o.clock, turn: newTurnstile(o.BusyTimeout), open: make(map[int64]*openTx)}
+	d := &database{path: full, prefix: o.TablePrefix, turn: newTurnstile(o.BusyTimeout), open: make(map[int64]*openTx)}
+	d.dialect = &sqldb.Dialect{
+		Name:        "SQLite",
+		Placeholder: func(n int, _ sqldb.ArgKind) string { return "?" + strconv.Itoa(n) },
+		Clock:       o.clock,
+		Table:       func(name string) string { return d.prefix + name },
+		Index:       func(name string) string { return d.prefix + name },
+		Serial:      "INTEGER PRIMARY KEY AUTOINCREMENT",
+		Int:         "INTEGER",
+		Text:        "TEXT",
+		Bytes:       "BLOB",
+		MigrateHint: "open the store without Options.NoMigrate, or run the text of its Schema",
+	}
 	d.text = sqlstore.NewStatements(sqlstore.Dialect{
 		Record: d.prefix + "record", Step: d.prefix + "step", Meta: d.prefix + "meta",
-		Placeholder: func(n int, _ sqlstore.ArgKind) string { return "?" + strconv.Itoa(n) },
-		Greatest:    "max",
-		RowID:       "rowid",
-		RowIDType:   "INTEGER",
+		Dialect:   d.dialect,
+		Greatest:  "max",
+		RowID:     "rowid",
+		RowIDType: "INTEGER",
 	})
 	d.text.Read.Text = nameless(d.text.Read.Text)
 	d.keep = map[*sqlstore.Statement]bool{beginImmediate: true, commit: true, rollback: true}
@@ -233,7 +246,7 @@ func openDatabase(path string, o *Options) (*database, error) {
 			return newRawConn(conn, d.keep), nil
 		}
 	}
-	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.GetMeta: true}
+	reads := map[*sqlstore.Statement]bool{d.text.Read: true, d.text.Probe: true, d.text.ReadSteps: true, d.text.Meta.Get: true}
 	d.group = newGrouper(d.turn, o.GroupLimit, reads, raw(writing), d.there)
 	d.readers = newReaders(o.Readers, raw(reading))
 	return d, nil
@@ -295,12 +308,14 @@ func (d *database) close() error {
 // Traits tells the engine of SQLite: see [sqlstore.Driver].
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
-		Name: "SQLite", Clock: d.clock, ReadFirst: true, OneWriter: true,
-		WriterBusy:  d.inTransaction,
-		MigrateHint: "open the store without Options.NoMigrate, or run the text of Store.Schema",
-		Notes:       d.notes,
+		ReadFirst: true, OneWriter: true,
+		WriterBusy: d.inTransaction,
+		Notes:      d.notes,
 	}
 }
+
+// Dialect returns how SQLite's texts differ: see [sqldb.Dialect].
+func (d *database) Dialect() *sqldb.Dialect { return d.dialect }
 
 func (d *database) Statements() *sqlstore.Statements { return d.text }
 

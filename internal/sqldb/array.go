@@ -1,17 +1,17 @@
-package sqlstore
+package sqldb
 
 import (
 	"encoding/hex"
 	"strconv"
 )
 
-// array writes an array as PostgreSQL reads it from a text, which every client library can send.
-type array struct {
+// Array writes an array as PostgreSQL reads it from a text, which every client library can send.
+type Array struct {
 	b     []byte
 	value bool // an element is not NULL
 }
 
-func (a *array) next() {
+func (a *Array) next() {
 	if len(a.b) == 0 {
 		a.b = append(a.b, '{')
 	} else {
@@ -19,7 +19,8 @@ func (a *array) next() {
 	}
 }
 
-func (a *array) text(s string) {
+// Text appends a text.
+func (a *Array) Text(s string) {
 	a.next()
 	a.value = true
 	a.b = append(a.b, '"')
@@ -32,14 +33,15 @@ func (a *array) text(s string) {
 	a.b = append(a.b, '"')
 }
 
-func (a *array) number(n int64) {
+// Int appends a number.
+func (a *Array) Int(n int64) {
 	a.next()
 	a.value = true
 	a.b = strconv.AppendInt(a.b, n, 10)
 }
 
-// bytes writes nil as NULL, and an empty value as one.
-func (a *array) bytes(b []byte) {
+// Bytes appends bytes: it writes nil as NULL, and an empty value as one.
+func (a *Array) Bytes(b []byte) {
 	a.next()
 	if b == nil {
 		a.b = append(a.b, "NULL"...)
@@ -51,8 +53,8 @@ func (a *array) bytes(b []byte) {
 	a.b = append(a.b, '"')
 }
 
-// arg is nil for an array of nothing but NULL.
-func (a *array) arg() any {
+// Arg returns the array as an argument, or nil for an array of nothing but NULL.
+func (a *Array) Arg() any {
 	if !a.value {
 		return nil
 	}

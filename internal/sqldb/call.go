@@ -1,0 +1,78 @@
+package sqldb
+
+import (
+	"context"
+	"errors"
+)
+
+// Statement is one text of the engine. Drivers may keep what they prepared by its address.
+type Statement struct {
+	// Name distinguishes it from the others: "claim".
+	Name string
+	Text string
+	// Rows says that it returns rows; otherwise only the number of rows that it affected counts.
+	Rows bool
+
+	timed bool // it takes the time as its last argument
+}
+
+// Call is one statement with its arguments, and what to do with its answer.
+type Call struct {
+	Statement *Statement
+	Args      []any
+	// Each is called for every row, if the statement returns rows. Its error ends the Send and is returned as it is.
+	Each func(Row) error
+	// Affected is set by the driver: how many rows the statement wrote or, if it returns rows, how many it returned.
+	Affected int64
+	// Must says that nothing of the transaction may be committed if the statement affects no row:
+	// [ErrNothingWritten]. A driver that pipelines a commit must then make the statement itself fail; for this, the
+	// text of a statement that is used so ends in "RETURNING 1", so that it can be wrapped.
+	Must bool
+	// AtLeast is how many rows it must then affect, if one is not enough. If a statement writes all of its rows or
+	// none, the driver need not count.
+	AtLeast int64
+}
+
+// Missed reports whether the statement has affected fewer rows than it must. It is for drivers.
+func (c *Call) Missed() bool { return c.Must && c.Affected < max(c.AtLeast, 1) }
+
+// ForEach sets what is done with the rows of a call's answer.
+func (c *Call) ForEach(fn func(Row) error) *Call {
+	c.Each = fn
+	return c
+}
+
+// Row is one row of an answer.
+type Row interface {
+	// Scan copies the columns. NULL stores the zero value in an *int64, *string or *[]byte; the caller may keep
+	// slices. Other destinations are as in the client library.
+	Scan(dest ...any) error
+}
+
+// Conn sends statements.
+type Conn interface {
+	// Send sends the calls in their order and reads their answers: in one round trip if the client can pipeline,
+	// otherwise one after the other. It stops at the first error, and returns it as the client gave it, wrapped or
+	// not.
+	Send(ctx context.Context, calls ...*Call) error
+}
+
+// TxConn is a transaction. It is not safe for concurrent use, and it does not end with a context; but a Send whose
+// context ends may have ended the transaction.
+type TxConn[Tx any] interface {
+	Conn
+	Tx() Tx
+	// Commit sends last as the last statements and commits: in one round trip if the client can pipeline. On any
+	// error except [ErrCommitLost] the transaction has been rolled back.
+	Commit(ctx context.Context, last ...*Call) error
+	// Rollback ends the transaction, under a context of its own if ctx has ended. After the end it does nothing.
+	Rollback(ctx context.Context) error
+}
+
+// What drivers tell the engine.
+var (
+	// ErrNothingWritten: a Call with Must affected no row. Nothing was committed.
+	ErrNothingWritten = errors.New("sqldb: the conditional write found nothing to write")
+	// ErrCommitLost: a commit was sent, and its answer did not arrive.
+	ErrCommitLost = errors.New("sqldb: the answer to the commit was lost")
+)

@@ -1,0 +1,39 @@
+package sqldb
+
+// ErrorClass says what an error of the database means.
+type ErrorClass uint8
+
+// The classes.
+const (
+	// ClassOther is every error that has no class of its own.
+	ClassOther ErrorClass = iota
+	// ClassUnique is a duplicate in a unique index.
+	ClassUnique
+	// ClassRetry is a deadlock, a serialization failure, or a busy database: nothing took hold, and the whole
+	// transaction may be run again.
+	ClassRetry
+	// ClassConstraint is a violation of a constraint that is not a unique one.
+	ClassConstraint
+	// ClassMissingTable is a table or column that does not exist.
+	ClassMissingTable
+	// ClassFull is a full disk, or a database that has reached its limit.
+	ClassFull
+	// ClassTooLarge is a value that the database refuses because of its size.
+	ClassTooLarge
+	// ClassReadOnly is a database that takes no writes.
+	ClassReadOnly
+	// ClassDenied is a missing permission, or a refused login.
+	ClassDenied
+	// ClassCorrupt is a damaged database.
+	ClassCorrupt
+	// ClassUnavailable is a database that cannot be reached, or a connection that broke; what was sent may or may not
+	// have been done.
+	ClassUnavailable
+)
+
+// ErrorInfo is what an error means.
+type ErrorInfo struct {
+	Class ErrorClass
+	// NotDone says that the statement certainly took no hold.
+	NotDone bool
+}

@@ -1,0 +1,53 @@
+package sqldb
+
+import (
+	"context"
+
+	"github.com/everonce/everonce/driver"
+)
+
+// Database sends statements to one SQL database.
+//
+// Every method may be called concurrently. Arguments are int64, string, []byte or nil; times are microseconds since
+// 1970 in an int64.
+type Database interface {
+	// Dialect returns how the database's texts differ from others'. It never changes.
+	Dialect() *Dialect
+	// Read sends calls that write nothing.
+	Read(ctx context.Context, calls ...*Call) error
+	// Write runs op, which reads and writes through the Conn and does nothing else: it has no other effect and may be
+	// run again. When Write returns nil, what op wrote is durable.
+	//
+	// Either the whole of op is one transaction, or, if [Dialect.OneStatement] is set, every Send may commit by itself.
+	// A transaction may be shared with other calls of Write: if op fails, nothing of it takes hold, and the others
+	// are not affected. If ctx ends first, Write returns its error, and op may still take hold.
+	Write(ctx context.Context, op func(ctx context.Context, c Conn) error) error
+	// Exclusive runs op in a transaction during which no other Exclusive, of any process, runs.
+	Exclusive(ctx context.Context, op func(ctx context.Context, c Conn) error) error
+	// Classify tells what an error of the database, its client or the application's own statements means.
+	Classify(err error) ErrorInfo
+}
+
+// DB is a [Database] whose transactions an application holds as a Tx.
+type DB[Tx any] interface {
+	Database
+	// Join wraps a transaction of the caller, whose Commit and Rollback are then not called. It refuses with
+	// [driver.ErrOtherStore] a transaction that it knows to be of another database.
+	Join(ctx context.Context, tx Tx) (TxConn[Tx], error)
+}
+
+// Of returns the database of a store, and whether it has one: the SQL stores do.
+func Of[Tx any](store driver.TxStore[Tx]) (DB[Tx], bool) {
+	of, ok := driver.PowerOf[interface{ SQL() DB[Tx] }](store)
+	if !ok {
+		return nil, false
+	}
+	return of.SQL(), true
+}
+
+// Listener is an optional power of a [Database] that can tell when others have announced something.
+type Listener interface {
+	// Listen calls heard once it listens and then after each announcement on the channel, until ctx ends or the
+	// connection is lost, and returns why. Announcements are lost while nobody listens.
+	Listen(ctx context.Context, channel string, heard func()) error
+}

@@ -1,0 +1,135 @@
+package sqldb
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Dialect is what differs between databases in the texts of statements.
+type Dialect struct {
+	// Name is for error texts: "PostgreSQL".
+	Name string
+	// Placeholder returns the text of the n-th argument (from 1): "$1::bytea".
+	Placeholder func(n int, kind ArgKind) string
+	// Now is an expression for the database's clock in microseconds. It is empty if Clock is set.
+	Now string
+	// Clock is the database's clock if that is the process's. Every statement that speaks of {now} then takes the time
+	// as a last argument.
+	Clock func() time.Time
+	// OneStatement says that each statement is atomic by itself and may stand outside of a transaction
+	// ([Database.Write]).
+	OneStatement bool
+	// SkipLocked ends a sub-select of what is to be changed or removed: "FOR UPDATE SKIP LOCKED".
+	SkipLocked string
+	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series.
+	Arrays bool
+	// Table returns the name of a table beside the store's, quoted and qualified. Index returns that of an index.
+	Table, Index func(name string) string
+	// Serial, Int, Text and Bytes are types of columns; Serial is of a primary key that counts by itself.
+	Serial, Int, Text, Bytes string
+	// Announce is a template of a statement that announces something on the channel {1t}; empty if there is none.
+	Announce string
+	// MigrateHint completes the sentence "the tables are missing: ", and says what to run.
+	MigrateHint string
+}
+
+// ArgKind is the type of an argument.
+type ArgKind uint8
+
+// The kinds.
+const (
+	ArgInt ArgKind = iota
+	ArgText
+	ArgBytes
+)
+
+var argKinds = map[byte]ArgKind{'i': ArgInt, 't': ArgText, 'b': ArgBytes}
+
+// Arguments writes placeholders for {1i}, {2t}, {3b} in a template of so many arguments. It panics if there are others.
+func (d *Dialect) Arguments(template string, args int) string {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(template, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		inner, after, _ := strings.Cut(rest, "}")
+		kind, ok := argKinds[inner[len(inner)-1]]
+		n, err := strconv.Atoi(inner[:len(inner)-1])
+		if !ok || err != nil || n < 1 || n > args {
+			panic(fmt.Sprintf("sqldb: bad argument {%s} of %d in a statement's template", inner, args))
+		}
+		b.WriteString(d.Placeholder(n, kind))
+		template = after
+	}
+}
+
+// Statement makes a statement from a template of so many arguments, in which {now} is the database's time, {skip locked}
+// is [Dialect.SkipLocked], and {name} is the table of that name, for each of tables. It returns rows if it is a SELECT
+// or has a RETURNING clause.
+func (d *Dialect) Statement(name string, args int, template string, tables ...string) *Statement {
+	now := "(SELECT " + d.Now + ")" // once in the statement, and not for each row
+	if d.Clock != nil {
+		now = d.Placeholder(args+1, ArgInt)
+	}
+	pairs := []string{"{now}", now, "{skip locked}", d.SkipLocked}
+	for _, table := range tables {
+		pairs = append(pairs, "{"+table+"}", d.Table(table))
+	}
+	text := d.Arguments(strings.NewReplacer(pairs...).Replace(template), args)
+	return &Statement{
+		Name: name, Text: text,
+		Rows:  strings.HasPrefix(text, "SELECT ") || strings.Contains(text, " RETURNING "),
+		timed: d.Clock != nil && strings.Contains(template, "{now}"),
+	}
+}
+
+// Call makes a call of a statement that was made by [Dialect.Statement].
+func (d *Dialect) Call(st *Statement, args ...any) *Call {
+	if st.timed {
+		args = append(args, d.Clock().UnixMicro())
+	}
+	return &Call{Statement: st, Args: args}
+}
+
+// InInts is true of a column that has one of the numbers in an argument, which [Dialect.Ints] makes.
+func (d *Dialect) InInts(column, arg string) string {
+	if d.Arrays {
+		return column + " = ANY (" + arg + "::bigint[])"
+	}
+	return column + " IN (SELECT value FROM json_each(" + arg + "))"
+}
+
+// Ints returns numbers as the argument, a text, of [Dialect.InInts].
+func (d *Dialect) Ints(numbers []int64) string {
+	list := make([]string, len(numbers))
+	for i, n := range numbers {
+		list[i] = strconv.FormatInt(n, 10)
+	}
+	opened, closed := "[", "]"
+	if d.Arrays {
+		opened, closed = "{", "}"
+	}
+	return opened + strings.Join(list, ",") + closed
+}
+
+// Definition makes a statement that defines tables and indexes: {serial}, {int}, {text} and {bytes} are types,
+// {name} is the table of that name, for each of tables, and {name_rest} an index of one.
+func (d *Dialect) Definition(template string, tables ...string) string {
+	pairs := []string{"{serial}", d.Serial, "{int}", d.Int, "{text}", d.Text, "{bytes}", d.Bytes}
+	for _, table := range tables {
+		pairs = append(pairs, "{"+table+"}", d.Table(table))
+	}
+	text := strings.NewReplacer(pairs...).Replace(template)
+	for {
+		before, rest, found := strings.Cut(text, "{")
+		if !found {
+			return text
+		}
+		index, after, _ := strings.Cut(rest, "}")
+		text = before + d.Index(index) + after
+	}
+}
