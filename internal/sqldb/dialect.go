@@ -31,8 +31,6 @@ type Dialect struct {
 	Serial, Int, Text, Bytes string
 	// Announce is a template of a statement that announces something on the channel {1t}; empty if there is none.
 	Announce string
-	// MigrateHint completes the sentence "the tables are missing: ", and says what to run.
-	MigrateHint string
 }
 
 // ArgKind is the type of an argument.

@@ -30,6 +30,8 @@ type Schema struct {
 	Name       string
 	Meta       Meta
 	Migrations [][]string
+	// Hint completes the sentence "the tables are missing: ", and says what to run.
+	Hint string
 }
 
 // Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does nothing
@@ -66,15 +68,15 @@ func (s *Schema) Check(ctx context.Context, db Database) error {
 	case version > want:
 		return s.newer(version)
 	case version < want:
-		return fmt.Errorf("%w: %w: the tables of %s are of version %d, this package needs %d; %s",
-			driver.ErrStore, driver.ErrSchema, s.Name, version, want, db.Dialect().MigrateHint)
+		return fmt.Errorf("%w: %w: the tables are of version %d, this package needs %d; %s",
+			driver.ErrStore, driver.ErrSchema, version, want, s.Hint)
 	}
 	return nil
 }
 
 func (s *Schema) newer(version int) error {
-	return fmt.Errorf("%w: %w: the tables of %s are of version %d, this package knows %d: upgrade this process",
-		driver.ErrStore, driver.ErrSchema, s.Name, version, len(s.Migrations))
+	return fmt.Errorf("%w: %w: the tables are of version %d, this package knows %d: upgrade this process",
+		driver.ErrStore, driver.ErrSchema, version, len(s.Migrations))
 }
 
 // version is 0 where none is written.
@@ -85,7 +87,7 @@ func (s *Schema) version(ctx context.Context, c Conn) (int, error) {
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%w: %w: the version of %s is not a number", driver.ErrStore, driver.ErrSchema, s.Name)
+		return 0, fmt.Errorf("%w: %w: the version is not a number", driver.ErrStore, driver.ErrSchema)
 	}
 	return n, nil
 }

@@ -39,6 +39,8 @@ type Traits struct {
 	// OneWriter says that a transaction shuts out all other writers. Transactions are then limited to a third of the
 	// shortest lease in use, but not to less than 100 ms ([everonce.ErrTxTooLong]).
 	OneWriter bool
+	// MigrateHint completes the sentence "the tables are missing: ", and says what to run.
+	MigrateHint string
 	// Notes returns the notes of Health: sentences on the durability of the database as it is set up.
 	Notes func(ctx context.Context) ([]string, error)
 }

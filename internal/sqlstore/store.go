@@ -40,7 +40,7 @@ var (
 // New makes a store that uses a driver.
 func New[Tx any](db Driver[Tx]) *Store[Tx] {
 	s := &Store[Tx]{driver: db, dialect: db.Dialect(), traits: db.Traits(), text: db.Statements()}
-	s.schema = sqldb.Schema{Name: metaSchema, Meta: s.text.Meta, Migrations: db.Migrations()}
+	s.schema = sqldb.Schema{Name: metaSchema, Meta: s.text.Meta, Migrations: db.Migrations(), Hint: s.traits.MigrateHint}
 	s.locks, _ = db.(KeyLocker[Tx])
 	return s
 }
@@ -272,7 +272,7 @@ func (s *Store[Tx]) failed(what string, err error) error {
 	}
 	switch s.driver.Classify(err).Class {
 	case ClassMissingTable:
-		return reason(driver.ErrSchema, "the tables are missing or of another version; "+s.dialect.MigrateHint)
+		return reason(driver.ErrSchema, "the tables are missing or of another version; "+s.traits.MigrateHint)
 	case ClassFull:
 		return reason(driver.ErrStoreFull, "the database has no room")
 	case ClassTooLarge:

@@ -30,7 +30,6 @@ func newDialect(t *tables) *sqldb.Dialect {
 		Text:         `text COLLATE "C"`,
 		Bytes:        "bytea",
 		Announce:     "SELECT pg_notify({1t}, '')",
-		MigrateHint:  "run its Migrate once, or the text of its Schema with your own migration tool",
 	}
 }
 
@@ -59,7 +58,8 @@ func placeholder(n int, kind sqlstore.ArgKind) string {
 // Traits tells the engine what PostgreSQL is like.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
-		Notes: d.notes,
+		MigrateHint: "run the store's Migrate once, or the text of its Schema with your own migration tool",
+		Notes:       d.notes,
 	}
 }
 

@@ -217,7 +217,6 @@ func openDatabase(path string, o *Options) (*database, error) {
 		Int:         "INTEGER",
 		Text:        "TEXT",
 		Bytes:       "BLOB",
-		MigrateHint: "open the store without Options.NoMigrate, or run the text of its Schema",
 	}
 	d.text = sqlstore.NewStatements(sqlstore.Dialect{
 		Record: d.prefix + "record", Step: d.prefix + "step", Meta: d.prefix + "meta",
@@ -309,8 +308,9 @@ func (d *database) close() error {
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		ReadFirst: true, OneWriter: true,
-		WriterBusy: d.inTransaction,
-		Notes:      d.notes,
+		WriterBusy:  d.inTransaction,
+		MigrateHint: "open the store without Options.NoMigrate, or run the text of Store.Schema",
+		Notes:       d.notes,
 	}
 }
 
