@@ -2,6 +2,8 @@ package everonce
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +23,13 @@ type Attempt struct {
 
 	beat  heartbeat
 	steps atomic.Pointer[steps] // nil until a step is known
+	used  usedNames
+}
+
+// usedNames counts the names of NextKey.
+type usedNames struct {
+	sync.Mutex
+	names map[string]int
 }
 
 // before is what the claim found.
@@ -73,6 +82,18 @@ func (a *Attempt) Previous() driver.Previous {
 // of the operation, and different for every name and every operation. Give each effect its own name.
 func (a *Attempt) DownstreamKey(name string) string {
 	return downstreamKey(a.set.IdentitySecret, a.id, name)
+}
+
+// NextKey returns the DownstreamKey of a name and a number, which is 1 at the first call with that name in this attempt,
+// and one more at each further call. It is for effects of one kind that the work has in the same order in every attempt.
+func (a *Attempt) NextKey(name string) string {
+	a.used.Lock()
+	defer a.used.Unlock()
+	if a.used.names == nil {
+		a.used.names = make(map[string]int)
+	}
+	a.used.names[name]++
+	return a.DownstreamKey(name + "#" + strconv.Itoa(a.used.names[name]))
 }
 
 // Lost reports whether the attempt is known to have lost its lease. Its context is then cancelled with the cause

@@ -58,6 +58,8 @@ var (
 	ErrStore = driver.ErrStore
 	// ErrSchema: the store's tables are missing or of another version. The text says what to run.
 	ErrSchema = driver.ErrSchema
+	// ErrTooLarge: a value is larger than the store, or an option, allows.
+	ErrTooLarge = driver.ErrTooLarge
 	// ErrNewerRecord: a newer version of everonce wrote the record. Upgrade this process.
 	ErrNewerRecord = driver.ErrNewerRecord
 	// ErrCorruptRecord: the record cannot be read.

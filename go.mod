@@ -7,3 +7,5 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	pgregory.net/rapid v1.3.0
 )
+
+require github.com/google/uuid v1.6.0

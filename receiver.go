@@ -117,6 +117,9 @@ func isNil(v any) bool {
 	return false
 }
 
+// Store returns the store that the receiver was made with.
+func (t *TxReceiver[Tx]) Store() driver.TxStore[Tx] { return t.txs }
+
 // Policy returns the policy that the receiver was made with.
 func (r *Receiver) Policy() Policy { return r.defaults.policy }
 

@@ -15,14 +15,16 @@ var mayImport = []struct {
 	{"driver/drivertest", []string{"driver", "store/memstore"}},
 	{"driver/transition", []string{"driver"}},
 	{"driver", nil},
-	{"store", []string{"internal/sqlstore", "driver"}}, // never another store
+	{"store", []string{"internal/sqlstore", "internal/sqldb", "driver"}}, // never another store
 	{"janitor", []string{"driver", "internal/retry", "internal/panics"}},
 	{"oncetest", []string{"driver", "store/memstore", "consume"}},
 
 	// The patterns and transports take a receiver, never a store.
-	{"inbox", []string{"driver", "internal/sqlstore"}}, // the SQL handle, not a database
-	{"outbox", []string{"driver", "internal/sqlstore"}},
-	{"saga", []string{"driver", "internal/sqlstore"}},
+	{"inbox", []string{"driver", "consume", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
+	{"outbox/cloudevents", []string{"outbox"}},
+	{"outbox/webhook", []string{"outbox"}},
+	{"outbox", []string{"driver", "consume", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
+	{"saga", []string{"driver", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"session", []string{"driver"}},
 	{"raftonce", []string{"session", "driver"}},
 	{"httponce/internal/wire", nil},
@@ -30,6 +32,7 @@ var mayImport = []struct {
 	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
 	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
+	{"consume/rabbitonce", []string{"driver", "outbox"}}, // it publishes too
 	{"consume", []string{"driver", "internal/jsonform"}},
 	{"otelonce", nil},
 	{"dashboard", nil},
@@ -39,7 +42,9 @@ var mayImport = []struct {
 	// What nobody links may import all, but for the program.
 	{"cmd", everything},
 	{"examples", everything},
-	{"internal/sqlstore", []string{"driver"}},
+	{"internal/sqlstore", []string{"driver", "internal/sqldb"}},
+	{"internal/sqldb", []string{"driver"}},
+	{"internal/sqlqueue", []string{"driver", "internal/sqldb", "internal/retry"}},
 	{"internal/waiting", []string{"driver", "internal/retry", "internal/panics"}},
 	{"internal/probe", nil},
 	{"internal/retry", nil},

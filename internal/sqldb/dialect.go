@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -130,4 +131,31 @@ func (d *Dialect) Definition(template string, tables ...string) string {
 		index, after, _ := strings.Cut(rest, "}")
 		text = before + d.Index(index) + after
 	}
+}
+
+// InTexts is true of a column that has one of the texts in an argument, which [Dialect.Texts] makes.
+func (d *Dialect) InTexts(column, arg string) string {
+	if d.Arrays {
+		return column + " = ANY (" + arg + "::text[])"
+	}
+	return column + " IN (SELECT value FROM json_each(" + arg + "))"
+}
+
+// Texts returns texts as the argument of [Dialect.InTexts].
+func (d *Dialect) Texts(texts []string) string {
+	if d.Arrays {
+		var a Array
+		for _, text := range texts {
+			a.Text(text)
+		}
+		if list, ok := a.Arg().(string); ok {
+			return list
+		}
+		return "{}"
+	}
+	list, err := json.Marshal(texts)
+	if err != nil || texts == nil { // a list of texts has no error
+		return "[]"
+	}
+	return string(list)
 }

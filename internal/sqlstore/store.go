@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -267,20 +266,5 @@ func (s *Store[Tx]) failed(what string, err error) error {
 			return err
 		}
 	}
-	reason := func(sentinel error, hint string) error {
-		return fmt.Errorf("%w: %w: %s: %s: %s: %w", driver.ErrStore, sentinel, s.dialect.Name, what, hint, err)
-	}
-	switch s.driver.Classify(err).Class {
-	case ClassMissingTable:
-		return reason(driver.ErrSchema, "the tables are missing or of another version; "+s.traits.MigrateHint)
-	case ClassFull:
-		return reason(driver.ErrStoreFull, "the database has no room")
-	case ClassTooLarge:
-		return reason(driver.ErrTooLarge, "the database refuses the size")
-	case ClassReadOnly:
-		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", driver.ErrStore, s.dialect.Name, what, err)
-	case ClassDenied:
-		return fmt.Errorf("%w: %s: %s: permission denied: %w", driver.ErrStore, s.dialect.Name, what, err)
-	}
-	return fmt.Errorf("%w: %s: %s: %w", driver.ErrStore, s.dialect.Name, what, err)
+	return sqldb.Failed(s.driver, what, s.traits.MigrateHint, err)
 }

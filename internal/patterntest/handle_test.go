@@ -1,0 +1,186 @@
+package patterntest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/testserver"
+	"github.com/everonce/everonce/store/pgxstore"
+	"github.com/everonce/everonce/store/sqlitestore"
+)
+
+// handle is one database with an empty schema, reached through one client library.
+type handle[Tx any] struct {
+	name     string
+	store    driver.TxStore[Tx]
+	receiver *everonce.TxReceiver[Tx]
+	// exec writes in a transaction of the application's. Arguments are $1, $2.
+	exec func(ctx context.Context, tx Tx, text string, args ...any) error
+	// db reads and writes around the store.
+	db *sql.DB
+	// begin begins a transaction without everonce.
+	begin func(ctx context.Context) (tx Tx, commit, rollback func() error, err error)
+}
+
+// onAll runs a test on each database: through pgx, and through database/sql.
+func onAll(t *testing.T, pgxTest func(*testing.T, *handle[pgx.Tx]), sqlTest func(*testing.T, *handle[*sql.Tx])) {
+	t.Run("pgx", func(t *testing.T) { t.Parallel(); pgxTest(t, onPgx(t)) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); sqlTest(t, onPostgres(t)) })
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); sqlTest(t, onSQLite(t)) })
+}
+
+// schema makes an empty schema, and returns the server's URL with it as the search path.
+func schema(t testing.TB) (url, name string) {
+	t.Helper()
+	server := testserver.URL(t, "postgres")
+	name = "p_" + strings.ToLower(rand.Text()[:16])
+	admin, err := pgx.Connect(t.Context(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Exec(t.Context(), "CREATE SCHEMA "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer admin.Close(context.Background())
+		if _, err := admin.Exec(context.Background(), "DROP SCHEMA "+name+" CASCADE"); err != nil {
+			t.Error(err)
+		}
+	})
+	separator := "?"
+	if strings.Contains(server, "?") {
+		separator = "&"
+	}
+	return server + separator + "search_path=" + name, name
+}
+
+func onPgx(t testing.TB) *handle[pgx.Tx] {
+	t.Helper()
+	url, _ := schema(t)
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	store, err := pgxstore.New(pool, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &handle[pgx.Tx]{name: "pgx", store: store, db: stdlib.OpenDBFromPool(pool)}
+	t.Cleanup(func() { h.db.Close() })
+	h.exec = func(ctx context.Context, tx pgx.Tx, text string, args ...any) error {
+		_, err := tx.Exec(ctx, text, args...)
+		return err
+	}
+	h.begin = func(ctx context.Context) (pgx.Tx, func() error, func() error, error) {
+		tx, err := pool.Begin(ctx)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return tx, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }, nil
+	}
+	h.ready(t)
+	return h
+}
+
+func onPostgres(t testing.TB) *handle[*sql.Tx] {
+	t.Helper()
+	url, _ := schema(t)
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	store, err := pgxstore.NewSQL(db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &handle[*sql.Tx]{name: "postgres", store: store, db: db}
+	h.throughSQL()
+	h.ready(t)
+	return h
+}
+
+func onSQLite(t testing.TB) *handle[*sql.Tx] {
+	t.Helper()
+	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "once.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h := &handle[*sql.Tx]{name: "sqlite", store: store, db: store.DB()}
+	h.throughSQL()
+	h.ready(t)
+	return h
+}
+
+func (h *handle[Tx]) throughSQL() {
+	s, ok := any(h).(*handle[*sql.Tx])
+	if !ok {
+		panic("not through database/sql")
+	}
+	s.exec = func(ctx context.Context, tx *sql.Tx, text string, args ...any) error {
+		_, err := tx.ExecContext(ctx, text, args...)
+		return err
+	}
+	s.begin = func(ctx context.Context) (*sql.Tx, func() error, func() error, error) {
+		tx, err := s.db.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return tx, tx.Commit, tx.Rollback, nil
+	}
+}
+
+// ready migrates the store, makes a table of effects, and a receiver.
+func (h *handle[Tx]) ready(t testing.TB) {
+	t.Helper()
+	if m, ok := h.store.(interface{ Migrate(context.Context) error }); ok {
+		if err := m.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.must(t, "CREATE TABLE effects (name TEXT NOT NULL)")
+	var err error
+	if h.receiver, err = everonce.NewTxReceiver(h.store, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *handle[Tx]) must(t testing.TB, text string, args ...any) {
+	t.Helper()
+	if _, err := h.db.ExecContext(context.Background(), text, args...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// number returns what a query counts.
+func (h *handle[Tx]) number(t testing.TB, query string, args ...any) (n int) {
+	t.Helper()
+	if err := h.db.QueryRowContext(context.Background(), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+// inTx runs work in a transaction of everonce's, without a key.
+func (h *handle[Tx]) inTx(t testing.TB, work func(ctx context.Context, tx Tx) error) {
+	t.Helper()
+	if err := h.receiver.InTx(t.Context(), work); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,126 @@
+package sqlqueue
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// How says how a row that is in hand ends.
+type How int
+
+// The ways.
+const (
+	// Finish: it is done.
+	Finish How = iota
+	// Drop: it is done, and removed at once.
+	Drop
+	// Again: it is tried again after a delay.
+	Again
+	// Later: it is tried again after a delay, and this try does not count.
+	Later
+	// Release: it was not tried, which does not count, and others may have it.
+	Release
+	// Block sets it aside, and what has the same order key waits for it.
+	Block
+	// Bury sets it aside, and what has the same order key goes on.
+	Bury
+)
+
+// End is how a row ends.
+type End struct {
+	Seq   int64
+	How   How
+	After time.Duration // of Again and Later
+	Error string        // of Again, Later, Block and Bury
+}
+
+// maxError bounds the text of an error, in bytes.
+const maxError = 1000
+
+// ErrorText returns the text of an error as a row keeps it.
+func ErrorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "?"), "\x00", "?")
+	if len(text) <= maxError {
+		return text
+	}
+	cut := maxError
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut]
+}
+
+// inHand is true of a row of the list {2t} that the claim {1i} has in hand. It may be late: as long as nobody else has claimed it.
+func (q *Queue) inHand() string {
+	return " WHERE q.token = {1i} AND q.state = 0 AND " + q.dialect.InInts("q.seq", "{2t}")
+}
+
+// Ends returns the calls that end rows which the claim of the token has in hand. Each row that it has lost is one less in
+// the sum of their [sqldb.Call.Affected].
+func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
+	var calls []*sqldb.Call
+	together := func(how How, name, template string) {
+		var seqs []int64
+		for _, end := range ends {
+			if end.How == how {
+				seqs = append(seqs, end.Seq)
+			}
+		}
+		if len(seqs) > 0 {
+			calls = append(calls, q.call(name, template, token, q.dialect.Ints(seqs)))
+		}
+	}
+	together(Finish, "finish", "UPDATE {t} AS q SET state = 4, done_at = {now}, token = 0, error = ''"+q.inHand())
+	together(Drop, "drop", "DELETE FROM {t} AS q"+q.inHand())
+	together(Release, "release", "UPDATE {t} AS q SET due_at = {now}, rank = {now}, attempts = attempts - 1, token = 0"+q.inHand())
+	for _, end := range ends {
+		seq := q.dialect.Ints([]int64{end.Seq})
+		switch end.How {
+		case Again:
+			calls = append(calls, q.call("again", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, token = 0, error = {4t}"+q.inHand(),
+				token, seq, end.After.Microseconds(), end.Error))
+		case Later:
+			calls = append(calls, q.call("later", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, attempts = attempts - 1, token = 0, error = {4t}"+q.inHand(),
+				token, seq, end.After.Microseconds(), end.Error))
+		case Block, Bury:
+			state := map[How]State{Block: Blocked, Bury: Dead}[end.How]
+			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.inHand(),
+				token, seq, int64(state), end.Error))
+		}
+	}
+	return calls
+}
+
+// End ends rows, and returns how many of them the claim had lost: those are another's.
+func (q *Queue) End(ctx context.Context, token int64, ends ...End) (lost int, err error) {
+	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+		calls := q.Ends(token, ends...)
+		if err := c.Send(ctx, calls...); err != nil {
+			return err
+		}
+		lost = len(ends)
+		for _, call := range calls {
+			lost -= int(call.Affected)
+		}
+		return nil
+	})
+	return lost, err
+}
+
+// Renew renews the lease of rows, and returns how many of them the claim still has.
+func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time.Duration) (kept int, err error) {
+	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+		call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.inHand(), token, q.dialect.Ints(seqs), lease.Microseconds())
+		err := c.Send(ctx, call)
+		kept = int(call.Affected)
+		return err
+	})
+	return kept, err
+}

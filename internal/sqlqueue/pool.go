@@ -1,0 +1,226 @@
+package sqlqueue
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce/driver"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// Pool claims rows as they become due, and has them worked on.
+//
+// A claim asks only for rows whose rank is at least that of the last claim's first row: a database has to pass over all
+// that was done since the oldest transaction in it began, and would pass over it at each claim. What comes with a lower
+// rank all the same, such as a row whose transaction took long, is found by a claim without that bound, which comes at
+// least each second, or as seldom as its own time asks for.
+type Pool[T any] struct {
+	Queue *Queue
+	// Row returns where to scan a row and its own columns.
+	Row func(*T) (*Row, []any)
+	// Size is how many rows are in hand, at most; Batch is how many are claimed together.
+	Size, Batch int
+	// Single has each row worked on by itself.
+	Single bool
+	// Lease is for how long rows are in hand. It is renewed at a third.
+	Lease time.Duration
+	// Poll is the longest pause between two looks for rows.
+	Poll time.Duration
+	// Channel, if not empty, is where new rows are announced.
+	Channel string
+	// Slack is how far below the last claim's first rank new rows may come: that of the highest priority.
+	Slack time.Duration
+	// Lanes, if set, returns the lanes to claim from, and those to leave out.
+	Lanes func() (only, except []string)
+	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. After Run's
+	// context has ended, Work is given Grace to end.
+	Work func(ctx context.Context, token int64, rows []T)
+	// Failed is told of a failing database. It must not block.
+	Failed func(err error)
+
+	mu    sync.Mutex
+	free  int
+	woken chan struct{}
+}
+
+// firstPoll is the pause after a look that found nothing; it doubles with each.
+const firstPoll = 5 * time.Millisecond
+
+// fullEvery is how often a claim without a floor comes, at least.
+const fullEvery = time.Second
+
+// Wake has the pool look for rows at once.
+func (p *Pool[T]) Wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Start makes the pool ready for [Pool.Run] and [Pool.Wake].
+func (p *Pool[T]) Start() {
+	p.free, p.woken = p.Size, make(chan struct{}, 1)
+}
+
+// Run works until ctx ends, and returns when all work has returned. Work is not ended with ctx: what is in hand ends as it
+// would otherwise, unless hard ends too.
+func (p *Pool[T]) Run(ctx, hard context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	if l, ok := p.Queue.db.(sqldb.Listener); ok && p.Channel != "" {
+		working.Go(func() { p.listen(ctx, l) })
+	}
+	var floor int64
+	var full time.Time // when the next claim without a floor is due
+	pause, failures := firstPoll, 0
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		want := min(p.Batch, p.free)
+		p.mu.Unlock()
+		if want == 0 {
+			p.wait(ctx, p.Poll) // for work to return
+			continue
+		}
+		req := ClaimRequest{Limit: want, Lease: p.Lease, Floor: floor}
+		if p.Lanes != nil {
+			req.Only, req.Except = p.Lanes()
+		}
+		began := time.Now()
+		whole := !began.Before(full)
+		if whole {
+			req.Floor = 0
+		}
+		rows, token, err := Claim(ctx, p.Queue, req, p.Row)
+		if whole {
+			full = time.Now().Add(max(fullEvery, 20*time.Since(began)))
+		}
+		switch {
+		case ctx.Err() != nil && err != nil: // what it may have claimed all the same comes again after its lease
+			return
+		case err != nil:
+			failures++
+			p.Failed(err)
+			if retry.Pause(ctx, retry.Backoff(failures)) != nil {
+				return
+			}
+			continue
+		case len(rows) == 0:
+			failures = 0
+			if p.wait(ctx, pause) {
+				pause = firstPoll
+			} else {
+				pause = min(2*pause, p.Poll)
+			}
+			continue
+		}
+		failures, pause = 0, firstPoll
+		floor = p.firstRank(rows) - p.Slack.Microseconds()
+		p.begin(hard, &working, rows, token)
+	}
+}
+
+func (p *Pool[T]) firstRank(rows []T) int64 {
+	first := int64(math.MaxInt64)
+	for i := range rows {
+		r, _ := p.Row(&rows[i])
+		first = min(first, r.Rank)
+	}
+	return first
+}
+
+// wait waits for a wake or for d, and reports whether it was woken.
+func (p *Pool[T]) wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.woken:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// begin has rows worked on, in goroutines of their own.
+func (p *Pool[T]) begin(ctx context.Context, working *sync.WaitGroup, rows []T, token int64) {
+	p.mu.Lock()
+	p.free -= len(rows) // it may be below 0: followers are one row more than asked for, at most
+	p.mu.Unlock()
+	parts := [][]T{rows}
+	if p.Single {
+		parts = slices.Collect(slices.Chunk(rows, 1))
+	}
+	for _, part := range parts {
+		working.Go(func() {
+			defer func() {
+				p.mu.Lock()
+				p.free += len(part)
+				p.mu.Unlock()
+				p.Wake()
+			}()
+			p.leased(ctx, token, part)
+		})
+	}
+}
+
+// leased works on rows, and renews their lease until that has returned.
+func (p *Pool[T]) leased(ctx context.Context, token int64, rows []T) {
+	ctx, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	seqs := make([]int64, len(rows))
+	for i := range rows {
+		r, _ := p.Row(&rows[i])
+		seqs[i] = r.Seq
+	}
+	beat, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var beating sync.WaitGroup
+	defer beating.Wait()
+	defer stop()
+	beating.Go(func() { p.beat(beat, token, seqs, lose) })
+	p.Work(ctx, token, rows)
+}
+
+// beat renews a lease at a third of it, until ctx ends. If it cannot, or if nothing of it is left, it ends the work.
+func (p *Pool[T]) beat(ctx context.Context, token int64, seqs []int64, lose func(error)) {
+	until := time.Now().Add(p.Lease)
+	for retry.Pause(ctx, p.Lease/3) == nil {
+		sent := time.Now()
+		one, cancel := context.WithDeadline(ctx, until)
+		kept, err := p.Queue.Renew(one, token, seqs, p.Lease)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && kept == 0: // all were ended, or another has them
+			lose(driver.ErrLeaseLost)
+			return
+		case err == nil:
+			until = sent.Add(p.Lease)
+		case !time.Now().Before(until):
+			lose(errors.Join(driver.ErrLeaseLost, err))
+			return
+		}
+	}
+}
+
+// listen wakes the pool when rows are announced, and again if it had not listened: some may have come meanwhile.
+func (p *Pool[T]) listen(ctx context.Context, l sqldb.Listener) {
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := l.Listen(ctx, p.Channel, func() {
+			failures = 0
+			p.Wake()
+		})
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		p.Failed(err)
+		if retry.Pause(ctx, retry.Backoff(failures)) != nil {
+			return
+		}
+	}
+}

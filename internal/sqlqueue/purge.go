@@ -1,0 +1,32 @@
+package sqlqueue
+
+import (
+	"context"
+	"time"
+
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// purgeBatch is how many rows one statement removes: it holds locks for as long as it runs.
+const purgeBatch = 1000
+
+// Purge removes rows that were done, or discarded, longer ago than the retention, in batches, at most limit of them. It
+// returns how many it has removed.
+func (q *Queue) Purge(ctx context.Context, retention time.Duration, limit int) (removed int, err error) {
+	for removed < limit {
+		batch := min(purgeBatch, limit-removed)
+		n := 0
+		err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+			call := q.call("purge", "DELETE FROM {t} AS q WHERE q.seq IN (SELECT q.seq FROM {t} AS q WHERE q.state IN (4, 5) AND q.done_at <= {now} - {1i}{in}"+
+				" ORDER BY q.done_at LIMIT {2i} {skip locked}) AND q.state IN (4, 5) AND q.done_at <= {now} - {1i}", retention.Microseconds(), int64(batch))
+			err := c.Send(ctx, call)
+			n = int(call.Affected)
+			return err
+		})
+		removed += n
+		if err != nil || n < batch {
+			return removed, err
+		}
+	}
+	return removed, nil
+}

@@ -1,0 +1,191 @@
+package sqlqueue
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// State is where a row stands in its life.
+type State int64
+
+// The states. The numbers stand in the tables.
+const (
+	// Pending: it waits for its time, or is in hand until its lease ends.
+	Pending State = 0
+	// Blocked: set aside. Rows behind it with the same order key wait.
+	Blocked State = 2
+	// Dead: set aside. Rows behind it go on.
+	Dead State = 3
+	// Done: it is kept until its retention ends.
+	Done State = 4
+	// Discarded: an operator gave it up.
+	Discarded State = 5
+)
+
+// Spec is what distinguishes a queue from others.
+type Spec struct {
+	// Table is its name without the prefix.
+	Table string
+	// Group is the column within which an order key orders: "topic". Lane is the column by which claims choose: may be
+	// the same.
+	Group, Lane string
+	// In, if set, is the only group that this queue sees.
+	In string
+	// Own are the columns of the table's own, which are read after those of [Row].
+	Own []string
+	// Unique are the columns of the unique index.
+	Unique []string
+}
+
+// Row is what every queue's rows have. Times are microseconds since 1970, by the database's clock.
+type Row struct {
+	Seq       int64
+	ID        string
+	Group     string
+	Lane      string
+	OrderKey  string
+	State     State
+	Attempts  int64
+	Rank      int64 // by which claims choose
+	DueAt     int64
+	CreatedAt int64
+	DoneAt    int64 // 0 if it is not done
+	Token     int64 // of the claim that has it in hand, or had it last; 0 if it was ended
+	Error     string
+	Now       int64 // when it was read
+}
+
+// InHand reports whether a claim has the row.
+func (r *Row) InHand() bool { return r.State == Pending && r.Token != 0 && r.DueAt > r.Now }
+
+// Time converts a time of the database.
+func Time(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
+}
+
+// Queue is one table. It is safe for concurrent use.
+type Queue struct {
+	spec    Spec
+	db      sqldb.Database
+	dialect *sqldb.Dialect
+	columns string
+
+	texts     sync.Map     // statements by their template
+	announced atomic.Int64 // when rows were announced last
+}
+
+// New returns the queue of a spec.
+func New(db sqldb.Database, spec Spec) *Queue {
+	q := &Queue{spec: spec, db: db, dialect: db.Dialect()}
+	q.columns = strings.Join(append([]string{
+		"seq", "id", spec.Group, spec.Lane, "order_key", "state", "attempts", "rank", "due_at", "created_at",
+		"coalesce(done_at, 0)", "token", "error", "{now}",
+	}, spec.Own...), ", ")
+	return q
+}
+
+// places are where a row is scanned into, in the order of the columns.
+func (r *Row) places(own []any) []any {
+	return append([]any{
+		&r.Seq, &r.ID, &r.Group, &r.Lane, &r.OrderKey, (*int64)(&r.State), &r.Attempts, &r.Rank, &r.DueAt, &r.CreatedAt,
+		&r.DoneAt, &r.Token, &r.Error, &r.Now,
+	}, own...)
+}
+
+// Database returns the database of the queue.
+func (q *Queue) Database() sqldb.Database { return q.db }
+
+// statement makes a statement of the queue from a template, once: {t} is the table, {in} the condition of [Spec.In],
+// {group} and {lane} the columns. A template speaks of the table as q.
+func (q *Queue) statement(name string, args int, template string) *sqldb.Statement {
+	if st, ok := q.texts.Load(template); ok {
+		return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
+	}
+	in := ""
+	if q.spec.In != "" {
+		in = " AND q." + q.spec.Group + " = '" + strings.ReplaceAll(q.spec.In, "'", "''") + "'"
+	}
+	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns).Replace(template)
+	st, _ := q.texts.LoadOrStore(template, q.dialect.Statement(q.spec.Table+"_"+name, args, text))
+	return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
+}
+
+func (q *Queue) call(name, template string, args ...any) *sqldb.Call {
+	return q.dialect.Call(q.statement(name, len(args), template), args...)
+}
+
+// Definitions returns the statements that create the table, with the given columns of its own: "payload {bytes} NOT NULL".
+func (s *Spec) Definitions(d *sqldb.Dialect, own ...string) []string {
+	t := s.Table
+	columns := []string{
+		"seq {serial}", "id {text} NOT NULL", s.Group + " {text} NOT NULL",
+		"order_key {text} NOT NULL", "state {int} NOT NULL", "attempts {int} NOT NULL", "rank {int} NOT NULL", "due_at {int} NOT NULL",
+		"created_at {int} NOT NULL", "done_at {int}", "token {int} NOT NULL", "error {text} NOT NULL",
+	}
+	if s.Lane != s.Group {
+		columns = append(columns, s.Lane+" {text} NOT NULL")
+	}
+	columns = append(columns, own...)
+	templates := []string{
+		"CREATE TABLE {" + t + "} (\n\t" + strings.Join(columns, ",\n\t") + "\n)",
+		"CREATE UNIQUE INDEX {" + t + "_id} ON {" + t + "} (" + strings.Join(s.Unique, ", ") + ")",
+		"CREATE INDEX {" + t + "_due} ON {" + t + "} (rank, seq) WHERE state = 0",
+		"CREATE INDEX {" + t + "_order} ON {" + t + "} (" + s.Group + ", order_key, seq) WHERE state IN (0, 2) AND order_key <> ''",
+		"CREATE INDEX {" + t + "_aside} ON {" + t + "} (seq) WHERE state IN (2, 3)",
+		"CREATE INDEX {" + t + "_done} ON {" + t + "} (done_at) WHERE state IN (4, 5)",
+	}
+	for i, template := range templates {
+		templates[i] = d.Definition(template, t)
+	}
+	return templates
+}
+
+// String returns the state's name.
+func (s State) String() string {
+	switch s {
+	case Pending:
+		return "pending"
+	case Blocked:
+		return "blocked"
+	case Dead:
+		return "dead"
+	case Done:
+		return "done"
+	case Discarded:
+		return "discarded"
+	}
+	return fmt.Sprintf("state %d", int64(s))
+}
+
+// Channel is where new rows are announced.
+func (q *Queue) Channel() string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(q.dialect.Table(q.spec.Table))) //nolint:errcheck // it never fails
+	return fmt.Sprintf("everonce_%s_%016x", q.spec.Table, h.Sum64())
+}
+
+// announceEvery spares a database announcements that follow each other closely: PostgreSQL takes a lock on all of them
+// at each commit. A pool looks often enough for some time after it was woken.
+const announceEvery = 2 * time.Millisecond
+
+// Announce returns the call that announces new rows when the transaction commits, or nil if that can be spared.
+func (q *Queue) Announce() *sqldb.Call {
+	if q.dialect.Announce == "" {
+		return nil
+	}
+	now := time.Now().UnixNano()
+	last := q.announced.Load()
+	if now-last < int64(announceEvery) || !q.announced.CompareAndSwap(last, now) {
+		return nil
+	}
+	return q.call("announce", q.dialect.Announce, q.Channel())
+}

@@ -1,0 +1,34 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+)
+
+// ToConsumer publishes events to a consumer in this process: its handler has each event once, by the event's ID. It
+// handles at most parallel events at the same time. An event that the consumer buries is set aside.
+func ToConsumer(c *consume.Consumer, parallel int) Publisher {
+	return One(parallel, func(ctx context.Context, e *Event) error {
+		v := c.Handle(ctx, e.Message())
+		switch v.Disposition {
+		case consume.Ack:
+			return nil
+		case consume.Bury:
+			return everonce.Permanent(string(v.Letter.Reason), fmt.Errorf("outbox: the consumer refused the event (%s): %w", v.Letter.Reason, v.Err), nil)
+		case consume.Keep:
+			return fmt.Errorf("%w: %w", ErrUnavailable, v.Err)
+		}
+		return v.Err
+	})
+}
+
+// Message returns the event as a message that a consumer receives, whose ID is the event's.
+func (e *Event) Message() *consume.Message {
+	return &consume.Message{
+		ID: e.ID, Source: e.Topic, Subject: e.Type, Headers: e.Headers, ContentType: e.ContentType, Body: e.Payload,
+		Deliveries: e.Attempts, Retries: max(e.Attempts-1, 0), Redelivered: e.Attempts > 1, First: e.CreatedAt,
+	}
+}

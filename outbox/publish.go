@@ -1,0 +1,169 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// maxEvents is how many events one call takes.
+const maxEvents = 10_000
+
+// maxInsert is how many rows one statement inserts, at most: a power of 2, and so are the others.
+const maxInsert = 256
+
+// Publish inserts events into the caller's transaction, which may be that of an operation: [everonce.Transact],
+// [everonce.DoTx], [everonce.StepTx]. They are published after it has committed, and vanish if it is rolled back.
+//
+// An event whose ID is there already is not inserted again; if it has another topic, key, type, payload or headers, the
+// error is [everonce.ErrMismatch]: roll the transaction back, for the other events were inserted. [everonce.ErrInvalidArgument], [everonce.ErrTooLarge]: an event
+// cannot be published as it is, and nothing was sent. [everonce.ErrStore]: the database failed; as after any error of a
+// statement, the transaction may have to be rolled back.
+func (o *Outbox[Tx]) Publish(ctx context.Context, tx Tx, events ...Event) error {
+	if len(events) > maxEvents {
+		return fmt.Errorf("outbox: %w: %d events in one call; %d are possible", everonce.ErrInvalidArgument, len(events), maxEvents)
+	}
+	events = append([]Event(nil), events...)
+	for i := range events {
+		e := &events[i]
+		if e.ContentType == "" {
+			e.ContentType = jsonType
+		}
+		if err := e.check(o.opts.MaxPayload); err != nil {
+			return err
+		}
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	if err := name(ctx, events); err != nil {
+		return err
+	}
+	conn, err := o.db.Join(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("outbox: publish: %w", err)
+	}
+	calls := o.inserts(events)
+	if err := conn.Send(ctx, calls...); err != nil {
+		return o.failed("publish", err)
+	}
+	inserted := 0
+	for _, call := range calls {
+		inserted += int(call.Affected)
+	}
+	if announce := o.queue.Announce(); announce != nil {
+		calls = append(calls[:0], announce)
+		if err := conn.Send(ctx, calls...); err != nil {
+			return o.failed("publish", err)
+		}
+	}
+	if inserted < len(events) {
+		return o.compare(ctx, conn, events)
+	}
+	return nil
+}
+
+// name gives the events that have none an ID.
+func name(ctx context.Context, events []Event) error {
+	attempt, inOperation := everonce.AttemptFrom(ctx)
+	for i := range events {
+		e := &events[i]
+		switch {
+		case e.ID != "":
+		case inOperation:
+			e.ID = attempt.NextKey("outbox/" + e.Topic)
+		default:
+			id, err := uuid.NewV7()
+			if err != nil {
+				return fmt.Errorf("outbox: an ID for an event: %w", err)
+			}
+			e.ID = id.String()
+		}
+	}
+	return nil
+}
+
+// eventArgs is how many arguments an event has in an insertion.
+const eventArgs = 8
+
+// insertion inserts n events, unless their IDs are there.
+func insertion(d *sqldb.Dialect, n int) *sqldb.Statement {
+	rows := make([]string, n)
+	for i := range rows {
+		at := i * eventArgs
+		rows[i] = fmt.Sprintf("(%d, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%dt}, {%db}, {%di})", i, at+1, at+2, at+3, at+4, at+5, at+6, at+7, at+8)
+	}
+	due := "CASE WHEN v.column9 > c.now THEN v.column9 ELSE c.now END"
+	return d.Statement(fmt.Sprintf("outbox_insert_%d", n), n*eventArgs,
+		"INSERT INTO {outbox} (id, topic, order_key, type, content_type, headers, payload, state, attempts, rank, due_at, created_at, token, error)"+
+			" SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, 0, 0, "+due+", "+due+", c.now, 0, ''"+
+			" FROM (SELECT {now} AS now) AS c CROSS JOIN (VALUES "+strings.Join(rows, ", ")+") AS v WHERE true ORDER BY v.column1 ON CONFLICT (id) DO NOTHING", "outbox")
+}
+
+// inserts makes the calls that insert events, in their order.
+func (o *Outbox[Tx]) inserts(events []Event) (calls []*sqldb.Call) {
+	for size := maxInsert; len(events) > 0; size /= 2 {
+		for ; len(events) >= size; events = events[size:] {
+			args := make([]any, 0, size*eventArgs+1)
+			for i := range events[:size] {
+				e := &events[i]
+				notBefore := int64(0)
+				if !e.NotBefore.IsZero() {
+					notBefore = e.NotBefore.UnixMicro()
+				}
+				payload := e.Payload
+				if payload == nil {
+					payload = []byte{}
+				}
+				args = append(args, e.ID, e.Topic, e.Key, e.Type, e.ContentType, e.headerText(), payload, notBefore)
+			}
+			calls = append(calls, o.db.Dialect().Call(o.insert[size], args...))
+		}
+	}
+	return calls
+}
+
+// compare makes sure that the events which were not inserted are there as they are.
+func (o *Outbox[Tx]) compare(ctx context.Context, conn sqldb.Conn, events []Event) error {
+	there := make(map[string]Event, len(events))
+	ids := make([]string, len(events))
+	for i := range events {
+		ids[i] = events[i].ID
+	}
+	d := o.db.Dialect()
+	err := conn.Send(ctx, d.Call(o.read, d.Texts(ids)).ForEach(func(r sqldb.Row) error {
+		var e Event
+		var headers string
+		if err := r.Scan(&e.ID, &e.Topic, &e.Key, &e.Type, &e.ContentType, &headers, &e.Payload); err != nil {
+			return err
+		}
+		var err error
+		e.Headers, err = readHeaders(headers)
+		there[e.ID] = e
+		return err
+	}))
+	if err != nil {
+		return o.failed("publish", err)
+	}
+	for i := range events {
+		mine := &events[i]
+		if kept, ok := there[mine.ID]; !ok || !mine.equal(&kept) {
+			return fmt.Errorf("outbox: %w: an event with the same ID and another content is there, or was a moment ago", everonce.ErrMismatch)
+		}
+	}
+	return nil
+}
+
+// equal reports whether two events with the same ID say the same.
+func (e *Event) equal(f *Event) bool {
+	return e.Topic == f.Topic && e.Key == f.Key && e.Type == f.Type && e.ContentType == f.ContentType &&
+		e.headerText() == f.headerText() && bytes.Equal(e.Payload, f.Payload)
+}
+
+func inIDs(d *sqldb.Dialect) string { return d.InTexts("id", "{1t}") }

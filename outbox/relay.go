@@ -1,0 +1,242 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/sqlqueue"
+)
+
+// Relay publishes the events of an outbox. Several relays, in several processes, share the work.
+type Relay struct {
+	queue     *sqlqueue.Queue
+	publisher Publisher
+	set       RelayOptions
+	pool      sqlqueue.Pool[row]
+	ready     func(context.Context) error
+
+	mu     sync.Mutex
+	topics map[string]*topic
+}
+
+// row is an event in the table.
+type row struct {
+	common sqlqueue.Row
+	event  Event
+	header string
+}
+
+func (r *row) places() (*sqlqueue.Row, []any) {
+	return &r.common, []any{&r.event.Type, &r.event.ContentType, &r.header, &r.event.Payload}
+}
+
+// read completes the event from what was scanned.
+func (r *row) read() (*Event, error) {
+	e := &r.event
+	e.ID, e.Topic, e.Key = r.common.ID, r.common.Group, r.common.OrderKey
+	e.CreatedAt, e.Attempts = sqlqueue.Time(r.common.CreatedAt), int(r.common.Attempts)
+	var err error
+	e.Headers, err = readHeaders(r.header)
+	return e, err
+}
+
+// Relay returns a relay that publishes the outbox's events. The error wraps [everonce.ErrInvalidArgument].
+func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, error) {
+	if publisher == nil {
+		return nil, fmt.Errorf("outbox: %w: the publisher is nil", everonce.ErrInvalidArgument)
+	}
+	set, err := opts.complete()
+	if err != nil {
+		return nil, err
+	}
+	r := &Relay{queue: o.queue, publisher: publisher, set: set, topics: make(map[string]*topic)}
+	r.ready = func(ctx context.Context) error { return o.failed("relay", o.schema.Check(ctx, o.db)) }
+	r.pool = sqlqueue.Pool[row]{
+		Queue: o.queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
+		Channel: o.queue.Channel(), Lanes: r.lanes, Work: r.work,
+		Failed: func(err error) { set.Log.Warn("outbox: the relay's database failed; it goes on", "error", err) },
+	}
+	if set.NoListen {
+		r.pool.Channel = ""
+	}
+	r.pool.Start()
+	return r, nil
+}
+
+// Wake has the relay look for events at once. On a database that wakes nobody by itself, call it after a commit that
+// published.
+func (r *Relay) Wake() { r.pool.Wake() }
+
+// Run publishes until ctx ends, then lets publishers end for [RelayOptions.Grace], and returns nil. It returns an error at
+// once if the table is missing, or of another version ([everonce.ErrSchema]); later failures of the database are logged,
+// and Run goes on. Call it once.
+func (r *Relay) Run(ctx context.Context) error {
+	if err := r.ready(ctx); err != nil {
+		return err
+	}
+	hard, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var purging sync.WaitGroup
+	defer purging.Wait()
+	if r.set.Retention > 0 {
+		purging.Go(func() { r.purge(ctx) })
+	}
+	release := context.AfterFunc(ctx, func() { time.AfterFunc(r.set.Grace, end) })
+	defer release()
+	r.pool.Run(ctx, hard)
+	return nil
+}
+
+// purgeEvery is the pause between two purges; purgeLimit is how many events one removes.
+const (
+	purgeEvery = time.Minute
+	purgeLimit = 100_000
+)
+
+// purge removes published events whose retention has ended, until ctx ends.
+func (r *Relay) purge(ctx context.Context) {
+	for retry.Pause(ctx, retry.Jitter(purgeEvery)) == nil {
+		if _, err := r.queue.Purge(ctx, r.set.Retention, purgeLimit); err != nil && ctx.Err() == nil {
+			r.set.Log.Warn("outbox: published events could not be removed; it is tried again", "error", err)
+		}
+	}
+}
+
+// work publishes the events of a claim, each topic by itself.
+func (r *Relay) work(ctx context.Context, token int64, rows []row) {
+	parts := make(map[string][]row)
+	for _, row := range rows {
+		parts[row.common.Group] = append(parts[row.common.Group], row)
+	}
+	var publishing sync.WaitGroup
+	for name, part := range parts {
+		r.began(name, len(part))
+		publishing.Go(func() {
+			defer r.ended(name, len(part))
+			r.topic(ctx, token, name, part)
+		})
+	}
+	publishing.Wait()
+}
+
+// topic publishes events of one topic, and ends them.
+func (r *Relay) topic(ctx context.Context, token int64, name string, rows []row) {
+	var ends []sqlqueue.End
+	verdicts := make([]Verdict, len(rows))
+	events := make([]Event, 0, len(rows))
+	at := make([]int, 0, len(rows))
+	for i := range rows {
+		e, err := rows[i].read()
+		if err != nil { // nobody can publish it
+			ends = append(ends, r.verdict(&rows[i], everonce.Permanent("corrupt", err, nil), &verdicts[i]))
+			continue
+		}
+		events, at = append(events, *e), append(at, i)
+	}
+	errs := r.publish(ctx, events)
+	r.noted(name, errs)
+	behind := make(map[string]bool)
+	for n, i := range at {
+		err, key := errs[n], events[n].Key
+		if err != nil && key != "" && behind[key] { // not its own fault
+			err = errBehind
+		}
+		ends = append(ends, r.verdict(&rows[i], err, &verdicts[i]))
+		behind[key] = behind[key] || err != nil
+	}
+	r.end(ctx, token, rows, ends, verdicts)
+}
+
+// end writes what became of events, as long as the lease may be ours.
+func (r *Relay) end(ctx context.Context, token int64, rows []row, ends []sqlqueue.End, verdicts []Verdict) {
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.Lease)
+	defer cancel()
+	for try := 1; ; try++ {
+		lost, err := r.queue.End(detached, token, ends...)
+		if err == nil {
+			if lost > 0 {
+				r.set.Log.Warn("outbox: events were published after their lease was lost; another relay publishes them again, with the same IDs", "events", lost)
+			}
+			break
+		}
+		if retry.Pause(detached, retry.Backoff(try)) != nil { // they come again after the lease
+			r.set.Log.Warn("outbox: events could not be marked; they are published again, with the same IDs", "events", len(rows), "error", err)
+			for i := range verdicts {
+				verdicts[i] = Verdict{How: Lost, Lag: verdicts[i].Lag, Err: err}
+			}
+			break
+		}
+	}
+	if r.set.Observe == nil {
+		return
+	}
+	for i := range rows {
+		r.set.Observe(ctx, &rows[i].event, verdicts[i])
+	}
+}
+
+// verdict says how an event ends.
+func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
+	c := &row.common
+	v.Lag, v.Err = time.Duration(c.Now-c.CreatedAt)*time.Microsecond, err
+	end := sqlqueue.End{Seq: c.Seq, Error: sqlqueue.ErrorText(err)}
+	var permanent *everonce.PermanentError
+	switch {
+	case err == nil:
+		v.How = Published
+		if r.set.Retention < 0 {
+			end.How = sqlqueue.Drop
+		}
+	case errors.Is(err, errBehind):
+		v.How, end.How = Retried, sqlqueue.Release
+	case errors.Is(err, ErrUnavailable):
+		v.How, v.After, end.How = Retried, r.backoff(1), sqlqueue.Later
+	case errors.As(err, &permanent), r.set.Attempts > 0 && int(c.Attempts) >= r.set.Attempts:
+		v.How, end.How = SetAside, sqlqueue.Block
+		if r.set.GoOn(c.Group) {
+			end.How = sqlqueue.Bury
+		}
+		r.set.Log.Error("outbox: an event was set aside (everonce outbox list, retry, discard)", "event", c.ID, "topic", c.Group, "attempts", c.Attempts, "error", err)
+	default:
+		v.How, v.After, end.How = Retried, r.backoff(int(c.Attempts)), sqlqueue.Again
+	}
+	end.After = v.After
+	return end
+}
+
+func (r *Relay) backoff(attempts int) time.Duration {
+	return retry.Within(r.set.MinBackoff, r.set.MaxBackoff, attempts)
+}
+
+// leftBehind is how long after its time a publisher may return.
+const leftBehind = time.Second
+
+// publish calls the publisher. It returns even if that does not.
+func (r *Relay) publish(ctx context.Context, events []Event) []error {
+	if len(events) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, r.set.PublishTimeout)
+	done := make(chan []error, 1)
+	go func() {
+		defer cancel()
+		var errs []error
+		if err := safely(func() error { errs = r.publisher.Publish(limited, events); return nil }); err != nil {
+			errs = all(len(events), err)
+		}
+		done <- checked(errs, len(events))
+	}()
+	bound := time.NewTimer(r.set.PublishTimeout + leftBehind)
+	defer bound.Stop()
+	select {
+	case errs := <-done:
+		return errs
+	case <-bound.C:
+		return all(len(events), fmt.Errorf("outbox: the publisher did not return within %v", r.set.PublishTimeout))
+	}
+}

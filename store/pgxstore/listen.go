@@ -1,0 +1,51 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// Listen waits for announcements on a connection of its own: see [sqldb.Listener].
+func (d *pgxDriver) Listen(ctx context.Context, channel string, heard func()) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	own := conn.Hijack()                        // it listens until it is closed
+	defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nobody needs it any more
+	return listen(ctx, own, channel, heard)
+}
+
+// Listen waits for announcements on a connection of its own: see [sqldb.Listener]. It needs pgx's stdlib.
+func (d *sqlDriver) Listen(ctx context.Context, channel string, heard func()) error {
+	if !d.asks {
+		return fmt.Errorf("pgxstore: LISTEN through another driver than pgx's: %w", errors.ErrUnsupported)
+	}
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it is closed below already
+	return conn.Raw(func(c any) error {
+		own := c.(*stdlib.Conn).Conn()              //nolint:errcheck,forcetypeassert // asks says so
+		defer own.Close(context.WithoutCancel(ctx)) //nolint:errcheck // it listens until it is closed
+		return listen(ctx, own, channel, heard)
+	})
+}
+
+func listen(ctx context.Context, conn *pgx.Conn, channel string, heard func()) error {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	heard() // what came before
+	for {
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+		heard()
+	}
+}
