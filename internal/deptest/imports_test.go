@@ -32,7 +32,7 @@ var mayImport = []struct {
 	{"httponce/proxy", []string{"httponce/internal/wire", "internal/socketurl"}},
 	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
-	{"consume/rabbitonce", []string{"driver", "outbox"}}, // it publishes too
+	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
 	{"consume", []string{"driver", "internal/jsonform"}},
 	{"otelonce", nil},
 	{"dashboard", nil},
@@ -143,7 +143,8 @@ func TestAllowed(t *testing.T) {
 		{"httponce/proxy", "httponce", false},
 		{"consume/kafkaonce", "store/pgxstore", false},
 		{"consume/kafkaonce", "consume", true},
-		{"outbox", "internal/sqlstore", true},
+		{"outbox", "internal/sqldb", true},
+		{"outbox", "internal/sqlstore", false},
 		{"outbox", "store/pgxstore", false},
 		{"examples", "cmd/everonce", false},
 		{"cmd/everonce", "store/pgxstore", true},
@@ -190,7 +191,11 @@ func TestUsersLinkNoTestCode(t *testing.T) {
 
 // mayLink says which leaf libraries a folder of the root module may link, for the reasons in docs/adr/libraries.md.
 var mayLink = map[string][]string{
-	"consume": {"github.com/go-json-experiment/json"},
+	"consume":        {"github.com/go-json-experiment/json"},
+	"outbox":         {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"outbox/webhook": {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"inbox":          {"github.com/google/uuid", "github.com/go-json-experiment/json"},
+	"saga":           {"github.com/google/uuid", "github.com/go-json-experiment/json"},
 	"httponce": {
 		"github.com/dunglas/httpsfv",
 		"github.com/go-json-experiment/json",
