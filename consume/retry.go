@@ -1,8 +1,9 @@
 package consume
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/everonce/everonce/internal/retry"
 )
 
 // Backoff says when a message that failed comes again. The zero value of each field is its default.
@@ -16,9 +17,10 @@ type Backoff struct {
 	Max time.Duration
 }
 
-func (b Backoff) withDefaults() Backoff {
+// WithDefaults returns b with its defaults in place of zeros, and limit as that of Limit. It is for adapters.
+func (b Backoff) WithDefaults(limit int) Backoff {
 	if b.Limit == 0 {
-		b.Limit = 10
+		b.Limit = limit
 	}
 	if b.Min == 0 {
 		b.Min = time.Second
@@ -26,16 +28,12 @@ func (b Backoff) withDefaults() Backoff {
 	if b.Max == 0 {
 		b.Max = 10 * time.Minute
 	}
+	b.Max = max(b.Max, b.Min)
 	return b
 }
 
 // after returns the delay before the retry that follows so many: between half of it and all, by chance, so
 // that what failed together does not come back together.
 func (b Backoff) after(retries int) time.Duration {
-	d := b.Max
-	retries = max(retries, 0) // of an adapter that believes what a header says
-	if b.Min < b.Max>>retries {
-		d = b.Min << retries
-	}
-	return d/2 + rand.N(d/2+1) //nolint:gosec // spreads load
+	return retry.Within(b.Min, b.Max, retries+1)
 }

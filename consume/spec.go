@@ -153,7 +153,7 @@ func (c common[T]) checked() (common[T], error) {
 		return c, fmt.Errorf("%w: the channel may deliver a message again after %v (Window), and it is remembered for %v only (Lifetime: retention + remember)",
 			everonce.ErrInvalidArgument, c.Window, c.Lifetime.Total())
 	}
-	c.Retry = c.Retry.withDefaults()
+	c.Retry = c.Retry.WithDefaults(10)
 	return c, nil
 }
 

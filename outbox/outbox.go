@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/internal/sqldb"
 	"github.com/everonce/everonce/internal/sqlqueue"
 )
@@ -79,6 +80,9 @@ func (o *Outbox[Tx]) Migrate(ctx context.Context) error {
 // Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
 // a new version of the schema, which the changelog names.
 func (o *Outbox[Tx]) Schema() string { return o.schema.Text() }
+
+// Backlog shows the events in the table, and lets an operator retry or give up what was set aside.
+func (o *Outbox[Tx]) Backlog() *backlog.Table { return backlog.New(o.queue, o.failed) }
 
 // failed says what an error of the database means.
 func (o *Outbox[Tx]) failed(what string, err error) error {

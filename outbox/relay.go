@@ -58,8 +58,7 @@ func (o *Outbox[Tx]) Relay(publisher Publisher, opts *RelayOptions) (*Relay, err
 	r.ready = func(ctx context.Context) error { return o.failed("relay", o.schema.Check(ctx, o.db)) }
 	r.pool = sqlqueue.Pool[row]{
 		Queue: o.queue, Row: (*row).places, Size: set.InFlight, Batch: set.Batch, Lease: set.Lease, Poll: set.Poll,
-		Channel: o.queue.Channel(), Lanes: r.lanes, Work: r.work,
-		Failed: func(err error) { set.Log.Warn("outbox: the relay's database failed; it goes on", "error", err) },
+		Channel: o.queue.Channel(), Lanes: r.lanes, Work: r.work, Grace: set.Grace, Retention: set.Retention, Name: "outbox", Log: set.Log,
 	}
 	if set.NoListen {
 		r.pool.Channel = ""
@@ -79,32 +78,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	if err := r.ready(ctx); err != nil {
 		return err
 	}
-	hard, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	var purging sync.WaitGroup
-	defer purging.Wait()
-	if r.set.Retention > 0 {
-		purging.Go(func() { r.purge(ctx) })
-	}
-	release := context.AfterFunc(ctx, func() { time.AfterFunc(r.set.Grace, end) })
-	defer release()
-	r.pool.Run(ctx, hard)
+	r.pool.Run(ctx)
 	return nil
-}
-
-// purgeEvery is the pause between two purges; purgeLimit is how many events one removes.
-const (
-	purgeEvery = time.Minute
-	purgeLimit = 100_000
-)
-
-// purge removes published events whose retention has ended, until ctx ends.
-func (r *Relay) purge(ctx context.Context) {
-	for retry.Pause(ctx, retry.Jitter(purgeEvery)) == nil {
-		if _, err := r.queue.Purge(ctx, r.set.Retention, purgeLimit); err != nil && ctx.Err() == nil {
-			r.set.Log.Warn("outbox: published events could not be removed; it is tried again", "error", err)
-		}
-	}
 }
 
 // work publishes the events of a claim, each topic by itself.
@@ -152,25 +127,17 @@ func (r *Relay) topic(ctx context.Context, token int64, name string, rows []row)
 	r.end(ctx, token, rows, ends, verdicts)
 }
 
-// end writes what became of events, as long as the lease may be ours.
+// end writes what became of events.
 func (r *Relay) end(ctx context.Context, token int64, rows []row, ends []sqlqueue.End, verdicts []Verdict) {
-	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.set.Lease)
-	defer cancel()
-	for try := 1; ; try++ {
-		lost, err := r.queue.End(detached, token, ends...)
-		if err == nil {
-			if lost > 0 {
-				r.set.Log.Warn("outbox: events were published after their lease was lost; another relay publishes them again, with the same IDs", "events", lost)
-			}
-			break
+	lost, err := r.queue.EndSurely(ctx, r.set.Lease, token, ends...)
+	switch {
+	case err != nil: // they come again after the lease
+		r.set.Log.Warn("outbox: events could not be marked; they are published again, with the same IDs", "events", len(rows), "error", err)
+		for i := range verdicts {
+			verdicts[i] = Verdict{How: Lost, Lag: verdicts[i].Lag, Err: err}
 		}
-		if retry.Pause(detached, retry.Backoff(try)) != nil { // they come again after the lease
-			r.set.Log.Warn("outbox: events could not be marked; they are published again, with the same IDs", "events", len(rows), "error", err)
-			for i := range verdicts {
-				verdicts[i] = Verdict{How: Lost, Lag: verdicts[i].Lag, Err: err}
-			}
-			break
-		}
+	case lost > 0:
+		r.set.Log.Warn("outbox: events were published after their lease was lost; another relay publishes them again, with the same IDs", "events", lost)
 	}
 	if r.set.Observe == nil {
 		return
@@ -196,7 +163,7 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 		v.How, end.How = Retried, sqlqueue.Release
 	case errors.Is(err, ErrUnavailable):
 		v.How, v.After, end.How = Retried, r.backoff(1), sqlqueue.Later
-	case errors.As(err, &permanent), r.set.Attempts > 0 && int(c.Attempts) >= r.set.Attempts:
+	case errors.As(err, &permanent), r.set.Retry.Limit >= 0 && int(c.Attempts) > r.set.Retry.Limit:
 		v.How, end.How = SetAside, sqlqueue.Block
 		if r.set.GoOn(c.Group) {
 			end.How = sqlqueue.Bury
@@ -210,7 +177,7 @@ func (r *Relay) verdict(row *row, err error, v *Verdict) sqlqueue.End {
 }
 
 func (r *Relay) backoff(attempts int) time.Duration {
-	return retry.Within(r.set.MinBackoff, r.set.MaxBackoff, attempts)
+	return retry.Within(r.set.Retry.Min, r.set.Retry.Max, attempts)
 }
 
 // leftBehind is how long after its time a publisher may return.

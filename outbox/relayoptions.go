@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
 )
 
 // RelayOptions are the options of a relay. The zero value of each field is its default.
@@ -28,11 +29,9 @@ type RelayOptions struct {
 	// PublishTimeout is how long one call of the publisher may take. Default 10 s. A publisher that does not return even
 	// then is left behind, and its events are tried again.
 	PublishTimeout time.Duration
-	// Attempts is how often an event is tried before it is set aside. Default 10; negative is for ever.
-	Attempts int
-	// MinBackoff and MaxBackoff bound the pause before an event is tried again. It is doubled with each try; each pause is
-	// a random part of it, at least half. Default 1 s and 10 minutes.
-	MinBackoff, MaxBackoff time.Duration
+	// Retry says when an event that failed is tried again, and after how many retries it is set aside. An unavailable
+	// destination does not count.
+	Retry consume.Backoff
 	// GoOn says of which topics events with the key of one that was set aside go on. By default they wait until somebody
 	// retries or discards it.
 	GoOn func(topic string) bool
@@ -67,7 +66,7 @@ const (
 	Published Disposition = iota + 1
 	// Retried: it is tried again later.
 	Retried
-	// SetAside: it failed for good, or too often, and waits for an operator: see [Outbox.Retry] and [Outbox.Discard].
+	// SetAside: it failed for good, or too often, and waits for an operator: see [Outbox.Backlog].
 	SetAside
 	// Lost: the lease was lost while it was published; another relay has it, and publishes it again.
 	Lost
@@ -92,7 +91,7 @@ func (o *RelayOptions) complete() (set RelayOptions, err error) {
 	if o != nil {
 		set = *o
 	}
-	if set.Batch < 0 || set.InFlight < 0 || set.Lease < 0 || set.Poll < 0 || set.PublishTimeout < 0 || set.MinBackoff < 0 || set.MaxBackoff < 0 || set.Grace < 0 {
+	if set.Batch < 0 || set.InFlight < 0 || set.Lease < 0 || set.Poll < 0 || set.PublishTimeout < 0 || set.Retry.Min < 0 || set.Retry.Max < 0 || set.Grace < 0 {
 		return set, fmt.Errorf("outbox: %w: an option of the relay is negative", everonce.ErrInvalidArgument)
 	}
 	set.Batch = min(cmp.Or(set.Batch, 100), 5000)
@@ -100,9 +99,7 @@ func (o *RelayOptions) complete() (set RelayOptions, err error) {
 	set.Lease = cmp.Or(set.Lease, 30*time.Second)
 	set.Poll = cmp.Or(set.Poll, time.Second)
 	set.PublishTimeout = cmp.Or(set.PublishTimeout, 10*time.Second)
-	set.Attempts = cmp.Or(set.Attempts, 10)
-	set.MinBackoff = cmp.Or(set.MinBackoff, time.Second)
-	set.MaxBackoff = max(cmp.Or(set.MaxBackoff, 10*time.Minute), set.MinBackoff)
+	set.Retry = set.Retry.WithDefaults(10)
 	set.Retention = cmp.Or(set.Retention, 24*time.Hour)
 	set.Grace = cmp.Or(set.Grace, 15*time.Second)
 	if set.GoOn == nil {

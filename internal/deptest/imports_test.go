@@ -20,11 +20,12 @@ var mayImport = []struct {
 	{"oncetest", []string{"driver", "store/memstore", "consume"}},
 
 	// The patterns and transports take a receiver, never a store.
-	{"inbox", []string{"driver", "consume", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
+	{"backlog", []string{"internal/sqlqueue"}},
+	{"inbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}}, // the SQL handle, not a database
 	{"outbox/cloudevents", []string{"outbox"}},
 	{"outbox/webhook", []string{"outbox"}},
-	{"outbox", []string{"driver", "consume", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
-	{"saga", []string{"driver", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
+	{"outbox", []string{"driver", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
+	{"saga", []string{"driver", "outbox", "consume", "backlog", "internal/sqldb", "internal/sqlqueue", "internal/retry"}},
 	{"session", []string{"driver"}},
 	{"raftonce", []string{"session", "driver"}},
 	{"httponce/internal/wire", nil},
@@ -33,7 +34,7 @@ var mayImport = []struct {
 	{"httponce", []string{"driver", "httponce/internal/wire", "internal/jsonform"}},
 	{"grpconce", nil},
 	{"consume/rabbitonce", []string{"driver", "consume", "outbox"}}, // it publishes too
-	{"consume", []string{"driver", "internal/jsonform"}},
+	{"consume", []string{"driver", "internal/jsonform", "internal/retry"}},
 	{"otelonce", nil},
 	{"dashboard", nil},
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/backlog"
 	"github.com/everonce/everonce/outbox"
 )
 
@@ -148,11 +149,11 @@ func testOutboxPublishesWhatCommitted[Tx any](t *testing.T, h *handle[Tx]) {
 }
 
 // settled waits until nothing waits to be published.
-func (h *handle[Tx]) settled(t testing.TB, box *outbox.Outbox[Tx]) outbox.Stats {
+func (h *handle[Tx]) settled(t testing.TB, box *outbox.Outbox[Tx]) backlog.Stats {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	for {
-		s, err := box.Stats(t.Context())
+		s, err := box.Backlog().Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +214,7 @@ func testOutboxManyInOrder[Tx any](t *testing.T, h *handle[Tx]) {
 			last[line] = at
 		}
 	}
-	if s := h.settled(t, box); s != (outbox.Stats{}) {
+	if s := h.settled(t, box); s != (backlog.Stats{}) {
 		t.Errorf("left: %+v", s)
 	}
 }

@@ -39,9 +39,10 @@ const taken = "token = {1i}, due_at = {now} + {2i}, attempts = attempts + 1"
 
 // Claim claims rows that are due, and returns them with their token, by rank and in the order of their insertion. row
 // returns where to scan a row and its own columns.
-func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) (*Row, []any)) (claimed []T, token int64, err error) {
-	token = NewToken()
-	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+func Claim[T any](ctx context.Context, q *Queue, req ClaimRequest, row func(*T) (*Row, []any)) ([]T, int64, error) {
+	token := NewToken()
+	var claimed []T // not to be looked at after an error: it may still be written
+	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		claimed = nil // it may be run again
 		each := func(r sqldb.Row) error {
 			var t T

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/everonce/everonce/internal/retry"
 	"github.com/everonce/everonce/internal/sqldb"
 )
 
@@ -24,6 +25,8 @@ const (
 	Later
 	// Release: it was not tried, which does not count, and others may have it.
 	Release
+	// GiveUp discards it.
+	GiveUp
 	// Block sets it aside, and what has the same order key waits for it.
 	Block
 	// Bury sets it aside, and what has the same order key goes on.
@@ -35,7 +38,7 @@ type End struct {
 	Seq   int64
 	How   How
 	After time.Duration // of Again and Later
-	Error string        // of Again, Later, Block and Bury
+	Error string        // of Again, Later, GiveUp, Block and Bury
 }
 
 // maxError bounds the text of an error, in bytes.
@@ -89,6 +92,8 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 		case Later:
 			calls = append(calls, q.call("later", "UPDATE {t} AS q SET due_at = {now} + {3i}, rank = {now} + {3i}, attempts = attempts - 1, token = 0, error = {4t}"+q.inHand(),
 				token, seq, end.After.Microseconds(), end.Error))
+		case GiveUp:
+			calls = append(calls, q.call("give_up", "UPDATE {t} AS q SET state = 5, done_at = {now}, token = 0, error = {3t}"+q.inHand(), token, seq, end.Error))
 		case Block, Bury:
 			state := map[How]State{Block: Blocked, Bury: Dead}[end.How]
 			calls = append(calls, q.call("set_aside", "UPDATE {t} AS q SET state = {3i}, token = 0, error = {4t}"+q.inHand(),
@@ -99,8 +104,9 @@ func (q *Queue) Ends(token int64, ends ...End) []*sqldb.Call {
 }
 
 // End ends rows, and returns how many of them the claim had lost: those are another's.
-func (q *Queue) End(ctx context.Context, token int64, ends ...End) (lost int, err error) {
-	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+func (q *Queue) End(ctx context.Context, token int64, ends ...End) (int, error) {
+	var lost int // not to be looked at after an error: it may still be written
+	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		calls := q.Ends(token, ends...)
 		if err := c.Send(ctx, calls...); err != nil {
 			return err
@@ -111,16 +117,34 @@ func (q *Queue) End(ctx context.Context, token int64, ends ...End) (lost int, er
 		}
 		return nil
 	})
-	return lost, err
+	if err != nil {
+		return 0, err
+	}
+	return lost, nil
 }
 
 // Renew renews the lease of rows, and returns how many of them the claim still has.
-func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time.Duration) (kept int, err error) {
-	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+func (q *Queue) Renew(ctx context.Context, token int64, seqs []int64, lease time.Duration) (int, error) {
+	var kept int // as in End
+	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		call := q.call("renew", "UPDATE {t} AS q SET due_at = {now} + {3i}"+q.inHand(), token, q.dialect.Ints(seqs), lease.Microseconds())
 		err := c.Send(ctx, call)
 		kept = int(call.Affected)
 		return err
 	})
-	return kept, err
+	if err != nil {
+		return 0, err
+	}
+	return kept, nil
+}
+
+// EndSurely is End until the database has answered, or until the lease has passed, past the end of ctx.
+func (q *Queue) EndSurely(ctx context.Context, lease time.Duration, token int64, ends ...End) (lost int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lease)
+	defer cancel()
+	for try := 1; ; try++ {
+		if lost, err = q.End(ctx, token, ends...); err == nil || retry.Pause(ctx, retry.Backoff(try)) != nil {
+			return lost, err
+		}
+	}
 }

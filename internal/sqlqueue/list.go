@@ -62,10 +62,19 @@ func (f *Filter) limit() int64 {
 	return int64(f.Limit)
 }
 
+// Common returns rows in the order of their insertion, without the columns of the table's own.
+func (q *Queue) Common(ctx context.Context, f Filter) ([]Row, error) {
+	return list(ctx, q, "{common}", f, func(r *Row) (*Row, []any) { return r, nil })
+}
+
 // List returns rows in the order of their insertion.
-func List[T any](ctx context.Context, q *Queue, f Filter, row func(*T) (*Row, []any)) (rows []T, err error) {
+func List[T any](ctx context.Context, q *Queue, f Filter, row func(*T) (*Row, []any)) ([]T, error) {
+	return list(ctx, q, "{columns}", f, row)
+}
+
+func list[T any](ctx context.Context, q *Queue, columns string, f Filter, row func(*T) (*Row, []any)) (rows []T, err error) {
 	where, args := f.where(2)
-	call := q.call("list", "SELECT {columns} FROM {t} AS q WHERE true{in}"+where+" ORDER BY q.seq LIMIT {1i}", append([]any{f.limit()}, args...)...)
+	call := q.call("list", "SELECT "+columns+" FROM {t} AS q WHERE true{in}"+where+" ORDER BY q.seq LIMIT {1i}", append([]any{f.limit()}, args...)...)
 	err = q.db.Read(ctx, call.ForEach(func(r sqldb.Row) error {
 		var t T
 		common, own := row(&t)
@@ -103,7 +112,8 @@ func (q *Queue) Discard(ctx context.Context, f Filter) (int, error) {
 }
 
 // change updates the rows of a filter that are in one of the states, and not in hand.
-func (q *Queue) change(ctx context.Context, f Filter, states []State, name, set string) (n int, err error) {
+func (q *Queue) change(ctx context.Context, f Filter, states []State, name, set string) (int, error) {
+	var n int // not to be looked at after an error: it may still be written
 	if len(f.States) > 0 {
 		states = slices.DeleteFunc(states, func(s State) bool { return !slices.Contains(f.States, s) })
 		if len(states) == 0 {
@@ -113,12 +123,15 @@ func (q *Queue) change(ctx context.Context, f Filter, states []State, name, set 
 	f.States = states
 	where, args := f.where(2)
 	free := where + " AND NOT (q.state = 0 AND q.token <> 0 AND q.due_at > {now})"
-	err = q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
+	err := q.db.Write(ctx, func(ctx context.Context, c sqldb.Conn) error {
 		call := q.call(name, "UPDATE {t} AS q SET "+set+" WHERE q.seq IN (SELECT q.seq FROM {t} AS q WHERE true{in}"+free+" ORDER BY q.seq LIMIT {1i} {skip locked})"+free,
 			append([]any{f.limit()}, args...)...)
 		err := c.Send(ctx, call)
 		n = int(call.Affected)
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }

@@ -3,6 +3,7 @@ package sqlqueue
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"sync"
@@ -37,11 +38,15 @@ type Pool[T any] struct {
 	Slack time.Duration
 	// Lanes, if set, returns the lanes to claim from, and those to leave out.
 	Lanes func() (only, except []string)
-	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. After Run's
-	// context has ended, Work is given Grace to end.
-	Work func(ctx context.Context, token int64, rows []T)
-	// Failed is told of a failing database. It must not block.
-	Failed func(err error)
+	// Work works on rows of one claim, and ends them. Its context ends with the lease: [driver.ErrLeaseLost]. It does not
+	// end with Run's, but after Grace.
+	Work  func(ctx context.Context, token int64, rows []T)
+	Grace time.Duration
+	// Retention is how long done rows are kept; they are removed from time to time, unless it is negative.
+	Retention time.Duration
+	// Name and Log are for what is logged: "outbox".
+	Name string
+	Log  *slog.Logger
 
 	mu    sync.Mutex
 	free  int
@@ -67,11 +72,17 @@ func (p *Pool[T]) Start() {
 	p.free, p.woken = p.Size, make(chan struct{}, 1)
 }
 
-// Run works until ctx ends, and returns when all work has returned. Work is not ended with ctx: what is in hand ends as it
-// would otherwise, unless hard ends too.
-func (p *Pool[T]) Run(ctx, hard context.Context) {
+// Run works until ctx ends, and returns when all work has returned. Call it once.
+func (p *Pool[T]) Run(ctx context.Context) {
+	hard, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	release := context.AfterFunc(ctx, func() { time.AfterFunc(p.Grace, end) })
+	defer release()
 	var working sync.WaitGroup
 	defer working.Wait()
+	if p.Retention >= 0 {
+		working.Go(func() { p.purge(ctx) })
+	}
 	if l, ok := p.Queue.db.(sqldb.Listener); ok && p.Channel != "" {
 		working.Go(func() { p.listen(ctx, l) })
 	}
@@ -104,7 +115,7 @@ func (p *Pool[T]) Run(ctx, hard context.Context) {
 			return
 		case err != nil:
 			failures++
-			p.Failed(err)
+			p.failed(err)
 			if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 				return
 			}
@@ -124,6 +135,26 @@ func (p *Pool[T]) Run(ctx, hard context.Context) {
 	}
 }
 
+func (p *Pool[T]) failed(err error) {
+	p.Log.Warn(p.Name+": the database failed; it is tried again", "error", err)
+}
+
+// purgeEvery is the pause between two purges; purgeLimit is how many rows one removes.
+const (
+	purgeEvery = time.Minute
+	purgeLimit = 100_000
+)
+
+// purge removes rows whose retention has ended, until ctx ends.
+func (p *Pool[T]) purge(ctx context.Context) {
+	for retry.Pause(ctx, retry.Jitter(purgeEvery)) == nil {
+		if _, err := p.Queue.Purge(ctx, p.Retention, purgeLimit); err != nil && ctx.Err() == nil {
+			p.Log.Warn(p.Name+": old rows could not be removed; it is tried again", "error", err)
+		}
+	}
+}
+
+// firstRank is the lowest rank of the rows.
 func (p *Pool[T]) firstRank(rows []T) int64 {
 	first := int64(math.MaxInt64)
 	for i := range rows {
@@ -218,7 +249,7 @@ func (p *Pool[T]) listen(ctx context.Context, l sqldb.Listener) {
 		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
-		p.Failed(err)
+		p.failed(err)
 		if retry.Pause(ctx, retry.Backoff(failures)) != nil {
 			return
 		}

@@ -23,9 +23,11 @@ func (q *Queue) Purge(ctx context.Context, retention time.Duration, limit int) (
 			n = int(call.Affected)
 			return err
 		})
-		removed += n
-		if err != nil || n < batch {
-			return removed, err
+		if err != nil {
+			return removed, err // n may still be written
+		}
+		if removed += n; n < batch {
+			return removed, nil
 		}
 	}
 	return removed, nil

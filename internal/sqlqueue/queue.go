@@ -77,7 +77,8 @@ type Queue struct {
 	spec    Spec
 	db      sqldb.Database
 	dialect *sqldb.Dialect
-	columns string
+	common  string // the columns of [Row]
+	columns string // and the table's own
 
 	texts     sync.Map     // statements by their template
 	announced atomic.Int64 // when rows were announced last
@@ -86,10 +87,11 @@ type Queue struct {
 // New returns the queue of a spec.
 func New(db sqldb.Database, spec Spec) *Queue {
 	q := &Queue{spec: spec, db: db, dialect: db.Dialect()}
-	q.columns = strings.Join(append([]string{
+	common := []string{
 		"seq", "id", spec.Group, spec.Lane, "order_key", "state", "attempts", "rank", "due_at", "created_at",
 		"coalesce(done_at, 0)", "token", "error", "{now}",
-	}, spec.Own...), ", ")
+	}
+	q.common, q.columns = strings.Join(common, ", "), strings.Join(append(common, spec.Own...), ", ")
 	return q
 }
 
@@ -114,7 +116,7 @@ func (q *Queue) statement(name string, args int, template string) *sqldb.Stateme
 	if q.spec.In != "" {
 		in = " AND q." + q.spec.Group + " = '" + strings.ReplaceAll(q.spec.In, "'", "''") + "'"
 	}
-	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns).Replace(template)
+	text := strings.NewReplacer("{t}", q.dialect.Table(q.spec.Table), "{in}", in, "{group}", q.spec.Group, "{lane}", q.spec.Lane, "{columns}", q.columns, "{common}", q.common).Replace(template)
 	st, _ := q.texts.LoadOrStore(template, q.dialect.Statement(q.spec.Table+"_"+name, args, text))
 	return st.(*sqldb.Statement) //nolint:errcheck,forcetypeassert // nothing else is in it
 }

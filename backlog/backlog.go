@@ -1,0 +1,171 @@
+// Package backlog shows operators what the tables of outbox, inbox and saga hold, and lets them retry what was set aside,
+// or give it up.
+package backlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/internal/sqlqueue"
+)
+
+// State says where an entry stands.
+type State string
+
+// The states.
+const (
+	Pending   State = "pending"   // it waits for its time, or for a later try
+	InHand    State = "in_hand"   // a process works on it
+	Blocked   State = "blocked"   // set aside; what is behind it with the same order key waits
+	Dead      State = "dead"      // set aside; what is behind it goes on
+	Done      State = "done"      // kept until its retention ends
+	Discarded State = "discarded" // given up
+)
+
+// states are the states of the table.
+var states = map[State]sqlqueue.State{
+	Pending: sqlqueue.Pending, InHand: sqlqueue.Pending, Blocked: sqlqueue.Blocked, Dead: sqlqueue.Dead,
+	Done: sqlqueue.Done, Discarded: sqlqueue.Discarded,
+}
+
+// Filter chooses entries. The zero Filter chooses all.
+type Filter struct {
+	// States, if not empty, are the states to choose from. [InHand] counts as [Pending].
+	States []State
+	// Kind is an event's topic, a message's type, or a saga's definition; OrderKey and ID are as in [Entry]. Empty ones are
+	// not looked at.
+	Kind, OrderKey, ID string
+	// OlderThan, if not 0, chooses entries that were inserted longer ago.
+	OlderThan time.Duration
+	// After chooses entries with a larger [Entry.Seq]; Limit is how many, at most: 0 is no limit.
+	After int64
+	Limit int
+}
+
+func (f *Filter) queue() (q sqlqueue.Filter, err error) {
+	q = sqlqueue.Filter{Lane: f.Kind, OrderKey: f.OrderKey, ID: f.ID, OlderThan: f.OlderThan, After: f.After, Limit: f.Limit}
+	for _, s := range f.States {
+		state, ok := states[s]
+		if !ok {
+			return q, fmt.Errorf("backlog: %w: there is no state %q (pending, in_hand, blocked, dead, done, discarded)", everonce.ErrInvalidArgument, s)
+		}
+		q.States = append(q.States, state)
+	}
+	return q, nil
+}
+
+// Entry is one row: an event, a message, or a saga.
+type Entry struct {
+	// Seq is its number in the order of insertion.
+	Seq int64
+	// ID is the event's, the message's or the saga's own.
+	ID string
+	// Group is an event's topic, a message's consumer, or a saga's definition; Kind is as in [Filter].
+	Group, Kind string
+	// OrderKey is that by which it is ordered, if it is.
+	OrderKey string
+	State    State
+	// Attempts is how often it was tried, the present try included.
+	Attempts int
+	// CreatedAt is when it was inserted; DueAt is when it is tried next, or when the lease on it ends; DoneAt is when it was
+	// done or given up. By the database's clock.
+	CreatedAt, DueAt, DoneAt time.Time
+	// Error is why it failed last.
+	Error string
+}
+
+// Stats are the figures of a table.
+type Stats struct {
+	// Waiting are due, or wait for a later try; InHand are worked on; Delayed wait for their time.
+	Waiting, InHand, Delayed int
+	// Blocked and Dead were set aside: see [State].
+	Blocked, Dead int
+	// Lag is the age of the oldest entry that is due and not done.
+	Lag time.Duration
+}
+
+// Table is the table of an outbox, of a consumer's inbox, or of sagas. It is safe for concurrent use. Errors of the
+// database wrap [everonce.ErrStore].
+type Table struct {
+	queue  *sqlqueue.Queue
+	failed func(what string, err error) error
+}
+
+// New is for the packages whose tables they are.
+func New(queue *sqlqueue.Queue, failed func(what string, err error) error) *Table {
+	return &Table{queue, failed}
+}
+
+// List returns entries in the order of their insertion, at most filter.Limit of them; go on with filter.After.
+func (t *Table) List(ctx context.Context, filter Filter) ([]Entry, error) {
+	f, err := filter.queue()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.queue.Common(ctx, f)
+	if err != nil {
+		return nil, t.failed("list", err)
+	}
+	entries := make([]Entry, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		entries[i] = Entry{
+			Seq: r.Seq, ID: r.ID, Group: r.Group, Kind: r.Lane, OrderKey: r.OrderKey, State: stateOf(r), Attempts: int(r.Attempts),
+			CreatedAt: sqlqueue.Time(r.CreatedAt), DueAt: sqlqueue.Time(r.DueAt), DoneAt: sqlqueue.Time(r.DoneAt), Error: r.Error,
+		}
+	}
+	return entries, nil
+}
+
+func stateOf(r *sqlqueue.Row) State {
+	if r.InHand() {
+		return InHand
+	}
+	for name, s := range states {
+		if s == r.State && name != InHand {
+			return name
+		}
+	}
+	return State(r.State.String())
+}
+
+// Count returns how many entries the filter chooses.
+func (t *Table) Count(ctx context.Context, filter Filter) (int, error) {
+	return t.change(ctx, filter, "count", t.queue.Count)
+}
+
+// Retry has entries that were set aside, or that wait for a later try, tried at once, with no attempts counted. It returns
+// how many. What is in hand is left alone.
+func (t *Table) Retry(ctx context.Context, filter Filter) (int, error) {
+	return t.change(ctx, filter, "retry", t.queue.Retry)
+}
+
+// Discard gives up entries that are pending or set aside, and returns how many: they are not tried again, and are kept as
+// [Discarded] until the retention ends. What is in hand is left alone.
+func (t *Table) Discard(ctx context.Context, filter Filter) (int, error) {
+	return t.change(ctx, filter, "discard", t.queue.Discard)
+}
+
+func (t *Table) change(ctx context.Context, filter Filter, what string, do func(context.Context, sqlqueue.Filter) (int, error)) (int, error) {
+	f, err := filter.queue()
+	if err != nil {
+		return 0, err
+	}
+	n, err := do(ctx, f)
+	return n, t.failed(what, err)
+}
+
+// Purge removes entries that were done or given up longer ago than the retention, at most limit of them, in batches, and
+// returns how many. What works on the table does so by itself.
+func (t *Table) Purge(ctx context.Context, retention time.Duration, limit int) (int, error) {
+	n, err := t.queue.Purge(ctx, retention, limit)
+	return n, t.failed("purge", err)
+}
+
+// Stats counts what is not done. It takes longer the more there is.
+func (t *Table) Stats(ctx context.Context) (Stats, error) {
+	s, err := t.queue.Stats(ctx)
+	return Stats{s.Waiting, s.InHand, s.Delayed, s.Blocked, s.Dead, s.Oldest}, t.failed("stats", err)
+}

@@ -1,0 +1,231 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/retry"
+	"github.com/everonce/everonce/internal/sqlqueue"
+)
+
+// Verdict is what became of a message in the hands of a worker.
+type Verdict struct {
+	// How is what became of it.
+	How Disposition
+	// Lag is how long after it was taken in.
+	Lag time.Duration
+	// After is when a Retried message is tried again.
+	After time.Duration
+	// Err is why it was not handled.
+	Err error
+}
+
+// Disposition says what became of a message.
+type Disposition uint8
+
+// The dispositions.
+const (
+	// Handled: its effects are committed.
+	Handled Disposition = iota + 1
+	// Skipped: it was handled before, under a row that has been removed.
+	Skipped
+	// Retried: it is tried again later.
+	Retried
+	// SetAside: it failed for good, or too often, and waits for an operator: see [Inbox.Backlog].
+	SetAside
+	// Expired: it was too old, and discarded.
+	Expired
+	// Lost: the lease was lost while it was handled, and its effects were rolled back; another worker has it.
+	Lost
+)
+
+// String returns the disposition's name.
+func (d Disposition) String() string {
+	names := [...]string{"none", "handled", "skipped", "retried", "set_aside", "expired", "lost"}
+	if int(d) < len(names) {
+		return names[d]
+	}
+	return names[0]
+}
+
+// row is a message in the table.
+type row struct {
+	common    sqlqueue.Row
+	message   consume.Message
+	headers   string
+	priority  int64
+	expiresAt int64
+}
+
+func (r *row) places() (*sqlqueue.Row, []any) {
+	m := &r.message
+	return &r.common, []any{&m.Source, &m.ContentType, &r.headers, &m.Body, &r.priority, &r.expiresAt}
+}
+
+// read completes the message from what was scanned.
+func (r *row) read() (m *consume.Message, err error) {
+	m, c := &r.message, &r.common
+	m.ID, m.Subject, m.First = c.ID, c.Lane, sqlqueue.Time(c.CreatedAt)
+	m.Deliveries, m.Retries, m.Redelivered = int(c.Attempts), max(int(c.Attempts)-1, 0), c.Attempts > 1
+	m.Headers, err = readHeaders(r.headers)
+	return m, err
+}
+
+// handled is how one try went.
+type handled struct {
+	ran       bool // a handler was called
+	skipped   bool // every handler had handled it before
+	permanent bool
+	err       error
+}
+
+// work handles one message.
+func (w *Worker[Tx]) work(ctx context.Context, token int64, rows []row) {
+	r := &rows[0]
+	m, err := r.read()
+	if err != nil {
+		w.end(ctx, token, r, handled{ran: true, permanent: true, err: err})
+		return
+	}
+	if r.expiresAt != 0 && r.common.Now >= r.expiresAt {
+		w.finish(ctx, token, r, sqlqueue.End{Seq: r.common.Seq, How: sqlqueue.GiveUp, Error: "expired"}, Verdict{How: Expired})
+		return
+	}
+	var try handled
+	var verdict Verdict
+	err = w.in.receiver.InTx(ctx, func(ctx context.Context, tx Tx) error {
+		try = w.handle(ctx, tx, r, m)
+		if errors.Is(try.err, everonce.ErrTxDoomed) || errors.Is(try.err, everonce.ErrStore) || errors.Is(try.err, everonce.ErrLeaseLost) {
+			return try.err
+		}
+		conn, err := w.in.db.Join(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var end sqlqueue.End
+		end, verdict = w.verdict(r, try)
+		calls := w.in.queue.Ends(token, end)
+		if err := conn.Send(ctx, calls...); err != nil {
+			return err
+		}
+		if calls[0].Affected == 0 { // another worker has it: nothing of this may be committed
+			return everonce.ErrLeaseLost
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		w.tell(ctx, r, verdict)
+	case errors.Is(err, everonce.ErrLeaseLost), errors.Is(context.Cause(ctx), everonce.ErrLeaseLost):
+		w.tell(ctx, r, Verdict{How: Lost, Err: everonce.ErrLeaseLost})
+	default: // all was rolled back, or its commit was lost, and then this does nothing
+		w.end(ctx, token, r, handled{ran: try.ran, permanent: try.permanent, err: err})
+	}
+}
+
+// handle runs the handlers of a message in a transaction. What one of them wrote before it failed is undone.
+func (w *Worker[Tx]) handle(ctx context.Context, tx Tx, r *row, m *consume.Message) (try handled) {
+	try.skipped = true
+	for i := range w.handlers {
+		h := &w.handlers[i]
+		if h.Types != nil && !slices.Contains(h.Types, r.common.Lane) {
+			continue
+		}
+		var permanent *everonce.PermanentError
+		key := everonce.Key{Scope: everonce.ScopeOf("inbox", w.in.consumer, cmp.Or(h.Name, "handler")), ID: m.ID}
+		res, err := everonce.DoTx(ctx, tx, w.in.receiver, key, func(ctx context.Context) (struct{}, error) {
+			try.ran = true
+			err := w.safely(func() error { return h.Handle(ctx, tx, m) })
+			if errors.As(err, &permanent) { // it is set aside, and may be retried: no record says that it was refused
+				return struct{}{}, fmt.Errorf("%w", refused{err})
+			}
+			return struct{}{}, err
+		}, w.in.call, everonce.FingerprintOf(m.Body))
+		switch {
+		case err == nil:
+			try.skipped = try.skipped && res.Outcome == everonce.Replayed
+			continue
+		case errors.Is(err, everonce.ErrExpired):
+			continue
+		case errors.Is(err, everonce.ErrMismatch):
+			try.permanent = true
+		}
+		try.permanent = try.permanent || permanent != nil
+		try.skipped = false
+		try.err = errors.Join(try.err, err)
+		if errors.Is(err, everonce.ErrTxDoomed) || errors.Is(err, everonce.ErrStore) {
+			return try
+		}
+	}
+	return try
+}
+
+// refused is a permanent failure that is none to the core.
+type refused struct{ err error }
+
+func (r refused) Error() string { return r.err.Error() }
+
+// verdict says how a message ends.
+func (w *Worker[Tx]) verdict(r *row, try handled) (sqlqueue.End, Verdict) {
+	c := &r.common
+	v := Verdict{Err: try.err}
+	end := sqlqueue.End{Seq: c.Seq, Error: sqlqueue.ErrorText(try.err)}
+	switch {
+	case try.err == nil:
+		if v.How = Handled; try.skipped {
+			v.How = Skipped
+		}
+		if w.set.Retention < 0 {
+			end.How = sqlqueue.Drop
+		}
+	case errors.Is(try.err, everonce.ErrInProgress) || !try.ran && !try.permanent: // no handler was to blame
+		v.How, v.After, end.How = Retried, retry.Within(w.set.Retry.Min, w.set.Retry.Max, 1), sqlqueue.Later
+	case try.permanent, w.set.Retry.Limit >= 0 && int(c.Attempts) > w.set.Retry.Limit:
+		v.How, end.How = SetAside, sqlqueue.Block
+		if w.set.GoOn {
+			end.How = sqlqueue.Bury
+		}
+	default:
+		v.How, v.After, end.How = Retried, retry.Within(w.set.Retry.Min, w.set.Retry.Max, int(c.Attempts)), sqlqueue.Again
+	}
+	end.After = v.After
+	return end, v
+}
+
+// end ends a message outside of the handlers' transaction, which was rolled back.
+func (w *Worker[Tx]) end(ctx context.Context, token int64, r *row, try handled) {
+	end, v := w.verdict(r, try)
+	w.finish(ctx, token, r, end, v)
+}
+
+func (w *Worker[Tx]) finish(ctx context.Context, token int64, r *row, end sqlqueue.End, v Verdict) {
+	switch lost, err := w.in.queue.EndSurely(ctx, w.set.Lease, token, end); {
+	case err != nil: // it comes again after the lease
+		v = Verdict{How: Lost, Err: err}
+	case lost > 0:
+		v = Verdict{How: Lost, Err: everonce.ErrLeaseLost}
+	}
+	w.tell(ctx, r, v)
+}
+
+// tell logs what needs attention, and tells the observer.
+func (w *Worker[Tx]) tell(ctx context.Context, r *row, v Verdict) {
+	c := &r.common
+	v.Lag = time.Duration(c.Now-c.CreatedAt) * time.Microsecond
+	switch v.How {
+	case SetAside:
+		w.set.Log.Error("inbox: a message was set aside (everonce inbox list, retry, discard)",
+			"consumer", w.in.consumer, "seq", c.Seq, "type", c.Lane, "attempts", c.Attempts, "error", v.Err)
+	case Lost:
+		w.set.Log.Warn("inbox: the lease of a message was lost; its effects were rolled back, and it is handled again", "consumer", w.in.consumer, "seq", c.Seq, "error", v.Err)
+	}
+	if w.set.Observe != nil {
+		w.set.Observe(ctx, &r.message, v)
+	}
+}

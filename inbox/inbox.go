@@ -1,0 +1,151 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/backlog"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/sqldb"
+	"github.com/everonce/everonce/internal/sqlqueue"
+)
+
+// Options are the options of an inbox. The zero value of each field is its default. The functions are called when a
+// message is taken in, and must not change it.
+type Options struct {
+	// Key finds what a message is recognised by, at most 255 bytes. Default [consume.ProducerID].
+	Key consume.Key
+	// Type finds what a message is about, by which handlers are chosen, at most 255 bytes. Default: the header "ce-type" or
+	// "type", else [consume.Message.Subject].
+	Type func(m *consume.Message) string
+	// OrderKey, if set, finds the key within which messages are handled in order, at most 255 bytes; an empty one orders
+	// nothing.
+	OrderKey func(m *consume.Message) string
+	// Priority, if set, is from 0, the default, to 9. A message goes before those that came up to 10 s earlier for each step;
+	// so no priority starves another.
+	Priority func(m *consume.Message) int
+	// Expires, if set, is for how long a message is worth handling; 0 is for ever. One that is older is discarded, visibly.
+	Expires func(m *consume.Message) time.Duration
+	// MaxBody is the size of the largest body, in bytes. Default 1 MiB.
+	MaxBody int
+	// Lifetime is how long the store remembers a handled message after its row was removed. Default [everonce.ForQueue]; see
+	// [everonce.ForWeb] and [everonce.ForFinance].
+	Lifetime everonce.Lifetime
+}
+
+const (
+	maxText        = 255
+	maxHeaders     = 64 << 10
+	defaultMaxBody = 1 << 20
+	maxPriority    = 9
+	priorityStep   = 10 * time.Second
+)
+
+// Inbox is the messages of one consumer in a table beside the store of a receiver. Tx is the handle of the application's
+// transactions. It is safe for concurrent use.
+type Inbox[Tx any] struct {
+	receiver *everonce.TxReceiver[Tx]
+	consumer string
+	db       sqldb.DB[Tx]
+	queue    *sqlqueue.Queue
+	schema   sqldb.Schema
+	opts     Options
+	call     everonce.CallOption
+	insert   *sqldb.Statement
+	read     *sqldb.Statement
+}
+
+// hint says what to run if the tables are missing.
+const hint = "call Inbox.Migrate once, or run the text of Inbox.Schema with your own migration tool"
+
+// table is the queue of a consumer's messages.
+func table(consumer string) sqlqueue.Spec {
+	return sqlqueue.Spec{
+		Table: "inbox", Group: "consumer", Lane: "type", In: consumer, Unique: []string{"consumer", "id"},
+		Own: []string{"source", "content_type", "headers", "body", "priority", "expires_at"},
+	}
+}
+
+// New returns the inbox of a consumer beside the receiver's store, which must be one in a SQL database: store/pgxstore or
+// store/sqlitestore. Consumers of one event do not skip each other's work. It sends nothing. The error wraps
+// [everonce.ErrInvalidArgument].
+func New[Tx any](receiver *everonce.TxReceiver[Tx], consumer string, opts *Options) (*Inbox[Tx], error) {
+	switch {
+	case receiver == nil:
+		return nil, fmt.Errorf("inbox: %w: the receiver is nil", everonce.ErrInvalidArgument)
+	case consumer == "" || len(consumer) > maxText || !stores(consumer):
+		return nil, fmt.Errorf("inbox: %w: the consumer's name is empty, longer than %d bytes, or not UTF-8 without NUL", everonce.ErrInvalidArgument, maxText)
+	}
+	db, ok := sqldb.Of(receiver.Store())
+	if !ok {
+		return nil, fmt.Errorf("inbox: %w: the receiver's store is not in a SQL database (use store/pgxstore or store/sqlitestore)", everonce.ErrInvalidArgument)
+	}
+	in := &Inbox[Tx]{receiver: receiver, consumer: consumer, db: db, queue: sqlqueue.New(db, table(consumer))}
+	if opts != nil {
+		in.opts = *opts
+	}
+	o := &in.opts
+	if o.MaxBody < 0 {
+		return nil, fmt.Errorf("inbox: %w: MaxBody is negative", everonce.ErrInvalidArgument)
+	}
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
+	if o.Key == nil {
+		o.Key = consume.ProducerID()
+	}
+	if o.Type == nil {
+		o.Type = typeOf
+	}
+	if o.Lifetime == (everonce.Lifetime{}) {
+		o.Lifetime = everonce.ForQueue()
+	}
+	var err error
+	if in.call, err = receiver.Prepare(everonce.WithLifetime(o.Lifetime)); err != nil {
+		return nil, fmt.Errorf("inbox: %w", err)
+	}
+	d := db.Dialect()
+	in.schema = schema(d)
+	in.insert = d.Statement("inbox_insert", 11,
+		"INSERT INTO {inbox} (consumer, id, type, order_key, source, content_type, headers, body, priority, expires_at, state, attempts, rank, due_at, created_at, token, error)"+
+			" SELECT {1t}, {2t}, {3t}, {4t}, {5t}, {6t}, {7t}, {8b}, {9i}, CASE WHEN {10i} = 0 THEN 0 ELSE c.now + {10i} END, 0, 0, c.now - {11i}, c.now, c.now, 0, ''"+
+			" FROM (SELECT {now} AS now) AS c WHERE true ON CONFLICT (consumer, id) DO NOTHING", "inbox")
+	in.read = d.Statement("inbox_read", 2, "SELECT body FROM {inbox} WHERE consumer = {1t} AND id = {2t}", "inbox")
+	return in, nil
+}
+
+// typeOf is the default of [Options.Type].
+func typeOf(m *consume.Message) string {
+	return cmp.Or(m.Headers["ce-type"], m.Headers["cloudEvents:type"], m.Headers["type"], m.Subject)
+}
+
+func schema(d *sqldb.Dialect) sqldb.Schema {
+	spec := table("")
+	return sqldb.Schema{Name: "inbox", Meta: sqldb.NewMeta(d), Hint: hint, Migrations: [][]string{
+		spec.Definitions(d, "source {text} NOT NULL", "content_type {text} NOT NULL", "headers {text} NOT NULL", "body {bytes} NOT NULL",
+			"priority {int} NOT NULL", "expires_at {int} NOT NULL"),
+	}}
+}
+
+// Migrate creates the table, or brings it to this version. Several processes may run it at once, and it does nothing if
+// there is nothing to do. It refuses a table of a newer version with [everonce.ErrSchema].
+func (in *Inbox[Tx]) Migrate(ctx context.Context) error {
+	return in.failed("migrate", in.schema.Migrate(ctx, in.db))
+}
+
+// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only with
+// a new version of the schema, which the changelog names.
+func (in *Inbox[Tx]) Schema() string { return in.schema.Text() }
+
+// Backlog shows the consumer's messages in the table, and lets an operator retry or give up what was set aside.
+func (in *Inbox[Tx]) Backlog() *backlog.Table { return backlog.New(in.queue, in.failed) }
+
+// failed says what an error of the database means.
+func (in *Inbox[Tx]) failed(what string, err error) error {
+	if err == nil || errors.Is(err, everonce.ErrSchema) || errors.Is(err, everonce.ErrInvalidArgument) {
+		return err
+	}
+	return sqldb.Failed(in.db, "inbox: "+what, hint, err)
+}

@@ -1,0 +1,157 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/everonce/everonce"
+	"github.com/everonce/everonce/consume"
+	"github.com/everonce/everonce/internal/sqldb"
+)
+
+// Receive takes a message in, and reports whether it is new. When it returns nil the message is durable: acknowledge it.
+//
+// A message that is there already is not inserted again; if it has another body, the error is [everonce.ErrMismatch]. An
+// error that wraps [consume.ErrNoKey], [everonce.ErrInvalidArgument] or [everonce.ErrTooLarge] says that it can never be
+// taken in as it is; nothing was sent then. [everonce.ErrStore]: the database failed, and the message may be in it.
+func (in *Inbox[Tx]) Receive(ctx context.Context, m *consume.Message) (isNew bool, err error) {
+	return in.receive(ctx, m, func(op func(context.Context, sqldb.Conn) error) error { return in.db.Write(ctx, op) })
+}
+
+// ReceiveTx is [Inbox.Receive] in a transaction of the caller: the message is taken in when that commits.
+func (in *Inbox[Tx]) ReceiveTx(ctx context.Context, tx Tx, m *consume.Message) (isNew bool, err error) {
+	return in.receive(ctx, m, func(op func(context.Context, sqldb.Conn) error) error {
+		conn, err := in.db.Join(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return op(ctx, conn)
+	})
+}
+
+func (in *Inbox[Tx]) receive(ctx context.Context, m *consume.Message, do func(op func(context.Context, sqldb.Conn) error) error) (bool, error) {
+	args, err := in.row(m)
+	if err != nil {
+		return false, err
+	}
+	d := in.db.Dialect()
+	var kept []byte // neither is to be looked at after an error: they may still be written
+	var isNew bool
+	err = do(func(ctx context.Context, c sqldb.Conn) error {
+		insert := d.Call(in.insert, args...)
+		if err := c.Send(ctx, insert); err != nil {
+			return err
+		}
+		if isNew = insert.Affected > 0; !isNew {
+			return c.Send(ctx, d.Call(in.read, args[0], args[1]).ForEach(func(r sqldb.Row) error { return r.Scan(&kept) }))
+		}
+		if announce := in.queue.Announce(); announce != nil {
+			return c.Send(ctx, announce)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return false, in.failed("receive", err)
+	case !isNew && !bytes.Equal(kept, m.Body):
+		return false, fmt.Errorf("inbox: %w: a message with the same key and another body is there, or was a moment ago", everonce.ErrMismatch)
+	}
+	return isNew, nil
+}
+
+// row returns the arguments of an insertion.
+func (in *Inbox[Tx]) row(m *consume.Message) ([]any, error) {
+	if m == nil {
+		return nil, fmt.Errorf("inbox: %w: the message is nil", everonce.ErrInvalidArgument)
+	}
+	id, err := in.opts.Key(m)
+	if err != nil {
+		return nil, fmt.Errorf("inbox: %w", err)
+	}
+	kind, order, priority, expires := in.opts.Type(m), "", 0, time.Duration(0)
+	if in.opts.OrderKey != nil {
+		order = in.opts.OrderKey(m)
+	}
+	if in.opts.Priority != nil {
+		priority = min(max(in.opts.Priority(m), 0), maxPriority)
+	}
+	if in.opts.Expires != nil {
+		expires = max(in.opts.Expires(m), 0)
+	}
+	for _, text := range []struct{ name, is string }{
+		{"key", id}, {"type", kind}, {"order key", order}, {"source", m.Source}, {"content type", m.ContentType},
+	} {
+		switch {
+		case len(text.is) > maxText:
+			return nil, fmt.Errorf("inbox: %w: the message's %s has %d bytes; %d are possible", everonce.ErrInvalidArgument, text.name, len(text.is), maxText)
+		case !stores(text.is):
+			return nil, fmt.Errorf("inbox: %w: the message's %s is not UTF-8 without NUL", everonce.ErrInvalidArgument, text.name)
+		}
+	}
+	headers, err := headerText(m.Headers)
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Body) > in.opts.MaxBody {
+		return nil, fmt.Errorf("inbox: %w: the message's body has %d bytes; Options.MaxBody allows %d", everonce.ErrTooLarge, len(m.Body), in.opts.MaxBody)
+	}
+	body := m.Body
+	if body == nil {
+		body = []byte{}
+	}
+	return []any{
+		in.consumer, id, kind, order, m.Source, m.ContentType, headers, body, int64(priority), expires.Microseconds(),
+		(time.Duration(priority) * priorityStep).Microseconds(),
+	}, nil
+}
+
+// stores reports whether every database can keep a text.
+func stores(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+func headerText(headers map[string]string) (string, error) {
+	if len(headers) == 0 {
+		return "", nil
+	}
+	size := 0
+	for name, value := range headers {
+		if size += len(name) + len(value); !stores(name) || !stores(value) {
+			return "", fmt.Errorf("inbox: %w: a header of the message is not UTF-8 without NUL", everonce.ErrInvalidArgument)
+		}
+	}
+	if size > maxHeaders {
+		return "", fmt.Errorf("inbox: %w: the message's headers have %d bytes; %d are possible", everonce.ErrTooLarge, size, maxHeaders)
+	}
+	text, err := json.Marshal(headers)
+	return string(text), err
+}
+
+func readHeaders(text string) (headers map[string]string, err error) {
+	if text != "" && json.Unmarshal([]byte(text), &headers) != nil {
+		err = fmt.Errorf("inbox: %w: the headers of a message", everonce.ErrCorruptRecord)
+	}
+	return headers, err
+}
+
+// Consumer returns a consumer that takes messages in, and does nothing else, for a broker's adapter: a message is
+// acknowledged when it is in the table. A message that cannot be taken in becomes a dead letter.
+func (in *Inbox[Tx]) Consumer() (*consume.Consumer, error) {
+	return consume.NewNatural(consume.NaturalSpec[struct{}]{
+		Consumer: in.consumer, Key: in.opts.Key, MaxBody: in.opts.MaxBody,
+		Decode: func(*consume.Message) (none struct{}, err error) { return none, nil },
+		Handle: func(ctx context.Context, m *consume.Message, _ struct{}) (bool, error) {
+			isNew, err := in.Receive(ctx, m)
+			for _, final := range []error{everonce.ErrMismatch, everonce.ErrInvalidArgument, everonce.ErrTooLarge, consume.ErrNoKey} {
+				if errors.Is(err, final) && !errors.Is(err, everonce.ErrStore) {
+					return false, everonce.Permanent("not_received", err, nil)
+				}
+			}
+			return isNew, err
+		},
+	})
+}
