@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/cmd/everonce/internal/duration"
 )
 
@@ -79,7 +80,7 @@ var fields = []Field{
 	set("upstream-ca", "", "file with the CA certificates for an https upstream (PEM; if empty: the system's)", func(c *Config) pflag.Value { return (*text)(&c.UpstreamCA) }),
 	set("upstream-tls-cert", "", "file with the certificate, and its chain, by which an https upstream knows the proxy (PEM); read again when it changes", func(c *Config) pflag.Value { return (*text)(&c.UpstreamTLSCert) }),
 	set("upstream-tls-key", "", "file with that certificate's key (PEM)", func(c *Config) pflag.Value { return (*text)(&c.UpstreamTLSKey) }),
-	set("upstream-key", KeySame, "key that the upstream gets: same, or downstream (made from scope and key, for an upstream that honours keys itself)", func(c *Config) pflag.Value { return &choice{&c.UpstreamKey, []string{KeySame, KeyDownstream}} }),
+	set("upstream-key", KeySame, "key that the upstream gets: same, or downstream (made from scope and key, for an upstream that honours keys itself)", func(c *Config) pflag.Value { return &choice[string]{&c.UpstreamKey, []string{KeySame, KeyDownstream}} }),
 	set("upstream-host", "false", "send the upstream's own name as Host, not the client's", func(c *Config) pflag.Value { return (*truth)(&c.UpstreamHost) }),
 	set("trust-forwarded", "false", "keep the X-Forwarded-… of incoming requests; only if all of them come through something that sets these", func(c *Config) pflag.Value { return (*truth)(&c.TrustForwarded) }),
 	set("upstream-connect", "5s", "time to connect to the upstream, and then for its TLS handshake", func(c *Config) pflag.Value { return (*term)(&c.UpstreamConnect) }),
@@ -100,15 +101,21 @@ var fields = []Field{
 	set("stall", "30s", "how long a client may pause while it sends a request or takes an answer", func(c *Config) pflag.Value { return (*term)(&c.Stall) }),
 	set("drain", "30s", "how long running requests may take to end after SIGTERM", func(c *Config) pflag.Value { return (*duration.Value)(&c.Drain) }),
 	set("access-log", "true", "write a line of JSON for every request", func(c *Config) pflag.Value { return (*truth)(&c.AccessLog) }),
-	set("log-level", "info", "debug, info, warn or error", func(c *Config) pflag.Value { return &choice{&c.LogLevel, []string{"debug", "info", "warn", "error"}} }),
+	set("log-level", "info", "debug, info, warn or error", func(c *Config) pflag.Value {
+		return &choice[string]{&c.LogLevel, []string{"debug", "info", "warn", "error"}}
+	}),
 
 	per("methods", "POST,PATCH", "methods that heed a key", func(r *Route) pflag.Value { return (*list)(&r.Methods) }),
 	per("required", "false", "refuse a request without a key", func(r *Route) pflag.Value { return (*truth)(&r.Required) }),
 	per("key-pattern", "", "regular expression (RE2) that the whole key must match, like [0-9a-f-]{36}; if empty: any key will do", func(r *Route) pflag.Value { return (*pattern)(&r.KeyPattern) }),
 	per("principal", "header:Authorization", "who owns a key: header:NAME, jwt:CLAIM (of a token that something in front has verified), cookie:NAME or none", func(r *Route) pflag.Value { return (*principalText)(&r.Principal) }),
 	per("principal-required", "false", "refuse a request with a key that lacks what principal looks for, or has it empty; otherwise all of these are one", func(r *Route) pflag.Value { return (*truth)(&r.PrincipalRequired) }),
-	per("unknown", "refuse", "what to do about a request whose outcome nobody knows: refuse or reexecute", func(r *Route) pflag.Value { return (*policy)(&r.Unknown) }),
-	per("profile", profileDefault, "which answers are kept: default, or stripe (server errors too)", func(r *Route) pflag.Value { return &choice{&r.Profile, []string{profileDefault, profileStripe}} }),
+	per("unknown", "refuse", "what to do about a request whose outcome nobody knows: refuse or reexecute", func(r *Route) pflag.Value {
+		return &choice[everonce.Policy]{&r.Unknown, []everonce.Policy{everonce.Refuse, everonce.Reexecute}}
+	}),
+	per("profile", profileDefault, "which answers are kept: default, or stripe (server errors too)", func(r *Route) pflag.Value {
+		return &choice[string]{&r.Profile, []string{profileDefault, profileStripe}}
+	}),
 	per("save", "", "exceptions to the profile, by status: saved, released or unknown, like 409=released,5xx=unknown", func(r *Route) pflag.Value { return (*endings)(&r.Save) }),
 	per("retention", "24h", "how long an answer is kept", func(r *Route) pflag.Value { return (*term)(&r.Retention) }),
 	per("remember", "24h", "how long an answer is remembered after that", func(r *Route) pflag.Value { return (*duration.Value)(&r.Remember) }),
