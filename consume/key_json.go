@@ -11,10 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// JSONPointer takes a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. The digits of
-// a number count, however many. A body gives no key if it is not JSON, has a name twice in one object, or goes on
-// after its end: two readers could find two different keys in it. JSONPointer returns nil, which a consumer's
-// constructor refuses, if pointer is no pointer to a value inside the body: one begins with "/".
+// JSONPointer uses a value of the body (RFC 6901: "/order/id"), which must be a string or an integer. An integer may
+// have any number of digits. A body gives no key if it is not JSON, has a name twice in one object, or goes on
+// after its end: two readers could find two different keys in it. JSONPointer returns nil if
+// pointer does not begin with "/".
 func JSONPointer(pointer string) Key {
 	if p := jsontext.Pointer(pointer); pointer == "" || !p.IsValid() {
 		return nil
@@ -26,7 +26,7 @@ func JSONPointer(pointer string) Key {
 		case errors.Is(err, errNotJSON):
 			return "", noKey("%v", err)
 		case err != nil:
-			return "", noKey("what the body has at %q %v", pointer, err)
+			return "", noKey("the value at %q %v", pointer, err)
 		case !w.found:
 			return "", noKey("the body has nothing at %q", pointer)
 		}
@@ -146,7 +146,7 @@ func textOf(token jsontext.Token) (string, error) {
 	return "", errNotText
 }
 
-// CloudEvent takes source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
+// CloudEvent uses source and id of a CloudEvent, which together name one event: from its headers (ce-id, ce_id or
 // cloudEvents:id, as the bindings to HTTP, Kafka and AMQP write them) or, if the content type is
 // application/cloudevents+json, from the body. A producer may send an event again under the same id.
 func CloudEvent() Key {

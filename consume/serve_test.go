@@ -299,7 +299,7 @@ func TestAnAnswerThatIsNotTakenHoldsUpNoOther(t *testing.T) {
 func TestARefusedDeadLetterComesAgainLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := serving(t, memstore.New(nil), done)
-		refused := fmt.Errorf("%w: it is full", consume.ErrRefused)
+		refused := fmt.Errorf("%w: the queue is full", consume.ErrRefused)
 		poison, again, behind := message(""), message(""), message("m-1")
 		poison.fails = []error{refused}
 		again.fails = []error{refused, refused, refused} // and then the queue of its delay is full

@@ -234,7 +234,7 @@ func TestHeadersThatEndTheConnection(t *testing.T) {
 		r.wants(everonce.Executed)
 	}
 	b.wantLength(b.queue.DeadLetters, 1)
-	if text := log.String(); !strings.Contains(text, `level=WARN msg="rabbitonce: a message cannot be read: messages come one by one for a while"`) {
+	if text := log.String(); !strings.Contains(text, `level=WARN msg="rabbitonce: the headers of a message cannot be read; taking messages one by one for a while"`) {
 		t.Errorf("the log is %s", text)
 	}
 }

@@ -90,7 +90,7 @@ type reconnections struct {
 func (*reconnections) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *reconnections) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "rabbitonce: connected again" {
+	if r.Message == "rabbitonce: reconnected" {
 		h.again <- struct{}{}
 	}
 	return nil
