@@ -202,7 +202,7 @@ func drainIsBounded(t *testing.T, within, want time.Duration) {
 		if took := time.Since(start); took != want || !slices.Equal(d.ended, []string{"retry true"}) {
 			t.Errorf("after %v it ended as %v, want a retry after %v", took, d.ended, want)
 		}
-		if cause == nil || !strings.Contains(cause.Error(), "the consumer ends") {
+		if cause == nil || !strings.Contains(cause.Error(), "after the consumer was stopped") {
 			t.Errorf("the handler was told %v", cause)
 		}
 	})
