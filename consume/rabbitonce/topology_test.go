@@ -198,7 +198,7 @@ func TestRefusedArguments(t *testing.T) {
 		}
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "10s (Workers.SettleWithin)") || strings.Contains(err.Error(), "HandleWithin") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleWithin, 10s") || strings.Contains(err.Error(), "HandleWithin") {
 		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
 	}
 	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)

@@ -213,7 +213,7 @@ func (h *losses) Handle(_ context.Context, r slog.Record) error {
 		case "pause":
 			pause = a.Value.Duration()
 		case "error":
-			made = strings.Contains(a.Value.String(), "the connection was lost")
+			made = strings.Contains(a.Value.String(), "connection lost")
 		}
 		return true
 	})
@@ -366,7 +366,7 @@ func TestAHalfOpenConnection(t *testing.T) {
 	b.send(message("m-2"))
 	select {
 	case c := <-complaints:
-		if !strings.Contains(c, "the connection was lost") {
+		if !strings.Contains(c, "connection lost") {
 			t.Errorf("it complained of %s", c)
 		}
 	case <-time.After(soon):

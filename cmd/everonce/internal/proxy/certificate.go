@@ -50,11 +50,11 @@ func (c *certificate) get() *tls.Certificate {
 	c.read = now
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
-		c.log.Error("the certificate cannot be read again; the old one stays", "error", err)
+		c.log.Error("certificate not reloaded; the old one stays", "error", err)
 		return c.pair
 	}
 	c.pair = &pair
-	c.log.Info("the certificate was read again", "until", pair.Leaf.NotAfter.Format(time.RFC3339))
+	c.log.Info("certificate reloaded", "until", pair.Leaf.NotAfter.Format(time.RFC3339))
 	return c.pair
 }
 

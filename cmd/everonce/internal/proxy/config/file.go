@@ -29,7 +29,7 @@ func (p *fileParser) read(b []byte) (settings, error) {
 	err := documents.Decode(&doc)
 	if err == nil {
 		if err = documents.Decode(&second); err == nil {
-			return nil, p.errorf(second.Content[0], "a second document begins here, and a file may have one")
+			return nil, p.errorf(second.Content[0], "a second YAML document starts here (a file may have one)")
 		}
 	}
 	if !errors.Is(err, io.EOF) {

@@ -35,7 +35,7 @@ type given struct {
 }
 
 // ErrEmpty: a flag was given and has no value.
-var ErrEmpty = errors.New("its value is empty: leave the flag out, or say in the file that there is none")
+var ErrEmpty = errors.New("its value is empty (leave the flag out, or set it to none in the file)")
 
 // Set keeps the last value, and of what has several all. An empty one is that of a variable of the shell which is not
 // set: read as "none" it would take a protection away without a word.

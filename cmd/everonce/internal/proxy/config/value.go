@@ -43,7 +43,7 @@ type count int
 func (n *count) Set(s string) error {
 	v, err := strconv.Atoi(s)
 	if err != nil || v < 1 {
-		return errors.New("must be a number above 0")
+		return errors.New("must be a number of at least 1")
 	}
 	*n = count(v)
 	return nil
