@@ -393,7 +393,7 @@ func letterOf(d *amqp.Delivery, queue string) Letter {
 	if l.Reason == "" && len(moved) > 0 {
 		last := moved[0]
 		l.Reason, l.Attempts, l.Last = consume.Reason("broker_"+last.reason), m.Retries+1, last.at
-		l.Detail = fmt.Sprintf("the broker removed it from the queue %q: %s", last.queue, last.reason)
+		l.Detail = fmt.Sprintf("the broker has moved it out of the queue %q: %s", last.queue, last.reason) // part of the ID: never change it
 	}
 	l.ID = letterID(&l, d)
 	return l

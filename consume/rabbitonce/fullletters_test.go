@@ -52,7 +52,7 @@ func (b *bench) poisoned(spoil func(), why string) (poison int) {
 	for r.verdict().Outcome != everonce.Executed {
 	}
 	text := log.String()
-	for _, want := range []string{"level=WARN", "the dead letters take no more", "reason=undecodable", b.queue.DeadLetters, why} {
+	for _, want := range []string{"level=WARN", "the dead-letter queue refuses a message", "reason=undecodable", b.queue.DeadLetters, why} {
 		if !strings.Contains(text, want) {
 			b.t.Errorf("the log is without %q: %s", want, text)
 		}

@@ -212,7 +212,7 @@ func TestRefusedArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, inTx, &rabbitonce.Options{Prefetch: 9, Workers: consume.Workers{Batch: 10}})
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "none would ever be full") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "no batch would ever be full") {
 		t.Errorf("batches that are never full: %v", err)
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, nil)
