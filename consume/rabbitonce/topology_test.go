@@ -198,7 +198,7 @@ func TestRefusedArguments(t *testing.T) {
 		}
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, &rabbitonce.Options{AckTimeout: 10 * time.Second}) // as long as an answer may take
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "10s (Workers.SettleWithin)") || strings.Contains(err.Error(), "HandleWithin") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "Workers.SettleWithin, 10s") || strings.Contains(err.Error(), "HandleWithin") {
 		t.Errorf("no time for a handler, whose time nobody has set: %v", err)
 	}
 	recv, err := everonce.NewTxReceiver[*mapdb.Tx](mapdb.New(), nil)
@@ -212,7 +212,7 @@ func TestRefusedArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, inTx, &rabbitonce.Options{Prefetch: 9, Workers: consume.Workers{Batch: 10}})
-	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "none would ever be full") {
+	if !errors.Is(err, everonce.ErrInvalidArgument) || !strings.Contains(err.Error(), "no batch would ever be full") {
 		t.Errorf("batches that are never full: %v", err)
 	}
 	_, err = rabbitonce.Dial(t.Context(), url, queue, h, nil)

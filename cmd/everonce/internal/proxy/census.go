@@ -47,7 +47,7 @@ func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
 		s.tellNotes(h.Notes)
 	case ctx.Err() == nil:
 		s.metrics.uncounted()
-		s.log.Warn("the records could not be counted; it is tried again", "error", err)
+		s.log.Warn("the records could not be counted; trying again", "error", err)
 	}
 }
 

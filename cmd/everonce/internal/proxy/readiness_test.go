@@ -87,8 +87,8 @@ func TestReadyIsWhoCanWrite(t *testing.T) {
 		time.Sleep(writeEvery - time.Nanosecond)
 		ask(200, "ok\n", 1)
 		time.Sleep(time.Nanosecond)
-		ask(503, "the store takes no writes\n", 2)
-		ask(503, "the store takes no writes\n", 3)
+		ask(503, "the store accepts no writes\n", 2)
+		ask(503, "the store accepts no writes\n", 3)
 		if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "disk I/O error") {
 			t.Errorf("the log has %q, want why, once", got)
 		}
