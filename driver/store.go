@@ -260,11 +260,17 @@ type PurgeResult struct {
 type Recaller interface {
 	// Recall returns the result of a completed record whose retention is not over, and false in every other case:
 	// then the claim decides. It never blocks.
-	Recall(id RecordID) (Recalled, bool)
+	Recall(ctx context.Context, req RecallRequest) (RecallResult, error)
 }
 
-// Recalled is a saved result, with what must be compared before it is replayed.
-type Recalled struct {
+// RecallRequest names a record.
+type RecallRequest struct {
+	ID RecordID
+}
+
+// RecallResult is a saved result, with what must be compared before it is replayed.
+type RecallResult struct {
+	Found       bool
 	Fingerprint Fingerprint
 	Result      SavedResult
 }
@@ -308,7 +314,7 @@ type ListRequest struct {
 	Name    string
 	KeyHash KeyHash
 	// States, if set, selects by [Record.StateAt] at the store's time, and the zero State those whose state this version cannot tell, which
-	// [Health] counts as Unreadable. Some of these may be among those of any other state too.
+	// [HealthResult] counts as Unreadable. Some of these may be among those of any other state too.
 	States []State
 	// After is the last ID of the previous page.
 	After RecordID
@@ -356,19 +362,28 @@ type DeleteScopeResult struct {
 type HealthChecker interface {
 	// Health counts all records, at one time of the store's. It may have to read every one: call it every few minutes
 	// from a monitor, not for every request.
-	Health(ctx context.Context) (Health, error)
+	Health(ctx context.Context, req HealthRequest) (HealthResult, error)
 }
+
+// HealthRequest is empty.
+type HealthRequest struct{}
 
 // WriteChecker is an optional power of a [Store]: it reports whether it takes writes. A store whose disk is full, that may
 // only read, or that has become a replica still answers reads.
 type WriteChecker interface {
 	// CheckWrite makes a write as durable as a claim's, and leaves no record. It returns nil if the store took it: a
 	// claim could have been written at that moment. It costs as much as an operation: do not call it for every request.
-	CheckWrite(ctx context.Context) error
+	CheckWrite(ctx context.Context, req CheckWriteRequest) (CheckWriteResult, error)
 }
 
-// Health counts records by [Record.StateAt], at a time of the store's.
-type Health struct {
+// CheckWriteRequest is empty.
+type CheckWriteRequest struct{}
+
+// CheckWriteResult is empty.
+type CheckWriteResult struct{}
+
+// HealthResult counts records by [Record.StateAt], at a time of the store's.
+type HealthResult struct {
 	Claimed   int64 // live claims
 	Abandoned int64 // unknown; includes lapsed claims
 	Released  int64
@@ -387,12 +402,29 @@ type Health struct {
 type IdentityKeeper interface {
 	// KeepIdentity saves check if the store has none yet, and refuses with [ErrIdentity] if it has another one. The
 	// check value does not reveal the secret; the zero value stands for "no secret".
-	KeepIdentity(ctx context.Context, check [32]byte) error
+	KeepIdentity(ctx context.Context, req KeepIdentityRequest) (KeepIdentityResult, error)
 }
+
+// KeepIdentityRequest is the identity to be saved.
+type KeepIdentityRequest struct {
+	Check [32]byte
+}
+
+// KeepIdentityResult is empty.
+type KeepIdentityResult struct{}
 
 // IdentityReader is an optional power of an [IdentityKeeper]: it reports what has been saved, without a write and
 // without waiting for one.
 type IdentityReader interface {
-	// ReadIdentity returns the check value that KeepIdentity has saved; bound is false if there is none.
-	ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error)
+	// ReadIdentity returns the check value that KeepIdentity has saved.
+	ReadIdentity(ctx context.Context, req ReadIdentityRequest) (ReadIdentityResult, error)
+}
+
+// ReadIdentityRequest is empty.
+type ReadIdentityRequest struct{}
+
+// ReadIdentityResult is the saved identity, if there is one.
+type ReadIdentityResult struct {
+	Bound bool
+	Check [32]byte
 }

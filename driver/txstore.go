@@ -69,11 +69,29 @@ const MaxBatch = 1000
 // [TransactBatch] uses it if the store has it. Requests come in the order of their IDs, no ID twice.
 type TxBatch interface {
 	// ClaimAll is [TxHandle.Claim] for each of the requests. The answers are in the same order.
-	ClaimAll(ctx context.Context, reqs []ClaimRequest) ([]ClaimResult, error)
+	ClaimAll(ctx context.Context, req ClaimAllRequest) (ClaimAllResult, error)
 	// CommitAll does [TxHandle.Complete] for each of the requests, and commits, as [TxHandle.Commit] does: all of them,
 	// or none with [ErrConflict].
-	CommitAll(ctx context.Context, reqs []CompleteRequest) error
+	CommitAll(ctx context.Context, req CommitAllRequest) (CommitAllResult, error)
 }
+
+// ClaimAllRequest is many claims, in the order of their IDs, no ID twice.
+type ClaimAllRequest struct {
+	Claims []ClaimRequest
+}
+
+// ClaimAllResult has the answers, in the order of the claims.
+type ClaimAllResult struct {
+	Claims []ClaimResult
+}
+
+// CommitAllRequest is many completions, in the order of their IDs, no ID twice.
+type CommitAllRequest struct {
+	Completions []CompleteRequest
+}
+
+// CommitAllResult is empty.
+type CommitAllResult struct{}
 
 // RecordRequest is a claim and its result at once.
 type RecordRequest struct {

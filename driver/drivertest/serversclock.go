@@ -62,7 +62,7 @@ func ServersClock(t *testing.T, s driver.Store, server func() time.Time) {
 
 	list, err := s.(driver.Lister).List(e.ctx, driver.ListRequest{States: []driver.State{driver.StateTombstone}})
 	e.is("List", err, nil)
-	health, err := s.(driver.HealthChecker).Health(e.ctx)
+	health, err := s.(driver.HealthChecker).Health(e.ctx, driver.HealthRequest{})
 	e.is("Health", err, nil)
 	between("the time of List", list.Now)
 	between("the time of Health", health.Now)

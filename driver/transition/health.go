@@ -5,7 +5,7 @@ import (
 )
 
 // Count adds a record to what a store's Health counts at the time h.Now. One that is gone does not count.
-func Count(h *driver.Health, rec *driver.Record) {
+func Count(h *driver.HealthResult, rec *driver.Record) {
 	if rec.GoneAt(h.Now) {
 		return
 	}

@@ -181,7 +181,7 @@ func (l *scopeLeft) err() error {
 }
 
 // Health counts records by state. It reads them all. See [driver.HealthChecker].
-func (s *Store[Tx]) Health(ctx context.Context) (h driver.Health, err error) {
+func (s *Store[Tx]) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	if err = s.ready(ctx); err != nil {
 		return h, err
 	}

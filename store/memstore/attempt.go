@@ -64,10 +64,10 @@ func (s *Store) Get(ctx context.Context, req driver.GetRequest) (res driver.GetR
 }
 
 // Recall implements [driver.Recaller].
-func (s *Store) Recall(id driver.RecordID) (r driver.Recalled, ok bool) {
-	rec := s.read(id)
+func (s *Store) Recall(_ context.Context, req driver.RecallRequest) (res driver.RecallResult, err error) {
+	rec := s.read(req.ID)
 	if rec == nil || rec.StateAt(s.now()) != driver.StateCompleted {
-		return r, false
+		return res, nil
 	}
-	return driver.Recalled{Fingerprint: rec.Fingerprint, Result: rec.Result}, true
+	return driver.RecallResult{Found: true, Fingerprint: rec.Fingerprint, Result: rec.Result}, nil
 }

@@ -90,30 +90,30 @@ func named(err error) error {
 }
 
 // ReadIdentity implements [driver.IdentityReader].
-func (s *Store) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+func (s *Store) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
 	if err := ended(ctx); err != nil {
-		return check, false, err
+		return res, err
 	}
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
 	if s.identity == nil {
-		return check, false, nil
+		return res, nil
 	}
-	return *s.identity, true, nil
+	return driver.ReadIdentityResult{Bound: true, Check: *s.identity}, nil
 }
 
 // KeepIdentity implements [driver.IdentityKeeper].
-func (s *Store) KeepIdentity(ctx context.Context, check [32]byte) error {
+func (s *Store) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
 	if err := ended(ctx); err != nil {
-		return err
+		return res, err
 	}
 	s.identityMu.Lock()
 	defer s.identityMu.Unlock()
 	if s.identity == nil {
-		s.identity = &check
+		s.identity = &req.Check
 	}
-	if *s.identity != check {
-		return named(driver.ErrIdentity)
+	if *s.identity != req.Check {
+		return res, named(driver.ErrIdentity)
 	}
-	return nil
+	return res, nil
 }

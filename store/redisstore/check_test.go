@@ -44,7 +44,7 @@ func TestServersThatForgetAreRefused(t *testing.T) {
 
 func notes(t *testing.T, s *redisstore.Store, want string) {
 	t.Helper()
-	h, err := s.Health(t.Context())
+	h, err := s.Health(t.Context(), driver.HealthRequest{})
 	noErr(t, err)
 	if !slices.ContainsFunc(h.Notes, func(note string) bool { return strings.Contains(note, want) }) {
 		t.Errorf("Health does not say %q: %q", want, h.Notes)

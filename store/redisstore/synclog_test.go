@@ -122,7 +122,7 @@ func TestAnotherAnswerToWaitAOFIsAFailure(t *testing.T) {
 	if _, err := s.Claim(t.Context(), claimOf(testKey)); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("Claim: %v, want ErrStore", err)
 	}
-	if err := s.CheckWrite(t.Context()); !errors.Is(err, driver.ErrStore) {
+	if _, err := s.CheckWrite(t.Context(), driver.CheckWriteRequest{}); !errors.Is(err, driver.ErrStore) {
 		t.Errorf("CheckWrite: %v, want ErrStore", err)
 	}
 }
