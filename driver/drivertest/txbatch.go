@@ -18,7 +18,7 @@ func txBatchChecks[Tx any]() []check {
 			_, ok := o.TxHandle.(driver.TxBatch)
 			o.rollback()
 			if ok != e.caps.TxBatch {
-				e.Errorf("the store's transactions implement everonce.TxBatch: %v, Capabilities declare it: %v", ok, e.caps.TxBatch)
+				e.Errorf("the store's transactions implement driver.TxBatch: %v, Capabilities declare it: %v", ok, e.caps.TxBatch)
 			}
 		})},
 		{name: "Rule20/ManyClaimsAreDecidedAsOneIs", run: inTx(checkClaimAll[Tx]), needs: has},
@@ -40,7 +40,7 @@ func (e *txEnv[Tx]) beginMany() many[Tx] {
 	b, ok := o.TxHandle.(driver.TxBatch)
 	if !ok {
 		o.rollback()
-		e.Fatalf("the transaction is no everonce.TxBatch")
+		e.Fatalf("the transaction is not a driver.TxBatch")
 	}
 	return many[Tx]{o, b}
 }

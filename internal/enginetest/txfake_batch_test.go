@@ -24,7 +24,7 @@ type batchHandle struct{ *mapHandle }
 var _ driver.TxBatch = (*batchHandle)(nil)
 
 func (h *batchHandle) ClaimAll(ctx context.Context, all driver.ClaimAllRequest) (res driver.ClaimAllResult, err error) {
-	return res, h.statement(ctx, "tx.ClaimAll", all, func(now time.Time) error {
+	err = h.statement(ctx, "tx.ClaimAll", all, func(now time.Time) error {
 		for _, req := range all.Claims {
 			if by := h.tx.s.locks[req.ID]; by != nil && by != h.tx {
 				res.Claims = append(res.Claims, driver.ClaimResult{Decision: driver.DecideInProgress, Now: now})
@@ -41,6 +41,7 @@ func (h *batchHandle) ClaimAll(ctx context.Context, all driver.ClaimAllRequest) 
 		}
 		return nil
 	})
+	return res, err
 }
 
 func (h *batchHandle) CommitAll(ctx context.Context, all driver.CommitAllRequest) (res driver.CommitAllResult, err error) {

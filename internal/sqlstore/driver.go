@@ -58,7 +58,7 @@ type Traits struct {
 	// WriterBusy, if set, reports whether a transaction has the only writer at the moment.
 	WriterBusy func() bool
 	// OneWriter says that a transaction shuts out all other writers. Transactions are then limited to a third of the
-	// shortest lease in use, but not to less than 100 ms ([everonce.ErrTxTooLong]).
+	// shortest lease in use, but not to less than 100 ms ([driver.ErrTxTooLong]).
 	OneWriter bool
 	// MigrateHint completes the sentence "the tables are missing: ", and says what to run.
 	MigrateHint string
@@ -69,7 +69,7 @@ type Traits struct {
 // BeginOptions are for [Driver.Begin].
 type BeginOptions struct {
 	// Timeout ends the transaction, counted from the call of Begin: after that it has been, or is being, rolled back,
-	// and every method returns [everonce.ErrTxTooLong]. Zero is no bound.
+	// and every method returns [driver.ErrTxTooLong]. Zero is no bound.
 	Timeout time.Duration
 	// Key is the key that the transaction claims, if it does: see [KeyLocker].
 	Key *driver.RecordID

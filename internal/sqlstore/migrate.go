@@ -18,7 +18,7 @@ const (
 )
 
 // Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does
-// nothing if there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+// nothing if there is nothing to do. It refuses tables of a newer version with [driver.ErrSchema].
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	migrations := s.driver.Migrations()
 	if version, err := s.version(ctx); err == nil && version == len(migrations) {

@@ -15,7 +15,7 @@ type place struct {
 	row any // text, or nil
 }
 
-// Purge removes what is no longer kept: see [everonce.Store].
+// Purge removes what is no longer kept: see [driver.Store].
 //
 // If the purge before it left more, it goes on from where that had got to. So a database that keeps what was deleted, for a transaction that may still
 // read it, does not walk over all of it in every batch; and what may not be removed, being damaged or a newer version's, is passed over once in a

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Store is an [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
+// Store is a [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
 type Store[Tx any] struct {
 	driver  Driver[Tx]
 	traits  Traits
@@ -187,7 +187,7 @@ func pauseBriefly(ctx context.Context, try int) error {
 	}
 }
 
-// Get reads a record with its steps: see [everonce.Store].
+// Get reads a record with its steps: see [driver.Store].
 func (s *Store[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.GetResult{}, err

@@ -1,7 +1,7 @@
 // Package memstore keeps records in the memory of this process. They are lost when the process ends, so it is for
 // tests and development, and for effects that end with the process too.
 //
-// Otherwise it keeps the whole contract of [everonce.Store], as the suite in driver/drivertest proves. It has no
+// Otherwise it keeps the whole contract of [driver.Store], as the suite in driver/drivertest proves. It has no
 // transactions, because an application has no data in it that could commit with a record.
 package memstore
 
@@ -29,7 +29,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Store is an [everonce.Store] in memory. It is also a [driver.Lister], [driver.ScopeDeleter],
+// Store is a [driver.Store] in memory. It is also a [driver.Lister], [driver.ScopeDeleter],
 // [driver.HealthChecker], [driver.IdentityKeeper], [driver.IdentityReader] and [driver.Recaller]. It is safe for
 // concurrent use.
 type Store struct {

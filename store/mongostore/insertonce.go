@@ -39,7 +39,7 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 // the document that is there stays. With a nil error the document, this one or that one, is on a majority, in the
 // journal: then the message may be acknowledged, and not before. Everything else is an error: a full disk, an
 // election, a missing permission, a document that is not valid. Then the message must come again, or go to a dead
-// letter. An error that also is [everonce.ErrStore] is about the server, which cannot be reached, or is full, or does
+// letter. An error that also is [driver.ErrStore] is about the server, which cannot be reached, or is full, or does
 // not let this program in: any other document would get it too, so a consumer should pause.
 //
 // The server's duplicate-key error (11000) alone is not enough. It counts if the document with these values in the
@@ -49,9 +49,9 @@ func NewInserter(ctx context.Context, coll *mongo.Collection, index Index) (*Ins
 //
 // The document is what the driver can encode without settings: a registry and BSON options that the client was given
 // do not count (a bson.Raw is taken as it is). A document without a value in the index's fields is refused with
-// [everonce.ErrInvalidArgument]: all such documents would be duplicates of each other.
+// [driver.ErrInvalidArgument]: all such documents would be duplicates of each other.
 //
-// A context whose session is in a transaction is refused with [everonce.ErrInvalidArgument]: what is inserted in it is
+// A context whose session is in a transaction is refused with [driver.ErrInvalidArgument]: what is inserted in it is
 // not kept before that commits, and the first duplicate would end it.
 //
 // InsertOnce does not check that the index exists: NewInserter has.

@@ -13,7 +13,7 @@ type Options struct {
 	// collection share their records. Default "everonce".
 	Collection string
 	// NoCreate keeps the constructor from creating anything: if there is no store yet, it returns
-	// [everonce.ErrSchema].
+	// [driver.ErrSchema].
 	NoCreate bool
 }
 

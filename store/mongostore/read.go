@@ -77,7 +77,7 @@ func (s *Store) now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-// Get implements [everonce.Store].
+// Get implements [driver.Store].
 func (s *Store) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	return s.get(alone(ctx), req)
 }

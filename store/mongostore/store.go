@@ -16,7 +16,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Store keeps records in MongoDB. It is an [everonce.Store], and also an [driver.Lister], [driver.ScopeDeleter],
+// Store keeps records in MongoDB. It is a [driver.Store], and also a [driver.Lister], [driver.ScopeDeleter],
 // [driver.HealthChecker], [driver.IdentityKeeper] and [driver.IdentityReader]. It is safe for concurrent use.
 //
 // What it writes is not part of the transaction of a session that a context holds, as within
@@ -49,7 +49,7 @@ const layout = 1
 // writes with the write concern "majority", in the journal, and reads with the read concern "majority" from the
 // primary.
 //
-// Errors: [everonce.ErrInvalidArgument]; [everonce.ErrSchema] if there is no store and none is to be created, or if
+// Errors: [driver.ErrInvalidArgument]; [driver.ErrSchema] if there is no store and none is to be created, or if
 // it is of another version; the errors of a server that cannot be reached.
 func New(ctx context.Context, db *mongo.Database, opts *Options) (*Store, error) {
 	set, err := opts.settings()

@@ -27,7 +27,7 @@ var ErrNoTransactions = errors.New("mongostore: the server has no transactions")
 //	coll.InsertOne(mongo.NewSessionContext(ctx, tx), document)
 //
 // MongoDB's transactions end with the first error in them, and have no savepoints. This has two consequences for
-// [everonce.DoTx]. Any error of the work dooms the caller's transaction ([everonce.ErrTxDoomed]), even a permanent
+// [everonce.DoTx]. Any error of the work dooms the caller's transaction ([driver.ErrTxDoomed]), even a permanent
 // failure. And if two run the same new operation at once, each in a transaction of its own caller, the second is
 // refused when it completes, and its work has to be rolled back. [everonce.Transact] is not affected: its claim is a
 // write, which the server allows one transaction only.

@@ -28,7 +28,7 @@ type facts struct {
 
 // Check asks the server, or every node of a cluster that answers, what it does to keep what it has acknowledged. It
 // refuses with [ErrRisk], naming the settings, if Options do not accept what it finds, and with
-// [everonce.ErrInvalidArgument] if the server is too old. [New] calls Check; call it again in a readiness probe,
+// [driver.ErrInvalidArgument] if the server is too old. [New] calls Check; call it again in a readiness probe,
 // because settings change and nodes fail over.
 func (s *Store) Check(ctx context.Context) error {
 	all, err := s.ask(ctx)

@@ -10,7 +10,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Claim implements [everonce.Store]: one call of the server, and one more if a result is found within a second of its
+// Claim implements [driver.Store]: one call of the server, and one more if a result is found within a second of its
 // end.
 func (s *Store) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	k := s.keys(&req.ID)

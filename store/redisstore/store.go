@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Store keeps records in Redis. It is an [everonce.Store], and also an [driver.Lister], [driver.ScopeDeleter],
+// Store keeps records in Redis. It is a [driver.Store], and also a [driver.Lister], [driver.ScopeDeleter],
 // [driver.HealthChecker], [driver.IdentityKeeper], [driver.IdentityReader] and [driver.ChangeWaiter]. It is safe
 // for concurrent use.
 type Store struct {
@@ -32,7 +32,7 @@ var (
 
 // New makes a store that uses its server, or cluster, through client, which stays the caller's to close. It asks the
 // server what it does to keep what it has acknowledged. A server that may lose records is refused with [ErrRisk],
-// unless Options accept that: see [Store.Check]. Other errors are [everonce.ErrInvalidArgument], and those of a
+// unless Options accept that: see [Store.Check]. Other errors are [driver.ErrInvalidArgument], and those of a
 // server that cannot be asked.
 func New(ctx context.Context, client rueidis.Client, opts *Options) (*Store, error) {
 	if client == nil {

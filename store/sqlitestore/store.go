@@ -62,7 +62,7 @@ type Store struct {
 // If ctx ends before, Open returns an error that wraps [driver.ErrStore] and the cause of ctx; a step that is still waiting
 // then ends within Options.BusyTimeout, and the file is closed. After Open ctx has no effect on the store.
 //
-// path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
+// path is a plain file name. A database in memory is refused with [driver.ErrInvalidArgument]: it would forget, and
 // store/memstore does that better.
 func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	o, err := opts.complete(path)
