@@ -1,8 +1,7 @@
-// Package memstore keeps records in the memory of this process. They are lost when the process ends, so it is for
-// tests and development, and for effects that end with the process too.
+// Package memstore keeps records in the memory of this process. They are lost when the process ends: use it for
+// tests, for development, and for effects that do not outlive the process.
 //
-// Otherwise it keeps the whole contract of [driver.Store], as the suite in driver/drivertest proves. It has no
-// transactions, because an application has no data in it that could commit with a record.
+// It has no transactions, because no application data is in it. It meets the rest of the contract of [driver.Store].
 package memstore
 
 import (
@@ -20,12 +19,12 @@ const DefaultMaxRecords = 1_000_000
 
 // Options are the options of a store. The zero value of each field is its default.
 type Options struct {
-	// MaxRecords limits the number of records. A claim beyond it first removes the records whose time is over. If
-	// there are none, it is refused with [driver.ErrStoreFull]; a record that still protects its key is never
-	// removed. Default [DefaultMaxRecords], for a negative value too.
+	// MaxRecords limits the number of records. A claim beyond the limit first removes records that are gone. If there
+	// are none, it returns [driver.ErrStoreFull]; a record that still protects its key is never removed. Default
+	// [DefaultMaxRecords], also for a negative value.
 	MaxRecords int
-	// Now is the store's clock. It is called concurrently, and read in microseconds. Default: this process's time at
-	// New, and from there on its monotonic clock, so that setting the clock moves no lease.
+	// Now is the store's clock. It is called concurrently, and its times are truncated to microseconds. Default: this
+	// process's time at New, advanced by its monotonic clock, so that setting the clock does not change leases.
 	Now func() time.Time
 }
 

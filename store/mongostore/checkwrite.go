@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// CheckWrite implements [driver.WriteChecker]: it writes the time into the document of the collection that is no record.
+// CheckWrite implements [driver.WriteChecker]. It writes the time into the document with the store's settings.
 func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	update, err := s.coll.UpdateOne(alone(ctx), bson.D{{Key: "_id", Value: once}}, bson.D{{Key: "$currentDate", Value: bson.D{{Key: "checked", Value: true}}}})
 	if err == nil && update.MatchedCount == 0 {

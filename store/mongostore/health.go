@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Health implements [driver.HealthChecker]: one aggregation over all records, and one question about the server
-// itself.
+// Health implements [driver.HealthChecker] with one aggregation over all records and one query of the server's
+// settings.
 func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	ctx = alone(ctx)
 	if h, err = s.count(ctx); err != nil {

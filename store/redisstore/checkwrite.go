@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// CheckWrite implements [driver.WriteChecker]: it sets a key that ends by itself in a second, and waits for it as a claim does
-// (see [Options]). On a cluster it is another master each time.
+// CheckWrite implements [driver.WriteChecker]. It sets a key that expires after a second, and waits for it as a claim
+// does (see [Options]). On a cluster each call uses a random master.
 func (s *Store) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	key := s.prefix + "check:" + rand.Text()
 	answer, err := s.set(ctx, key, func(b rueidis.Builder) rueidis.Completed {

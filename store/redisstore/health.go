@@ -9,8 +9,8 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Health implements [driver.HealthChecker]. It scans every key of the server and reads the head of every record,
-// and holds 8 bytes of each in memory while it counts.
+// Health implements [driver.HealthChecker]. It scans all keys of the server and reads the head of every record. While
+// it counts, it holds 8 bytes of memory for each record.
 func (s *Store) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	if h, err = s.count(ctx); err != nil {
 		return driver.HealthResult{}, failed("health", err)

@@ -217,7 +217,7 @@ func TestAFailoverForgets(t *testing.T) {
 	master := startServer(t, "--repl-diskless-sync-delay", "0")
 	replica := startReplica(t, master)
 	s := newStore(t, master.client(t), &redisstore.Options{})
-	notes(t, s, "a failover may lose what was acknowledged last")
+	notes(t, s, "a failover may lose the latest acknowledged writes")
 	command(t, replica.client(t), "REPLICAOF", "127.0.0.1", strconv.Itoa(testserver.FreePort(t))) // its line to the master is cut
 	rec := claimed(t, s, testKey)
 	_, err := s.Complete(t.Context(), completionOf(&rec, "v"))
