@@ -17,8 +17,8 @@ const (
 	metaIdentity = "identity"
 )
 
-// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does
-// nothing if there is nothing to do. It refuses tables of a newer version with [driver.ErrSchema].
+// Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
+// nothing if the tables are up to date. It returns [driver.ErrSchema] for tables of a newer version.
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	migrations := s.driver.Migrations()
 	if version, err := s.version(ctx); err == nil && version == len(migrations) {
@@ -54,11 +54,11 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	return s.failed("migrate", err)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only
-// with a new version of the schema, which the changelog names.
+// Schema returns what Migrate runs on an empty database, as text for your own migration tool. It changes only with a
+// new version of the schema, which the changelog names.
 func (s *Store[Tx]) Schema() string { return SchemaText(s.text, s.driver.Migrations()) }
 
-// SchemaText is [Store.Schema] for drivers, by what they would tell a store.
+// SchemaText is [Store.Schema] for drivers, without a store.
 func SchemaText(text *Statements, migrations [][]string) string {
 	var b strings.Builder
 	b.WriteString(text.CreateMeta.Text + ";\n")

@@ -37,9 +37,9 @@ var (
 	_ driver.IdentityReader = (*Store)(nil)
 )
 
-// MaxResult is the largest result, in bytes, and the largest that the results of all steps of a record may be
-// together: the limit of a document, less room for the record. The server refuses a result for which the steps leave
-// no room, with the same error, and the operation completes as elided.
+// MaxResult is the largest result, in bytes, and the largest sum of the results of all steps of a record: the limit
+// of a document, less room for the record. If the steps leave no room for a result, the server refuses it with the
+// same error, and the operation completes as elided.
 const MaxResult = 15 << 20
 
 // layout is the version of the collection's documents and indexes.

@@ -372,7 +372,7 @@ func testReadOnly[Tx any](t *testing.T, h *handle[Tx]) {
 		noErr(t, errs[reads])
 	}
 	for _, writes := range []string{"Claim", "Complete", "Release", "Renew", "SaveStep", "Purge", "DeleteScope"} {
-		if err := errs[writes]; !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "takes no writes") {
+		if err := errs[writes]; !errors.Is(err, driver.ErrStore) || !strings.Contains(err.Error(), "accepts no writes") {
 			t.Errorf("%s: %v", writes, err)
 		}
 	}

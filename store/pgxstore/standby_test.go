@@ -38,7 +38,7 @@ func TestAStandbyIsAFailureOfTheStore(t *testing.T) {
 	}
 	for what, store := range map[string]driver.HealthChecker{"pgx": viaPgx.store, "sql": viaSQL.store} {
 		h, err := store.Health(ctx, driver.HealthRequest{})
-		if err != nil || h.Completed != 1 || !strings.Contains(strings.Join(h.Notes, " "), "standby: it takes no writes") {
+		if err != nil || h.Completed != 1 || !strings.Contains(strings.Join(h.Notes, " "), "standby: it accepts no writes") {
 			t.Errorf("%s: %+v, %v", what, h, err)
 		}
 	}

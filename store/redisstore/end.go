@@ -8,8 +8,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// MaxResult is the largest result of an operation, and of a step, that a store takes, in bytes. The server holds it
-// in memory, and does nothing else while it copies it.
+// MaxResult is the largest result of an operation or step, in bytes. The server holds it in memory, and blocks while
+// it copies it.
 const MaxResult = 16 << 20
 
 // maxTexts is how much the texts of a record may have together.

@@ -273,13 +273,13 @@ func TestAReadOnlyDatabase(t *testing.T) {
 	}
 	s.pragma(t, "query_only = ON")
 	_, err = s.Claim(ctx, claimOf("b"))
-	wants(t, "Claim", err, nil, "takes no writes")
+	wants(t, "Claim", err, nil, "accepts no writes")
 	complete := driver.CompleteRequest{
 		ID: claim.Record.ID, Token: claim.Record.Token, Nonce: claim.Record.Nonce, Lifetime: everonce.ForWeb(),
 		Result: driver.SavedResult{Kind: driver.ResultValue, Codec: "raw", Data: []byte("done")},
 	}
 	_, err = s.Complete(ctx, complete)
-	wants(t, "Complete", err, nil, "takes no writes")
+	wants(t, "Complete", err, nil, "accepts no writes")
 	if got, err := s.Get(ctx, driver.GetRequest{ID: claim.Record.ID}); err != nil || got.Record.State != driver.StateClaimed {
 		t.Errorf("Get: %+v, %v", got, err)
 	}
