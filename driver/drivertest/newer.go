@@ -128,7 +128,7 @@ func checkNewerListed(e *env) {
 	}
 }
 
-// checkNewerCounted: nobody knows what state they are in, which a monitor has to be told.
+// checkNewerCounted: their state is unknown, and a monitor must see that.
 func checkNewerCounted(e *env) {
 	newer := e.newer()
 	e.claimed(claimReq(e.key())).completed("done")

@@ -184,11 +184,11 @@ func (o *open[Tx]) rollback() {
 	}
 }
 
-// counted fails unless the effect took hold so often.
+// counted fails unless the effect was committed that many times.
 func (e *txEnv[Tx]) counted(name string, want int) {
 	e.Helper()
 	if got := e.count(name); got != want {
-		e.Errorf("the effect took hold %d times, want %d", got, want)
+		e.Errorf("the effect was committed %d times, want %d", got, want)
 	}
 }
 

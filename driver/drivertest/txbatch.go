@@ -101,7 +101,7 @@ func checkClaimAll[Tx any](e *txEnv[Tx]) {
 		case res.Decision == driver.DecideReplay:
 			e.same("the answer's record", res.Record, *rec)
 		case reqs[i].ID == stepped.req.ID && len(res.Record.Steps) != 1:
-			e.Errorf("a claim is told %d steps, want 1", len(res.Record.Steps))
+			e.Errorf("a claim returns %d steps, want 1", len(res.Record.Steps))
 		}
 	}
 }
@@ -245,7 +245,7 @@ func checkBatchBusy[Tx any](e *txEnv[Tx]) {
 			want = driver.DecideInProgress
 		}
 		if res.Decision != want {
-			e.Errorf("a claim of another batch is told %v, want %v", res.Decision, want)
+			e.Errorf("a claim of another batch returns %v, want %v", res.Decision, want)
 		}
 	}
 	if waited, most := time.Since(began), 5*time.Second+6*e.caps.DuplicateWaits; waited > most {

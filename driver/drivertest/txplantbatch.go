@@ -17,7 +17,7 @@ func (h *halfHandle[Tx]) CommitAll(ctx context.Context, req driver.CommitAllRequ
 	return h.TxBatch.CommitAll(ctx, req)
 }
 
-// greedyHandle tells a batch that what others are at is free.
+// greedyHandle grants a batch keys that others hold.
 type greedyHandle[Tx any] struct {
 	driver.TxHandle[Tx]
 	driver.TxBatch
@@ -33,7 +33,7 @@ func (h *greedyHandle[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequ
 	return res, err
 }
 
-// shuffledHandle tells each key of a batch what the next one is.
+// shuffledHandle returns for each key of a batch the answer of the next one.
 type shuffledHandle[Tx any] struct {
 	driver.TxHandle[Tx]
 	driver.TxBatch

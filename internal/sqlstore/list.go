@@ -173,10 +173,10 @@ func (l *scopeLeft) scan(r Row) error { return r.Scan(&l.all, &l.deletable, &l.l
 func (l *scopeLeft) err() error {
 	var errs []error
 	if l.newer > 0 {
-		errs = append(errs, fmt.Errorf("%w: %d records are left", driver.ErrNewerRecord, l.newer))
+		errs = append(errs, fmt.Errorf("%w: %d are left", driver.ErrNewerRecord, l.newer))
 	}
 	if n := l.all - l.deletable - l.live - l.newer; n > 0 {
-		errs = append(errs, fmt.Errorf("%w: %d records are left", driver.ErrCorruptRecord, n))
+		errs = append(errs, fmt.Errorf("%w: %d are left", driver.ErrCorruptRecord, n))
 	}
 	return errors.Join(errs...)
 }
