@@ -44,7 +44,7 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 	var id RecordID
 	if len(opts) == 0 && r.recalls(ctx, key) {
 		id = r.recordID(key)
-		if v, ok := recalled[T](r, id); ok {
+		if v, ok := recalled[T](ctx, r, id); ok {
 			return Result[T]{Value: v, Outcome: Replayed}, nil
 		}
 	}
@@ -73,7 +73,8 @@ func Do[T any](ctx context.Context, r *Receiver, key Key, work func(context.Cont
 		return failed[T](err)
 	}
 	if id == (RecordID{}) && op.recaller != nil && ctx.Err() == nil {
-		if rec, ok := op.recaller.Recall(op.id); ok && !op.fingerprint.Conflicts(rec.Fingerprint) {
+		rec, err := op.recaller.Recall(ctx, driver.RecallRequest{ID: op.id})
+		if err == nil && rec.Found && !op.fingerprint.Conflicts(rec.Fingerprint) {
 			return replayed[T](&op, rec.Fingerprint, &rec.Result)
 		}
 	}

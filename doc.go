@@ -46,6 +46,8 @@ type (
 	State = driver.State
 	// ListRequest is the request of a store's List: the records of a scope, of some states.
 	ListRequest = driver.ListRequest
+	// HealthRequest is the request of a store's Health.
+	HealthRequest = driver.HealthRequest
 )
 
 const (

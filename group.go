@@ -165,11 +165,11 @@ func (g *group[T, Tx]) claimAll(ctx context.Context, h driver.TxHandle[Tx], reqs
 	if many, ok := h.(driver.TxBatch); ok {
 		one, cancel := context.WithTimeout(ctx, g.t.set.StoreTimeout)
 		defer cancel()
-		claims, err = many.ClaimAll(one, reqs)
-		if err == nil && len(claims) != len(reqs) {
-			err = fmt.Errorf("%d answers to %d claims", len(claims), len(reqs))
+		all, err := many.ClaimAll(one, driver.ClaimAllRequest{Claims: reqs})
+		if err == nil && len(all.Claims) != len(reqs) {
+			err = fmt.Errorf("%d answers to %d claims", len(all.Claims), len(reqs))
 		}
-		return claims, err
+		return all.Claims, err
 	}
 	claims = make([]driver.ClaimResult, len(reqs))
 	for i, req := range reqs {

@@ -99,11 +99,11 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 	if id.reader == nil {
 		return false, nil
 	}
-	check, bound, err := id.reader.ReadIdentity(ctx)
+	kept, err := id.reader.ReadIdentity(ctx, driver.ReadIdentityRequest{})
 	switch {
-	case err != nil || !bound:
+	case err != nil || !kept.Bound:
 		return false, err
-	case check != id.check:
+	case kept.Check != id.check:
 		return true, driver.ErrIdentity
 	}
 	id.done.Store(true)
@@ -111,7 +111,7 @@ func (id *identity) compare(ctx context.Context) (bound bool, err error) {
 }
 
 func (id *identity) keep(ctx context.Context) error {
-	if err := id.keeper.KeepIdentity(ctx, id.check); err != nil {
+	if _, err := id.keeper.KeepIdentity(ctx, driver.KeepIdentityRequest{Check: id.check}); err != nil {
 		return err
 	}
 	id.done.Store(true)

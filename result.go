@@ -115,12 +115,12 @@ func (r *Receiver) recalls(ctx context.Context, key Key) bool {
 }
 
 // recalled returns the value that a finished operation left. Where it is false, the claim will tell.
-func recalled[T any](r *Receiver, id RecordID) (v T, ok bool) {
-	saved, ok := r.recaller.Recall(id)
-	if !ok || saved.Result.Kind != driver.ResultValue {
+func recalled[T any](ctx context.Context, r *Receiver, id RecordID) (v T, ok bool) {
+	saved, err := r.recaller.Recall(ctx, driver.RecallRequest{ID: id})
+	if err != nil || !saved.Found || saved.Result.Kind != driver.ResultValue {
 		return v, false
 	}
-	v, err := decode[T](&r.defaults, &saved.Result)
+	v, err = decode[T](&r.defaults, &saved.Result)
 	return v, err == nil
 }
 

@@ -70,7 +70,8 @@ func (l *lent[Tx]) commitAll(ctx context.Context, done []driver.CompleteRequest)
 	defer cancel()
 	if many, ok := l.h.(driver.TxBatch); ok {
 		l.open = false
-		return many.CommitAll(all, done)
+		_, err := many.CommitAll(all, driver.CommitAllRequest{Completions: done})
+		return err
 	}
 	for _, req := range done {
 		if _, err := l.h.Complete(all, req); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/everonce/everonce"
 	"github.com/everonce/everonce/consume"
 	"github.com/everonce/everonce/consume/rabbitonce"
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/mapdb"
 	"github.com/everonce/everonce/store/memstore"
 )
@@ -275,7 +276,9 @@ func TestARefusedUser(t *testing.T) {
 // unusable is a store whose tables are missing, which its coming back would not mend.
 type unusable struct{ *memstore.Store }
 
-func (unusable) KeepIdentity(context.Context, [32]byte) error { return everonce.ErrSchema }
+func (unusable) KeepIdentity(context.Context, driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
+	return res, everonce.ErrSchema
+}
 
 // A consumer whose store cannot be used does not run, and says why: a supervisor would take a nil error for an end that was asked for.
 func TestAStoreThatCanNotBeUsedEndsTheRun(t *testing.T) {

@@ -11,7 +11,12 @@ import (
 var _ driver.TxBatch = (*txHandle[any])(nil)
 
 // ClaimAll claims many keys inside the transaction. It writes nothing.
-func (h *txHandle[Tx]) ClaimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
+func (h *txHandle[Tx]) ClaimAll(ctx context.Context, req driver.ClaimAllRequest) (driver.ClaimAllResult, error) {
+	all, err := h.claimAll(ctx, req.Claims)
+	return driver.ClaimAllResult{Claims: all}, err
+}
+
+func (h *txHandle[Tx]) claimAll(ctx context.Context, reqs []driver.ClaimRequest) (all []driver.ClaimResult, err error) {
 	all = make([]driver.ClaimResult, len(reqs))
 	if h.store.text.ReadLockedAll == nil {
 		for i, req := range reqs {
@@ -89,20 +94,20 @@ func (h *txHandle[Tx]) readStepsOf(ctx context.Context, rows []*row) error {
 }
 
 // CommitAll writes the results of many claims of this transaction as the last statements, and commits.
-func (h *txHandle[Tx]) CommitAll(ctx context.Context, reqs []driver.CompleteRequest) error {
+func (h *txHandle[Tx]) CommitAll(ctx context.Context, req driver.CommitAllRequest) (res driver.CommitAllResult, err error) {
 	if !h.own {
-		return errNotOurs("commit")
+		return res, errNotOurs("commit")
 	}
-	last, err := h.finishCalls(reqs)
+	last, err := h.finishCalls(req.Completions)
 	if err != nil {
 		_ = h.conn.Rollback(ctx) //nolint:errcheck // the first error is what is told
-		return err
+		return res, err
 	}
 	err = h.conn.Commit(ctx, last...)
 	if errors.Is(err, ErrNothingWritten) {
-		return driver.ErrConflict
+		return res, driver.ErrConflict
 	}
-	return h.failed("commit", err)
+	return res, h.failed("commit", err)
 }
 
 // finishCalls writes what is new and alike by one statement, and the rest one by one.

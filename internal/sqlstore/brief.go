@@ -4,8 +4,8 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// BriefColumns are the columns of a record that the answer to a duplicate needs, in the order in which Brief returns
-// them. Most of the cost of a replay is in the columns that it reads.
+// BriefColumns are the columns of a record that the answer to a duplicate needs, in the order of Brief's result. Most
+// of the cost of a replay is in the columns that it reads.
 const BriefColumns = "state, token, nonce, attempt, lease_until, fp_alg, fp_sum, result_kind, result_codec, result_data, result_summary, " +
 	"unknown_step, format, result_until, purge_at"
 

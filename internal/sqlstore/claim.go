@@ -9,7 +9,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Claim begins an attempt, or says why not: see [everonce.Store].
+// Claim begins an attempt, or returns why it cannot: see [driver.Store].
 func (s *Store[Tx]) Claim(ctx context.Context, req driver.ClaimRequest) (res driver.ClaimResult, err error) {
 	if err = s.ready(ctx); err != nil {
 		return res, err

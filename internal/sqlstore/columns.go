@@ -2,7 +2,7 @@ package sqlstore
 
 import "strings"
 
-// The columns of the tables. Times are in microseconds, NULL if there is none; NULL also stands for an empty text or
+// The columns of the tables. Times are in microseconds, or NULL for no time. NULL also stands for an empty text or
 // value.
 const (
 	// RecordColumns are the columns of a record that [Statements] return.

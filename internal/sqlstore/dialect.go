@@ -8,30 +8,30 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Dialect is what differs between the texts of [NewStatements].
+// Dialect holds the differences between databases in the texts of [NewStatements].
 type Dialect struct {
 	// Record, Step and Meta are the tables, quoted and qualified.
 	Record, Step, Meta string
 	// Placeholder returns the text of the n-th argument (from 1): "$1::bytea".
 	Placeholder func(n int, kind ArgKind) string
-	// Now is an expression for the database's clock in microseconds, which is evaluated once in a FROM clause. It is
-	// empty if the time is the last argument: [Traits.Clock].
+	// Now is an expression for the database's clock in microseconds, evaluated once in a FROM clause. It is empty if
+	// the time is the last argument: [Traits.Clock].
 	Now string
-	// TryLock returns an expression that locks the key until the end of the transaction and is true, or is at once
-	// false if another transaction has it. It is nil if the database needs none.
+	// TryLock returns an expression that locks the key until the end of the transaction. It is true if it has the
+	// lock, and at once false if another transaction has it. TryLock is nil if the database needs no lock.
 	TryLock func(id string) string
 	// Greatest is the function for the larger of two numbers: "greatest", "max".
 	Greatest string
-	// OneStatement says that each transition is one atomic statement (writable common table expressions), so that it
-	// needs no transaction around it.
+	// OneStatement reports that each state change is one atomic statement (writable common table expressions), and
+	// needs no transaction.
 	OneStatement bool
-	// SkipLocked ends a sub-select of what is to be removed: "FOR UPDATE SKIP LOCKED".
+	// SkipLocked ends a sub-select of rows to remove: "FOR UPDATE SKIP LOCKED".
 	SkipLocked string
-	// Arrays says that the database has arrays as PostgreSQL has: unnest, generate_series. Without them, batches are
+	// Arrays reports that the database has arrays like PostgreSQL: unnest, generate_series. Without them, batches are
 	// single statements.
 	Arrays bool
-	// RowID is a row's address, by which it is found again within a statement, and which orders rows that are due at the same
-	// time: "ctid", "rowid". RowIDType is its type, which a text is cast to.
+	// RowID is a row's address: "ctid", "rowid". A statement finds a row by it, and orders rows that are due at the
+	// same time. RowIDType is its type, to which a text is cast.
 	RowID, RowIDType string
 }
 
@@ -45,8 +45,8 @@ const (
 	ArgBytes
 )
 
-// NewStatements returns the texts for a dialect that has INSERT … ON CONFLICT … RETURNING, as PostgreSQL and SQLite
-// have. A driver of another database starts from them, or has its own.
+// NewStatements returns the texts for a dialect with INSERT … ON CONFLICT … RETURNING, such as PostgreSQL and SQLite.
+// A driver of another database changes them, or has its own.
 func NewStatements(d Dialect) *Statements {
 	w := writer{d}
 	s := &Statements{

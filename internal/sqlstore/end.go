@@ -7,7 +7,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Complete saves a result: see [everonce.Store].
+// Complete saves a result: see [driver.Store].
 func (s *Store[Tx]) Complete(ctx context.Context, req driver.CompleteRequest) (driver.CompleteResult, error) {
 	err := s.write(ctx, "complete", func(ctx context.Context, c Conn) error {
 		call := s.completeCall(&req)
@@ -27,7 +27,7 @@ func (s *Store[Tx]) completeCall(req *driver.CompleteRequest) *Call {
 		req.Lifetime.Retention.Microseconds(), req.Lifetime.Total().Microseconds())
 }
 
-// Release ends an attempt without a result: see [everonce.Store].
+// Release ends an attempt without a result: see [driver.Store].
 func (s *Store[Tx]) Release(ctx context.Context, req driver.ReleaseRequest) (driver.ReleaseResult, error) {
 	var res driver.ReleaseResult // read only if the write returns nil: it may still be written otherwise
 	err := s.write(ctx, "release", func(ctx context.Context, c Conn) error {
@@ -51,7 +51,7 @@ func (s *Store[Tx]) Release(ctx context.Context, req driver.ReleaseRequest) (dri
 	return res, nil
 }
 
-// Renew extends a lease: see [everonce.Store].
+// Renew extends a lease: see [driver.Store].
 func (s *Store[Tx]) Renew(ctx context.Context, req driver.RenewRequest) (driver.RenewResult, error) {
 	s.lease.see(req.Lease)
 	return driver.RenewResult{}, s.write(ctx, "renew", func(ctx context.Context, c Conn) error { return s.renew(ctx, c, &req) })

@@ -14,36 +14,36 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Insert is a row of an application's own table that a unique constraint allows once. The names are SQL as they are:
-// letters, digits and "_", dots in Table, or in double quotes.
+// Insert is a row of an application's table that a unique constraint allows once. The names are raw SQL: letters,
+// digits and "_", dots in Table, or in double quotes.
 type Insert struct {
 	Table   string
 	Columns []string
 	Values  []any // of the Columns, in their order
-	// Key names the columns of the unique constraint, all of which are in Columns: they say which row it is. None of
-	// the values may be NULL, because for a unique constraint NULL is no duplicate of NULL. The database refuses
-	// columns that no unique constraint or index covers.
+	// Key names the columns of the unique constraint, all of which are in Columns: they identify the row. None of the
+	// values may be NULL, because NULLs are not equal for a unique constraint. The database refuses columns that no
+	// unique constraint or index covers.
 	Key []string
-	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is SQL as it is.
+	// Where is the predicate of the unique index, if it is a partial one: "deleted_at IS NULL". It is raw SQL.
 	Where string
-	// Returning are the columns to be read back, of the new row or of the existing one.
+	// Returning are the columns to read back, of the new row or of the existing one.
 	Returning []string
 }
 
-// ErrInvisible says that an insert met a row with its key that cannot be read: either it is of a transaction that
-// this one's snapshot does not see (run the whole transaction again), or it comes and goes.
+// ErrInvisible: the row with this key cannot be read. Either this transaction's snapshot does not see it (run the
+// whole transaction again), or it is repeatedly inserted and deleted.
 var ErrInvisible = errors.New("sqlstore: the row with this key cannot be read")
 
 // insertTries bounds how often a row that was in the way and is gone is inserted again.
 const insertTries = 3
 
-// InsertOnce is what the functions of that name in the SQL modules do, through c. It inserts the row and returns what
-// was inserted, or returns the existing row with the same key, and reports which. Every other error is returned,
-// including the violation of another constraint, unless there is a row with this key: a true retry repeats the
-// primary key too, and the database may name that first.
+// InsertOnce implements the functions of that name in the SQL modules, through c. It inserts the row and returns it,
+// or returns the existing row with the same key, and reports which. It returns every other error, including the
+// violation of another constraint, unless there is a row with this key: a true retry repeats the primary key too, and
+// the database may report that first.
 //
-// inTx says that c is in a transaction. After an error, including one of scan, that transaction is alive and as it
-// was before. Without a transaction the row may be there if scan has failed.
+// inTx reports that c is in a transaction. After an error, including one of scan, that transaction is usable and
+// unchanged. Without a transaction the row may stay if scan fails.
 func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorInfo, inTx bool, in Insert, scan func(Row) (T, error)) (row T, inserted bool, err error) {
 	insert, read, err := in.calls()
 	if err != nil {
@@ -53,7 +53,7 @@ func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorIn
 	rows := 0
 	each := func(r Row) (err error) {
 		if rows++; rows > 1 {
-			return fmt.Errorf("%w: more than one row has this key", driver.ErrInvalidArgument)
+			return fmt.Errorf("%w: several rows have this key", driver.ErrInvalidArgument)
 		}
 		found, err = scan(r)
 		return err
@@ -72,7 +72,7 @@ func InsertOnce[T any](ctx context.Context, c Conn, classify func(error) ErrorIn
 			rows = 0
 			switch err := c.Send(ctx, read); {
 			case err != nil:
-				return false, fmt.Errorf("read it: %w", err)
+				return false, fmt.Errorf("read the row: %w", err)
 			case rows > 0:
 				return false, nil
 			case failure != nil: // of another constraint, and not by this row

@@ -107,11 +107,12 @@ func (s *Store[Tx]) List(ctx context.Context, req driver.ListRequest) (res drive
 	return res, nil
 }
 
-// DeleteScope forgets a tenant: see [driver.ScopeDeleter]. Records that others have locked at that moment are
-// skipped, and counted as More. A Limit of 0 is 1000.
+// DeleteScope deletes the records of a tenant: see [driver.ScopeDeleter]. It skips records that are locked at that
+// moment, and reports More. A Limit of 0 is 1000.
 //
-// If the call before it for this scope reached its limit, it goes on from there: a database that keeps what was deleted, for a transaction that may
-// still read it, would walk over all of it in every call. What has come in front of that is counted as More too.
+// If the previous call for this scope reached its limit, DeleteScope continues after its last record: a database that
+// keeps deleted rows, for a transaction that may still read them, would otherwise scan all of them in every call.
+// Records that were inserted before that place also make it report More.
 func (s *Store[Tx]) DeleteScope(ctx context.Context, req driver.DeleteScopeRequest) (driver.DeleteScopeResult, error) {
 	var res driver.DeleteScopeResult // read only if the write returns nil
 	if err := req.Scope.Validate(); err != nil {
@@ -180,8 +181,8 @@ func (l *scopeLeft) err() error {
 	return errors.Join(errs...)
 }
 
-// Health counts records by state. It reads them all. See [driver.HealthChecker].
-func (s *Store[Tx]) Health(ctx context.Context) (h driver.Health, err error) {
+// Health counts records by state. It reads all records. See [driver.HealthChecker].
+func (s *Store[Tx]) Health(ctx context.Context, _ driver.HealthRequest) (h driver.HealthResult, err error) {
 	if err = s.ready(ctx); err != nil {
 		return h, err
 	}

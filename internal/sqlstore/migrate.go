@@ -17,8 +17,8 @@ const (
 	metaIdentity = "identity"
 )
 
-// Migrate creates the tables, or brings them to this version. Several processes may run it at once, and it does
-// nothing if there is nothing to do. It refuses tables of a newer version with [everonce.ErrSchema].
+// Migrate creates the tables, or updates them to this version. Several processes may run it at once, and it does
+// nothing if the tables are up to date. It returns [driver.ErrSchema] for tables of a newer version.
 func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	migrations := s.driver.Migrations()
 	if version, err := s.version(ctx); err == nil && version == len(migrations) {
@@ -54,11 +54,11 @@ func (s *Store[Tx]) Migrate(ctx context.Context) error {
 	return s.failed("migrate", err)
 }
 
-// Schema returns what Migrate runs on an empty database, as text for a migration tool of your own. It changes only
-// with a new version of the schema, which the changelog names.
+// Schema returns what Migrate runs on an empty database, as text for your own migration tool. It changes only with a
+// new version of the schema, which the changelog names.
 func (s *Store[Tx]) Schema() string { return SchemaText(s.text, s.driver.Migrations()) }
 
-// SchemaText is [Store.Schema] for drivers, by what they would tell a store.
+// SchemaText is [Store.Schema] for drivers, without a store.
 func SchemaText(text *Statements, migrations [][]string) string {
 	var b strings.Builder
 	b.WriteString(text.CreateMeta.Text + ";\n")
@@ -120,28 +120,28 @@ func getMeta(ctx context.Context, c Conn, get *Statement, name string) (value st
 	return value, err
 }
 
-// ReadIdentity returns what the store is bound to: see [driver.IdentityReader].
-func (s *Store[Tx]) ReadIdentity(ctx context.Context) (check [32]byte, bound bool, err error) {
+// ReadIdentity returns the identity that the store is bound to: see [driver.IdentityReader].
+func (s *Store[Tx]) ReadIdentity(ctx context.Context, _ driver.ReadIdentityRequest) (res driver.ReadIdentityResult, err error) {
 	if err := s.ready(ctx); err != nil {
-		return check, false, err
+		return res, err
 	}
 	kept, err := getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
 	if err != nil || kept == "" {
-		return check, false, s.failed("identity", err)
+		return res, s.failed("identity", err)
 	}
 	raw, err := hex.DecodeString(kept)
-	if err != nil || copy(check[:], raw) != len(check) {
-		return check, false, s.failed("identity", fmt.Errorf("%w: the identity", driver.ErrCorruptRecord))
+	if err != nil || len(raw) != len(res.Check) {
+		return res, s.failed("identity", fmt.Errorf("%w: the identity", driver.ErrCorruptRecord))
 	}
-	return check, true, nil
+	return driver.ReadIdentityResult{Bound: true, Check: [32]byte(raw)}, nil
 }
 
 // KeepIdentity binds the store to one identity secret: see [driver.IdentityKeeper].
-func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
+func (s *Store[Tx]) KeepIdentity(ctx context.Context, req driver.KeepIdentityRequest) (res driver.KeepIdentityResult, err error) {
 	if err := s.ready(ctx); err != nil {
-		return err
+		return res, err
 	}
-	mine := hex.EncodeToString(check[:])
+	mine := hex.EncodeToString(req.Check[:])
 	kept, err := getMeta(ctx, reader[Tx]{s.driver}, s.text.GetMeta, metaIdentity)
 	if err == nil && kept == "" {
 		err = s.driver.Write(ctx, func(ctx context.Context, c Conn) (err error) {
@@ -153,9 +153,9 @@ func (s *Store[Tx]) KeepIdentity(ctx context.Context, check [32]byte) error {
 	}
 	switch {
 	case err != nil:
-		return s.failed("identity", err)
+		return res, s.failed("identity", err)
 	case kept != mine:
-		return fmt.Errorf("%w: %w", driver.ErrStore, driver.ErrIdentity)
+		return res, fmt.Errorf("%w: %w", driver.ErrStore, driver.ErrIdentity)
 	}
-	return nil
+	return res, nil
 }

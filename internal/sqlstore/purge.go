@@ -15,11 +15,11 @@ type place struct {
 	row any // text, or nil
 }
 
-// Purge removes what is no longer kept: see [everonce.Store].
+// Purge removes expired results and records: see [driver.Store].
 //
-// If the purge before it left more, it goes on from where that had got to. So a database that keeps what was deleted, for a transaction that may still
-// read it, does not walk over all of it in every batch; and what may not be removed, being damaged or a newer version's, is passed over once in a
-// round, however much there is of it.
+// If the previous purge left more, Purge continues after its last record. So a database that keeps deleted rows, for
+// a transaction that may still read them, does not scan all of them in every batch, and records that must stay,
+// because they are damaged or of a newer version, are passed once in a round, however many there are.
 func (s *Store[Tx]) Purge(ctx context.Context, req driver.PurgeRequest) (driver.PurgeResult, error) {
 	var res driver.PurgeResult // read only if the write returns nil
 	var reached place

@@ -8,7 +8,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// SaveStep writes a step: see [everonce.Store].
+// SaveStep writes a step: see [driver.Store].
 func (s *Store[Tx]) SaveStep(ctx context.Context, req driver.SaveStepRequest) (driver.SaveStepResult, error) {
 	s.lease.see(req.Lease)
 	return driver.SaveStepResult{}, s.write(ctx, "save step", func(ctx context.Context, c Conn) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Store is an [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
+// Store is a [driver.TxStore] in the tables of a SQL database. It is safe for concurrent use.
 type Store[Tx any] struct {
 	driver  Driver[Tx]
 	traits  Traits
@@ -34,7 +34,7 @@ var (
 	_ driver.IdentityKeeper = (*Store[any])(nil)
 )
 
-// New makes a store that uses a driver.
+// New returns a store that uses a driver.
 func New[Tx any](db Driver[Tx]) *Store[Tx] {
 	s := &Store[Tx]{driver: db, traits: db.Traits(), text: db.Statements()}
 	s.locks, _ = db.(KeyLocker[Tx])
@@ -125,7 +125,7 @@ func (s *Store[Tx]) readOn(ctx context.Context, c Conn, first *Call, id *driver.
 const swapTries = 100
 
 // errBusyKey says that a record kept changing, or that a transaction held its key.
-var errBusyKey = errors.New("the record is being written by others")
+var errBusyKey = errors.New("other writers keep changing the record")
 
 // replace writes next over the record that was read, or inserts it where there was none, and reports whether
 // it was in time.
@@ -187,7 +187,7 @@ func pauseBriefly(ctx context.Context, try int) error {
 	}
 }
 
-// Get reads a record with its steps: see [everonce.Store].
+// Get reads a record with its steps: see [driver.Store].
 func (s *Store[Tx]) Get(ctx context.Context, req driver.GetRequest) (driver.GetResult, error) {
 	if err := s.ready(ctx); err != nil {
 		return driver.GetResult{}, err
@@ -271,7 +271,7 @@ func (s *Store[Tx]) failed(what string, err error) error {
 	case ClassTooLarge:
 		return reason(driver.ErrTooLarge, "the database refuses the size")
 	case ClassReadOnly:
-		return fmt.Errorf("%w: %s: %s: the database takes no writes: %w", driver.ErrStore, s.traits.Name, what, err)
+		return fmt.Errorf("%w: %s: %s: the database accepts no writes: %w", driver.ErrStore, s.traits.Name, what, err)
 	case ClassDenied:
 		return fmt.Errorf("%w: %s: %s: permission denied: %w", driver.ErrStore, s.traits.Name, what, err)
 	}

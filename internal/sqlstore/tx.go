@@ -12,7 +12,7 @@ import (
 	"github.com/everonce/everonce/driver/transition"
 )
 
-// Begin begins a transaction, and claims in it if asked: see [driver.TxStore].
+// Begin begins a transaction, and claims in it if the request asks for it: see [driver.TxStore].
 func (s *Store[Tx]) Begin(ctx context.Context, req driver.BeginRequest) (driver.TxHandle[Tx], driver.ClaimResult, error) {
 	var none driver.ClaimResult
 	if err := s.ready(ctx); err != nil {
@@ -74,7 +74,7 @@ func (s *Store[Tx]) Join(tx Tx) (driver.TxHandle[Tx], error) {
 	return s.handle(c, false), nil
 }
 
-// ClassifyTx tells what an error means for its transaction: see [driver.TxStore].
+// ClassifyTx returns what an error means for its transaction: see [driver.TxStore].
 func (s *Store[Tx]) ClassifyTx(err error) driver.TxErrorClass {
 	switch {
 	case err == nil:

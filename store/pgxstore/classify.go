@@ -16,14 +16,13 @@ import (
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
-// Classify is for [everonce.Options].Classify, if the work's only effect is one statement, or one transaction, in
-// PostgreSQL. It marks with [everonce.NotDone] the errors after which nothing of it can have taken hold. These are
-// the errors with which the server answered a statement (a constraint, a deadlock, a serialization failure, a
-// permission), and those that came before anything was sent. Errors that prove nothing, such as a broken connection,
-// stay as they are: the outcome is unknown.
+// Classify is for everonce.Options.Classify, if the work's only effect is one statement, or one transaction, in
+// PostgreSQL. It marks with everonce.NotDone the errors that prove that there was no effect: those with which the
+// server answered a statement (a constraint, a deadlock, a serialization failure, a permission), and those before
+// anything was sent. Other errors, such as a broken connection, are returned unchanged: the outcome is unknown.
 //
 // Do not use it for work that also calls a gateway, or that runs several statements without a transaction: the first
-// may have taken hold when the second failed.
+// may have had its effect when the second failed.
 func Classify(err error) error {
 	if err == nil || everonce.IsNotDone(err) {
 		return err

@@ -133,13 +133,13 @@ func lockNumber(name string) int64 {
 }
 
 // errNotOurs is what the end of a joined transaction answers; the engine never asks for it.
-var errNotOurs = errors.New("pgxstore: the transaction is the caller's to end")
+var errNotOurs = errors.New("pgxstore: the caller must end its own transaction")
 
 // errBroken says that the connection was gone before the commit was sent: all of the transaction was undone.
 var errBroken = errors.New("the connection broke before the commit was sent")
 
 // errRowsOpen says why a commit could not be sent: the transaction is rolled back.
-var errRowsOpen = errors.New("pgxstore: the work left rows open that it had not read to their end, nor closed")
+var errRowsOpen = errors.New("pgxstore: the work left rows open (read them to the end or close them)")
 
 // beforeCommit gives an error of what comes before the commit its meaning.
 func beforeCommit(err error) error {

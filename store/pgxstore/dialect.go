@@ -37,7 +37,7 @@ func placeholder(n int, kind sqlstore.ArgKind) string {
 	return "$" + strconv.Itoa(n) + [...]string{sqlstore.ArgInt: "::bigint", sqlstore.ArgText: "::text", sqlstore.ArgBytes: "::bytea"}[kind]
 }
 
-// Traits tells the engine what PostgreSQL is like.
+// Traits describes PostgreSQL to the engine.
 func (d *database) Traits() sqlstore.Traits {
 	return sqlstore.Traits{
 		Name:        "PostgreSQL",
@@ -60,7 +60,7 @@ var readSettings = &sqlstore.Statement{
 		"(SELECT count(*) FROM pg_class WHERE oid IN (to_regclass($1::text), to_regclass($2::text)) AND relpersistence <> 'p')",
 }
 
-// notes tells what of the database's setup weakens what the store promises.
+// notes returns what in the database's settings weakens the store's guarantees.
 func (d *database) notes(ctx context.Context) ([]string, error) {
 	var notes []string
 	err := d.read(ctx, &sqlstore.Call{Statement: readSettings, Args: []any{d.tables.record, d.tables.step}, Each: func(row sqlstore.Row) error {
@@ -70,7 +70,7 @@ func (d *database) notes(ctx context.Context) ([]string, error) {
 			return err
 		}
 		if unlogged != 0 {
-			notes = append(notes, "The tables are UNLOGGED: a crash of the server empties them, a standby has nothing of them, and all operations are new then.")
+			notes = append(notes, "The tables are UNLOGGED: a crash of the server empties them, a standby does not have their rows, and all operations are new then.")
 		}
 		for i, d := range durability {
 			if values[i] != d.good && (d.good != "" || values[i] == "off") {
@@ -78,10 +78,10 @@ func (d *database) notes(ctx context.Context) ([]string, error) {
 			}
 		}
 		if len(notes) == 0 {
-			notes = append(notes, "What is answered is on the disk of the server (fsync and synchronous_commit are on). A failover to a standby that had not got it yet loses it all the same.")
+			notes = append(notes, "Acknowledged writes are on the disk of the server (fsync and synchronous_commit are on). A failover to a standby that had not received them loses them.")
 		}
 		if standby != 0 {
-			notes = append(notes, "The server is a standby: it takes no writes.")
+			notes = append(notes, "The server is a standby: it accepts no writes.")
 		}
 		return nil
 	}})

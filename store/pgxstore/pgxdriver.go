@@ -83,7 +83,7 @@ func (d *pgxDriver) Join(_ context.Context, tx pgx.Tx) (sqlstore.TxConn[pgx.Tx],
 		return nil, fmt.Errorf("%w: the transaction is nil", driver.ErrInvalidArgument)
 	}
 	if conn := tx.Conn(); conn != nil && conn.Config().Database != d.name {
-		return nil, fmt.Errorf("%w: it is of another database than the store's", driver.ErrOtherStore)
+		return nil, fmt.Errorf("%w: it is on another database", driver.ErrOtherStore)
 	}
 	return &joinedTx[pgx.Tx]{Conn: pgxConn{tx}, tx: tx}, nil
 }

@@ -141,7 +141,7 @@ func (c *conn) BeginTx(ctx context.Context, opts sqldriver.TxOptions) (sqldriver
 }
 
 // errLent refuses a commit by whom the transaction was lent to. It was rolled back.
-var errLent = errors.New("sqlitestore: the transaction is committed by what began it: return from the work instead")
+var errLent = errors.New("sqlitestore: the work cannot commit its transaction (return from the work instead)")
 
 // commit commits, and leaves no transaction behind where that fails.
 func (c *conn) commit() error {

@@ -17,7 +17,7 @@ import (
 
 // errTxEnded says that SQLite ended a transaction by itself, after an interrupted write, a full disk, or an error of the disk, or
 // because the text of a statement said so. Nothing of it took hold; the connection refuses statements until it is rolled back.
-var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or by the text of a statement", driver.ErrTxDoomed)
+var errTxEnded = fmt.Errorf("%w: SQLite has rolled it back, by itself or after a ROLLBACK statement", driver.ErrTxDoomed)
 
 // errWriterBusy says that another transaction of this process held the only writer for too long.
 var errWriterBusy = errors.New("sqlitestore: another transaction of this process holds the only writer")
@@ -73,14 +73,14 @@ func classify(err error) sqlstore.ErrorInfo {
 	return sqlstore.ErrorInfo{}
 }
 
-// Classify is for [everonce.Options].Classify: it marks with [everonce.NotDone] an error of SQLite that proves that
-// the statement took no hold: a violated constraint, a busy, full or read-only database, a missing table. That proves
-// nothing about what the work had committed before, nor about a gateway that it has called: do not use Classify for
-// work that does either. Other errors are returned as they are.
+// Classify is for everonce.Options.Classify. It marks with everonce.NotDone an error of SQLite that proves that the
+// statement had no effect: a violated constraint, a busy, full or read-only database, a missing table. That proves
+// nothing about what the work committed before, or about a gateway that it called: do not use Classify for such work.
+// Other errors are returned unchanged.
 //
 // A statement may keep what it did before it failed: INSERT OR FAIL, ON CONFLICT FAIL, a trigger's RAISE(FAIL). The
-// connections of [Store.DB] notice that. On any other connection the error looks like that of a statement that has
-// left nothing: do not use Classify there for statements that fail so.
+// connections of [Store.DB] detect that. On any other connection the error looks like that of a statement without an
+// effect: do not use Classify there for statements that fail so.
 func Classify(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || everonce.IsNotDone(err) {
 		return err

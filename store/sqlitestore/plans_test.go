@@ -86,7 +86,7 @@ func TestALongReadEndsWithItsContext(t *testing.T) {
 			_, err := s.List(ctx, driver.ListRequest{Name: "7"})
 			return err
 		},
-		"health": func(ctx context.Context) error { _, err := s.Health(ctx); return err },
+		"health": func(ctx context.Context) error { _, err := s.Health(ctx, driver.HealthRequest{}); return err },
 	} {
 		if err := read(t.Context()); err != nil {
 			t.Fatal(name, err)

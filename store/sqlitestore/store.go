@@ -27,14 +27,14 @@ import (
 type Options struct {
 	// TablePrefix begins the names of the tables: a-z, 0-9 and _, and not sqlite_. Default "everonce_".
 	TablePrefix string
-	// BusyTimeout is how long a write waits if another process holds the writer, and a transaction if another one of
-	// this process does. Default 5 s.
+	// BusyTimeout is how long a write waits for a writer in another process, and a transaction for another one in
+	// this process. Default 5 s.
 	BusyTimeout time.Duration
-	// Readers is how many connections read at the same time. Default 4, or the number of processors if that is more.
+	// Readers is the number of concurrent readers. Default 4, or the number of processors if that is more.
 	Readers int
-	// GroupLimit is how many writes share a commit, at most. Default 256; 1 gives each its own.
+	// GroupLimit is the largest number of writes that share a commit. Default 256; 1 gives each its own.
 	GroupLimit int
-	// NoMigrate leaves the creation of the tables to you: see [Store.Schema].
+	// NoMigrate does not create the tables: see [Store.Schema].
 	NoMigrate bool
 
 	clock func() time.Time // for tests
@@ -55,15 +55,14 @@ type Store struct {
 }
 
 // Open opens the database file at path and returns a store in it. It creates the file and the tables if they do not
-// exist. Several processes on the same machine may open the same file. A file that Open creates may be read and
-// written by its owner only; one that is there keeps its mode.
+// exist. Several processes on the same machine may open the same file. Only the owner can read and write a file that
+// Open creates; an existing file keeps its mode.
 //
-// Open may wait for another process that writes to the file: for Options.BusyTimeout at each step, and for 30 s in all.
-// If ctx ends before, Open returns an error that wraps [driver.ErrStore] and the cause of ctx; a step that is still waiting
-// then ends within Options.BusyTimeout, and the file is closed. After Open ctx has no effect on the store.
+// Open may wait for another process that writes to the file: up to Options.BusyTimeout at each step, and 30 s in all.
+// If ctx ends first, Open returns an error that wraps [driver.ErrStore] and the cause of ctx. A step that is still
+// waiting ends within Options.BusyTimeout, and the file is closed. After Open ctx has no effect on the store.
 //
-// path is a plain file name. A database in memory is refused with [everonce.ErrInvalidArgument]: it would forget, and
-// store/memstore does that better.
+// path is a plain file name. Open returns [driver.ErrInvalidArgument] for a database in memory: use store/memstore.
 func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 	o, err := opts.complete(path)
 	if err != nil {
@@ -115,8 +114,7 @@ func (s *Store) prepare(ctx context.Context, noMigrate bool) error {
 	return s.db.takesWrites(ctx)
 }
 
-// Validate returns the error by which [Open] would refuse path or the options, whatever is on the disk: that is not looked
-// at.
+// Validate returns the error with which [Open] would refuse path or the options. It does not read the disk.
 func (o *Options) Validate(path string) error {
 	_, err := o.complete(path)
 	return err
@@ -135,9 +133,9 @@ func (o *Options) complete(path string) (set Options, err error) {
 	}
 	switch {
 	case path == "" || strings.HasPrefix(path, ":memory:") || strings.HasPrefix(path, "file:") || strings.ContainsRune(path, 0):
-		return set, fmt.Errorf("%w: the path %q is not the name of a file; for a store in memory take store/memstore", driver.ErrInvalidArgument, path)
+		return set, fmt.Errorf("%w: the path %q is not a file name (for a store in memory use store/memstore)", driver.ErrInvalidArgument, path)
 	case strings.HasPrefix(set.TablePrefix, "sqlite_"):
-		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite keeps for itself", driver.ErrInvalidArgument, set.TablePrefix)
+		return set, fmt.Errorf("%w: the table prefix %q begins with sqlite_, which SQLite reserves", driver.ErrInvalidArgument, set.TablePrefix)
 	case set.BusyTimeout < 0 || set.Readers < 0 || set.GroupLimit < 0:
 		return set, fmt.Errorf("%w: an option is negative (BusyTimeout %v, Readers %d, GroupLimit %d)",
 			driver.ErrInvalidArgument, set.BusyTimeout, set.Readers, set.GroupLimit)
@@ -156,9 +154,9 @@ func (o *Options) complete(path string) (set Options, err error) {
 // writes. Do not close the database; close the store.
 func (s *Store) DB() *sql.DB { return s.db.db }
 
-// Close finishes pending writes and closes the database. Calls after it fail. A write that a transaction of the
-// application holds up for longer than Options.BusyTimeout is not made: Close returns an error, and so do the calls
-// that asked for it. End your transactions first.
+// Close finishes pending writes and closes the database. Later calls fail. A write that a transaction of the
+// application blocks for longer than Options.BusyTimeout is not made: Close returns an error, and so do the calls
+// that made these writes. End your transactions first.
 func (s *Store) Close() error { return s.db.close() }
 
 // database is the driver: one file, one writer, some readers.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/everonce/everonce/driver"
 	"github.com/everonce/everonce/internal/sqlstore"
 )
 
@@ -47,7 +48,7 @@ func TestEveryCommitIsSynced(t *testing.T) {
 	}
 	noted := func(want string) {
 		t.Helper()
-		if h, err := s.Health(t.Context()); err != nil || len(h.Notes) != 1 || !strings.Contains(h.Notes[0], want) {
+		if h, err := s.Health(t.Context(), driver.HealthRequest{}); err != nil || len(h.Notes) != 1 || !strings.Contains(h.Notes[0], want) {
 			t.Errorf("Health notes %q, %v; want %q", h.Notes, err, want)
 		}
 	}

@@ -142,7 +142,7 @@ func (d *database) Join(ctx context.Context, tx *sql.Tx) (sqlstore.TxConn[*sql.T
 func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 	var file string
 	if err := tx.QueryRowContext(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
-		return fmt.Errorf("%w: it is not a transaction on SQLite: %w", driver.ErrOtherStore, err)
+		return fmt.Errorf("%w: it is not a SQLite transaction: %w", driver.ErrOtherStore, err)
 	}
 	theirs, err := os.Stat(file)
 	if err == nil {
@@ -151,7 +151,7 @@ func (d *database) sameFile(ctx context.Context, tx *sql.Tx) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is on another database file than this store", driver.ErrOtherStore)
+	return fmt.Errorf("%w: it is on another database file", driver.ErrOtherStore)
 }
 
 // Locked reports whether a transaction of this process has claimed the key: see [sqlstore.KeyLocker].
@@ -208,7 +208,7 @@ func (c *conn) sendIn(tx *openTx, calls []*sqlstore.Call) error {
 // tooLong tells what the end of the transaction's time looks like from inside.
 func (c *txConn) tooLong(err error) error {
 	if err != nil && c.expired.Load() {
-		return fmt.Errorf("%w: it held the only writer of this database: %w", driver.ErrTxTooLong, err)
+		return fmt.Errorf("%w: it blocked all writers of this database: %w", driver.ErrTxTooLong, err)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func (s *Server) census(ctx context.Context) {
 func (s *Server) count(ctx context.Context, checker driver.HealthChecker) {
 	one, cancel := context.WithTimeout(ctx, countWithin)
 	defer cancel()
-	h, err := checker.Health(one)
+	h, err := checker.Health(one, driver.HealthRequest{})
 	switch {
 	case err == nil:
 		s.metrics.counted(h)

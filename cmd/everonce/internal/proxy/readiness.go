@@ -86,7 +86,7 @@ func (s *readiness) ask(ctx context.Context) (why, said error) {
 	if !ok || s.why == nil && !s.written.IsZero() && time.Since(s.written) < writeEvery {
 		return nil, nil
 	}
-	if err := store.CheckWrite(ctx); err != nil {
+	if _, err := store.CheckWrite(ctx, driver.CheckWriteRequest{}); err != nil {
 		return errNoWrites, err
 	}
 	s.written = time.Now()

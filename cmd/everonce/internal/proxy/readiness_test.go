@@ -59,12 +59,12 @@ type fullStore struct {
 	writes int
 }
 
-func (f *fullStore) CheckWrite(ctx context.Context) error {
+func (f *fullStore) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	f.writes++
 	if f.full {
-		return fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, driver.ErrStoreFull)
+		return res, fmt.Errorf("%w: %w: disk I/O error", everonce.ErrStore, driver.ErrStoreFull)
 	}
-	return ctx.Err()
+	return res, ctx.Err()
 }
 
 // Ready is who can write a claim: a store that only answers reads is not enough. While it takes writes, one is tried now and then;
@@ -104,9 +104,9 @@ func TestReadyIsWhoCanWrite(t *testing.T) {
 // hungWrites answers what is read, and no write.
 type hungWrites struct{ *memstore.Store }
 
-func (hungWrites) CheckWrite(ctx context.Context) error {
+func (hungWrites) CheckWrite(ctx context.Context, _ driver.CheckWriteRequest) (res driver.CheckWriteResult, err error) {
 	<-ctx.Done()
-	return ctx.Err()
+	return res, ctx.Err()
 }
 
 // Whoever asks may have less time than the store: the log says why all the same, once, whether it does not answer or cannot be reached.
