@@ -9,26 +9,23 @@ import (
 	"github.com/everonce/everonce/driver"
 )
 
-// Step executes one effect of an operation once, over all attempts of the operation: a step that an earlier attempt
-// finished is answered from its saved result. name identifies the step. Steps may come in any order and run
-// concurrently.
+// Step executes one effect of an operation once, over all its attempts: a step that an earlier attempt finished returns
+// its saved result. Steps may come in any order and run concurrently.
 //
-// The step is recorded as begun before fn is called, and as ended after it. If an earlier attempt began it and did not
-// end it, it is unknown, and the step's policy decides (WithPolicy; by default the operation's). If that refuses, Step
-// returns [ErrOutcomeUnknown], and the operation becomes abandoned, naming the step, until the step is settled.
+// The store records the step as begun before fn is called, and as ended after it. If an earlier attempt began it and
+// did not end it, it is unknown, and its policy decides (WithPolicy; by default the operation's). If that refuses, Step
+// returns [ErrOutcomeUnknown], and the operation is abandoned until the step is settled.
 //
-// fn's errors are read as [Do] reads those of the work, and come back wrapped. NotDone counts for the step only. Other
-// errors:
+// fn's errors count as [Do]'s work's do, and come back wrapped; [NotDone] is about the step only. Other errors:
 //
-//   - [ErrNotRecorded] comes with the value: the effect happened, but could not be recorded. An error of fn that
-//     could not be recorded comes with [ErrStore].
-//   - [ErrInvalidArgument]: the name was used before in this attempt.
+//   - [ErrNotRecorded], with the value: the effect happened, but was not recorded. An error of fn that was not recorded
+//     comes with [ErrStore].
+//   - [ErrInvalidArgument]: this attempt has used the name before.
 //   - [ErrLeaseLost], [ErrAttemptEnded]: stop.
-//   - The context's cause: ctx had ended, and nothing was begun. For what must be done even so, use
-//     [Attempt.Detached].
+//   - The context's cause: ctx had ended, and nothing was begun. See [Attempt.Detached].
 //
-// Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs a WithReconcile of
-// its own, or another policy.
+// Options: WithPolicy, WithReconcile, WithCodec. Inside an operation under Reconcile, a step needs its own
+// WithReconcile, or another policy.
 func Step[T any](ctx context.Context, a *Attempt, name string, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
 	s, err := a.beginStep(ctx, name, fn == nil, opts, stepOptions, opStep)
 	var zero T
@@ -126,7 +123,7 @@ func (s *stepRun) callerGone(ctx context.Context, said error) error {
 // done reports whether an earlier attempt has finished the step: its result is the answer.
 func (s *stepRun) done() bool { return s.recorded.State == driver.StepDone && s.recorded.Readable() }
 
-var errUnreadable = fmt.Errorf("%w: how the step has ended cannot be read", driver.ErrCorruptRecord)
+var errUnreadable = fmt.Errorf("%w: the outcome of the step cannot be read", driver.ErrCorruptRecord)
 
 // unreadable reports whether nobody can tell how far the step has come: whatever its policy, somebody has to find out.
 func (s *stepRun) unreadable() bool { return s.recorded.Name != "" && !s.recorded.Readable() }

@@ -11,15 +11,15 @@ import (
 )
 
 // errTwoStores is for who has made a store for each receiver: on one database they are two all the same.
-var errTwoStores = errors.New("the operation's receiver and the step's were made with two stores; make both with one")
+var errTwoStores = errors.New("the receivers of the operation and the step have different stores (make both with the same one)")
 
-// StepTx executes one step of a guarded operation in a transaction of the database that also holds the operation's
-// record. The step's writes, its result, and the check that the attempt still holds the operation are one commit: what
-// did not commit did not happen. So one operation can hold a charge in the database and an e-mail outside it.
+// StepTx executes one step of a guarded operation in a transaction on the database that holds the operation's record.
+// The step's writes, its result, and the check that the attempt still holds the operation commit together: what did not
+// commit did not happen.
 //
-// The transaction is run again as in [Transact]. Errors of fn roll back, and are otherwise as in [Step]. [driver.ErrOtherStore]:
-// t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation; the transaction was rolled back.
-// fn must not end the transaction: see [Transact]. Option: WithCodec.
+// It retries as [Transact] does, and fn must not end the transaction. Errors of fn roll back, and are otherwise as in
+// [Step]. [driver.ErrOtherStore]: t is not of the operation's store. [ErrLeaseLost]: another attempt has the operation;
+// the transaction was rolled back. Option: WithCodec.
 func StepTx[T, Tx any](ctx context.Context, a *Attempt, t *TxReceiver[Tx], name string, fn func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (T, error) {
 	var zero T
 	s, err := a.beginStep(ctx, name, fn == nil || t == nil, opts, stepTxOptions, opStepTx)

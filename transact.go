@@ -10,25 +10,22 @@ import (
 	"github.com/everonce/everonce/internal/waiting"
 )
 
-// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through
-// tx and the record of them commit together or not at all (transactional mode). So an operation that did not commit
-// did not happen: at worst its caller does not hear whether it committed, and asks again with the same key.
+// Transact executes an operation once, in a transaction that everonce begins and commits: the work's writes through tx
+// and their record commit together or not at all (transactional mode). What did not commit did not happen.
 //
-// After a deadlock, a serialization failure or a busy database the whole transaction is run again, including the
-// work, up to Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no
-// effects outside tx. Transact returns what [Do] does, except for these:
+// After a deadlock, a serialization failure or a busy database the transaction is rerun with the work, up to
+// Options.TxRetries times. So the work may run more than once, but takes effect once; it must have no effects outside
+// tx. Errors are those of [Do], except:
 //
-//   - Any error of the work that is not permanent, [NotDone] or not, rolls back: Failed, and no record remains.
-//   - A permanent failure rolls back, and is then saved by a second transaction: Rejected.
-//   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout, or the bound of its store.
-//   - [ErrOutcomeUnknown]: the answer to the commit was lost, and the store could not be reached to find out. Call
-//     again with the same key to find out.
+//   - Any error of the work that is not permanent (Failed): rolled back, and no record remains.
+//   - A permanent failure (Rejected): rolled back, and saved by a second transaction.
+//   - [ErrTxTooLong]: the transaction exceeded Options.TxTimeout or its store's limit.
+//   - [ErrOutcomeUnknown]: the commit's answer was lost, and the store is unreachable. Call again to find out.
 //
-// The work must not end the transaction, by the text of a statement, say. That is not supported: its effects may commit
-// without the record.
+// The work must not end the transaction, not even by a statement's text: its effects may then commit without the
+// record. Only the work's context ends with ctx, not the transaction.
 //
-// The transaction does not end with ctx; only the work's context does. Options: a Fingerprint, WithWait,
-// WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
+// Options: a Fingerprint, WithWait, WithLifetime, WithSummary, WithCodec, Optimistic, Unobserved.
 func Transact[T, Tx any](ctx context.Context, t *TxReceiver[Tx], key Key, work func(ctx context.Context, tx Tx) (T, error), opts ...CallOption) (res Result[T], err error) {
 	if t == nil || work == nil {
 		return invalid[T](fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument))

@@ -114,12 +114,13 @@ func runIn[T, Tx any](ctx context.Context, l *lent[Tx], a *Attempt, at *place, w
 	return v, err
 }
 
-// InTx runs work in one transaction that everonce begins and commits, without a key. It is for several [DoTx] that
-// are to commit together, and for what an adapter writes beside them. It is run again as in [Transact].
+// InTx runs work in one transaction that everonce begins and commits, without a key: for several [DoTx] that commit
+// together, and an adapter's writes beside them. It retries as [Transact] does, and the work must not end the
+// transaction.
 //
-// An error of the work rolls back and is returned. If ctx ended before the work was called, the error is the
-// context's cause. [ErrTxTooLong] is as in Transact. [ErrOutcomeUnknown]: the answer to the commit was lost; calling
-// again with the keys inside tells what became of it. The work must not end the transaction: see Transact.
+// An error of the work rolls back and is returned. If ctx ended before the work was called, the error is its cause.
+// [ErrTxTooLong] is as in Transact. [ErrOutcomeUnknown]: the commit's answer was lost; call again with the keys inside
+// to find out.
 func (t *TxReceiver[Tx]) InTx(ctx context.Context, work func(ctx context.Context, tx Tx) error) error {
 	if t == nil || work == nil {
 		return &Error{Outcome: Invalid, Sentinel: fmt.Errorf("%w: the receiver or the work is nil", ErrInvalidArgument)}
