@@ -195,7 +195,7 @@ func (b *batch[T, Tx]) run(ctx context.Context, part []int) {
 	case 1:
 		b.alone(ctx, part[0])
 	default:
-		g := &group[T, Tx]{batch: b, part: part}
+		g := &group[T, Tx]{batch: b, runs: b.t.runs(), part: part}
 		for _, smaller := range g.loop(ctx) {
 			b.run(ctx, smaller)
 		}
@@ -204,7 +204,7 @@ func (b *batch[T, Tx]) run(ctx context.Context, part []int) {
 
 // alone runs one operation as [Transact] does.
 func (b *batch[T, Tx]) alone(ctx context.Context, i int) {
-	run := &transaction[T, Tx]{operation: b.ops[i], t: b.t, summarize: b.summarize}
+	run := &transaction[T, Tx]{operation: b.ops[i], runs: b.t.runs(), summarize: b.summarize}
 	run.work = func(ctx context.Context, tx Tx) (v T, err error) {
 		// The attempt is taken out of the context: what a work finds there must not depend on its company.
 		at := *placeOf(ctx)

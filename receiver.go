@@ -45,6 +45,8 @@ func NewTxReceiver[Tx any](store driver.TxStore[Tx], opts *Options) (*TxReceiver
 	return t, nil
 }
 
+func (t *TxReceiver[Tx]) runs() runs[Tx] { return runs[Tx]{txs: t.txs, set: t.set} }
+
 // AnyReceiver is a [*Receiver] or a [*TxReceiver].
 type AnyReceiver interface {
 	Options() Options

@@ -101,7 +101,6 @@ func (s *stepRun) begin(ctx context.Context) error {
 	}
 	switch {
 	case err != nil:
-		s.outcome = StoreFailed
 		return s.fail(StoreFailed, ErrStore, err)
 	case s.a.lapsed():
 		return s.leaseLost()
@@ -110,7 +109,7 @@ func (s *stepRun) begin(ctx context.Context) error {
 }
 
 // callerGone is the end of a step that was not begun, because its context was over.
-func (s *stepRun) callerGone(ctx context.Context, said error) error {
+func (s *stepRun) callerGone(ctx context.Context, said error) *Error {
 	if s.a.Lost() { // and that is why it was
 		return s.leaseLost()
 	}
@@ -215,21 +214,31 @@ func (a *Attempt) beginStep(ctx context.Context, name string, nilFunc bool, opts
 }
 
 func (s *stepRun) fail(o Outcome, sentinel, cause error) *Error {
+	s.outcome = o
 	e := s.a.fail(o, sentinel, cause)
 	e.Step = s.name
 	return e
 }
 
+// commitUnknown is the end of a step whose commit may still arrive: the next attempt's claim waits for that, and knows.
+func (s *stepRun) commitUnknown(lost, cause error) *Error {
+	return s.fail(Unknown, ErrStore, errors.Join(lost, cause))
+}
+
+func (s *stepRun) repeated() {
+	if s.ev != nil {
+		s.ev.Retries++
+	}
+}
+
 // leaseLost is the end of a step whose attempt lost its record.
-func (s *stepRun) leaseLost() error {
-	s.outcome = LeaseLost
+func (s *stepRun) leaseLost() *Error {
 	return s.fail(LeaseLost, ErrLeaseLost, nil)
 }
 
 // refuse makes the parent abandoned by this step: until somebody settles it, or until the next attempt
 // asks about it again.
 func (s *stepRun) refuse(cause error, again bool) error {
-	s.outcome = Unknown
 	s.a.knownSteps().refuse(s.name, again)
 	return s.fail(Unknown, ErrOutcomeUnknown, cause)
 }
@@ -261,7 +270,6 @@ func (s *stepRun) end(rec driver.StepRecord) error {
 	case errors.Is(err, ErrLeaseLost):
 		return s.leaseLost()
 	}
-	s.outcome = NotRecorded
 	if rec.State == driver.StepDone && rec.Result.Kind != driver.ResultFailure {
 		return s.fail(NotRecorded, ErrNotRecorded, ofStore(err))
 	}
